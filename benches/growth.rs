@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench growth -- HOST:PORT [idle=N] [held=N] [clients=N] [waiting=N] [parked=N]
+//! cargo bench --bench growth -- HOST:PORT beside=N
 //! cargo bench --bench growth -- HOST:PORT wait=N PATH
 //! ```
 //!
@@ -11,13 +12,17 @@
 //! what this process gained, divided by their number. Requests are counted for one session timeout.
 //! Of several in a run, each reuses freed memory: run one alone to measure its own.
 //!
+//! `beside` prints the processor time of this process for one more lock beside those, which is held
+//! for 60 ms; it is the time that passes less what holding them alone costs.
+//!
 //! `wait` is a process for `peers/waiting.py`: threads of one client that each get the lock once.
 
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use zklock::{Client, Requests};
+use zklock::Client;
+use zklock::diagnostics::Requests;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -54,6 +59,7 @@ fn main() {
         match kind {
             "idle" => idle(hosts, one, count),
             "held" => held(hosts, one, count),
+            "beside" => beside(hosts, one, count),
             "clients" => clients(hosts, one, count),
             "waiting" => waiting(hosts, one, count),
             "parked" => parked(one, count),
@@ -86,6 +92,48 @@ fn held(hosts: &str, name: &str, count: usize) {
         .collect();
     report(name, count, before, requests_in_a_timeout(&[client]));
     drop(guards);
+}
+
+fn beside(hosts: &str, name: &str, count: usize) {
+    const MORE: u32 = 100;
+    const HELD: Duration = Duration::from_millis(60);
+    let client = connect(hosts);
+    let lock = |at: usize| {
+        let mutex = client.mutex(&format!("/zklock-growth/beside-{at:08}"));
+        mutex.expect("a path").lock().expect("the lock")
+    };
+    let guards: Vec<_> = (0..count).map(lock).collect();
+    thread::sleep(Duration::from_secs(1));
+    let run = |each: &dyn Fn()| {
+        let before = processor_time();
+        for _ in 0..MORE {
+            each();
+            thread::sleep(HELD);
+        }
+        processor_time().saturating_sub(before)
+    };
+    let alone = run(&|| ());
+    let with = run(&|| {
+        let guard = lock(count);
+        thread::sleep(HELD);
+        drop(guard);
+    });
+    let each = with.saturating_sub(alone) / MORE;
+    println!(
+        "{name:<16} {:>10} us of processor time for one more lock",
+        each.as_micros()
+    );
+    drop(guards);
+}
+
+/// What all threads of this process have used.
+fn processor_time() -> Duration {
+    let threads = fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    let used = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(used.sum())
 }
 
 fn clients(hosts: &str, name: &str, count: usize) {

@@ -5,6 +5,10 @@
 //! ZKLOCK_HOSTS=zk1:2181 ZKLOCK_QUEUES=10,100,1000,5000 cargo bench --bench queue
 //! ```
 //!
+//! The second group is what a first day looks like: 2, 10 and 100 clients that have just connected
+//! wait for a while behind a holder, and then get the lock once each. T is 6 s there, so that 1 s and
+//! 3 s are a sixth and a half of it.
+//!
 //! Every waiter is a client of its own, with two threads and the caller's. The system must
 //! allow that many threads and connections. Defaults to queues of 10, 100 and 1000.
 
@@ -18,12 +22,19 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use subject::{Subject, is_trial};
 use zklock::Mutex;
 
-criterion_group!(benches, queues);
+criterion_group!(benches, queues, fresh_queues);
 criterion_main!(benches);
+
+/// The last one has its node, and is setting its watch.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// The session timeout of fresh clients, and how many milliseconds they wait.
+const T: Duration = Duration::from_secs(6);
+const WAITS: [u64; 4] = [1, 100, 1_000, 3_000];
 
 fn queues(c: &mut Criterion) {
     let mut group = c.benchmark_group("queue");
@@ -35,7 +46,9 @@ fn queues(c: &mut Criterion) {
         group.bench_function(length.to_string(), |b| {
             b.iter_custom(|grants| {
                 let rounds = grants.div_ceil(length as u64);
-                let took: Duration = (0..rounds).map(|_| drain(&subject, &mutexes)).sum();
+                let took: Duration = (0..rounds)
+                    .map(|_| drain(&subject, &mutexes, SETTLED))
+                    .sum();
                 took.mul_f64(grants as f64 / (rounds * length as u64) as f64)
             });
         });
@@ -54,9 +67,45 @@ fn lengths() -> Vec<usize> {
         .expect("a list of lengths")
 }
 
-/// Queues all of them behind a holder; measures from its release until the last one has had
-/// the lock.
-fn drain(subject: &Subject, mutexes: &[Mutex]) -> Duration {
+/// Time per grant of clients that have just connected, and have waited for this long.
+fn fresh_queues(c: &mut Criterion) {
+    let mut group = c.benchmark_group("fresh queue");
+    group.sampling_mode(SamplingMode::Flat).sample_size(10);
+    group.warm_up_time(Duration::from_millis(1));
+    group.measurement_time(Duration::from_millis(1));
+    let (lengths, waits) = if is_trial() {
+        (&[2][..], &[1][..])
+    } else {
+        (&[2, 10, 100][..], &WAITS[..])
+    };
+    for &length in lengths {
+        for &wait in waits {
+            let id = format!("{length} that waited {wait} ms");
+            group.bench_function(id, |b| {
+                b.iter_custom(|rounds| {
+                    let round = |_| fresh(length, Duration::from_millis(wait));
+                    (0..rounds).map(round).sum::<Duration>() / length
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+fn fresh(length: u32, wait: Duration) -> Duration {
+    let subject = Subject::new("fresh");
+    let client = |_| {
+        let builder = subject.builder().session_timeout(T);
+        let client = builder.connect().expect("there is a server");
+        client.mutex(subject.path()).expect("a good path")
+    };
+    let mutexes: Vec<_> = (0..length).map(client).collect();
+    drain(&subject, &mutexes, wait)
+}
+
+/// Queues all of them behind a holder for this long; measures from its release until the last one
+/// has had the lock.
+fn drain(subject: &Subject, mutexes: &[Mutex], wait: Duration) -> Duration {
     let watcher = subject.client();
     let gate = watcher.mutex(subject.path()).expect("a good path");
     let guard = gate.lock().expect("nobody else is here");
@@ -75,10 +124,9 @@ fn drain(subject: &Subject, mutexes: &[Mutex]) -> Duration {
         }
         start.wait();
         while watcher.contenders(subject.path()).expect("the queue").len() <= mutexes.len() {
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(1));
         }
-        // The last one has its node, and is setting its watch.
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(wait);
         let begun = Instant::now();
         drop(guard);
         over.wait();

@@ -59,7 +59,7 @@ fn process(guard: &impl LockGuard, orders: &Receiver<u32>) -> usize {
             },
         };
         // The last check before something that cannot be undone.
-        let (Ok(order), true) = (order, guard.is_held()) else {
+        let (Ok(order), true) = (order, guard.is_valid()) else {
             break;
         };
         println!("  order {order}");

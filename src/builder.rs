@@ -8,11 +8,14 @@ use crate::error::{Error, Result};
 use crate::jute::Secret;
 use crate::owner::Card;
 use crate::recipe::dialect::Dialect;
+#[cfg(feature = "zookeeper")]
 use crate::recipe::validity::LEAST_TIMEOUT;
 use crate::session::{Session, Settings};
 use crate::transport::native::{self, Credentials};
 use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
+#[cfg(feature = "zookeeper")]
+use crate::transport::zookeeper_crate::{self, ZooKeeper};
 
 /// The longest session timeout that the protocol can express.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
@@ -43,7 +46,7 @@ pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u
 pub struct ClientBuilder {
     hosts: String,
     session_timeout: Duration,
-    server_maximum: Duration,
+    granted_at_least: Option<Duration>,
     connect_timeout: Duration,
     max_buffer: usize,
     auth: Vec<Credentials>,
@@ -64,7 +67,7 @@ impl ClientBuilder {
         Self {
             hosts: hosts.to_owned(),
             session_timeout: Duration::from_secs(20),
-            server_maximum: LEAST_TIMEOUT,
+            granted_at_least: None,
             connect_timeout: Duration::from_secs(15),
             max_buffer: native::FRAME_LIMIT,
             auth: Vec::new(),
@@ -92,18 +95,23 @@ impl ClientBuilder {
         self
     }
 
-    /// States the smallest `maxSessionTimeout` among the servers, which is twenty of their ticks
-    /// unless they are configured otherwise.
+    /// States that a server may grant this session less than another has granted it before, but
+    /// no less than this: the limits of the servers (`maxSessionTimeout`) differ, or are changed
+    /// while clients have sessions. A rolling restart that raises them makes them differ, too.
     ///
     /// It matters when a server accepts a client's request to resume its session and disconnects
-    /// without an answer, as a server does while it starts or stops: it may have shortened the
-    /// session to its own limit. From then on, guards trust the session for this long, or for the
-    /// session timeout if that is shorter, until a server answers and commits. If some server does
-    /// not grant this maximum, the promise of exclusion is broken. Defaults to 4 s, which servers
-    /// with default limits grant whatever a client asks for.
+    /// without an answer, as a server does while it starts, stops or looks for a leader: it may have
+    /// shortened the session to its own limit. From then on, guards trust the session for this long at
+    /// most, until a server answers and commits. A server that grants less breaks the promise of
+    /// exclusion. With a small value an election ends guards: every server disconnects
+    /// without an answer then. Servers with default limits grant at least 4 s, whatever a client asks for.
+    ///
+    /// Defaults to what the servers have granted this session before, which is right where
+    /// the limits of all servers are the same. A client whose session is granted less than it had
+    /// logs a warning.
     #[doc(alias = "maxSessionTimeout")]
-    pub fn server_maximum(mut self, least: Duration) -> Self {
-        self.server_maximum = least;
+    pub fn granted_at_least(mut self, least: Duration) -> Self {
+        self.granted_at_least = Some(least);
         self
     }
 
@@ -241,13 +249,14 @@ impl ClientBuilder {
     /// Starts to connect, and does not wait.
     pub(crate) fn open(self) -> Result<Opened> {
         self.check()?;
+        let settings = self.settings();
         let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
         let status = Arc::new(Status::new(session_timeout, true));
         let config = native::Config {
             hosts: native::Hosts::parse(&self.hosts)?,
             session_timeout,
             connect_timeout: self.connect_timeout,
-            server_maximum: self.server_maximum,
+            granted_at_least: self.granted_at_least,
             auth: self.auth,
             frame_limit: self.max_buffer,
             resume: self.resume,
@@ -260,12 +269,6 @@ impl ClientBuilder {
         };
         let has_chroot = !config.hosts.chroot().is_empty();
         let transport = native::open(config, status.clone());
-        let settings = Settings {
-            dialect: self.dialect,
-            acl: self.acl,
-            card: Card::new(self.note.as_deref()),
-            local_handoffs: self.local_handoffs,
-        };
         let session = Session::new(status, transport, settings)?;
         Ok(Opened {
             session,
@@ -273,7 +276,28 @@ impl ClientBuilder {
             has_chroot,
         })
     }
+
+    /// Opens a session over a handle, which connects by itself.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn open_over(self, handle: ZooKeeper) -> Result<Session> {
+        let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
+        let granted = self.granted_at_least.unwrap_or(LEAST_TIMEOUT);
+        let believed = session_timeout.min(granted);
+        let status = Arc::new(Status::new(believed, false));
+        let transport = zookeeper_crate::open(handle, session_timeout, believed, status.clone());
+        Session::new(status, transport, self.settings())
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            dialect: self.dialect,
+            acl: self.acl.clone(),
+            card: Card::new(self.note.as_deref()),
+            local_handoffs: self.local_handoffs,
+        }
+    }
 }
+
 /// A session that is being opened.
 pub(crate) struct Opened {
     pub(crate) session: Session,

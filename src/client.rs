@@ -20,7 +20,7 @@ use crate::semaphore::Semaphore;
 use crate::session::{CLOSE_LIMIT, Session};
 use crate::standby::Standby;
 use crate::system::channel::Receiver;
-use crate::time::limit::Limit;
+use crate::time::limit::{Limit, from_now};
 use crate::transport::session_state::{SessionEvent, SessionState};
 
 /// A session with ZooKeeper, shared by all clones.
@@ -103,7 +103,7 @@ impl Client {
     /// `session_timeout` is the timeout that the handle was connected with. The handle reports
     /// neither that nor what the server granted, so guards rely on at most 4 s of it, which servers
     /// with default limits grant whatever a client asks for.
-    /// [`from_zookeeper_within`](Self::from_zookeeper_within) states what your servers grant.
+    /// [`ClientBuilder::over_zookeeper`] is for servers that grant more, and for other settings.
     ///
     /// Such a client is as safe, but does less: its guards are lost on the first disconnect,
     /// because the handle does not report whether the session survived, and after a session timeout
@@ -136,35 +136,8 @@ impl Client {
     /// ```
     #[cfg(feature = "zookeeper")]
     pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
-        let safe = crate::recipe::validity::LEAST_TIMEOUT;
-        Self::from_zookeeper_within(handle, session_timeout, safe)
-    }
-
-    /// As [`from_zookeeper`](Self::from_zookeeper), for servers that grant up to
-    /// `server_maximum`: their `maxSessionTimeout`, by default twenty ticks.
-    ///
-    /// Guards rely on the smaller of the two timeouts. A maximum that some server of the ensemble
-    /// does not grant breaks the promise of exclusion.
-    ///
-    /// # Errors
-    ///
-    /// As [`from_zookeeper`](Self::from_zookeeper).
-    #[cfg(feature = "zookeeper")]
-    pub fn from_zookeeper_within(
-        handle: zookeeper::ZooKeeper,
-        session_timeout: Duration,
-        server_maximum: Duration,
-    ) -> Result<Self> {
-        let session_timeout = session_timeout.min(crate::builder::LONGEST_TIMEOUT);
-        let believed = session_timeout.min(server_maximum);
-        let status = Arc::new(crate::transport::status::Status::new(believed, false));
-        let transport = crate::transport::zookeeper_crate::open(
-            handle,
-            session_timeout,
-            believed,
-            status.clone(),
-        );
-        Session::new(status, transport, crate::session::Settings::default()).map(Self::over)
+        let builder = Self::builder("").session_timeout(session_timeout);
+        builder.over_zookeeper(handle)
     }
 
     fn over(session: Session) -> Self {
@@ -219,12 +192,11 @@ impl Client {
 
     /// Returns a lock of several mutexes at once.
     ///
-    /// A path that is named twice counts once. Costs no I/O; the paths are created when
-    /// the lock is used for the first time.
+    /// Costs no I/O; the paths are created when the lock is used for the first time.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`] if a path cannot name a lock, and with
+    /// Fails with [`Error::BadPath`] if a path cannot name a lock or is named twice, and with
     /// [`Error::BadArgument`] if there is no path.
     pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
         MultiLock::new(&self.locks, paths)
@@ -329,6 +301,9 @@ impl Client {
     }
 }
 
+/// When to tell why no server has given a session yet.
+const EARLY_NEWS: Duration = Duration::from_millis(1500);
+
 impl ClientBuilder {
     /// Connects to the first server that answers.
     ///
@@ -341,23 +316,67 @@ impl ClientBuilder {
     /// [`max_buffer`](Self::max_buffer) out of bounds, or for an [`acl`](Self::acl) that names the
     /// creator's credentials if there are none.
     pub fn connect(self) -> Result<Client> {
-        let (client, lacks_chroot) = self.connect_and_look()?;
+        let (client, lacks_chroot) = self.connect_and_look(|_| ())?;
         if lacks_chroot {
             log::warn!("the chroot at the end of the servers' addresses does not exist: create it");
         }
         Ok(client)
     }
 
-    /// As [`connect`](Self::connect); also returns whether the chroot is missing, for the program.
+    /// Uses a handle of the `zookeeper` crate instead of connecting; see [`Client::from_zookeeper`].
+    ///
+    /// [`session_timeout`](Self::session_timeout) is the timeout that the handle was connected with.
+    /// Guards rely on it as far as [`granted_at_least`](Self::granted_at_least) says that every
+    /// server grants it, which defaults to 4 s here. The dialect, the access control list, the note
+    /// and the hand-offs among threads apply, too. The servers, the credentials, the encryption and
+    /// the limits are the handle's own: what this builder says of them is ignored.
+    ///
+    /// Does not block.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::from_zookeeper`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let hosts = server.hosts();
+    /// use std::time::Duration;
+    /// use zklock::Client;
+    ///
+    /// let timeout = Duration::from_secs(20);
+    /// let handle = zookeeper::ZooKeeper::connect(hosts, timeout, |_| {})?;
+    /// let client = Client::builder(hosts)
+    ///     .session_timeout(timeout)
+    ///     .granted_at_least(timeout) // the servers' maxSessionTimeout is longer
+    ///     .over_zookeeper(handle)?;
+    /// assert_eq!(client.session_timeout(), timeout);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "zookeeper")]
+    pub fn over_zookeeper(self, handle: zookeeper::ZooKeeper) -> Result<Client> {
+        self.open_over(handle).map(Client::over)
+    }
+
+    /// As [`connect`](Self::connect); also tells early why no server has given a session yet, and
+    /// returns whether the chroot is missing, for the program.
     #[doc(hidden)]
-    pub fn connect_and_look(self) -> Result<(Client, bool)> {
+    pub fn connect_and_look(self, told: impl FnOnce(&[String])) -> Result<(Client, bool)> {
         let Opened {
             session,
             connect_timeout,
             has_chroot,
         } = self.open()?;
         let limit = Limit::after(connect_timeout);
-        if session.caller().connected(&limit)?.is_some() {
+        let soon = limit.clone().until(Some(from_now(EARLY_NEWS)));
+        let mut caller = session.caller();
+        if caller.connected(&soon)?.is_none() && !limit.is_over() {
+            told(&session.status.trouble());
+        }
+        if caller.connected(&limit)?.is_some() {
             let lacks_chroot = has_chroot && session.lacks_root(&limit)?;
             return Ok((Client::over(session), lacks_chroot));
         }

@@ -25,8 +25,9 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 
 /// Why an operation on a lock failed.
 ///
-/// A lock that is taken is not an error: the `try_` methods return `Ok(None)`, and do so too when
-/// their time is up while no server answers. Each message says in one sentence what happened,
+/// A lock that is taken is not an error: the `try_` methods return `Ok(None)`. They do so only if a
+/// server has said that somebody is ahead; without an answer they fail with
+/// [`ConnectTimeout`](Error::ConnectTimeout). Each message says in one sentence what happened,
 /// where, and what to do about it. `Debug` prints the message too, because `unwrap` and a `main`
 /// that returns an error show `Debug`.
 ///
@@ -120,11 +121,12 @@ pub enum Error {
         /// Which of them, and what is wrong with it.
         reason: String,
     },
-    /// No server gave a session in time.
+    /// No server gave a session, or the answer to what was asked, in time: for a `try_` method or
+    /// a limit, no server has said that the lock is taken, so it is worth another try.
     ConnectTimeout {
         /// How long the client tried.
         limit: Duration,
-        /// Why each server gave none, as `host:port: reason`.
+        /// Why each server gave no session, as `host:port: reason`; empty with a connection.
         tried: Vec<String>,
     },
     /// The server refused the client's credentials, which ends the session.
@@ -246,12 +248,12 @@ pub enum Error {
         /// What the system said.
         reason: String,
     },
-    /// The path's node was created by a lock that keeps no data there, or is the directory of other
-    /// paths.
+    /// The path's node was created for something else, such as a lock or the directory of other
+    /// paths, and cannot keep the data of what it was used as.
     Unmarked {
         /// The path.
         path: String,
-        /// The data that it would have to keep.
+        /// What it is not, such as `a job`.
         what: &'static str,
     },
     /// The client's transport or its server cannot do what was asked.

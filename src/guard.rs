@@ -1,5 +1,7 @@
 //! What the guards of all locks have in common.
 
+mod boxed;
+
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::result;
@@ -74,7 +76,7 @@ pub enum GuardEvent {
 /// # Ok(())
 /// # }
 /// ```
-pub trait LockGuard: fmt::Debug {
+pub trait LockGuard: fmt::Debug + UnlockBoxed {
     /// Returns `Ok` as long as no other client can have the lock.
     ///
     /// Costs no I/O: it reads the session's state and a clock that counts time in suspend.
@@ -115,8 +117,8 @@ pub trait LockGuard: fmt::Debug {
     /// [`Client::connect`](crate::Client::connect).
     fn fencing_token(&self) -> Option<FencingToken>;
 
-    /// Returns the path of the lock; for a multi-lock, its paths, separated by commas.
-    fn path(&self) -> &str;
+    /// Returns the path of the lock; for a multi-lock, its paths in alphabetical order.
+    fn paths(&self) -> Vec<&str>;
 
     /// Returns the full path of the node that stands for the lock; for a multi-lock, the first one.
     fn node(&self) -> &str;
@@ -127,20 +129,12 @@ pub trait LockGuard: fmt::Debug {
         Transaction::new(None)
     }
 
-    /// Releases the lock and waits for the server to confirm it.
+    /// Releases the lock and waits for the server to confirm it. A boxed guard of which only the
+    /// trait is known has this method too.
     ///
     /// # Errors
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
-    fn unlock(self) -> Result<()>
-    where
-        Self: Sized;
-
-    /// As [`unlock`](Self::unlock), for a boxed guard of which only the trait is known.
-    ///
-    /// # Errors
-    ///
-    /// As [`unlock`](Self::unlock).
     ///
     /// # Example
     ///
@@ -155,29 +149,82 @@ pub trait LockGuard: fmt::Debug {
     ///     Box::new(client.semaphore("/limits/import", 3)?.acquire()?),
     /// ];
     /// for guard in guards {
-    ///     guard.unlock_boxed()?;
+    ///     guard.unlock()?;
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    fn unlock_boxed(self: Box<Self>) -> Result<()>;
+    fn unlock(self) -> Result<()>
+    where
+        Self: Sized;
 
-    /// Returns `true` as long as no other client can have the lock.
-    fn is_held(&self) -> bool {
+    /// Returns `true` as long as no other client can have the lock: while Held or Suspect.
+    fn is_valid(&self) -> bool {
         self.check().is_ok()
+    }
+
+    /// Returns whether the last contender that was ahead is known to have released in order, for
+    /// the program; `None` if there was none. Blocks for one read.
+    #[doc(hidden)]
+    fn follows_release(&self) -> Option<bool> {
+        None
+    }
+
+    /// Has an orderly release of an exclusive lock tell
+    /// [`follows_release`](Self::follows_release), for the program.
+    #[doc(hidden)]
+    fn note_release(&self) {}
+}
+
+/// Releases a guard whose size is not known. Every guard has it.
+#[doc(hidden)]
+pub trait UnlockBoxed {
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`].
+    fn unlock_boxed(self: Box<Self>) -> Result<()>;
+}
+
+impl<G: LockGuard> UnlockBoxed for G {
+    fn unlock_boxed(self: Box<Self>) -> Result<()> {
+        (*self).unlock()
     }
 }
 
-/// Gives a guard the methods that all guards share. The second argument says where its raw guard
-/// is, and the third names the method that returns its fencing token, if it has one.
+/// Gives a guard of one path the methods that all guards share. The second argument says where its
+/// raw guard is, and the third names the method that returns its fencing token, if it has one.
 macro_rules! guard_methods {
     ($guard:ident, $($raw:ident).+ $(, $token:ident)?) => {
         $crate::guard::guard_views!($guard, $($raw).+);
 
+        $crate::guard::guard_traits! {
+            $guard, $($raw).+ $(, $token)?;
+            fn paths(&self) -> Vec<&str> {
+                vec![self.path()]
+            }
+        }
+    };
+}
+
+/// Implements the traits of a guard; the item returns its paths.
+macro_rules! guard_traits {
+    ($guard:ident, $($raw:ident).+ $(, $token:ident)?; $paths:item) => {
         $crate::guard::lock_guard! {
             $guard $(, $token)?;
+            $paths
+
             fn transaction(&self) -> $crate::Transaction<'_> {
                 self.transaction()
+            }
+
+            fn follows_release(&self) -> Option<bool> {
+                self.$($raw).+.follows_release()
+            }
+
+            fn note_release(&self) {
+                self.$($raw).+.note_release()
             }
         }
 
@@ -190,8 +237,22 @@ macro_rules! guard_methods {
     };
 }
 
-/// Gives a guard, or a type that lends one, the methods that inspect the lock.
+/// Gives a guard of one path, or a type that lends one, the methods that inspect the lock.
 macro_rules! guard_views {
+    ($guard:ty, $($raw:ident).+) => {
+        $crate::guard::guard_checks!($guard, $($raw).+);
+
+        impl $guard {
+            /// Returns the path of the lock.
+            pub fn path(&self) -> &str {
+                self.$($raw).+.lease().path()
+            }
+        }
+    };
+}
+
+/// All of them but the path.
+macro_rules! guard_checks {
     ($guard:ty, $($raw:ident).+) => {
         impl $guard {
             /// Returns `Ok` as long as no other client can have the lock.
@@ -226,8 +287,8 @@ macro_rules! guard_views {
                 self.$($raw).+.verify()
             }
 
-            /// Returns `true` as long as no other client can have the lock.
-            pub fn is_held(&self) -> bool {
+            /// Returns `true` as long as no other client can have the lock: while Held or Suspect.
+            pub fn is_valid(&self) -> bool {
                 self.check().is_ok()
             }
 
@@ -254,11 +315,6 @@ macro_rules! guard_views {
                 self.$($raw).+.events()
             }
 
-            /// Returns the path of the lock; for a multi-lock, its paths, separated by commas.
-            pub fn path(&self) -> &str {
-                self.$($raw).+.lease().path()
-            }
-
             /// Returns the full path of the node that stands for the lock; for a multi-lock, or
             /// several permits, the first one.
             pub fn node(&self) -> &str {
@@ -270,9 +326,9 @@ macro_rules! guard_views {
 
 /// Implements [`LockGuard`] through the methods of the same names.
 macro_rules! lock_guard {
-    ($guard:ident $(, $token:ident)? $(; $more:item)?) => {
+    ($guard:ident $(, $token:ident)?; $($more:item)+) => {
         impl $crate::LockGuard for $guard {
-            $($more)?
+            $($more)+
 
             fn check(&self) -> $crate::Result<()> {
                 self.check()
@@ -302,20 +358,12 @@ macro_rules! lock_guard {
                 None$(.or(self.$token().into()))?
             }
 
-            fn path(&self) -> &str {
-                self.path()
-            }
-
             fn node(&self) -> &str {
                 self.node()
             }
 
             fn unlock(self) -> $crate::Result<()> {
                 self.unlock()
-            }
-
-            fn unlock_boxed(self: Box<Self>) -> $crate::Result<()> {
-                (*self).unlock()
             }
         }
     };
@@ -327,7 +375,7 @@ pub(crate) fn finish_with<G: LockGuard, T, E: From<Error>>(
     guard: G,
     run: impl FnOnce(&G) -> result::Result<T, E>,
 ) -> result::Result<T, E> {
-    let path = guard.path().to_owned();
+    let path = guard.paths().join(", ");
     let done = run(&guard);
     match (done, guard.unlock()) {
         (Ok(value), released) => Ok(released.map(|()| value)?),
@@ -340,6 +388,8 @@ pub(crate) fn finish_with<G: LockGuard, T, E: From<Error>>(
     }
 }
 
+pub(crate) use guard_checks;
 pub(crate) use guard_methods;
+pub(crate) use guard_traits;
 pub(crate) use guard_views;
 pub(crate) use lock_guard;

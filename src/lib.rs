@@ -46,17 +46,17 @@
 //! | wait until cancelled; see who is ahead | [`lock_with`](Mutex::lock_with) and [`LockOptions`] |
 //!
 //! `RwLock` has the same methods for `read` and `write`, `Semaphore` for `acquire`. A lock that is
-//! taken is not an error: the result is `Ok(None)`. Use one kind of lock on a path: `Mutex`,
-//! `ReentrantMutex` and `MultiLock` exclude each other there; a mutex and a read-write lock do not,
-//! and mixing them is an [`Error::ForeignContender`].
+//! taken is not an error: the result is `Ok(None)`. Mutexes, reentrant mutexes, read-write locks and
+//! multi-locks on one path exclude each other. With a lock of another library that would not wait, the
+//! call fails with [`Error::ForeignContender`].
 //!
 //! | For batch jobs | Use |
 //! |---|---|
 //! | list holders and waiters, with host, program and note | [`Client::contenders`] |
 //! | ask a holder to release the lock; delete its node | [`Contender::revoke`], [`Contender::evict`] |
 //! | evict a holder that hangs, while waiting behind it | [`LockOptions::evict_overdue`] |
-//! | learn that the last holder died midway | [`Mutex::track_abandonment`] |
-//! | give the operations it left behind time to end | [`Mutex::successor_delay`] |
+//! | learn that the last holder died midway | [`LockOptions::track_abandonment`] |
+//! | give the operations it left behind time to end | [`LockOptions::successor_delay`] |
 //! | run a job once, and know that it ran | [`Job::once`] |
 //!
 //! # What is guaranteed
@@ -171,6 +171,7 @@ mod acl;
 mod builder;
 mod client;
 mod contender;
+pub mod diagnostics;
 mod error;
 pub mod fence;
 mod guard;
@@ -180,7 +181,7 @@ mod job;
 mod metrics;
 mod multi_lock;
 mod mutex;
-mod nodes;
+pub mod nodes;
 mod options;
 mod owner;
 mod path;
@@ -222,17 +223,16 @@ mod transport;
 pub use crate::acl::{Acl, Permission};
 pub use crate::builder::ClientBuilder;
 pub use crate::client::Client;
-pub use crate::contender::Contender;
+#[doc(no_inline)]
+pub use crate::diagnostics::{Contender, Owner};
 pub use crate::error::{Error, LostReason, Result};
 pub use crate::guard::{GuardEvent, GuardState, LockGuard};
 pub use crate::job::{Job, JobOptions, Once, Outcome, Run, RunRecord};
-pub use crate::metrics::{Histogram, Metrics, Requests};
 pub use crate::multi_lock::{MultiGuard, MultiLock, SendMultiGuard};
-pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
+pub use crate::mutex::{Mutex, MutexGuard, SendMutexGuard};
+#[doc(no_inline)]
 pub use crate::nodes::{Node, Nodes};
 pub use crate::options::{LockOptions, Waiting};
-pub use crate::owner::Owner;
-pub use crate::queues::{Blocker, Blockers, Queue, Queues};
 pub use crate::recipe::dialect::{Dialect, Role};
 pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard, SendReadGuard, SendWriteGuard};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::guard::{NotSend, guard_methods};
+use crate::guard::{NotSend, guard_checks, guard_traits};
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
@@ -44,7 +44,7 @@ use crate::token::FencingToken;
 #[derive(Clone)]
 pub struct MultiLock {
     locks: Arc<Locks>,
-    /// Sorted, without duplicates.
+    /// Sorted, each of them once.
     paths: Arc<[String]>,
 }
 
@@ -58,8 +58,7 @@ pub struct MultiLock {
 /// # let server = zklock::embedded::Server::start()?;
 /// # let client = zklock::Client::connect(server.hosts())?;
 /// let guard = client.multi_lock(["/accounts/mia", "/accounts/jo"])?.lock()?;
-/// let paths: Vec<_> = guard.tokens().map(|(path, _token)| path).collect();
-/// assert_eq!(paths, ["/accounts/jo", "/accounts/mia"]);
+/// assert!(guard.paths().eq(["/accounts/jo", "/accounts/mia"]));
 /// guard.check()?;
 /// # Ok(())
 /// # }
@@ -80,7 +79,12 @@ impl MultiLock {
             crate::path::check(path)?;
         }
         paths.sort_unstable();
-        paths.dedup();
+        if let Some(twice) = paths.windows(2).find(|two| two[0] == two[1]) {
+            return Err(Error::BadPath {
+                path: twice[0].clone(),
+                rule: "the multi-lock has it twice; name each path once",
+            });
+        }
         if paths.is_empty() {
             return Err(Error::BadArgument {
                 name: "paths",
@@ -113,7 +117,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock). A mutex that is taken is not an error.
+    /// As [`lock`](Self::lock), and as [`Mutex::try_lock`](crate::Mutex::try_lock) if no server has
+    /// answered.
     pub fn try_lock(&self) -> Result<Option<MultiGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.enter(options.request(&self.locks.session, Patience::Tries)?)
@@ -125,7 +130,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<MultiGuard>> {
         self.lock_with(LockOptions::within(limit))
     }
@@ -136,7 +142,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<MultiGuard>> {
         self.lock_with(LockOptions::new().deadline(deadline))
     }
@@ -148,7 +155,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MultiGuard>> {
         self.enter(options.request(&self.locks.session, Patience::Waits)?)
     }
@@ -161,19 +169,20 @@ impl MultiLock {
     fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MultiGuard>> {
         let mut turns = Vec::with_capacity(self.paths.len());
         for path in self.paths.iter() {
-            match self.locks.turn(path, &request)? {
+            match self.locks.turn(path, &mut request)? {
                 Some(turn) => turns.push(turn),
-                None => return Ok(None),
+                None => return request.refused(&self.locks.session),
             }
         }
         let taken = RawGuard::acquire_all(&self.locks.session, &self.paths, &mut request)?;
-        Ok(taken.map(|(mut raw, tokens)| {
-            raw.granted(request.limit.spent());
-            let tokens = self.paths.iter().cloned().zip(tokens).collect();
-            MultiGuard {
-                grant: MultiGrant { raw, turns, tokens },
-                not_send: PhantomData,
-            }
+        let Some((mut raw, tokens)) = taken else {
+            return request.refused(&self.locks.session);
+        };
+        raw.granted(request.limit.spent());
+        let tokens = self.paths.iter().cloned().zip(tokens).collect();
+        Ok(Some(MultiGuard {
+            grant: MultiGrant { raw, turns, tokens },
+            not_send: PhantomData,
         }))
     }
 }
@@ -192,10 +201,28 @@ struct MultiGrant {
     tokens: Vec<(String, FencingToken)>,
 }
 
-guard_methods!(MultiGuard, grant.raw, common_token);
-guard_methods!(SendMultiGuard, grant.raw, common_token);
+guard_checks!(MultiGuard, grant.raw);
+guard_traits! {
+    MultiGuard, grant.raw, common_token;
+    fn paths(&self) -> Vec<&str> {
+        self.paths().collect()
+    }
+}
+
+guard_checks!(SendMultiGuard, grant.raw);
+guard_traits! {
+    SendMultiGuard, grant.raw, common_token;
+    fn paths(&self) -> Vec<&str> {
+        self.paths().collect()
+    }
+}
 
 impl MultiGuard {
+    /// Returns the paths of the locks, in alphabetical order.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.grant.paths()
+    }
+
     /// Returns a token for each path, in alphabetical order of the paths.
     ///
     /// Each grows with every grant of its lock; see [`FencingToken`].
@@ -236,6 +263,11 @@ impl MultiGuard {
 }
 
 impl SendMultiGuard {
+    /// As [`MultiGuard::paths`].
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.grant.paths()
+    }
+
     /// As [`MultiGuard::tokens`].
     pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
         self.grant.tokens()
@@ -267,6 +299,10 @@ impl From<MultiGuard> for SendMultiGuard {
 }
 
 impl MultiGrant {
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.tokens().map(|(path, _token)| path)
+    }
+
     fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
         let tokens = self.tokens.iter();
         tokens.map(|(path, token)| (path.as_str(), *token))

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::{NotSend, finish_with, guard_methods};
 use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
-use crate::lock::{self, CLEAN, Locked, Locks, Tracking};
+use crate::lock::{self, Locked, Locks};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
-use crate::session::queries::Lasting;
 use crate::token::FencingToken;
 
 /// A mutual exclusion lock that works across processes and machines.
@@ -77,8 +77,9 @@ use crate::token::FencingToken;
 pub struct Mutex {
     locks: Arc<Locks>,
     path: Arc<str>,
-    tracking: Option<Tracking>,
     last: Arc<LastTurn>,
+    /// Whether a call that tracks abandonment has looked at the path.
+    looked: Arc<AtomicBool>,
 }
 
 /// A guard of a [`Mutex`]: while it lives, the mutex is held, unless the guard reports that it is
@@ -132,7 +133,7 @@ pub struct MutexGuard {
 /// # }
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct SendGuard {
+pub struct SendMutexGuard {
     grant: Grant,
     abandoned: Option<FencingToken>,
 }
@@ -143,33 +144,9 @@ impl Mutex {
         Ok(Self {
             locks: locks.clone(),
             path: path.into(),
-            tracking: None,
             last: Arc::default(),
+            looked: Arc::default(),
         })
-    }
-
-    /// Learns whether the last holder left without releasing, and lets the next holder learn the
-    /// same about this client; see [`MutexGuard::abandoned`].
-    ///
-    /// A holder leaves without releasing if its session expires, its process dies, its critical
-    /// section panics or it loses the lock. Every client that locks this path should track: one
-    /// that does not, of this library or another, neither learns nor reports it. The mark is the
-    /// data of the lock's directory. A client that tracks must have created the directory, because
-    /// the server would otherwise delete it when it is empty; if not, locking fails with
-    /// [`Error::Unmarked`]. Costs two round trips when the mutex is locked. Defaults to no.
-    #[must_use]
-    pub fn track_abandonment(mut self) -> Self {
-        self.tracking.get_or_insert_default();
-        self
-    }
-
-    /// Waits for `delay` before locking after a holder that left without releasing, to let
-    /// operations end that it began and that cannot be fenced off (Chubby's lock-delay). Tracks
-    /// abandonment, see [`track_abandonment`](Self::track_abandonment). Defaults to zero.
-    #[must_use]
-    pub fn successor_delay(mut self, delay: Duration) -> Self {
-        self.tracking.get_or_insert_default().delay = delay;
-        self
     }
 
     /// Acquires the mutex.
@@ -195,12 +172,12 @@ impl Mutex {
     /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
     /// Blocks for one round trip if the mutex is taken, which costs the server no write, and for
-    /// two if it is free. Without a connection it blocks at most for the session timeout and also
-    /// returns `None`; [`Client::state`](crate::Client::state) tells the two apart.
+    /// two if it is free; for a second at most without a connection, and for the session timeout if
+    /// a server does not answer.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock). A mutex that is taken is not an error.
+    /// As [`lock`](Self::lock), and [`Error::ConnectTimeout`] if no server says that it is taken.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.enter(options.request(&self.locks.session, Patience::Tries)?)
@@ -213,7 +190,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`try_lock`](Self::try_lock).
     #[doc(alias = "try_lock_timeout")]
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<MutexGuard>> {
         self.lock_with(LockOptions::within(limit))
@@ -225,7 +202,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`try_lock_for`](Self::try_lock_for).
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<MutexGuard>> {
         self.lock_with(LockOptions::new().deadline(deadline))
     }
@@ -237,7 +214,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`try_lock_for`](Self::try_lock_for).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MutexGuard>> {
         self.enter(options.request(&self.locks.session, Patience::Waits)?)
     }
@@ -282,13 +259,16 @@ impl Mutex {
 
     fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MutexGuard>> {
         let mut queue = Queue::of(&self.path, Role::Exclusive);
-        match self.tracking {
+        match request.tracking {
             None => queue.last = Some(&self.last),
             // A client that tracks must see the last node gone, and its mark with it.
-            Some(_) => queue.lasting = Lasting::Always(CLEAN),
+            Some(_) => {
+                let (session, limit) = (&self.locks.session, &request.limit);
+                queue.lasting = lock::lasting(session, &self.path, &self.looked, limit)?;
+            }
         }
         // A node taken over from another thread would not show or do what these options ask for.
-        let inherits = self.tracking.is_none() && request.is_plain();
+        let inherits = request.is_plain();
         let locks = &self.locks;
         let locked = locks.lock(&self.path, &queue, inherits, &mut request)?;
         let mut grant = match locked {
@@ -296,7 +276,7 @@ impl Mutex {
             Some(Locked::Again(_)) => return Err(lock::would_deadlock(&self.path)),
             None => return Ok(None),
         };
-        let Some(tracking) = self.tracking else {
+        let Some(tracking) = request.tracking else {
             self.locks.share(&mut grant.raw);
             return Ok(Some(MutexGuard::new(grant, None)));
         };
@@ -307,7 +287,7 @@ impl Mutex {
 }
 
 guard_methods!(MutexGuard, grant.raw, fencing_token);
-guard_methods!(SendGuard, grant.raw, fencing_token);
+guard_methods!(SendMutexGuard, grant.raw, fencing_token);
 
 impl MutexGuard {
     fn new(grant: Grant, abandoned: Option<FencingToken>) -> Self {
@@ -329,7 +309,7 @@ impl MutexGuard {
     }
 
     /// Returns the token of the last holder if it left without releasing: its work may be half
-    /// done. `None` without [`Mutex::track_abandonment`].
+    /// done. `None` without [`LockOptions::track_abandonment`].
     #[doc(alias = "is_poisoned")]
     pub fn abandoned(&self) -> Option<FencingToken> {
         self.abandoned
@@ -356,17 +336,17 @@ impl MutexGuard {
     /// and locks the mutex again waits for itself.
     #[doc(alias = "lock_arc")]
     #[doc(alias = "owned")]
-    pub fn into_send(self) -> SendGuard {
+    pub fn into_send(self) -> SendMutexGuard {
         self.grant.turn.detach();
         self.grant.raw.belongs(false);
-        SendGuard {
+        SendMutexGuard {
             grant: self.grant,
             abandoned: self.abandoned,
         }
     }
 }
 
-impl SendGuard {
+impl SendMutexGuard {
     /// Returns a number that grows with every grant of this lock.
     pub fn fencing_token(&self) -> FencingToken {
         self.grant.raw.token()
@@ -387,7 +367,7 @@ impl SendGuard {
     }
 }
 
-impl From<MutexGuard> for SendGuard {
+impl From<MutexGuard> for SendMutexGuard {
     fn from(guard: MutexGuard) -> Self {
         guard.into_send()
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
 use crate::error::Result;
-use crate::lock::request::{Circles, LockRequest, OnWait};
+use crate::lock::request::{Circles, LockRequest, OnWait, Tracking};
 use crate::path;
 use crate::queues;
 use crate::recipe::attempt::Patience;
@@ -15,6 +15,9 @@ use crate::session::Session;
 use crate::system::channel::Receiver;
 use crate::system::clock;
 use crate::time::limit::Limit;
+
+/// How long one try waits for a missing connection: long enough for another server to take over.
+const RECONNECT: Duration = Duration::from_secs(1);
 
 /// Options of a wait for a lock, for the `_with` methods.
 ///
@@ -40,6 +43,7 @@ pub struct LockOptions<'a> {
     circles: Option<String>,
     overdue: Option<Rule>,
     hold_at_least: Option<Duration>,
+    tracking: Option<Tracking>,
 }
 
 /// The callback that runs when the place of a waiter changes.
@@ -86,13 +90,15 @@ impl<'a> LockOptions<'a> {
         Self::default()
     }
 
-    /// Stops waiting at this time; the result is then `Ok(None)`. Defaults to never.
+    /// Stops waiting at this time; the result is then `Ok(None)`, or
+    /// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) if no server has said that the lock is
+    /// taken. Defaults to never.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Stops waiting after this long, counted from this call; the result is then `Ok(None)`.
+    /// Stops waiting after this long, counted from this call; the result is as for a deadline.
     /// Replaces a [`deadline`](Self::deadline). Defaults to never; a time too long to be counted
     /// means never.
     pub fn timeout(mut self, limit: Duration) -> Self {
@@ -165,6 +171,30 @@ impl<'a> LockOptions<'a> {
         self
     }
 
+    /// Learns whether the last holder of a mutex left without releasing, and lets the next holder
+    /// learn the same about this client; see [`MutexGuard::abandoned`](crate::MutexGuard::abandoned).
+    ///
+    /// A holder leaves without releasing if its session expires, its process dies, its critical
+    /// section panics or it loses the lock. Every call that locks this path should track: one
+    /// that does not, of this library or another, neither learns nor reports it. The mark is the
+    /// data of the lock's directory. A client that tracks must have created the directory, because
+    /// the server would otherwise delete it when it is empty; if not, locking fails with
+    /// [`Error::Unmarked`](crate::Error::Unmarked). Costs two round trips when the mutex is locked,
+    /// at first three. Other locks than a [`Mutex`](crate::Mutex) ignore it. Defaults to no.
+    pub fn track_abandonment(mut self) -> Self {
+        self.tracking.get_or_insert_default();
+        self
+    }
+
+    /// Waits for `delay` before locking a mutex after a holder that left without releasing, to let
+    /// operations end that it began and that cannot be fenced off (Chubby's lock-delay). The
+    /// deadline of the wait is one of the delay, too. Includes
+    /// [`track_abandonment`](Self::track_abandonment). Defaults to zero.
+    pub fn successor_delay(mut self, delay: Duration) -> Self {
+        self.tracking.get_or_insert_default().delay = delay;
+        self
+    }
+
     /// Evicts a holder that has held for too long, after asking it to release the lock.
     ///
     /// While this thread waits, a contender that is at the head of the queue for longer than
@@ -174,8 +204,11 @@ impl<'a> LockOptions<'a> {
     /// directory are used up, no holder is evicted.
     ///
     /// **Dangerous**: a holder that does not watch its guard continues beside the next one. Use it
-    /// where the holder checks its guard, or where what the lock protects checks fencing tokens.
-    /// Costs the server one listing every half of the shorter time. [`Duration::MAX`] means never.
+    /// where the holder checks its guard, or where what the lock protects checks fencing tokens. A
+    /// holder that is cut off from the servers when it is evicted learns of it late: its guard stays
+    /// valid for up to half of its session timeout beside the next one. Only fencing tokens exclude that.
+    /// Costs the server one listing every half of the shorter time, 5 s at most, and one when a time
+    /// is up. [`Duration::MAX`] means never.
     /// Defaults to never.
     pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
         self.overdue = Some(Rule {
@@ -203,14 +236,20 @@ impl<'a> LockOptions<'a> {
         patience: Patience,
     ) -> Result<LockRequest<'a>> {
         let circles = self.circles.map(|root| circles(session, root));
+        let limit = Limit::new(self.deadline, self.cancel);
         Ok(LockRequest {
             patience,
-            limit: Limit::new(self.deadline, self.cancel),
+            limit: match patience {
+                Patience::Tries => limit.offline(RECONNECT),
+                Patience::Waits => limit,
+            },
+            taken: false,
             note: self.note,
             on_wait: self.on_wait.map(|callback| on_wait(session, callback)),
             circles: circles.transpose()?,
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
+            tracking: self.tracking,
         })
     }
 }

@@ -64,7 +64,7 @@ pub struct ReentrantMutex {
 /// let accounts = client.reentrant_mutex("/locks/accounts")?;
 /// let guard = accounts.lock()?;
 /// book(&accounts)?;
-/// assert!(guard.is_held());
+/// assert!(guard.is_valid());
 /// # Ok(())
 /// # }
 /// ```
@@ -104,7 +104,8 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock). A mutex that is taken is not an error.
+    /// As [`lock`](Self::lock), and as [`Mutex::try_lock`](crate::Mutex::try_lock) if no server has
+    /// answered.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.enter(options.request(&self.locks.session, Patience::Tries)?)
@@ -116,7 +117,8 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock), and with [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) if
+    /// no server has said by then that the lock is taken.
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<ReentrantMutexGuard>> {
         self.lock_with(LockOptions::within(limit))
     }
@@ -127,7 +129,8 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock), and with [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) if
+    /// no server has said by then that the lock is taken.
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<ReentrantMutexGuard>> {
         self.lock_with(LockOptions::new().deadline(deadline))
     }
@@ -139,7 +142,8 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock), and with [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) if
+    /// no server has said by then that the lock is taken.
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<ReentrantMutexGuard>> {
         self.enter(options.request(&self.locks.session, Patience::Waits)?)
     }

@@ -95,7 +95,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read). A lock that is taken is not an error.
+    /// As [`read`](Self::read), and as [`Mutex::try_lock`](crate::Mutex::try_lock) if no server has
+    /// answered.
     pub fn try_read(&self) -> Result<Option<RwLockReadGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.reader(options.request(&self.locks.session, Patience::Tries)?)
@@ -107,7 +108,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn try_read_for(&self, limit: Duration) -> Result<Option<RwLockReadGuard>> {
         self.read_with(LockOptions::within(limit))
     }
@@ -118,7 +120,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn try_read_until(&self, deadline: Instant) -> Result<Option<RwLockReadGuard>> {
         self.read_with(LockOptions::new().deadline(deadline))
     }
@@ -130,7 +133,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn read_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockReadGuard>> {
         self.reader(options.request(&self.locks.session, Patience::Waits)?)
     }
@@ -153,7 +157,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read). A lock that is taken is not an error.
+    /// As [`read`](Self::read), and as [`Mutex::try_lock`](crate::Mutex::try_lock) if no server has
+    /// answered.
     pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.writer(options.request(&self.locks.session, Patience::Tries)?)
@@ -165,7 +170,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn try_write_for(&self, limit: Duration) -> Result<Option<RwLockWriteGuard>> {
         self.write_with(LockOptions::within(limit))
     }
@@ -176,7 +182,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn try_write_until(&self, deadline: Instant) -> Result<Option<RwLockWriteGuard>> {
         self.write_with(LockOptions::new().deadline(deadline))
     }
@@ -188,7 +195,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
+    /// the lock is taken.
     pub fn write_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockWriteGuard>> {
         self.writer(options.request(&self.locks.session, Patience::Waits)?)
     }
@@ -262,8 +270,10 @@ impl RwLock {
             return Err(lock::would_deadlock(&self.path));
         };
         let queue = Queue::of(&self.path, role);
-        let raw = RawGuard::acquire(&self.locks.session, &queue, &mut request, None)?;
-        Ok(raw.map(|raw| (raw, entered)))
+        match RawGuard::acquire(&self.locks.session, &queue, &mut request, None)? {
+            Some(raw) => Ok(Some((raw, entered))),
+            None => request.refused(&self.locks.session),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::system::clock;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 
-/// How long to stay out of the queue after a first term that ended at once.
+/// How long to stay out of the queue after a first term that was shorter than this.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// # let mut batches = 3;
 /// client.standby("/services/importer")?.run(|term| {
 ///     // Only one process in the cluster is here.
-///     while term.is_held() && !term.revoked() {
+///     while term.is_valid() && !term.revoked() {
 /// #       batches -= 1;
 /// #       if batches == 0 { return ControlFlow::Break(()); }
 ///         // .. a batch, with term.fencing_token() in each write
@@ -111,10 +111,10 @@ impl Standby {
     ///
     /// Blocks for all that time. When `term` returns, the lock is released, which lets the next one
     /// be active, and the call waits for the confirmation. After [`ControlFlow::Continue`], and
-    /// after a loss, it queues again, at the end. After a term of less than ten seconds it first
-    /// pauses outside the queue, for 100 ms at first and up to 10 s after many of them, which lets
-    /// others try if a process fails at once. A lost connection does not end the wait. A panic of
-    /// `term` releases the lock and propagates.
+    /// after a loss, it queues again, at the end. After a term of less than 100 ms it first pauses
+    /// outside the queue, and for twice as long, up to 10 s, each time that the next term is shorter
+    /// than its pause: a process that fails at once burdens nobody. A lost connection does not end the
+    /// wait. A panic of `term` releases the lock and propagates.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Standby {
     /// Returns the active contender, if there is one.
     ///
     /// Blocks for a few round trips, at most 15 s each. To wait for a change, use
-    /// [`Client::contenders_changed`](crate::Client::contenders_changed).
+    /// [`Client::wait_for_change`](crate::Client::wait_for_change).
     ///
     /// # Errors
     ///
@@ -185,7 +185,8 @@ impl Standby {
             if done.is_break() || limit.is_over() {
                 return Ok(());
             }
-            if LONGEST_PAUSE <= clock::now().saturating_duration_since(began) {
+            // Terms that last for so long follow each other seldom enough.
+            if pause <= clock::now().saturating_duration_since(began) {
                 pause = FIRST_PAUSE;
                 continue;
             }
@@ -244,7 +245,7 @@ impl Term<'_> {
     /// [`resign`](Self::resign) was called, or the call was cancelled.
     pub fn is_over(&self) -> bool {
         self.resigned.load(Ordering::Relaxed)
-            || !self.is_held()
+            || !self.is_valid()
             || self.revoked()
             || self.is_cancelled()
     }

@@ -9,84 +9,8 @@ cd "$(dirname "$0")/.."
 # Where mariadbd is; only root has these folders in its path.
 PATH+=:/usr/local/sbin:/usr/sbin
 
-started=$SECONDS
-doing="getting started"
-logs=$(mktemp -d)
-# What runs, by its process id.
-declare -A running=()
-
-finish() {
-  local status=$?
-  # What was interrupted must not go on in the background.
-  [ ${#running[@]} -eq 0 ] || kill "${!running[@]}" 2>/dev/null || true
-  wait
-  rm -rf "$logs"
-  if [ "$status" -eq 0 ]; then
-    echo "all.sh: everything passed in $((SECONDS - started)) s"
-  else
-    echo "all.sh: FAILED while $doing, after $((SECONDS - started)) s (status $status)"
-  fi
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# step LIMIT WHAT COMMAND..: runs the command, for LIMIT seconds at most.
-step() {
-  local limit=$1 began=$SECONDS
-  doing=$2
-  shift 2
-  echo "==> $doing"
-  # `timeout` ends the whole process group of the step, and with it what the step started.
-  timeout --kill-after=10 "$limit" "$@" &
-  running[$!]=$doing
-  wait "$!"
-  running=()
-  echo "    $doing: $((SECONDS - began)) s"
-}
-
-# side_by_side LIMIT WHAT FILE: runs the suites in the file, each a line of a name and a
-# command, two at a time, because most of them mostly wait. Says a line of each that
-# passes, and everything of one that fails.
-side_by_side() {
-  local limit=$1 began=$SECONDS name command
-  local -A since=()
-  doing=$2
-  echo "==> $doing"
-  # The suites have another input, so that they do not read the file.
-  while read -r name command <&3; do
-    [ ${#running[@]} -lt 2 ] || reap
-    # shellcheck disable=SC2086 # The command is words.
-    timeout --kill-after=10 "$limit" $command >"$(log_of "$name")" 2>&1 3<&- &
-    running[$!]=$name since[$name]=$SECONDS
-  done 3<"$3"
-  while [ ${#running[@]} -gt 0 ]; do reap; done
-  echo "    $2: $((SECONDS - began)) s"
-}
-
-# Where a suite's output goes; its name may begin with that of another suite.
-log_of() {
-  echo "$logs/${1//\//-}"
-}
-
-# Waits until one of the suites has ended.
-reap() {
-  local pid name status=0
-  wait -n -p pid "${!running[@]}" || status=$?
-  name=${running[$pid]}
-  unset "running[$pid]"
-  if [ "$status" -ne 0 ]; then
-    doing="testing $name"
-    cat "$(log_of "$name")"
-    return "$status"
-  fi
-  echo "    $name: $(passed <"$(log_of "$name")"), $((SECONDS - since[$name])) s"
-}
-
-# How many tests passed, by what the suite said.
-passed() {
-  awk '/^test result: ok/ { sum += $4 } /^Success$/ { sum++ } END { print sum + 0, "passed" }'
-}
+# shellcheck source=tests/steps.sh
+source tests/steps.sh
 
 # What the tests need, and the packages of Debian and Ubuntu that have it. `zookeeper` is
 # the library and its scripts; the daemon is another package, so nothing is started.
@@ -119,20 +43,29 @@ welcome() {
     echo golang-github-samuel-go-zookeeper-dev
 }
 
-install_what_is_missing() {
-  local missing package root=
+# Names all that is missing before anything is built, and installs what apt-get has.
+have_what_is_needed() {
+  local missing tools package root=
+  doing="looking for what is needed"
+  tools=$(missing_tools)
   missing=$(needed | xargs)
-  [ -n "$missing" ] || return 0
-  doing="installing $missing"
-  if ! command -v apt-get >/dev/null; then
-    echo "Install a C compiler, a Java runtime and Apache ZooKeeper 3.8, and set"
-    echo "ZKLOCK_TEST_CLASSPATH='<its folder>/lib/*'. Debian calls what is missing: $missing"
+  if [ -n "$missing" ]; then
+    [ "$(id -u)" -eq 0 ] || root=sudo
+    if ! command -v apt-get >/dev/null; then
+      tools+="
+Install a C compiler, a Java runtime and Apache ZooKeeper 3.8, and set
+ZKLOCK_TEST_CLASSPATH='<its folder>/lib/*'. Debian calls what is missing: $missing"
+    elif [ -n "$root" ] && ! command -v sudo >/dev/null; then
+      tools+="
+As root: apt-get install $missing"
+    fi
+  fi
+  if [ -n "$tools" ]; then
+    echo "$tools"
     return 1
   fi
-  if [ "$(id -u)" -ne 0 ]; then
-    root=sudo
-    command -v sudo >/dev/null || { echo "As root: apt-get install $missing"; return 1; }
-  fi
+  [ -n "$missing" ] || return 0
+  doing="installing $missing"
   $root apt-get -qq update
   for package in $(welcome); do
     ! apt-cache show "$package" >/dev/null 2>&1 || missing+=" $package"
@@ -143,39 +76,25 @@ install_what_is_missing() {
     apt-get -qq -y --no-install-recommends install $missing >/dev/null
 }
 
-have_the_toolchain() {
-  doing="looking for bash, cargo, rustfmt and clippy"
-  if [ $((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1])) -lt 501 ]; then
-    echo "bash $BASH_VERSION is too old: install 5.1 or newer"
-    return 1
-  fi
-  # rustup has the commands even where it does not have the tools.
-  for tool in "" fmt clippy; do
-    # shellcheck disable=SC2086 # Nothing is no word.
-    cargo $tool --version >/dev/null 2>&1 && continue
-    echo "cargo $tool does not work: install Rust with rustup.rs; rustup component add rustfmt clippy"
-    return 1
-  done
+# Says what the run does without.
+say_what_is_left_out() {
+  [ -z "$(welcome)" ] || echo "leaving go-zookeeper out: install $(welcome | xargs)"
+  command -v cargo-deny >/dev/null ||
+    echo "leaving licences and sources out: cargo install cargo-deny"
+  has_public_api ||
+    echo "leaving the list of the public API out: tests/public_api.sh says what it takes"
 }
 
-# The Rust version whose warnings and format end the run. Warnings of another version are only
-# shown: no change of the code brought them.
-known=1.95
-
-judge_by_the_toolchain() {
-  local here
-  here=$(rustc --version)
-  verdict="-D warnings"
-  [[ $here == "rustc $known"[.\ ]* ]] && return 0
-  verdict="-W warnings"
-  echo "$here is not Rust $known: its warnings are shown, the format is left alone"
+has_public_api() {
+  command -v cargo-public-api >/dev/null && cargo +nightly --version >/dev/null 2>&1
 }
 
 # Compiles the library for systems on which none of the tests runs.
 check_other_systems() {
   local system
   for system in x86_64-pc-windows-gnu x86_64-apple-darwin; do
-    rustup_gets "$system" target add "$system" || continue
+    rustup target list --installed 2>/dev/null | grep -qx "$system" ||
+      rustup_gets "$system" target add "$system" || continue
     step 300 "checking for $system" \
       cargo check --quiet --lib --no-default-features --features embedded,metrics --target "$system"
   done
@@ -190,25 +109,16 @@ rustup_gets() {
   return 1
 }
 
-# Compiles and tests with the oldest Rust that Cargo.toml allows, where rustup has it or can get
-# it. The mysql crate takes a newer one.
-try_the_oldest_rust() {
+# Compiles with the oldest Rust that Cargo.toml allows, tests included, where rustup has it or can
+# get it. The mysql crate takes a newer one.
+check_with_the_oldest_rust() {
   local oldest
   oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
-  rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal || return 0
-  local with=(cargo "+$oldest" test --quiet --target-dir target/oldest
-    --features "$(features | grep -vx mysql | xargs)")
-  step 900 "compiling with Rust $oldest" "${with[@]}" --no-run --lib --bins --test promises
-  step 300 "testing with Rust $oldest" "${with[@]}" --lib --test promises -- \
-    --include-ignored --skip worker_that_ jute:: native::watches recipe:: mutex::wire::
-}
-
-# lint LIMIT WHAT ARGUMENT..: runs clippy.
-lint() {
-  local limit=$1 what=$2
-  shift 2
-  # shellcheck disable=SC2086 # The verdict is words.
-  step "$limit" "linting $what" cargo clippy --quiet "$@" -- $verdict
+  cargo "+$oldest" --version >/dev/null 2>&1 ||
+    rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal || return 0
+  step 900 "checking with Rust $oldest" cargo "+$oldest" check --quiet \
+    --target-dir "$CARGO_TARGET_DIR/oldest" --features "$(features | grep -vx mysql | xargs)" \
+    --lib --bins --test promises
 }
 
 # The features of Cargo.toml, one a line.
@@ -219,53 +129,62 @@ features() {
 # What is compiled for the tests. The benches are tests here: each runs once.
 targets=(--lib --bins --tests --benches)
 
-# What there is to test, a line of a name and a command each, what takes longest first. The
-# chaos tests come later, and workers are no tests.
+# What there is to test, a line of a name and a command each, what takes longest first. Workers are
+# no tests, and tests/chaos.sh runs the scenes alone: elections take long beside others.
 suites() {
-  local long='^tests/(mysql|promises) '
+  local source binary
+  # What computes gives way to what waits.
+  echo "tests/sim nice -n 4 tests/sim.sh --test"
   # This compiles nothing: it tells where the test binaries are.
-  CARGO_TERM_COLOR=never cargo test --no-run --all-features "${targets[@]}" 2>&1 |
-    sed -n 's/^ *Executable \(unittests \)\{0,1\}\([^ ]*\) (\(.*\))$/\2 \3/p' |
-    sed -e 's/\(\/main\)\{0,1\}\.rs / /' -e '/^benches/!s/$/ --include-ignored --skip scenes:: --skip worker_that_/' \
-      >"$logs/compiled"
+  test_binaries --all-features "${targets[@]}" | grep -v '^tests/model ' >"$logs/compiled"
   [ -s "$logs/compiled" ] || { echo "no test binaries?" >&2; return 1; }
-  grep -E "$long" "$logs/compiled"
+  {
+    grep -E "$long" "$logs/compiled"
+    echo tests/model
+    grep -vE "$long" "$logs/compiled"
+  } | while read -r source binary; do
+    case $source in
+      tests/model)
+        echo "tests/model nice -n 4 tests/sim.sh --model"
+        echo "tests/seeds nice -n 4 tests/sim.sh"
+        ;;
+      benches/*) printf '%s %q\n' "$source" "$binary" ;;
+      *) printf '%s %q --include-ignored --skip scenes:: --skip worker_that_\n' "$source" "$binary" ;;
+    esac
+  done
   echo "src/doctests cargo test --quiet --all-features --doc"
-  grep -vE "$long" "$logs/compiled"
 }
 
-have_the_toolchain
+# What takes longest.
+long='^(src/lib|tests/(embedded|fences|interop|mysql|promises)) '
+
+have_what_is_needed
 judge_by_the_toolchain
-install_what_is_missing
-[ -z "$(welcome)" ] || echo "leaving go-zookeeper out: install $(welcome | xargs)"
+say_what_is_left_out
+find_the_target
+# Two runs of one checkout would write the same files.
+exec 8>"$CARGO_TARGET_DIR/all.sh.lock"
+! command -v flock >/dev/null || flock --nonblock 8 || { echo "waiting for another run"; flock 8; }
 
 [ "$verdict" != "-D warnings" ] || step 60 "checking the format" cargo fmt --check
+[ "$verdict" != "-D warnings" ] ||
+  step 60 "checking the simulation's format" cargo fmt --manifest-path tests/sim/Cargo.toml --check
 lint 1500 "with all features" --all-targets --all-features
 lint 600 "without features" --lib --bins --no-default-features
 for feature in $(features); do
-  lint 600 "with $feature alone" --lib --bins --no-default-features --features "$feature"
+  check 300 "$feature alone" --lib --bins --no-default-features --features "$feature"
 done
 RUSTDOCFLAGS=$verdict \
   step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features
-[ "$verdict" != "-D warnings" ] ||
-  step 60 "checking the simulation's format" cargo fmt --manifest-path tests/sim/Cargo.toml --check
 if command -v cargo-deny >/dev/null; then
   step 60 "looking at licences and sources" cargo deny --offline check licenses bans sources
-else
-  echo "leaving licences and sources out: cargo install cargo-deny"
 fi
-if command -v cargo-public-api >/dev/null && cargo +nightly --version >/dev/null 2>&1; then
-  step 600 "comparing the public API" tests/public_api.sh
-else
-  echo "leaving the list of the public API out: tests/public_api.sh says what it takes"
-fi
-step 600 "packaging" cargo package --quiet --allow-dirty
-step 600 "compiling with the oldest dependencies" tests/oldest_dependencies.sh
-step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
-try_the_oldest_rust
+! has_public_api || step 600 "comparing the public API" tests/public_api.sh
+step 600 "packaging, and compiling that with the oldest dependencies" tests/oldest_dependencies.sh
+check_with_the_oldest_rust
 check_other_systems
+step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
+step 900 "compiling the simulation" tests/sim.sh --compile
 suites >"$logs/suites"
-side_by_side 1800 "testing, with real servers" "$logs/suites"
-step 1500 "breaking servers, links and clients" tests/chaos.sh
-step 900 "testing the simulation" tests/sim.sh --test
-step 600 "playing fresh seeds" tests/sim.sh
+side_by_side 1800 3 "testing, with real servers" "$logs/suites"
+step 1500 "breaking servers, links and clients" tests/chaos.sh --all-features

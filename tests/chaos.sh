@@ -2,23 +2,29 @@
 # Breaks a real ensemble of three servers, its links and its clients, and judges what the
 # clients saw; ends with a table. docs/guarantees.md tells what each line shows.
 #
-#   tests/chaos.sh [--minutes N | --soak N] [--seed S]
+#   tests/chaos.sh [--minutes N | --soak N] [--seed S] [--all-features]
 #
 # The scenarios of tests/promises/early_bad_news.rs are part of `tests/all.sh`; with --minutes
 # they are repeated here. About 3 minutes without --minutes; with it, random faults fill the
 # time. With --soak, a fault every second for N minutes and nothing else, and at the end what
 # has grown. A seed makes the same choices again, though not the same timing. To cut links takes
-# root, or users that may make network namespaces; without, those lines are missing.
+# root, or users that may make network namespaces; without, those lines are missing. With
+# --all-features it runs what `tests/all.sh` has compiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
-  echo "usage: tests/chaos.sh [--minutes N | --soak N] [--seed S]" >&2
+  echo "usage: tests/chaos.sh [--minutes N | --soak N] [--seed S] [--all-features]" >&2
   exit 64
 }
 
-minutes= soak=
+minutes= soak= features=()
 while [ $# -gt 0 ]; do
+  if [ "$1" = --all-features ]; then
+    features=(--all-features)
+    shift
+    continue
+  fi
   [ $# -ge 2 ] && [[ $2 =~ ^[0-9]+$ ]] || usage
   case $1 in
     --minutes) minutes=$2 ;;
@@ -49,19 +55,21 @@ run() {
   local seconds=$1
   shift
   ZKLOCK_CHAOS_SECONDS=$seconds timeout --kill-after=10 $((seconds + 400 * rounds + 20 * isolations)) \
-    cargo test --quiet --all-features --test chaos -- --ignored --nocapture --test-threads 1 "$@" 2>&1 |
+    cargo test --quiet "${features[@]}" --test chaos -- --ignored --nocapture --test-threads 1 "$@" 2>&1 |
     tee -a "$log" || failed=1
 }
 
 # run_trusting_pings TEST: as run, with clients that take a ping for a proof of life. The
 # dependencies are those of the ordinary build; what is compiled for this alone is elsewhere.
 run_trusting_pings() {
-  local target=${CARGO_TARGET_DIR:-target}
+  local target
+  target=$(cargo metadata --format-version 1 --no-deps --offline |
+    sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
   CARGO_BUILD_BUILD_DIR=$target CARGO_TARGET_DIR=$target/trust_pings \
-    RUSTC_WORKSPACE_WRAPPER=$PWD/tests/chaos/trust_pings.sh run 0 "$@"
+    RUSTC_WORKSPACE_WRAPPER="$PWD/tests/chaos/trust_pings.sh" run 0 "$@"
 }
 
-cargo test --quiet --all-features --test chaos
+cargo test --quiet "${features[@]}" --test chaos
 if [ -n "$soak" ]; then
   run $((soak * 60)) scenes::soak
 else
@@ -70,7 +78,7 @@ else
   run_trusting_pings scenes::isolated::without
   if [ -n "$minutes" ]; then
     ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \
-      cargo test --quiet --all-features --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
+      cargo test --quiet "${features[@]}" --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
     run $((random / 3)) scenes::random::random_faults_on_loopback --exact
     random=$((random * 2 / 3))
   fi

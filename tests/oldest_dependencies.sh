@@ -1,24 +1,31 @@
 #!/usr/bin/env bash
-# Compiles the library and the program with the oldest dependencies that Cargo.toml allows.
+# Packages the library and the program as they are published, and compiles what is in the package
+# with the oldest dependencies that Cargo.toml allows.
 #
 #   tests/oldest_dependencies.sh            with those of the lock file beside this
 #   tests/oldest_dependencies.sh --update   looks for them anew, after Cargo.toml has changed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lock=$PWD/tests/oldest_dependencies.lock
-copy=target/oldest-dependencies
+target=$(cargo metadata --format-version 1 --no-deps --offline |
+  sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+copy=$target/oldest-dependencies
 
-mkdir -p "$copy"
-ln -sfn "$PWD/src" "$copy/src"
+# It is compiled below.
+cargo package --quiet --allow-dirty --no-verify
+rm -rf "$copy/package"
+mkdir -p "$copy/package"
+tar -xzf "$(ls -t "$target"/package/zklock-*.crate | head -n 1)" --strip-components=1 -C "$copy/package"
+cd "$copy/package"
 # What only tests and benches need may be newer.
-awk '/^\[/ { drop = /^\[(dev-dependencies\]|\[(bench|test|example)\])/ } !drop' \
-  Cargo.toml >"$copy/Cargo.toml"
-cd "$copy"
+awk '/^\[/ { drop = /^\[(dev-dependencies|\[(bench|test|example)\])/ } !drop' \
+  Cargo.toml >Cargo.toml.new
+mv Cargo.toml.new Cargo.toml
+rm -f Cargo.lock
 if [ "${1:-}" = --update ]; then
-  rm -f Cargo.lock
   RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions
   cp Cargo.lock "$lock"
 fi
 cp "$lock" Cargo.lock
-exec cargo check --quiet --locked --lib --bins --target-dir target \
+exec cargo check --quiet --locked --lib --bins --target-dir "$copy/target" \
   --features "cli metrics mysql sasl tls"

@@ -5,19 +5,50 @@
 #   tests/sim.sh --seeds N      this many
 #   tests/sim.sh --minutes N    for this long
 #   tests/sim.sh --seed S       repeats one, and tells its story
-#   tests/sim.sh --test         the simulation's own tests, and all orders of the small pieces
+#   tests/sim.sh --test         its own tests, and all orders of the small pieces
+#   tests/sim.sh --model        tests/model, optimised as this is
+#   tests/sim.sh --compile      compiles all of that; --compile-quick the seeds and the model
 #   tests/sim.sh --help         the rest
 #
 # A seed that fails is made smaller before it is shown: fewer clients, fewer faults.
 set -euo pipefail
-cd "$(dirname "$0")/sim"
+cd "$(dirname "$0")/.."
+target=$(cargo metadata --format-version 1 --no-deps --offline |
+  sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+cfg=$PWD/tests/sim/cfg.sh
+# Wherever else flags come from, these replace what `.cargo` says.
+flags="${RUSTFLAGS:-} --cfg zklock_sim"
 
-if [ "${1:-}" = --test ]; then
-  shift
-  # The library's tests of its simulated side. `.cargo` sets the cfg, for this folder alone.
-  cargo test --quiet --manifest-path ../../Cargo.toml --target-dir ../../target/sim-lib \
-    --lib --no-default-features --features embedded -- simulated:: sim:: orders:: "$@"
-  exec cargo test --quiet -- "$@"
-fi
-cargo build --quiet
-exec ../../target/sim/debug/zklock-sim "$@"
+# The library's tests of its simulated side. Its dependencies are those of the ordinary build.
+of_the_library() {
+  CARGO_BUILD_BUILD_DIR=$target CARGO_TARGET_DIR=$target/sim-lib RUSTC_WORKSPACE_WRAPPER=$cfg \
+    cargo test --quiet --all-features --lib "$@"
+}
+
+# simulated COMMAND ARGUMENT..: runs Cargo on the simulation.
+simulated() {
+  (cd tests/sim && CARGO_TARGET_DIR=$target/sim RUSTFLAGS=$flags cargo "$1" --quiet "${@:2}")
+}
+
+case ${1:-} in
+  --compile)
+    of_the_library --no-run
+    simulated test --no-run
+    simulated build
+    ;;
+  --compile-quick)
+    simulated test --no-run --test model
+    simulated build
+    ;;
+  --test)
+    of_the_library -- simulated:: sim:: orders:: "${@:2}"
+    simulated test --bins -- "${@:2}"
+    ;;
+  --model)
+    simulated test --test model -- "${@:2}"
+    ;;
+  *)
+    simulated build
+    exec "$target/sim/debug/zklock-sim" "$@"
+    ;;
+esac

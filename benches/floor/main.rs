@@ -11,7 +11,8 @@
 //! same machine; the medians and their ratio are printed. The scenarios: `alone`, `threads-4`,
 //! `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`, `handoff-32` (clients
 //! on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that all wait behind a holder, and
-//! then get the lock once each), `crowd-10`, `crowd-100`, `crowd-1000` (the same, but they are
+//! then get the lock once each), `fresh-10`, `fresh-100`, `fresh-1000` (the same, 0.7 s after the last
+//! of them has connected), `crowd-10`, `crowd-100`, `crowd-1000` (the same, but they are
 //! threads of 8 clients), `swarm-64` (threads of 8 clients that come again and again), `tail` (a
 //! free lock, taken 20,000 times: no rates, but the median cycle in microseconds, and the longest
 //! of 99 % and of 99.9 %). Other numbers work as well; a queue also prints how much memory of this
@@ -34,7 +35,7 @@ use std::env;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ours::{our_crowd, our_cycles, our_hand_offs, our_queue, our_swarm};
+use ours::{our_crowd, our_cycles, our_fresh_queue, our_hand_offs, our_queue, our_swarm};
 use raw::Raw;
 use rounds::HOLD_MS;
 use sockets::{
@@ -45,7 +46,7 @@ use zklock::Client;
 /// How many cycles the tail is measured over.
 const TAIL: usize = 20_000;
 
-const SCENARIOS: [&str; 13] = [
+const SCENARIOS: [&str; 16] = [
     "alone",
     "threads-4",
     "threads-16",
@@ -55,6 +56,9 @@ const SCENARIOS: [&str; 13] = [
     "queue-10",
     "queue-100",
     "queue-1000",
+    "fresh-10",
+    "fresh-100",
+    "fresh-1000",
     "swarm-64",
     "crowd-10",
     "crowd-100",
@@ -178,6 +182,10 @@ fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only:
             }
             "queue" => {
                 ours.extend(run("ours", our_queue, at));
+                floor.extend(run("floor", floor_queue, at));
+            }
+            "fresh" => {
+                ours.extend(run("ours", our_fresh_queue, at));
                 floor.extend(run("floor", floor_queue, at));
             }
             _ => {

@@ -48,6 +48,15 @@ pub(crate) fn lock_until(over: &AtomicBool, done: &AtomicU64, mutex: &zklock::Mu
 /// The clients queue one after the other, as the floor's sockets do, each with a thread of
 /// its own.
 pub(crate) fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
+    queue(hosts, count, path, Duration::ZERO)
+}
+
+/// Like [`our_queue`], but the last of them has waited for as long as the peers' do.
+pub(crate) fn our_fresh_queue(hosts: &str, count: usize, path: &str) -> f64 {
+    queue(hosts, count, path, Duration::from_millis(700))
+}
+
+fn queue(hosts: &str, count: usize, path: &str, waited: Duration) -> f64 {
     let watcher = Client::connect(hosts).expect("a server");
     let gate = watcher.mutex(path).expect("a path");
     let guard = gate.lock().expect("the lock");
@@ -75,6 +84,7 @@ pub(crate) fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
         }
         let each = resident().saturating_sub(before) / count as u64;
         eprintln!("{path}: {each} KiB a waiting client");
+        thread::sleep(waited);
         drain.begin(guard)
     })
 }

@@ -85,7 +85,7 @@ public class CuratorPeer {
         while (watcher.getChildren().forPath(path).size() <= locks.size()) {
             Thread.sleep(20);
         }
-        Thread.sleep(500);
+        Thread.sleep(700);
         long begun = System.nanoTime();
         gate.release();
         for (Thread thread : waiting) {

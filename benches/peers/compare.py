@@ -52,7 +52,7 @@ def peer(*command):
     def measure(hosts, scenario):
         path = f"/zklock-peers/{uuid.uuid4()}"
         # Peers do best if each waiter is a client of its own, whose node exists beforehand.
-        scenario = scenario.replace("crowd", "queue").replace("swarm", "handoff")
+        scenario = scenario.replace("crowd", "queue").replace("fresh", "queue").replace("swarm", "handoff")
         out = run(*command, hosts, scenario, path)
         return out and float(out.split()[-1])
 

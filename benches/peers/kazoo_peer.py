@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 HOSTS, SCENARIO, PATH = sys.argv[1:4]
 KIND, _, COUNT = SCENARIO.partition("-")
 COUNT = int(COUNT or 1)
-WARM_UP, ROUND = 0.5, 1.0
+WARM_UP, ROUND = 0.7, 1.0
 
 
 def client():

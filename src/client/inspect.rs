@@ -6,7 +6,7 @@ use super::Client;
 use crate::contender::Contender;
 use crate::error::Result;
 use crate::path;
-use crate::queues::{Blockers, Queues};
+use crate::queues::{Blockers, Locks};
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 
@@ -73,10 +73,10 @@ impl Client {
     ///
     /// Fails with [`Error::BadPath`](crate::Error::BadPath) if `root` is neither a path nor `/`,
     /// and if no server answers in time. Nodes that this client cannot read are not an error:
-    /// [`Queues::unreadable`] lists them.
-    pub fn locks(&self, root: &str) -> Result<Queues> {
+    /// [`Locks::unreadable`] lists them.
+    pub fn locks(&self, root: &str) -> Result<Locks> {
         path::check_root(root)?;
-        Queues::below(&self.locks.session, root)
+        Locks::below(&self.locks.session, root)
     }
 
     /// Returns the holders that keep the first waiter at `path` waiting, and those they wait for.
@@ -94,7 +94,7 @@ impl Client {
     pub fn blockers(&self, path: &str, root: &str) -> Result<Blockers> {
         path::check(path)?;
         path::check_root(root)?;
-        Queues::blockers(&self.locks.session, path, root)
+        Locks::blockers(&self.locks.session, path, root)
     }
 
     /// Waits until the contenders at `path` differ from the `known` ones, and lists them.
@@ -116,12 +116,12 @@ impl Client {
     /// let mut present = client.contenders("/locks/deploy")?;
     /// while !present.is_empty() {
     ///     println!("{} in the queue", present.len());
-    ///     present = client.contenders_changed("/locks/deploy", &present, Duration::from_secs(60))?;
+    ///     present = client.wait_for_change("/locks/deploy", &present, Duration::from_secs(60))?;
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn contenders_changed(
+    pub fn wait_for_change(
         &self,
         path: &str,
         known: &[Contender],
@@ -130,7 +130,7 @@ impl Client {
         path::check(path)?;
         self.locks
             .session
-            .contenders_changed(path, known, &Limit::after(limit))
+            .wait_for_change(path, known, &Limit::after(limit))
     }
 
     /// Returns the nodes below a path that are not contenders, for the program.

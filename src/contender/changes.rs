@@ -31,7 +31,7 @@ struct Watcher<'a> {
 
 impl Session {
     /// Returns the contenders once they differ from the `known` ones, or at the limit.
-    pub(crate) fn contenders_changed(
+    pub(crate) fn wait_for_change(
         self: &Arc<Self>,
         path: &str,
         known: &[Contender],

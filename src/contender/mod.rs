@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::jute::{ErrorCode, Reply, Request, Stat};
 use crate::owner::{Owner, kept_token, thread_number};
 use crate::path;
@@ -130,10 +130,9 @@ impl Contender {
         }
     }
 
-    /// Whether a session owns the node. Containers and persistent nodes do not leave by themselves.
+    /// Whether a session owns the node.
     pub(crate) fn has_session(&self) -> bool {
-        const CONTAINER: i64 = i64::MIN;
-        ![0, CONTAINER].contains(&self.session_id())
+        self.stat.has_session()
     }
 
     pub(crate) fn has_children(&self) -> bool {
@@ -161,17 +160,36 @@ impl Contender {
     ///
     /// A holder of this library gets an event, see [`events`](crate::MutexGuard::events), and a
     /// revocable mutex of Curator's calls its listener. The holder decides; one that does not read
-    /// the event keeps the lock. Blocks for one round trip, at most 15 s, also when the connection
-    /// is lost.
+    /// the event keeps the lock. The request replaces the data of the contender's node, and nothing
+    /// else's. Blocks for one round trip, or for two more each time that somebody else has changed
+    /// that data, at most 15 s each, also when the connection is lost.
     ///
     /// # Errors
     ///
-    /// Fails if the server refuses the request, if no server answers in time, and if the client
-    /// is closed. A contender that has left meanwhile is not an error.
+    /// Fails with [`Error::Unmarked`] if the node belongs to no session, so that it is no
+    /// contender's, if the server refuses the request, if no server answers in time, and if the
+    /// client is closed. A contender that has left meanwhile is not an error.
     pub fn revoke(&self) -> Result<()> {
+        if !self.has_session() {
+            return Err(Error::Unmarked {
+                path: self.node.clone(),
+                what: "a contender's node",
+            });
+        }
         log::info!("asking {} to release the lock", self.node);
-        let revocation = self.session.revocation(&self.node);
-        self.session.read(&revocation, &self.node)?;
+        let mut version = Some(self.stat.version);
+        while let Some(seen) = version {
+            let revocation = self.session.revocation(&self.node, seen);
+            let limit = Session::query_limit();
+            match self.session.caller().call(&revocation, &self.node, &limit) {
+                Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => break,
+                // Another client has asked too, or the answer to this request was lost.
+                Err(CallError::Refused(ErrorCode::BAD_VERSION)) => version = self.version()?,
+                Err(error) => {
+                    return Err(error.into_error(&self.node, || self.session.unanswered()));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -188,17 +206,19 @@ impl Contender {
     /// Fails if the server refuses a request, if no server answers in time, and if the client
     /// is closed. A contender that has left meanwhile is not an error.
     pub fn evict(&self) -> Result<()> {
-        if !self.is_there()? {
-            return Ok(());
-        }
-        log::warn!("evicting {}", self.node);
         let limit = Session::query_limit();
         // If the answer is lost, another node may have the name before the deletion is repeated.
-        while !self.session.delete_once(&self.node, &limit)? && self.is_there()? {}
+        while let Some(version) = self.version()? {
+            log::warn!("evicting {}", self.node);
+            if self.session.delete_once(&self.node, version, &limit)? {
+                break;
+            }
+        }
         Ok(())
     }
 
-    fn is_there(&self) -> Result<bool> {
+    /// The version of the node's data, if it is the same node of the same session.
+    fn version(&self) -> Result<Option<i32>> {
         // A server that lags may show a node that had the same name before.
         self.session.catch_up(path::parent(&self.node))?;
         let seen = self
@@ -206,9 +226,11 @@ impl Contender {
             .read(&Request::exists(&self.node), &self.node)?;
         Ok(match seen {
             Some(Reply::Stat(stat)) => {
-                stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
+                let same = stat.czxid == self.stat.czxid
+                    && stat.ephemeral_owner == self.stat.ephemeral_owner;
+                same.then_some(stat.version)
             }
-            _ => false,
+            _ => None,
         })
     }
 }

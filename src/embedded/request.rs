@@ -35,6 +35,11 @@ impl RequestAnswer {
         }
     }
 
+    /// Answers a token: where no login is configured with none, which has the length -1.
+    pub(crate) fn without_login(xid: i32) -> Self {
+        Self::new(xid, 0, Ok(Reply::Count(-1)))
+    }
+
     /// Ends the connection after the answer.
     pub(crate) fn closing(self) -> Self {
         Self {

@@ -32,6 +32,7 @@ impl ServerState {
                 self.remove_nodes_of(session);
                 RequestAnswer::new(xid, self.view.zxid, Ok(Reply::Nothing)).closing()
             }
+            Ok(Request::Unknown(OpCode::SASL)) => RequestAnswer::without_login(xid),
             Ok(Request::Unknown(op)) if op != OpCode::RECONFIG => {
                 RequestAnswer::new(xid, self.view.zxid, Err(ErrorCode::UNIMPLEMENTED)).closing()
             }

@@ -192,12 +192,15 @@ impl Error {
     fn fmt_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ConnectTimeout { limit, tried } => {
-                write!(f, "no ZooKeeper server gave a session within {limit:?}")?;
+                write!(f, "no ZooKeeper server answered within {limit:?}")?;
                 for (i, reason) in tried.iter().enumerate() {
                     write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
                 }
                 f.write_str(if tried.is_empty() { "" } else { ")" })?;
-                write!(f, ": {}", to_do(tried))
+                match tried.is_empty() {
+                    true => f.write_str(": allow more time, and look whether the servers run"),
+                    false => write!(f, ": {}", to_do(tried)),
+                }
             }
             Self::AuthFailed => f.write_str(
                 "the server refused the credentials: check the user or scheme, and the password",
@@ -252,7 +255,7 @@ impl Error {
             Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
             Self::Unmarked { path, what } => write!(
                 f,
-                "{path} is there already, made by a lock or as the directory of others, and cannot keep {what}: use another path"
+                "{path} is not {what}: its node was made for something else, such as a lock or the directory of other paths; check the path, or use one that does not exist yet"
             ),
             Self::Unsupported { what } => {
                 write!(f, "this client or its server does not support {what}")

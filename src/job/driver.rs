@@ -87,8 +87,8 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         };
         // A run that knows that its lock is lost does not begin; the attempt counts.
         grant.raw.check()?;
-        if let Some(data) = panicked {
-            grant.raw.close_with(Closing::IfPanicking(data));
+        if let Some((data, version)) = panicked {
+            grant.raw.close_with(Closing::IfPanicking(data, version));
         }
         let this = Run {
             raw: &grant.raw,
@@ -114,7 +114,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         self.request.limit = Limit::after(timeout);
         loop {
             let event = match self.once.action() {
-                Action::End(data) => self.write_end(data),
+                Action::End(data, version) => self.write_end(data, version),
                 Action::Read => self.confirm()?,
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
@@ -142,6 +142,14 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Some(Contender::new(self.session(), nearest, holds, stat, &data))
     }
 
+    /// The error of a call that ended without a run, and saw no client running it.
+    pub(super) fn gave_up(&self) -> Error {
+        let refused = self.request.refused::<()>(self.session());
+        refused.err().unwrap_or_else(|| Error::GaveUp {
+            path: self.path.to_string(),
+        })
+    }
+
     /// The holder of the lock now, if a server answers in time.
     pub(super) fn holder(&self) -> Result<Option<Contender>> {
         let limit = || self.request.limit.clone();
@@ -157,7 +165,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             Action::Line => self.line(),
             Action::Write(data, version) => self.write(data, version),
             // `begin` does not call this with these.
-            Action::Run | Action::End(_) | Action::Finish(_) => Ok(Event::Cancel),
+            Action::Run | Action::End(..) | Action::Finish(_) => Ok(Event::Cancel),
         }
     }
 
@@ -260,11 +268,11 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    fn write_end(&mut self, data: Vec<u8>) -> Event {
+    fn write_end(&mut self, data: Vec<u8>, version: i32) -> Event {
         let Some(Grant { raw, turn }) = self.grant.take() else {
             return Event::Gone;
         };
-        let recorded = raw.release_writing(data, &self.request.limit);
+        let recorded = raw.release_writing(data, version, &self.request.limit);
         drop(turn);
         match recorded {
             Ok(true) => Event::Recorded,

@@ -1,6 +1,7 @@
 //! A job that runs once, on whichever machine is up.
 
 mod driver;
+mod forget;
 mod options;
 mod record;
 mod run;
@@ -281,12 +282,12 @@ impl Job {
             Ended::Unmarked => Err(self.unmarked()),
             Ended::Taken => {
                 let holder = driver.holder()?;
-                holder.map(Once::Running).ok_or_else(|| self.gave_up())
+                holder.map(Once::Running).ok_or_else(|| driver.gave_up())
             }
             _ => driver
                 .ahead()
                 .map(Once::Running)
-                .ok_or_else(|| self.gave_up()),
+                .ok_or_else(|| driver.gave_up()),
         }
     }
 
@@ -313,13 +314,7 @@ impl Job {
     fn unmarked(&self) -> Error {
         Error::Unmarked {
             path: self.path.to_string(),
-            what: "the runs of a job",
-        }
-    }
-
-    fn gave_up(&self) -> Error {
-        Error::GaveUp {
-            path: self.path.to_string(),
+            what: "a job",
         }
     }
 }

@@ -14,7 +14,8 @@ pub(crate) struct ConnectRequest {
     pub(crate) read_only: bool,
 }
 
-/// The server's first frame; a timeout of 0 or less says that the session expired.
+/// The server's first frame; without a session and with a timeout of 0 it says that the session
+/// expired.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct ConnectReply {
     pub(crate) timeout_ms: i32,
@@ -75,7 +76,11 @@ impl ConnectReply {
     /// Reads a frame's content.
     pub(crate) fn decode(frame: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(frame);
-        reader.int()?;
+        if reader.int()? != 0 {
+            return Err(Malformed(
+                "another version of the protocol, as of a ClickHouse Keeper without a leader",
+            ));
+        }
         Ok(Self {
             timeout_ms: reader.int()?,
             session: reader.long()?,

@@ -34,7 +34,7 @@ impl OpCode {
     pub(crate) const MULTI_READ: Self = Self(22);
     pub(crate) const AUTH: Self = Self(100);
     pub(crate) const SET_WATCHES: Self = Self(101);
-    #[cfg(feature = "sasl")]
+    #[cfg(any(feature = "embedded", feature = "sasl"))]
     pub(crate) const SASL: Self = Self(102);
     pub(crate) const GET_EPHEMERALS: Self = Self(103);
     pub(crate) const COUNT_DESCENDANTS: Self = Self(104);

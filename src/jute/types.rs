@@ -19,6 +19,14 @@ pub(crate) struct Stat {
     pub(crate) pzxid: i64,
 }
 
+impl Stat {
+    /// Whether a session owns the node. Containers and persistent nodes do not leave by themselves.
+    pub(crate) fn has_session(&self) -> bool {
+        const CONTAINER: i64 = i64::MIN;
+        ![0, CONTAINER].contains(&self.ephemeral_owner)
+    }
+}
+
 /// A node's data. ZooKeeper distinguishes no data, which clients in Java and Python write as
 /// null, from data of no bytes. The default is no data.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

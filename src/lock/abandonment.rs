@@ -6,28 +6,57 @@
 //! would go when it is empty, and the mark with it. The server does not tell containers from
 //! other nodes, so only directories that were made for marks are used.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::raw_guard::RawGuard;
 use super::release_writes::Closing;
+use super::request::Tracking;
 use crate::error::{Error, Result};
 use crate::jute::{ErrorCode, Op, Reply, Request};
-use crate::recipe::abandonment::{Action, Event, Mark, Outcome};
+use crate::recipe::abandonment::{Action, CLEAN, Event, Mark, Outcome, parse};
+use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
+use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
 
-pub(crate) use crate::recipe::abandonment::CLEAN;
-
-/// What a mutex does about predecessors that went without releasing.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Tracking {
-    /// How long to wait before entering after one.
-    pub(crate) delay: Duration,
-}
-
 /// The hold, with the mark set, and the token of a predecessor that went.
 pub(crate) type Settled = (RawGuard, Option<FencingToken>);
+
+/// What becomes of the directory of a mutex that tracks; fails if one is there that keeps no marks,
+/// before this client makes a node in it. Looks once, if it has not `looked`: each holder reads the
+/// mark again before it writes.
+pub(crate) fn lasting(
+    session: &Session,
+    dir: &str,
+    looked: &AtomicBool,
+    limit: &Limit,
+) -> Result<Lasting<'static>> {
+    if !session.transport.capabilities().multi {
+        return Err(Error::Unsupported {
+            what: "tracking of abandonment",
+        });
+    }
+    if !looked.load(Ordering::Relaxed) {
+        match session.caller().call(&Request::get(dir), dir, limit) {
+            Ok(Reply::Data { data, .. }) => {
+                parse(&Vec::from(data)).ok_or_else(|| unmarked(dir))?;
+            }
+            Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => {}
+            // The lock notices the limit.
+            Err(error) => return error.or(dir, Lasting::Always(CLEAN)),
+        }
+        looked.store(true, Ordering::Relaxed);
+    }
+    Ok(Lasting::Always(CLEAN))
+}
+
+fn unmarked(dir: &str) -> Error {
+    Error::Unmarked {
+        path: dir.to_owned(),
+        what: "a mutex that tracks abandonment",
+    }
+}
 
 impl RawGuard {
     /// Finds out how the predecessor went, waits if that was asked for, and sets the mark.
@@ -40,11 +69,6 @@ impl RawGuard {
         dir: &str,
         limit: &Limit,
     ) -> Result<Option<Settled>> {
-        if !self.session().transport.capabilities().multi {
-            return Err(Error::Unsupported {
-                what: "tracking of abandonment",
-            });
-        }
         let mut mark = Mark::new(self.token().get());
         let outcome = self.carry_out(&mut mark, tracking, dir, limit)?;
         self.close_with(Closing::Mark(mark));
@@ -52,10 +76,7 @@ impl RawGuard {
             Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
             Outcome::Gone => Ok(None),
             Outcome::Lost => Err(self.found_gone()),
-            Outcome::Unmarked => Err(Error::Unmarked {
-                path: dir.to_owned(),
-                what: "the mark of an abandonment",
-            }),
+            Outcome::Unmarked => Err(unmarked(dir)),
         }
     }
 
@@ -78,10 +99,10 @@ impl RawGuard {
                         Err(LimitReached) => Event::Cancel,
                     }
                 }
-                Action::Set(data) => self.set_mark(dir, data, limit)?,
+                Action::Set(data, version) => self.set_mark(dir, data, version, limit)?,
                 Action::Finish(outcome) => return Ok(outcome),
             };
-            if let (Action::Set(_), Event::Cancel) = (mark.action(), &event) {
+            if let (Action::Set(..), Event::Cancel) = (mark.action(), &event) {
                 // The mark may be set nevertheless.
                 mark.handle(Event::ReplyLost);
             }
@@ -99,15 +120,15 @@ impl RawGuard {
             Err(error) => return error.or(dir, Event::Cancel),
         };
         match answers.pop() {
-            Some(Ok(Reply::Data { data, .. })) => Ok(Event::Data(data.into())),
+            Some(Ok(Reply::Data { data, stat })) => Ok(Event::Data(data.into(), stat.version)),
             Some(Err(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
             Some(Err(code)) => Err(refused(dir, code)),
             Some(Ok(_)) | None => Ok(Event::Cancel),
         }
     }
 
-    /// Sets the mark if our node is still there.
-    fn set_mark(&self, dir: &str, data: Vec<u8>, limit: &Limit) -> Result<Event> {
+    /// Sets the mark if our node is still there, and the data that was read.
+    fn set_mark(&self, dir: &str, data: Vec<u8>, version: i32, limit: &Limit) -> Result<Event> {
         let set = Request::Multi(vec![
             Op::Check {
                 path: self.node().to_owned(),
@@ -116,12 +137,13 @@ impl RawGuard {
             Op::SetData {
                 path: dir.to_owned(),
                 data: data.into(),
-                version: -1,
+                version,
             },
         ]);
         match self.session().caller().call(&set, dir, limit) {
             Ok(_) => Ok(Event::IsSet),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(Event::BadVersion),
             Err(error) => error.or(dir, Event::Cancel),
         }
     }

@@ -18,8 +18,10 @@ mod join_guards;
 mod multi;
 pub(crate) mod prepared_create;
 pub(crate) mod raw_guard;
+mod release_note;
 pub(crate) mod release_writes;
 pub(crate) mod request;
+mod semaphore_use;
 mod verify;
 
 use std::fmt;
@@ -34,9 +36,10 @@ use crate::local::thread_set::ThreadSet;
 use crate::local::turnstile::Entry;
 use crate::recipe::attempt::Patience;
 use crate::session::Session;
+use crate::transport::session_state::SessionState;
 use crate::transport::status::Subscription;
 
-pub(crate) use self::abandonment::{CLEAN, Tracking};
+pub(crate) use self::abandonment::lasting;
 
 /// What the locks of one client share.
 pub(crate) struct Locks {
@@ -99,16 +102,26 @@ impl Locks {
     }
 
     /// As [`enter`](Self::enter), for locks that a thread can neither have twice nor inherit.
-    pub(crate) fn turn(&self, path: &str, request: &LockRequest<'_>) -> Result<Option<Turn>> {
+    pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
         match self.enter(&path.into(), Wish::default, request)? {
             Some(Entered::Turn(turn, _)) => Ok(Some(turn)),
             Some(Entered::Again(_)) => Err(would_deadlock(path)),
-            None => Ok(None),
+            None => {
+                request.taken |= self.is_taken_here(path);
+                Ok(None)
+            }
         }
     }
 
+    /// Whether another thread that is ahead of this one counts as a lock that is taken: without a
+    /// connection it may wait for a server itself, unless it holds the lock.
+    fn is_taken_here(&self, path: &str) -> bool {
+        let connected = self.session.status.snapshot().state == SessionState::Connected;
+        connected || self.session.leases.is_held(path)
+    }
+
     /// Waits for the turn of the calling thread, and then in the queue on the server unless the
-    /// lock came with the turn; `None` if the lock is taken or the limit was reached.
+    /// lock came with the turn; `None` if the lock is taken or the caller cancelled.
     pub(crate) fn lock(
         &self,
         path: &Arc<str>,
@@ -127,7 +140,10 @@ impl Locks {
         let (turn, handed) = match self.enter(path, wish, request)? {
             Some(Entered::Turn(turn, handed)) => (turn, handed),
             Some(Entered::Again(grant)) => return Ok(Some(Locked::Again(grant))),
-            None => return Ok(None),
+            None => {
+                request.taken |= self.is_taken_here(path);
+                return request.refused(&self.session);
+            }
         };
         if let Some(mut raw) = handed {
             if raw.state() == GuardState::Held {
@@ -136,8 +152,10 @@ impl Locks {
             }
             raw.abandon();
         }
-        let raw = RawGuard::acquire(&self.session, queue, request, prepared)?;
-        Ok(raw.map(|raw| Locked::Granted(Grant { raw, turn })))
+        match RawGuard::acquire(&self.session, queue, request, prepared)? {
+            Some(raw) => Ok(Some(Locked::Granted(Grant { raw, turn }))),
+            None => request.refused(&self.session),
+        }
     }
 
     /// Writes what a lock of this client is, for [`fmt::Debug`].

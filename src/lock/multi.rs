@@ -8,6 +8,7 @@ use super::driver::{self, Progress, origin};
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
+use super::semaphore_use::without_permits;
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
 use crate::path;
@@ -96,12 +97,18 @@ struct MultiDriver<'a, 'q> {
 impl MultiDriver<'_, '_> {
     /// Breaks with the locks or without; continues if it has to start over.
     fn run(mut self) -> Result<ControlFlow<Option<Taken>>> {
+        let mut listed = false;
         loop {
             let event = match self.multi.action() {
-                Action::Finish(outcome) => return self.finish(outcome),
+                Action::Finish(outcome) => {
+                    self.request.taken |= listed && outcome == Outcome::Gone;
+                    return self.finish(outcome);
+                }
                 action => self.step(action)?,
             };
-            self.multi.handle(self.in_session(event));
+            let event = self.in_session(event);
+            listed = matches!(event, Event::Children(_));
+            self.multi.handle(event);
         }
     }
 
@@ -144,6 +151,14 @@ impl MultiDriver<'_, '_> {
     fn list(&mut self, at: usize) -> Result<Event> {
         let path = &self.paths[at];
         match self.caller.call(&Request::list(path), path, &self.limit) {
+            Ok(Reply::Children { names, .. }) if names.contains("leases") => {
+                let (caller, limit) = (&mut self.caller, &self.limit);
+                match self.session.is_idle_semaphore(caller, path, false, limit) {
+                    Ok(true) => Ok(Event::Children(without_permits(&names))),
+                    Ok(false) => Ok(Event::Children(names)),
+                    Err(error) => error.or(path, Event::Cancel),
+                }
+            }
             Ok(Reply::Children { names, .. }) => Ok(Event::Children(names)),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
             Ok(_) => Ok(Event::Cancel),

@@ -6,8 +6,8 @@
 mod release;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::driver::{self, Reached};
@@ -30,6 +30,9 @@ use crate::token::FencingToken;
 pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant, Wish>;
 pub(crate) type Turn = turnstile::Turn<RawGuard, Grant, Wish>;
 
+/// The version of the directory's data that a note of the release may replace, once it is known.
+pub(super) type Replaces = Arc<OnceLock<i32>>;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct RawGuard {
@@ -38,13 +41,17 @@ pub(crate) struct RawGuard {
     token: FencingToken,
     /// The number of the lease; taken when the nodes are given up.
     watched: Option<u64>,
-    closing: Option<Closing>,
+    closing: Option<Box<Closing>>,
+    /// Set if the release is to leave a note.
+    noted: OnceLock<Replaces>,
     /// The nodes are to stay until then.
     at_least_until: Option<Instant>,
     /// Where the next threads wait, and how many may inherit the lock in a row.
     heirs: Option<(Turnstile, u32)>,
     /// See [`has_waited`](Self::has_waited).
     has_waited: bool,
+    /// See [`behind`](Self::behind).
+    behind: Option<String>,
     /// A transaction that checks the nodes may still be carried out, as long as they exist.
     in_doubt: AtomicBool,
     /// When it was granted; absent if it does not count as a grant of its own.
@@ -79,9 +86,11 @@ impl RawGuard {
             lease,
             token,
             closing: None,
+            noted: OnceLock::new(),
             at_least_until: None,
             heirs: None,
             has_waited: false,
+            behind: None,
             in_doubt: AtomicBool::new(false),
             since: None,
         }
@@ -102,6 +111,8 @@ impl RawGuard {
             lease,
             mine,
             waited,
+            behind,
+            beside_semaphore,
         }) = reached
         else {
             return Ok(None);
@@ -109,7 +120,7 @@ impl RawGuard {
         let at_least = request.hold_at_least;
         if let Some(last) = queue.last {
             // A node that outlives its guard would be ahead of the next one.
-            let ends = at_least.is_none();
+            let ends = at_least.is_none() && !beside_semaphore;
             *last.lock() = LastGrant::new(&mine, before).filter(|_| ends);
         }
         let mut raw = Self::new(session, lease, FencingToken::new(mine.origin.czxid));
@@ -119,6 +130,7 @@ impl RawGuard {
         }
         raw.at_least_until = at_least.map(from_now);
         raw.has_waited = waited;
+        raw.behind = behind;
         Ok(Some(raw))
     }
 
@@ -169,7 +181,12 @@ impl RawGuard {
 
     /// Has the release write this too.
     pub(crate) fn close_with(&mut self, closing: Closing) {
-        self.closing = Some(closing);
+        self.closing = Some(Box::new(closing));
+    }
+
+    /// Has the release leave a note over this version; `false` if it is to do so already.
+    pub(super) fn note_over(&self, replaces: Replaces) -> bool {
+        self.noted.set(replaces).is_ok()
     }
 
     /// The same lock over other nodes.
@@ -188,6 +205,11 @@ impl RawGuard {
     /// session.
     pub(crate) fn has_waited(&self) -> bool {
         self.has_waited
+    }
+
+    /// The name of the last node that was ahead, if there was one.
+    pub(super) fn behind(&self) -> Option<&str> {
+        self.behind.as_deref()
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {

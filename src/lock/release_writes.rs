@@ -3,23 +3,25 @@
 use crate::recipe::abandonment::Mark;
 
 /// What a release writes into the directory, in the transaction that deletes the node.
+/// The data that is replaced must have the version that was seen: what came since then is not this
+/// client's.
 #[derive(Debug)]
 pub(crate) enum Closing {
     /// What the mark says.
     Mark(Mark),
-    /// This.
-    Data(Vec<u8>),
-    /// This, if the thread panics.
-    IfPanicking(Vec<u8>),
+    /// This, over this version.
+    Data(Vec<u8>, i32),
+    /// This, over this version, if the thread panics.
+    IfPanicking(Vec<u8>, i32),
 }
 
 impl Closing {
-    /// What is written if the thread `panics` or the lock is `lost`, or neither.
-    pub(super) fn data(&self, panics: bool, lost: bool) -> Option<&[u8]> {
+    /// What is written, over which version, if the thread `panics` or the lock is `lost`, or neither.
+    pub(super) fn data(&self, panics: bool, lost: bool) -> Option<(&[u8], i32)> {
         match self {
             Self::Mark(mark) => mark.closing(panics, lost),
-            Self::Data(data) => Some(data),
-            Self::IfPanicking(data) => Some(&data[..]).filter(|_| panics),
+            Self::Data(data, version) => Some((data, *version)),
+            Self::IfPanicking(data, version) => Some((&data[..], *version)).filter(|_| panics),
         }
     }
 }

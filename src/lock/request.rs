@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::jute::{CreateMode, Request, Stat};
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::{Dialect, Role};
@@ -45,6 +45,8 @@ pub(crate) type LastTurn = Mutex<Option<LastGrant>>;
 pub(crate) struct LockRequest<'a> {
     pub(crate) patience: Patience,
     pub(crate) limit: Limit,
+    /// A server has said that others are ahead.
+    pub(crate) taken: bool,
     /// What others are shown instead of the client's own text.
     pub(crate) note: Option<String>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
@@ -53,6 +55,15 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) overdue: Option<Overdue>,
     /// The nodes are to stay until this time has passed.
     pub(crate) hold_at_least: Option<Duration>,
+    /// Marks the path while a mutex is held.
+    pub(crate) tracking: Option<Tracking>,
+}
+
+/// What a mutex does about predecessors that went without releasing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Tracking {
+    /// How long to wait before entering after one.
+    pub(crate) delay: Duration,
 }
 
 /// Told what is ahead, at first and then when it changes.
@@ -108,7 +119,19 @@ impl<'a> Queue<'a> {
 impl LockRequest<'_> {
     /// Whether any node of this client's will do.
     pub(crate) fn is_plain(&self) -> bool {
-        self.note.is_none() && self.hold_at_least.is_none()
+        self.note.is_none() && self.hold_at_least.is_none() && self.tracking.is_none()
+    }
+
+    /// The result of a call that ends without the lock: `None` if the lock is taken, or the caller
+    /// cancelled, and an error if no server has said so.
+    pub(crate) fn refused<T>(&self, session: &Session) -> Result<Option<T>> {
+        match self.taken || self.limit.was_cancelled() {
+            true => Ok(None),
+            false => Err(Error::ConnectTimeout {
+                limit: Duration::from_millis(self.limit.spent().as_millis() as u64),
+                tried: session.status.trouble(),
+            }),
+        }
     }
 }
 

@@ -25,8 +25,8 @@ macro_rules! guard_views {
                 self.held.verify()
             }
 
-            /// Returns `true` as long as nobody else can have the lock.
-            pub fn is_held(&self) -> bool {
+            /// Returns `true` as long as nobody else can have the lock: while Held or Suspect.
+            pub fn is_valid(&self) -> bool {
                 self.held.check().is_ok()
             }
 
@@ -82,7 +82,12 @@ macro_rules! guard_views {
 macro_rules! guard_methods {
     ($guard:ident) => {
         $crate::mysql::guard_methods::guard_views!($guard);
-        $crate::guard::lock_guard!($guard, fencing_token);
+        $crate::guard::lock_guard! {
+            $guard, fencing_token;
+            fn paths(&self) -> Vec<&str> {
+                vec![self.path()]
+            }
+        }
     };
 }
 pub(super) use {guard_methods, guard_views};

@@ -53,6 +53,6 @@ mod worker;
 
 pub use self::client::{Client, ClientBuilder};
 pub use self::job::{Job, Run};
-pub use self::mutex::{Mutex, MutexGuard, SendGuard};
+pub use self::mutex::{Mutex, MutexGuard, SendMutexGuard};
 pub use self::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use self::schema::{ALTER_TABLE, CREATE_TABLE};

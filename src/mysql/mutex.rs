@@ -113,20 +113,20 @@ pub struct MutexGuard {
 ///
 /// If the thread that made it locks the mutex again, that thread waits for itself.
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct SendGuard {
+pub struct SendMutexGuard {
     held: Held,
 }
 
 impl MutexGuard {
     /// Returns the same guard as one that can be sent to another thread.
-    pub fn into_send(self) -> SendGuard {
+    pub fn into_send(self) -> SendMutexGuard {
         self.held.row.detach();
-        SendGuard { held: self.held }
+        SendMutexGuard { held: self.held }
     }
 }
 
 guard_methods!(MutexGuard);
-guard_methods!(SendGuard);
+guard_methods!(SendMutexGuard);
 
 impl MutexGuard {
     /// Releases the lock and waits for the answer, at most until the guard's deadline.
@@ -140,7 +140,7 @@ impl MutexGuard {
     }
 }
 
-impl SendGuard {
+impl SendMutexGuard {
     /// Like [`MutexGuard::unlock`].
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::fmt;
 use std::slice;
 
 use super::graph::Graph;
-use super::queue::Queue;
+use super::queue::LockQueue;
 use crate::contender::Contender;
 
 /// The contenders that keep a lock from its waiters: its holders, and those that these wait for.
@@ -46,7 +46,7 @@ pub struct Blocker {
 }
 
 impl Blockers {
-    pub(super) fn of(path: &str, queues: &[Queue], unreadable: Vec<String>) -> Self {
+    pub(super) fn of(path: &str, queues: &[LockQueue], unreadable: Vec<String>) -> Self {
         let graph = Graph::of(queues, None);
         let blockers = graph.holders_behind(path).into_iter();
         let blockers = blockers.map(|(path, holder, waits_for)| Blocker {

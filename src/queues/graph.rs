@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use super::queue::Queue;
+use super::queue::LockQueue;
 use crate::contender::Contender;
 use crate::path;
 use crate::recipe::dialect::Role;
 
 /// The locks below a root, and where to find their contenders again.
 pub(super) struct Graph<'a> {
-    queues: BTreeMap<&'a str, &'a Queue>,
+    queues: BTreeMap<&'a str, &'a LockQueue>,
     /// The waiters, and which lock each waits for, by session.
     waiters: HashMap<i64, Vec<(&'a str, &'a Contender)>>,
     /// The locks waited for under a node, by the node's name: its path depends on the chroot.
@@ -29,7 +29,7 @@ pub(super) struct Asking<'a> {
 }
 
 impl<'a> Graph<'a> {
-    pub(super) fn of(queues: &'a [Queue], asking: Option<Asking<'a>>) -> Self {
+    pub(super) fn of(queues: &'a [LockQueue], asking: Option<Asking<'a>>) -> Self {
         let mut graph = Self {
             queues: queues.iter().map(|queue| (queue.path(), queue)).collect(),
             waiters: HashMap::new(),

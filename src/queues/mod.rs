@@ -13,7 +13,7 @@ use std::vec;
 
 pub use self::blockers::{Blocker, Blockers};
 use self::graph::{Asking, Graph, without_number};
-pub use self::queue::Queue;
+pub use self::queue::LockQueue;
 use self::tree::Extent;
 use crate::error::{Error, Result};
 use crate::path;
@@ -43,12 +43,12 @@ use crate::time::limit::Limit;
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Queues {
-    queues: Vec<Queue>,
+pub struct Locks {
+    queues: Vec<LockQueue>,
     unreadable: Vec<String>,
 }
 
-impl Queues {
+impl Locks {
     pub(crate) fn below(session: &Arc<Session>, root: &str) -> Result<Self> {
         let read = Self::below_within(session, root, Extent::All, Session::query_limit);
         read.map_err(|error| error.into_error(root, || session.unanswered()))
@@ -85,7 +85,7 @@ impl Queues {
         let kept = known.map(|queue| queue.kept.clone()).unwrap_or_default();
         let contenders = session.contenders_within(path, &limit)?;
         found.queues.retain(|queue| queue.path != path);
-        found.queues.push(Queue {
+        found.queues.push(LockQueue {
             path: path.to_owned(),
             contenders,
             kept,
@@ -94,7 +94,7 @@ impl Queues {
     }
 
     /// Returns the locks in the order of their paths.
-    pub fn iter(&self) -> slice::Iter<'_, Queue> {
+    pub fn iter(&self) -> slice::Iter<'_, LockQueue> {
         self.queues.iter()
     }
 
@@ -156,9 +156,9 @@ fn circle(
         Ok(_) | Err(CallError::Refused(_)) => {}
         Err(error) => return Err(error),
     }
-    let found = Queues::with(session, path, root, || limit.clone())?;
+    let found = Locks::with(session, path, root, || limit.clone())?;
     let here = found.queues.iter().find(|queue| queue.path == path);
-    let mine = here.into_iter().flat_map(Queue::waiters);
+    let mine = here.into_iter().flat_map(LockQueue::waiters);
     let own = mine
         .filter(|one| one.is_of_this_thread())
         .map(|one| without_number(path::name(one.node())).to_owned());
@@ -170,18 +170,18 @@ fn circle(
     Ok(Graph::of(&found.queues, Some(asking)).circle_of_the_asking())
 }
 
-impl<'a> IntoIterator for &'a Queues {
-    type Item = &'a Queue;
-    type IntoIter = slice::Iter<'a, Queue>;
+impl<'a> IntoIterator for &'a Locks {
+    type Item = &'a LockQueue;
+    type IntoIter = slice::Iter<'a, LockQueue>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
 }
 
-impl IntoIterator for Queues {
-    type Item = Queue;
-    type IntoIter = vec::IntoIter<Queue>;
+impl IntoIterator for Locks {
+    type Item = LockQueue;
+    type IntoIter = vec::IntoIter<LockQueue>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.queues.into_iter()

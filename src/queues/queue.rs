@@ -11,13 +11,13 @@ use crate::token::FencingToken;
 
 /// A lock that a client holds or waits for.
 #[derive(Clone)]
-pub struct Queue {
+pub struct LockQueue {
     pub(super) path: String,
     pub(super) contenders: Vec<Contender>,
     pub(super) kept: Kept,
 }
 
-impl Queue {
+impl LockQueue {
     /// Returns the path of the lock.
     pub fn path(&self) -> &str {
         &self.path
@@ -57,7 +57,7 @@ impl Queue {
 
     /// Returns the token of the last holder that left without releasing, until another holder has
     /// cleared its mark; `None` without
-    /// [`Mutex::track_abandonment`](crate::Mutex::track_abandonment).
+    /// [`LockOptions::track_abandonment`](crate::LockOptions::track_abandonment).
     pub fn abandoned(&self) -> Option<FencingToken> {
         self.kept.abandoned_by(&self.contenders)
     }
@@ -77,9 +77,9 @@ impl Queue {
     }
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for LockQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
+        f.debug_struct("LockQueue")
             .field("path", &self.path)
             .field("contenders", &self.contenders)
             .finish_non_exhaustive()

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::lock_node::Kept;
-use super::queue::Queue;
+use super::queue::LockQueue;
 use crate::contender::{Contender, assemble};
 use crate::jute::{ErrorCode, Names, Reply, Request};
 use crate::recipe::dialect::Kind;
@@ -43,7 +43,7 @@ pub(super) fn read(
     root: &str,
     extent: Extent,
     limit: &impl Fn() -> Limit,
-) -> Result<(Vec<Queue>, Vec<String>), CallError> {
+) -> Result<(Vec<LockQueue>, Vec<String>), CallError> {
     let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
     let mut roots = vec![root.to_owned()];
     while !roots.is_empty() {
@@ -71,7 +71,7 @@ fn of_locks(
     found: Vec<(String, Spots)>,
     extent: Extent,
     limit: &impl Fn() -> Limit,
-) -> Result<Vec<Queue>, CallError> {
+) -> Result<Vec<LockQueue>, CallError> {
     // Which contenders have a permit depends on the number of permits.
     let is_read = |spots: &Spots| extent == Extent::All || !spots.permits.is_empty();
     let read = found.iter().filter(|(_, spots)| is_read(spots));
@@ -90,7 +90,7 @@ fn of_locks(
         kept.permits = kept.permits.filter(|_| !spots.permits.is_empty());
         let most = kept.permits.map(|permits| permits as usize);
         let contenders = assemble(session, &spots, seen, most);
-        Queue {
+        LockQueue {
             path,
             contenders,
             kept,

@@ -5,9 +5,10 @@
 //!  Read ──────────────────────► Pause
 //!   │  │ nobody did               │
 //!   │  └──────────► Set ◄─────────┘
-//!   │ no marks       │ set
-//!   ▼ kept here      ▼
-//!  Finish(Unmarked)  Finish(Entered)
+//!   │ no marks       │ │ somebody has written
+//!   │ kept here   set│ └────────────► Again ──► on, as from Read
+//!   ▼                ▼                  │ it was our own request
+//!  Finish(Unmarked)  Finish(Entered) ◄──┘
 //!
 //!  Our node is gone: Finish(Lost).   Cancel, from anywhere: Finish(Gone).
 //! ```
@@ -30,15 +31,19 @@ pub struct Mark {
     /// Says whose mark it is: the holder's fencing token.
     token: i64,
     state: State,
-    /// What a release writes back, once a request to set our mark may be under way.
-    before: Option<Vec<u8>>,
+    /// What a release writes back, over which version, once a request to set our mark may be under
+    /// way.
+    before: Option<(Vec<u8>, i32)>,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
     Read,
-    Pause(i64, Vec<u8>),
-    Set(Option<i64>, Vec<u8>),
+    /// With the version of the data.
+    Pause(i64, Vec<u8>, i32),
+    Set(Option<i64>, Vec<u8>, i32),
+    /// Read again: somebody has written, perhaps our own request.
+    Again(Option<i64>),
     Finish(Outcome),
 }
 
@@ -49,8 +54,9 @@ pub enum Action {
     Read,
     /// Wait as a successor has to: the predecessor with this token went without releasing.
     Pause(i64),
-    /// Write this into the directory if our node is there, in one transaction.
-    Set(Vec<u8>),
+    /// Write this into the directory if it has this version and our node is there, in one
+    /// transaction.
+    Set(Vec<u8>, i32),
     /// Stop: there is nothing more to do.
     Finish(Outcome),
 }
@@ -58,12 +64,14 @@ pub enum Action {
 /// What the driver reports.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The directory has this data.
-    Data(Vec<u8>),
+    /// The directory has this data and this version.
+    Data(Vec<u8>, i32),
     /// The successor has waited.
     Paused,
     /// The mark is set.
     IsSet,
+    /// The directory has another version.
+    BadVersion,
     /// No reply: the mark may or may not be set.
     ReplyLost,
     /// Our node or the directory is gone.
@@ -99,9 +107,9 @@ impl Mark {
     /// What the driver is to do next.
     pub fn action(&self) -> Action {
         match &self.state {
-            State::Read => Action::Read,
-            State::Pause(token, _) => Action::Pause(*token),
-            State::Set(..) => Action::Set(json!({ "held": self.token }).to_string().into_bytes()),
+            State::Read | State::Again(_) => Action::Read,
+            State::Pause(token, ..) => Action::Pause(*token),
+            State::Set(_, _, version) => Action::Set(self.text(), *version),
             State::Finish(outcome) => Action::Finish(outcome.clone()),
         }
     }
@@ -114,33 +122,52 @@ impl Mark {
             (_, Event::Cancel) => State::Finish(Outcome::Gone),
             (_, Event::NoNode) => State::Finish(Outcome::Lost),
 
-            (State::Read, Event::Data(data)) => match parse(&data) {
-                None => State::Finish(Outcome::Unmarked),
-                Some(Some(token)) => State::Pause(token, data),
-                Some(None) => State::Set(None, data),
-            },
-            (State::Pause(token, data), Event::Paused) => State::Set(Some(token), data),
-            (State::Set(abandoned, _), Event::IsSet) => {
-                self.before = Some(CLEAN.to_vec());
-                State::Finish(Outcome::Entered(abandoned))
+            (State::Again(abandoned), Event::Data(data, version)) if data == self.text() => {
+                self.entered(abandoned, version)
             }
-            // Setting it twice changes nothing.
-            (State::Set(abandoned, data), Event::ReplyLost) => {
-                self.before = Some(data.clone());
-                State::Set(abandoned, data)
+            (State::Read | State::Again(_), Event::Data(data, version)) => {
+                self.before = None;
+                match parse(&data) {
+                    None => State::Finish(Outcome::Unmarked),
+                    Some(Some(token)) => State::Pause(token, data, version),
+                    Some(None) => State::Set(None, data, version),
+                }
             }
+            (State::Pause(token, data, version), Event::Paused) => {
+                State::Set(Some(token), data, version)
+            }
+            (State::Set(abandoned, _, version), Event::IsSet) => {
+                self.entered(abandoned, version.wrapping_add(1))
+            }
+            // It is sent again, and refused if it was carried out.
+            (State::Set(abandoned, data, version), Event::ReplyLost) => {
+                self.before = Some((data.clone(), version.wrapping_add(1)));
+                State::Set(abandoned, data, version)
+            }
+            (State::Set(abandoned, ..), Event::BadVersion) => State::Again(abandoned),
 
             // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
         };
     }
 
-    /// What the transaction that deletes our node writes into the directory, if anything.
+    fn entered(&mut self, abandoned: Option<i64>, version: i32) -> State {
+        self.before = Some((CLEAN.to_vec(), version));
+        State::Finish(Outcome::Entered(abandoned))
+    }
+
+    fn text(&self) -> Vec<u8> {
+        json!({ "held": self.token }).to_string().into_bytes()
+    }
+
+    /// What the transaction that deletes our node writes into the directory, over which version, if
+    /// anything.
     ///
     /// A holder that panics or has `lost` the lock clears nothing. One that gave up leaves the
     /// mark as it found it.
-    pub fn closing(&self, panics: bool, lost: bool) -> Option<&[u8]> {
-        self.before.as_deref().filter(|_| !panics && !lost)
+    pub fn closing(&self, panics: bool, lost: bool) -> Option<(&[u8], i32)> {
+        let before = self.before.as_ref().filter(|_| !panics && !lost);
+        before.map(|(data, version)| (&data[..], *version))
     }
 }
 
@@ -166,12 +193,12 @@ mod tests {
     #[test]
     fn only_a_release_clears_the_mark() {
         let mut mark = Mark::new(7);
-        mark.handle(Event::Data(CLEAN.to_vec()));
-        assert_eq!(mark.action(), Action::Set(b"{\"held\":7}".to_vec()));
+        mark.handle(Event::Data(CLEAN.to_vec(), 3));
+        assert_eq!(mark.action(), Action::Set(b"{\"held\":7}".to_vec(), 3));
         assert_eq!(mark.closing(false, false), None);
         mark.handle(Event::IsSet);
         assert_eq!(mark.action(), Action::Finish(Outcome::Entered(None)));
-        assert_eq!(mark.closing(false, false), Some(CLEAN));
+        assert_eq!(mark.closing(false, false), Some((CLEAN, 4)));
         assert_eq!(mark.closing(true, false), None);
         assert_eq!(mark.closing(false, true), None);
     }
@@ -181,7 +208,7 @@ mod tests {
         let found = b"{\"held\":7}";
         for lost_reply in [false, true] {
             let mut mark = Mark::new(9);
-            mark.handle(Event::Data(found.to_vec()));
+            mark.handle(Event::Data(found.to_vec(), 3));
             assert_eq!(mark.action(), Action::Pause(7));
             mark.handle(Event::Paused);
             if lost_reply {
@@ -189,8 +216,32 @@ mod tests {
             }
             mark.handle(Event::Cancel);
             assert_eq!(mark.action(), Action::Finish(Outcome::Gone));
-            let expected = lost_reply.then_some(&found[..]);
+            let expected = lost_reply.then_some((&found[..], 4));
             assert_eq!(mark.closing(false, false), expected);
         }
+    }
+
+    #[test]
+    fn what_is_not_a_mark_any_more_is_not_written_over() {
+        let mut mark = Mark::new(7);
+        mark.handle(Event::Data(CLEAN.to_vec(), 3));
+        mark.handle(Event::BadVersion);
+        assert_eq!(mark.action(), Action::Read);
+        mark.handle(Event::Data(b"2".to_vec(), 4));
+        assert_eq!(mark.action(), Action::Finish(Outcome::Unmarked));
+        assert_eq!(mark.closing(false, false), None);
+    }
+
+    #[test]
+    fn a_mark_whose_answer_was_lost_is_found_set() {
+        let mut mark = Mark::new(9);
+        mark.handle(Event::Data(b"{\"held\":7}".to_vec(), 3));
+        mark.handle(Event::Paused);
+        mark.handle(Event::ReplyLost);
+        mark.handle(Event::BadVersion);
+        assert_eq!(mark.action(), Action::Read);
+        mark.handle(Event::Data(b"{\"held\":9}".to_vec(), 4));
+        assert_eq!(mark.action(), Action::Finish(Outcome::Entered(Some(7))));
+        assert_eq!(mark.closing(false, false), Some((CLEAN, 4)));
     }
 }

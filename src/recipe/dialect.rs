@@ -11,16 +11,16 @@
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = zklock::embedded::Server::start()?;
-/// use zklock::{Client, Dialect, Error};
+/// use zklock::{Client, Dialect};
 ///
 /// # let hosts = server.hosts();
 /// let ours = Client::connect(hosts)?; // Curator's, unless told otherwise
 /// let kazoo = Client::builder(hosts).dialect(Dialect::Kazoo).connect()?;
 ///
-/// // A lock never pretends to exclude a contender that would not wait for it.
+/// // The locks of this library exclude each other in every dialect. Where a lock of another one
+/// // would not wait, as Curator's for kazoo's, it fails with `Error::ForeignContender`.
 /// let _guard = ours.mutex("/locks/nightly-report")?.lock()?;
-/// let refused = kazoo.mutex("/locks/nightly-report")?.try_lock_for(std::time::Duration::MAX);
-/// assert!(matches!(refused, Err(Error::ForeignContender { .. })));
+/// assert!(kazoo.mutex("/locks/nightly-report")?.try_lock()?.is_none());
 /// # Ok(())
 /// # }
 /// ```

@@ -62,8 +62,8 @@ enum State {
     Read(i64, bool),
     Touch(i64, Journal, i32),
     Begin(i64, Journal, i32),
-    Run(i64, Journal),
-    End(i64, Journal),
+    Run(i64, Journal, i32),
+    End(i64, Journal, i32),
     Confirm(i64),
     Finish(Outcome),
 }
@@ -80,8 +80,9 @@ pub enum Action {
     Write(Vec<u8>, i32),
     /// Do the work.
     Run,
-    /// Delete our node and write this into the directory, in one transaction.
-    End(Vec<u8>),
+    /// Delete our node and write this into the directory if it has this version, in one
+    /// transaction.
+    End(Vec<u8>, i32),
     /// Stop: there is nothing more to do.
     Finish(Outcome),
 }
@@ -137,12 +138,10 @@ pub enum Outcome {
 impl Once {
     /// A machine for this wish.
     pub fn new(wish: Wish) -> Self {
-        // Only a transaction tells the servers' time.
-        let state = match wish.due {
-            Due::Slot(_) => State::Look,
-            Due::Every(_) => State::Line,
-        };
-        Self { wish, state }
+        Self {
+            wish,
+            state: State::Look,
+        }
     }
 
     /// What the driver is to do next.
@@ -154,14 +153,14 @@ impl Once {
                 Action::Write(journal.text(), *version)
             }
             State::Run(..) => Action::Run,
-            State::End(_, journal) => Action::End(journal.text()),
+            State::End(_, journal, version) => Action::End(journal.text(), *version),
             State::Finish(outcome) => Action::Finish(outcome.clone()),
         }
     }
 
     /// The run that is under way, and the failed run that it repeats.
     pub fn run(&self) -> Option<(&PastRun, Option<&PastRun>)> {
-        let State::Run(_, journal) = &self.state else {
+        let State::Run(_, journal, _) = &self.state else {
             return None;
         };
         let run = journal.running.as_ref()?;
@@ -170,13 +169,16 @@ impl Once {
         Some((run, before.filter(repeats)))
     }
 
-    /// What the transaction that deletes our node writes if the work panics.
-    pub fn panicked(&self) -> Option<Vec<u8>> {
-        let State::Run(_, journal) = &self.state else {
+    /// What the transaction that deletes our node writes if the work panics, over which version.
+    pub fn panicked(&self) -> Option<(Vec<u8>, i32)> {
+        let State::Run(_, journal, version) = &self.state else {
             return None;
         };
         let message = Some("it panicked".to_owned());
-        Some(journal.clone().end(Ending::Failed, message).text())
+        Some((
+            journal.clone().end(Ending::Failed, message).text(),
+            *version,
+        ))
     }
 
     /// Takes in the result of the last action, or what happened meanwhile.
@@ -184,8 +186,8 @@ impl Once {
         let state = mem::replace(&mut self.state, State::Line);
         self.state = match (state, event) {
             (state @ State::Finish(_), _) => state,
-            (State::Run(token, journal), Event::Ran(ending, message)) => {
-                State::End(token, journal.end(ending, message))
+            (State::Run(token, journal, version), Event::Ran(ending, message)) => {
+                State::End(token, journal.end(ending, message), version)
             }
             (state @ State::Run(..), _) => state,
             (state @ (State::End(..) | State::Confirm(_)), event) => self.ended(state, event),
@@ -219,7 +221,7 @@ impl Once {
     fn ended(&self, state: State, event: Event) -> State {
         match (state, event) {
             (State::End(..), Event::Recorded) => State::Finish(Outcome::Recorded),
-            (State::End(token, _), Event::Gone) => State::Confirm(token),
+            (State::End(token, ..), Event::Gone) => State::Confirm(token),
             (State::Confirm(token), Event::Data(data, _, mtime)) => {
                 self.confirmed(token, &data, mtime)
             }
@@ -250,7 +252,7 @@ impl Once {
         };
         let running = journal.running.as_ref();
         if running.is_some_and(|run| self.is_ours(run, token)) {
-            return State::Run(token, journal);
+            return State::Run(token, journal, version);
         }
         journal.bury();
         if now.is_none() && matches!(self.wish.due, Due::Every(_)) {

@@ -155,7 +155,10 @@ impl Journal {
         self.bury();
         self.attempts.insert(run.slot.clone(), run.attempt);
         while MOST_SLOTS < self.attempts.len() {
-            self.attempts.pop_first();
+            // Its own count stays, wherever its slot is: it limits the attempts.
+            let other = self.attempts.keys().find(|slot| **slot != run.slot);
+            let Some(other) = other.cloned() else { break };
+            self.attempts.remove(&other);
         }
         self.running = Some(run);
         self
@@ -276,6 +279,17 @@ mod tests {
         let read = Journal::parse(&next, 3_000).unwrap();
         assert_eq!(read.done, Some(last));
         assert_eq!(read.attempts, BTreeMap::from([("b".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn a_run_keeps_its_own_count_however_many_slots_are_open() {
+        let slots = (0..MOST_SLOTS).map(|number| format!("b{number:02}"));
+        let full = slots.fold(Journal::default(), |journal, slot| {
+            journal.begin(run(&slot, 7))
+        });
+        let journal = full.begin(run("a", 9));
+        assert_eq!(journal.attempts.len(), MOST_SLOTS);
+        assert_eq!(journal.attempts.get("a"), Some(&1));
     }
 
     #[test]

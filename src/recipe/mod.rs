@@ -15,8 +15,10 @@
 //! - [`downgrade`] turns a writer into a reader,
 //! - [`job`] runs something once, and [`journal`] says what has run,
 //! - [`abandonment`] tells a holder that its predecessor went without releasing,
+//! - [`release_note`] tells a waiter that the holder ahead released in order,
 //! - [`overdue_holder`] says which holder to hurry, and when,
 //! - [`validity`] says how long a proof of a lock is good,
+//! - [`lifetime`] says which messages of a session the leader has heard of,
 //! - [`guard_state`] says what a guard is, from its last proof and what happened since,
 //! - [`cleanup`] deletes what an attempt or a guard left behind.
 //!
@@ -39,6 +41,8 @@ pub mod downgrade;
 pub mod guard_state;
 pub mod job;
 pub mod journal;
+pub mod lifetime;
+pub mod mending;
 pub mod multi;
 pub mod name;
 pub mod overdue_holder;
@@ -46,6 +50,7 @@ pub mod permit_attempt;
 pub mod permits;
 pub mod places;
 pub mod queue;
+pub mod release_note;
 pub mod skip_listing;
 pub mod validity;
 

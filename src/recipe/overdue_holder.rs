@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Off unless asked for. A holder's time counts from when this thread first saw it at the
-//! head, by this thread's clock, so no holder is hurried because clocks differ.
+//! head, by this thread's clock, so no holder is hurried because clocks differ. The first look comes
+//! soon, and a look comes when a holder's time is up, whatever the pause between two of them.
 
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct Rule {
 pub struct Overdue {
     rule: Rule,
     head: Option<Head>,
+    /// How long to sleep before the next look.
+    pause: Duration,
     state: State,
 }
 
@@ -94,6 +97,8 @@ impl Overdue {
         Self {
             rule,
             head: None,
+            // A short wait costs nothing.
+            pause: PERIODS.0,
             state: State::Sleep,
         }
     }
@@ -101,7 +106,7 @@ impl Overdue {
     /// What the driver is to do next.
     pub fn action(&self) -> Action {
         match &self.state {
-            State::Sleep => Action::Sleep(self.period()),
+            State::Sleep => Action::Sleep(self.pause),
             State::List => Action::List,
             State::Look(node) => Action::Look(node.clone()),
             State::Ask(node) => Action::Ask(node.clone()),
@@ -120,6 +125,7 @@ impl Overdue {
 
     /// Takes in the result of the last action.
     pub fn handle(&mut self, event: Event<'_>) {
+        self.pause = self.period();
         self.state = match (&self.state, event) {
             (State::Sleep, Event::Elapsed) => State::List,
             (State::List, Event::Children(contest, names, own, held)) => {
@@ -142,7 +148,7 @@ impl Overdue {
         };
     }
 
-    /// How long to wait before the next look.
+    /// How long to sleep between two looks, unless a time is up before.
     fn period(&self) -> Duration {
         let shorter = self.rule.held_longer_than.min(self.rule.grace);
         (shorter / 2).clamp(PERIODS.0, PERIODS.1)
@@ -158,13 +164,20 @@ impl Overdue {
             });
             return State::Sleep;
         };
+        let (since, most) = match head.asked {
+            None => (head.since, self.rule.held_longer_than),
+            Some(asked) => (asked, self.rule.grace),
+        };
+        let left = most.saturating_sub(now.saturating_sub(since));
+        if !left.is_zero() {
+            self.pause = self.pause.min(left);
+            return State::Sleep;
+        }
         match head.asked {
-            None if now.saturating_sub(head.since) < self.rule.held_longer_than => State::Sleep,
             None => {
                 head.asked = Some(now);
                 State::Ask(node)
             }
-            Some(asked) if now.saturating_sub(asked) < self.rule.grace => State::Sleep,
             Some(_) => State::Evict(node),
         }
     }
@@ -190,22 +203,25 @@ mod tests {
         let mut overdue = Overdue::new(rule);
         let names: Names = ["a-lock-0000000002", "a-lock-0000000001"].iter().collect();
         let head = "a-lock-0000000001".to_owned();
-        let sleep = Action::Sleep(3 * second / 2);
+        let long = Action::Sleep(3 * second / 2);
+        // A look comes when a time is up.
+        let short = Action::Sleep(second);
         let (ask, evict) = (Action::Ask(head.clone()), Action::Evict(head.clone()));
         #[rustfmt::skip]
         let story = [
-            (0, 1, &sleep),
-            (9, 1, &sleep),
+            (0, 1, &long),
+            (9, 1, &short),
             (10, 1, &ask),
-            (12, 1, &sleep),
+            (12, 1, &short),
             (13, 1, &evict),
-            (14, 2, &sleep),
-            (23, 2, &sleep),
+            (14, 2, &long),
+            (23, 2, &short),
             (24, 2, &ask),
-            (25, 1, &sleep),
+            (25, 1, &long),
         ];
+        assert_eq!(overdue.action(), Action::Sleep(PERIODS.0), "soon at first");
         for (time, born, expected) in story {
-            assert_eq!(overdue.action(), sleep);
+            assert!(matches!(overdue.action(), Action::Sleep(_)));
             overdue.handle(Event::Elapsed);
             overdue.handle(Event::Children(
                 contest,

@@ -4,15 +4,15 @@
 //!  Open ──► Line ──► Look ──────────────► Permit ──► Check ──► Finish(Held)
 //!            ▲       │ ▲ ▲  agreed          ▲          │
 //!            │       ▼ │ │                  │          │ the place in the line
-//!            │    Read │ └── Write ─────────┤          │ was lost
-//!            │       ▼ │     (none is out)  │          │
-//!            │     Await                Make (kazoo)   │
+//!            │    Read │ ├── Write ─────────┤          │ was lost
+//!            │       ▼ │ │   (none is out)  │          │
+//!            │     Await └── Make           │          │
 //!            │   (others go by another number)         │
 //!            └─────────────── Inspect ◄────────────────┘
 //!                             └──► Finish(Evicted)
 //!
 //!  Others go by another number, and the caller does not wait: Finish(Disagrees).
-//!  Cancel, from anywhere: Finish(Gone).
+//!  The node is not a semaphore's: Finish(Unmarked).   Cancel, from anywhere: Finish(Gone).
 //! ```
 //!
 //! A client that asks for several permits goes through Permit once for each, and stays first in
@@ -26,14 +26,18 @@
 //! The driver owns the nodes. At [`Action::Line`] it gives up all of them, at [`Outcome::Held`]
 //! the place in the line, and at any other [`Action::Finish`] all of them.
 
+pub mod action_and_event;
+
 use std::mem;
 
 use super::attempt::{OwnNode, Patience};
 use super::dialect::{Dialect, Role};
 use super::name::NodeName;
 use super::permits::{Agreement, compare};
-use super::queue::{Contest, Foreign, beside_semaphore};
+use super::queue::{Contest, beside_semaphore};
 use crate::jute::Names;
+
+pub use self::action_and_event::{Action, Event, Look, Others, Outcome, Wish};
 
 /// The state machine.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -41,33 +45,6 @@ pub struct Permit {
     contest: Contest,
     wish: Wish,
     state: State,
-}
-
-/// What the caller asks for.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Wish {
-    /// Whether to wait for a permit.
-    pub patience: Patience,
-    /// There is a time limit. Without one, clients that go by another number are not waited
-    /// for, because that may be a mistake.
-    pub limited: bool,
-    /// The numbers agreed the last time.
-    pub agreed: bool,
-    /// How many permits, all or none.
-    pub count: usize,
-}
-
-/// What is known of a semaphore at one moment.
-#[derive(Clone, Debug)]
-pub struct Look {
-    /// The data of the semaphore's node, if it is there and may be read, and its version.
-    pub number: Option<(Vec<u8>, i32)>,
-    /// The semaphore has no node.
-    pub absent: bool,
-    /// What is in the semaphore's own directory, where kazoo has its permits.
-    pub own: Names,
-    /// The permits that are out, and those that the first in the line has requested.
-    pub out: Names,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -85,96 +62,6 @@ enum State {
     Check(OwnNode, Option<Vec<OwnNode>>),
     Inspect(OwnNode),
     Finish(Outcome),
-}
-
-/// The permits of clients that go by another number.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Others {
-    /// The number.
-    pub number: u32,
-    /// The node of the oldest permit.
-    pub oldest: String,
-    /// The node of the newest one; once it has gone, all may have gone.
-    pub last: String,
-    /// How many there are.
-    pub count: usize,
-}
-
-/// What the driver is to do next.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Action {
-    /// Read the number, and list the permits that are out.
-    Look,
-    /// Give up what is held, and go through the line.
-    Line,
-    /// Create the semaphore's node, with our number.
-    Make,
-    /// Read the node of the oldest permit, to say whose it is.
-    Read(Others),
-    /// Wait until the last of these permits has gone.
-    Await(Others),
-    /// Write our number into the semaphore's node, if it has this version and this node of ours
-    /// is in the line, in one transaction. The last field is the number it replaces, if any.
-    Write(String, i32, Option<u32>),
-    /// Get one permit, or one more. Stop when the place in the line is lost.
-    Permit,
-    /// Tell by the clock whether the place in the line is still held, and every permit but the
-    /// last.
-    Check,
-    /// Ask for this node of ours in the line.
-    Inspect(String),
-    /// Stop: there is nothing more to do.
-    Finish(Outcome),
-}
-
-/// What the driver reports.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// This is known of the semaphore.
-    Looked(Look),
-    /// It is our turn in the line, through this node.
-    First(OwnNode),
-    /// The semaphore's node is made, or existed.
-    IsMade,
-    /// The oldest permit is there.
-    IsThere,
-    /// The node that we asked about is not there, although our session lasts.
-    NoNode,
-    /// The number is written.
-    Written,
-    /// The semaphore's node has another version.
-    BadVersion,
-    /// We may not write into the semaphore's node.
-    NoAuth,
-    /// The permit that we waited for has gone, or something else happened.
-    Woken,
-    /// A permit is ours, through this node; or we have stopped waiting for one.
-    Permit(Option<OwnNode>),
-    /// The place in the line is still held.
-    IsFirst,
-    /// The place in the line was lost, or one of several permits.
-    Lost,
-    /// The caller's limit is reached.
-    TimeOut,
-    /// The caller gives up.
-    Cancel,
-}
-
-/// How it ended.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Outcome {
-    /// The permits are ours, through these nodes.
-    Held(Vec<OwnNode>),
-    /// We gave up, or found all of them taken.
-    Gone,
-    /// Somebody deleted this node of ours in the line.
-    Evicted(String),
-    /// A contender in the semaphore's own directory would not wait for us.
-    Foreign(Foreign),
-    /// These permits go by another number.
-    Disagrees(Others),
-    /// No permit goes by the number in the node, and we may not replace it.
-    NoAuth,
 }
 
 impl Permit {
@@ -299,7 +186,11 @@ impl Permit {
         if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
             return State::Finish(Outcome::Foreign(foreign));
         }
-        if let Agreement::Differs(number) = self.compare(look) {
+        let agreement = self.compare(look);
+        if agreement == Agreement::Foreign {
+            return State::Finish(Outcome::Unmarked);
+        }
+        if let Agreement::Differs(number) = agreement {
             return match others(number, &look.out).filter(|_| !self.is_patient()) {
                 Some(others) => State::Meet(others),
                 None => State::Line,
@@ -321,8 +212,13 @@ impl Permit {
         if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
             return State::Finish(Outcome::Foreign(foreign));
         }
-        if look.absent && self.contest.dialect == Dialect::Kazoo {
-            // The client that makes the node says how many permits there are, and no other.
+        if self.compare(look) == Agreement::Foreign {
+            return State::Finish(Outcome::Unmarked);
+        }
+        if look.unready || look.absent && self.contest.dialect == Dialect::Kazoo {
+            // The client that makes kazoo's node says how many permits there are, and no other. By
+            // the directory of Curator's permits, another kind of lock knows of the semaphore: it
+            // has to be there before this client finds out that there is no other lock.
             return State::Make(line);
         }
         let version = look.number.as_ref().map_or(-1, |(_, version)| *version);

@@ -152,16 +152,24 @@ impl Contest {
     /// Returns the contenders that this contest is about, in order of arrival.
     pub fn contenders(self, children: &Names) -> Vec<NodeName<'_>> {
         let names = children.iter().filter_map(NodeName::parse);
-        let ours = |name: &NodeName<'_>| {
-            matches!(
-                self.dialect.stance(self.role, name.kind),
-                Stance::Contends(_)
-            )
-        };
-        let mut names: Vec<_> = names.filter(ours).collect();
+        let contends = |name: &NodeName<'_>| matches!(self.stance(name), Stance::Contends(_));
+        let mut names: Vec<_> = names.filter(contends).collect();
         // Names without numbers are ordered by their text, however they are listed.
         names.sort_by_key(|name| (name.sequence, name.text));
         names
+    }
+
+    /// How a contender with this name relates to ours.
+    ///
+    /// All mutexes and read-write locks of this library wait for each other, whatever their kind
+    /// and dialect. Other libraries know the names of their own kind alone.
+    fn stance(self, name: &NodeName<'_>) -> Stance {
+        match self.dialect.stance(self.role, name.kind) {
+            Stance::Refused(_) if name.kind.role() != Role::Permit && name.is_ours() => {
+                Stance::Contends(name.kind.role().sharing())
+            }
+            stance => stance,
+        }
     }
 
     fn entries(self, children: &Names) -> Result<Vec<Listed<'_>>, Foreign> {
@@ -172,7 +180,7 @@ impl Contest {
         }
         let mut entries = Vec::with_capacity(children.len());
         for name in children.iter().filter_map(NodeName::parse) {
-            match self.dialect.stance(self.role, name.kind) {
+            match self.stance(&name) {
                 Stance::Contends(sharing) => entries.push(Listed {
                     name,
                     sharing,
@@ -213,7 +221,11 @@ impl Contest {
         };
         let beyond = ahead.clone().filter(|entry| blocks(entry));
         let beyond = beyond.max_by_key(|entry| entry.order);
-        let plain = numbered && matches!(nearest.name.kind, Kind::Lock | Kind::GoLock);
+        // Behind a node that only this library waits for, another library's may have come in.
+        let known = self.dialect.stance(self.role, nearest.name.kind);
+        let plain = numbered
+            && matches!(nearest.name.kind, Kind::Lock | Kind::GoLock)
+            && matches!(known, Stance::Contends(_));
         Place::Blocked(Blocked {
             nearest: nearest.name.text.to_owned(),
             ahead: ahead.clone().filter(conflicts).count(),

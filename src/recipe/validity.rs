@@ -13,7 +13,7 @@
 //! existed, and says nothing about how long its session lasts: a follower forwards a request,
 //! and the leader commits it without touching the session. `touched` is the send time of the
 //! last message that the leader had heard of when it committed that check, so the session
-//! ends no earlier than T after it. [`Lifetime`] knows which message that is.
+//! ends no earlier than T after it. [`Lifetime`](super::lifetime::Lifetime) knows which message that is.
 //!
 //! T is the shortest timeout negotiated in this session: servers may differ, and a follower
 //! that served the session earlier may still report it with the timeout that it granted.
@@ -21,36 +21,19 @@
 //! `docs/guarantees.md` derives this from ZooKeeper's source. Times are durations since one
 //! fixed moment, because nothing in here reads a clock.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The least that a server grants under the default limits: two ticks of two seconds.
 ///
-/// A timeout that no server has confirmed is believed up to this only, unless the user states more.
+/// What a server grants to a handle is not known, and believed up to this only, unless the user
+/// states more.
 pub const LEAST_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// How long the leader may take to hear of a message that a follower has answered.
-///
-/// A follower reports in its answers to the leader's pings, which come every half tick. That
-/// is T/4 at most, as servers grant two ticks or more; the rest is for pings that are late.
-fn reported_after(timeout: Duration) -> Duration {
-    timeout / 4 + timeout / 10
-}
-
-/// How much later a message counts if the session may have been due when the leader heard of it.
-///
-/// The leader takes out the sessions that are due and ends them one by one. A touch changes
-/// nothing in between (`ExpiryQueue.poll` in ZooKeeper 3.5 and later), and requests are still
-/// committed.
-fn ended_within(timeout: Duration) -> Duration {
-    timeout / 4
-}
 
 /// After this many proofs, a lock is granted on the strength of the last one.
 ///
 /// On a slow link no proof is young enough when it arrives, and a contender that waited for one
 /// would stand at the head of the queue forever.
-const ENOUGH_PROOFS: u32 = 3;
+pub(super) const ENOUGH_PROOFS: u32 = 3;
 
 /// What a guard knows about its lock.
 ///
@@ -161,9 +144,13 @@ impl Stamp {
 
     /// From this moment on somebody else may have the lock.
     pub fn until(self, timeout: Duration) -> Duration {
+        self.session_lasts(timeout).min(self.sent + timeout / 2)
+    }
+
+    /// Until this moment the session cannot end.
+    fn session_lasts(self, timeout: Duration) -> Duration {
         // A hundredth is for clocks that do not run at the same speed.
-        let session = self.touched + timeout - timeout / 100;
-        session.min(self.sent + timeout / 2)
+        self.touched + timeout - timeout / 100
     }
 
     /// From this moment on the holder should begin nothing new.
@@ -187,8 +174,10 @@ impl Stamp {
 
     /// Whether a lock may be granted on the strength of this stamp.
     ///
-    /// The guard must live long enough to see the next proof. After several `proofs` that did
-    /// not allow this, it is enough that the guard is alive.
+    /// The guard must stay valid with the proofs that are still to come. `sent` is renewed by each
+    /// of them, so it need only be young. `touched` is renewed by the first one after `better_at`,
+    /// and the session must last until that is answered. After several `proofs` that did not allow
+    /// this, it is enough that the guard is alive.
     pub fn supports_a_grant(
         self,
         better_at: Option<Duration>,
@@ -196,11 +185,20 @@ impl Stamp {
         timeout: Duration,
         now: Duration,
     ) -> bool {
+        let is_young = now < self.sent + timeout / 6;
+        let lives = now + timeout / 24 <= self.until(timeout);
+        (is_young && self.outlasts(better_at, timeout, now)) || (lives && ENOUGH_PROOFS <= proofs)
+    }
+
+    /// Whether the session lasts until a proof that rests on a newer message is answered.
+    pub(super) fn outlasts(
+        self,
+        better_at: Option<Duration>,
+        timeout: Duration,
+        now: Duration,
+    ) -> bool {
         let next = better_at.map_or(now, |better_at| better_at.max(now));
-        let until = self.until(timeout);
-        let lives = now + timeout / 24 <= until;
-        let lasts = now < self.sent + timeout / 6 && next + timeout / 8 <= until;
-        lasts || (lives && ENOUGH_PROOFS <= proofs)
+        next + timeout / 8 <= self.session_lasts(timeout)
     }
 }
 
@@ -232,167 +230,3 @@ impl Terms {
         self.validity(stamp).until
     }
 }
-
-/// What bounds the life of one session, as far as its client knows.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Lifetime {
-    timeout: Duration,
-    /// What a connect request whose answer is awaited may shorten the session to.
-    asked: Duration,
-    /// The same for connect requests whose answers never came.
-    unheard: Duration,
-    /// When the last message was sent that the leader had heard of in time, as a later commit has
-    /// shown; zero if there is none.
-    heard_of: Duration,
-    /// When this connection's handshake was answered.
-    since: Duration,
-    /// The messages of this connection that were answered, as far as they matter. Both of their
-    /// times grow.
-    answers: VecDeque<Answer>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-struct Answer {
-    /// When the answer was in hand, or later if the session may have been due then.
-    at: Duration,
-    /// When the message was sent.
-    sent: Duration,
-}
-
-impl Lifetime {
-    /// The lifetime of a session that a server opened with this timeout, when asked at `sent`; the
-    /// answer was in hand `at` this moment.
-    ///
-    /// Zero stands for a handshake whose time is not known, as of a session of another process.
-    pub fn new(timeout: Duration, sent: Duration, at: Duration) -> Self {
-        let opened = Answer {
-            at: Duration::ZERO,
-            sent,
-        };
-        Self {
-            timeout,
-            asked: Duration::MAX,
-            unheard: Duration::MAX,
-            heard_of: sent,
-            since: at,
-            answers: VecDeque::from([opened]),
-        }
-    }
-
-    /// The shortest timeout that was negotiated in this session.
-    pub fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    /// From this moment on nothing is known of the session unless a server answers.
-    pub fn latest(&self) -> Duration {
-        self.asked.min(self.unheard)
-    }
-
-    /// What guards have to know of the session, while it has not ended.
-    pub fn terms(&self) -> Terms {
-        Terms {
-            timeout: self.timeout,
-            latest: self.latest(),
-            over: false,
-        }
-    }
-
-    /// From this moment on somebody else may have what was proven by `stamp`.
-    pub fn until(&self, stamp: Stamp) -> Duration {
-        self.terms().until(stamp)
-    }
-
-    /// A connect request for this session is sent. A server that receives it grants what its own
-    /// limits allow, and no less than `least`; only the answer tells how much.
-    pub fn greets(&mut self, sent: Duration, least: Duration) {
-        self.unheard = self.latest();
-        // As for any timeout: clocks do not run at the same speed.
-        self.asked = sent + least - least / 100;
-    }
-
-    /// A server has granted this timeout when asked at `sent`; the answer was in hand `at` this
-    /// moment. The leader itself opens and moves sessions, so it has heard of the request. That
-    /// counts at once if the session was not due yet.
-    ///
-    /// That leader may have been deposed without knowing it. Then what earlier connect requests
-    /// may have done still counts, with the present leader.
-    pub fn greeted(&mut self, timeout: Duration, sent: Duration, at: Duration) {
-        self.since = at;
-        let due = self.heard_of + self.timeout - self.timeout / 100;
-        let at = match !self.heard_of.is_zero() && at < due.min(self.unheard) {
-            true => Duration::ZERO,
-            false => at,
-        };
-        self.timeout = self.timeout.min(timeout);
-        self.asked = Duration::MAX;
-        self.answers = VecDeque::from([Answer { at, sent }]);
-    }
-
-    /// A quorum has committed a request of this connection, which was sent at `sent`: the leader
-    /// that heard of its handshake was the leader, and earlier connect requests came before the
-    /// handshake.
-    ///
-    /// Returns the earliest send time of a request whose commit adds something to this.
-    pub fn committed(&mut self, sent: Duration) -> Duration {
-        self.unheard = Duration::MAX;
-        self.heard_of = self.heard_of.max(self.stamp(sent).touched);
-        sent + self.timeout / 64
-    }
-
-    /// The answer to a message that was sent at `sent` was in hand `at` this moment.
-    ///
-    /// Returns the earliest send time of a message that adds something to this.
-    pub fn answered(&mut self, sent: Duration, at: Duration) -> Duration {
-        let last = self.answers.back().copied().unwrap_or_default();
-        let step = self.timeout / 64;
-        if sent < last.sent + step {
-            return last.sent + step;
-        }
-        let reported = at.saturating_sub(reported_after(self.timeout));
-        while self.answers.get(1).is_some_and(|next| next.at <= reported) {
-            self.answers.pop_front();
-        }
-        // The leader may hear of this one up to `reported_after` later than `at`.
-        let may_be_due = !last.sent.is_zero() && last.sent + self.timeout * 3 / 5 <= at;
-        let at = match may_be_due {
-            true => at + ended_within(self.timeout),
-            false => last.at.max(at),
-        };
-        self.answers.push_back(Answer { at, sent });
-        sent + step
-    }
-
-    /// The stamp of a check that is sent now.
-    pub fn stamp(&self, now: Duration) -> Stamp {
-        let reported = now.saturating_sub(reported_after(self.timeout));
-        let heard_of = self.answers.iter().filter(|answer| answer.at <= reported);
-        Stamp {
-            sent: now,
-            touched: heard_of.map(|answer| answer.sent).max().unwrap_or_default(),
-        }
-    }
-
-    /// When a check will have a newer message to rest on than `stamp` has, if there is one.
-    pub fn better_at(&self, stamp: Stamp) -> Option<Duration> {
-        let newer = self
-            .answers
-            .iter()
-            .filter(|answer| stamp.touched < answer.sent);
-        newer
-            .map(|answer| answer.at + reported_after(self.timeout))
-            .min()
-    }
-
-    /// Whether a lock may be granted now on the strength of `stamp`, after this many proofs.
-    ///
-    /// What an earlier connection was answered says nothing of the server that committed the
-    /// proof: the earlier one may have reported none of it.
-    pub fn supports_a_grant(&self, stamp: Stamp, proofs: u32, now: Duration) -> bool {
-        self.since <= stamp.sent
-            && stamp.supports_a_grant(self.better_at(stamp), proofs, self.timeout, now)
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -70,11 +70,16 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     /// Returns the permit; `None` if none is free, or at the limit.
     pub(super) fn run(mut self) -> Result<Option<RawGuard>> {
+        let mut looked = false;
         loop {
             let event = match self.permit.action() {
-                Action::Finish(outcome) => return self.finish(outcome),
+                Action::Finish(outcome) => {
+                    self.request.taken |= looked;
+                    return self.finish(outcome);
+                }
                 action => self.step(action)?,
             };
+            looked = matches!(event, Event::Looked(_));
             self.permit.handle(event);
         }
     }
@@ -84,8 +89,14 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Action::Look => self.look(),
             Action::Line => self.line(),
             Action::Make => self.make(),
-            Action::Read(others) => self.read(&others),
-            Action::Await(others) => self.wait_for(&others),
+            Action::Read(others) => {
+                self.request.taken = true;
+                self.read(&others)
+            }
+            Action::Await(others) => {
+                self.request.taken = true;
+                self.wait_for(&others)
+            }
             Action::Write(_, version, before) => self.write(version, before),
             Action::Permit => self.queue(),
             Action::Check => Ok(self.check()),
@@ -99,12 +110,16 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let path = self.semaphore.path;
         match outcome {
             Outcome::Held(_) => Ok(RawGuard::join(self.held)),
-            Outcome::Gone => Ok(None),
+            Outcome::Gone => self.request.refused(self.session()),
             Outcome::Evicted(_) => Err(Error::Evicted {
                 node: self.first().to_owned(),
             }),
             Outcome::Foreign(foreign) => Err(self.session().foreign(path, foreign)),
             Outcome::NoAuth => Err(refused(path, ErrorCode::NO_AUTH)),
+            Outcome::Unmarked => Err(Error::Unmarked {
+                path: path.to_string(),
+                what: "a semaphore",
+            }),
             Outcome::Disagrees(others) => {
                 self.semaphore.agreed.store(false, Ordering::Relaxed);
                 Err(self.disagreement(&others))
@@ -122,7 +137,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         self.request.patience = Patience::Waits;
         self.request.overdue = None;
         if self.turn.is_none() {
-            self.turn = self.semaphore.locks.turn(&locks, &self.request)?;
+            self.turn = self.semaphore.locks.turn(&locks, &mut self.request)?;
             if self.turn.is_none() {
                 return Ok(Event::Cancel);
             }
@@ -149,12 +164,14 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn make(&self) -> Result<Event> {
-        let lasting = Lasting::Always(self.number.as_bytes());
-        let (mut caller, path) = (self.session().caller(), [self.semaphore.path.to_string()]);
-        let limit = &self.request.limit;
+        let (mut caller, limit) = (self.session().caller(), &self.request.limit);
+        let (dirs, lasting) = (
+            [self.semaphore.leases()],
+            self.semaphore.lasting(&self.number),
+        );
         let made = self
             .session()
-            .make_directories(&mut caller, &path, lasting, limit)?;
+            .make_directories(&mut caller, &dirs, lasting, limit)?;
         Ok(made.map_or(Event::Cancel, |()| Event::IsMade))
     }
 
@@ -244,7 +261,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         self.semaphore.agreed.store(true, Ordering::Relaxed);
         self.request.patience = self.patience;
         self.request.overdue.clone_from(&self.overdue);
-        let (leases, number) = (self.semaphore.leases(), self.number.as_bytes());
+        let leases = self.semaphore.leases();
         let names = self
             .held
             .iter()
@@ -253,16 +270,18 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let queue = Queue {
             dir: &leases,
             permits: self.semaphore.permits,
-            lasting: match self.semaphore.speaks_kazoo() {
-                true => Lasting::Always(number),
-                false => Lasting::WhileUsedIn(number),
-            },
+            lasting: self.semaphore.lasting(&self.number),
             held: &held,
             under: self.first.as_ref().map(RawGuard::lease),
             ..Queue::of(self.semaphore.path, Role::Permit)
         };
         let held = RawGuard::acquire(self.session(), &queue, &mut self.request, None)?;
-        let event = Event::Permit(held.as_ref().map(own));
+        // The directory of the permits has gone: go through the queue again.
+        let waits = self.patience == Patience::Waits && !self.request.limit.is_over();
+        let event = match held.is_none() && waits {
+            true => Event::Lost,
+            false => Event::Permit(held.as_ref().map(own)),
+        };
         self.held.extend(held);
         Ok(event)
     }

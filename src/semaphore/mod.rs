@@ -127,11 +127,12 @@ impl Semaphore {
     /// Acquires a permit if one is free.
     ///
     /// Blocks for one round trip if none is free, which costs the server no write, and for a few
-    /// more if one is; at most for the session timeout.
+    /// more if one is. Without a connection it blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire). It is not an error if no permit is free.
+    /// As [`acquire`](Self::acquire), and with [`Error::ConnectTimeout`] if no server has answered. It
+    /// is not an error if no permit is free.
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session().status.snapshot().timeout);
         self.enter(1, options.request(self.session(), Patience::Tries)?)
@@ -144,7 +145,8 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire), but with [`Error::PermitsDisagree`] only when `limit` has
-    /// passed.
+    /// passed, and with [`Error::ConnectTimeout`] if no server has said by then that no permit is
+    /// free.
     pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<Permit>> {
         self.acquire_with(LockOptions::within(limit))
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::lock::Locks;
 use crate::recipe::dialect::Dialect;
+use crate::session::queries::Lasting;
 
 /// The semaphore to acquire a permit from.
 pub(super) struct Wanted<'a> {
@@ -31,6 +32,14 @@ impl Wanted<'_> {
         match self.speaks_kazoo() {
             true => self.path.to_owned(),
             false => format!("{}/leases", self.path),
+        }
+    }
+
+    /// What becomes of that directory, if the semaphore has this number of permits.
+    pub(super) fn lasting<'n>(&self, number: &'n str) -> Lasting<'n> {
+        match self.speaks_kazoo() {
+            true => Lasting::Always(number.as_bytes()),
+            false => Lasting::WhileUsedIn(number.as_bytes()),
         }
     }
 

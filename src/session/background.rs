@@ -88,7 +88,10 @@ fn run(
             heartbeat.look();
             return;
         }
-        let _ = (woken.try_recv(), changes.try_recv());
+        let _ = woken.try_recv();
+        if changes.try_recv().is_ok() {
+            heartbeat.look_at_all();
+        }
         heartbeat.drain();
     }
 }

@@ -212,8 +212,9 @@ impl Caller {
         call_ids.map(|call_id| self.wait(call_id, limit)).collect()
     }
 
-    /// Waits for a connection; `None` at the limit.
+    /// Waits for a connection; `None` at the limit, or at the one that it sets for an outage.
     pub(crate) fn connected(&mut self, limit: &Limit) -> Result<Option<Snapshot>> {
+        let mut outage = None;
         loop {
             let snapshot = self.status.snapshot();
             match snapshot.state {
@@ -231,6 +232,7 @@ impl Caller {
                 continue;
             }
             let pause = self.silence.look(&self.status);
+            let limit = outage.get_or_insert_with(|| limit.of_outage());
             match limit.wait_any_for(pause, &[&changes]) {
                 Ok(Some(_)) => drop(changes.try_recv()),
                 Ok(None) => self.tell_silence("waiting for a connection"),

@@ -63,7 +63,7 @@ struct PendingNode {
     /// The listing of the directory is too long for a reply.
     crowded: bool,
     /// What is written into the directory in the transaction that deletes the node.
-    closing: Option<Vec<u8>>,
+    closing: Option<(Vec<u8>, i32)>,
     /// What a waiting thread wants to have sent with the deletion.
     next: Option<Arc<EarlyCreate>>,
     /// Told how it ended, if a thread waits for that.
@@ -76,8 +76,9 @@ pub(crate) struct Release<'a> {
     pub(crate) session: i64,
     /// The thread that waits for the end, if any.
     pub(crate) waiter: Option<&'a Slot<Ended>>,
-    /// What is written into the directory in the transaction that deletes the node.
-    pub(crate) closing: Option<&'a [u8]>,
+    /// What is written into the directory, over which version, in the transaction that deletes the
+    /// node.
+    pub(crate) closing: Option<(&'a [u8], i32)>,
     /// Not before this.
     pub(crate) not_before: Option<Instant>,
     /// What goes with the deletion of the only node, if nothing is written into the directory.
@@ -116,9 +117,10 @@ impl PendingNode {
     /// Takes a failure; the background thread asks again. Returns what to log, if
     /// anything.
     fn postpone(&mut self, failure: Failure) -> Option<String> {
-        if matches!(failure, Failure::Refused(_)) {
-            // A mark that may not be written must not prevent the deletion.
-            self.retried |= self.closing.take().is_some();
+        if matches!(failure, Failure::Refused(_)) && self.closing.take().is_some() {
+            // What may not be written must neither prevent nor delay the deletion.
+            self.retried = true;
+            return None;
         }
         let (pause, why) = match failure {
             Failure::Lost => {
@@ -187,7 +189,8 @@ impl Cleaner {
             let name = path::name(node);
             let dir = &node[..node.len() - name.len() - 1];
             let mut entry = PendingNode::new(dir, release.session, Orphan::Node(name.to_owned()));
-            entry.closing = release.closing.map(<[u8]>::to_vec);
+            let closing = release.closing;
+            entry.closing = closing.map(|(data, version)| (data.to_vec(), version));
             entry.waiter = release.waiter.cloned();
             entry.not_before = release.not_before;
             entry.next = release.next.clone();
@@ -240,6 +243,7 @@ impl Cleaner {
             .values()
             .filter(idle)
             .filter_map(|entry| entry.not_before)
+            .filter(|time| now < *time)
             .min();
         let due = |(id, entry): (&u64, &PendingNode)| {
             let due = !entry.in_flight && entry.not_before.is_none_or(|time| time <= now);
@@ -250,7 +254,7 @@ impl Cleaner {
         if snapshot.state == SessionState::Connected {
             self.send(&due);
         }
-        next.filter(|time| now < *time)
+        next
     }
 
     /// The number of open entries.
@@ -308,22 +312,21 @@ impl Cleaner {
             }
         }
         let capabilities = self.transport.capabilities();
-        let request = match (&action, &entry.closing) {
-            (Action::Delete(name), Some(data)) => close(&entry.dir, name, data),
+        let (dir, closing) = (&entry.dir, &entry.closing);
+        let request = match (&action, closing) {
+            (Action::Delete(name), Some((data, version))) => Some(close(dir, name, data, *version)),
             // Since ZooKeeper 3.6, a session can ask for its own nodes.
-            (Action::List, _) if entry.crowded => Request::GetEphemerals {
-                below: entry.dir.clone(),
-            },
-            _ => match request(&action, &entry.dir, capabilities) {
-                Some(request) => request,
-                None => return Vec::new(),
-            },
+            (Action::List, _) if entry.crowded => {
+                Some(Request::GetEphemerals { below: dir.clone() })
+            }
+            _ => request(&action, dir, capabilities),
         };
-        vec![Call {
+        let call = |request| Call {
             request,
             watch: None,
             answer: self.answer(id),
-        }]
+        };
+        request.map(call).into_iter().collect()
     }
 
     /// Takes over what a create left; the background thread deletes it.

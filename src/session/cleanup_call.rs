@@ -4,8 +4,8 @@ use crate::jute::{ErrorCode, Op, Reply, Request, failure};
 use crate::recipe::cleanup::{Action, Event};
 use crate::transport::{Answered, Capabilities, Failure};
 
-/// Deletes a node and writes into its directory, or does neither.
-pub(super) fn close(dir: &str, name: &str, data: &[u8]) -> Request {
+/// Deletes a node and writes into its directory over this version, or does neither.
+pub(super) fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
     Request::Multi(vec![
         Op::Delete {
             path: format!("{dir}/{name}"),
@@ -14,7 +14,7 @@ pub(super) fn close(dir: &str, name: &str, data: &[u8]) -> Request {
         Op::SetData {
             path: dir.to_owned(),
             data: data.to_vec().into(),
-            version: -1,
+            version,
         },
     ])
 }

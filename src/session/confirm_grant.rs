@@ -55,8 +55,12 @@ impl GrantProof {
         limit: &Limit,
     ) -> std::result::Result<Asked, LimitReached> {
         let status = &session.status;
-        let better_at = self.stamp.and_then(|stamp| status.better_at(stamp));
-        if let Some(pause) = better_at.and_then(pause_until) {
+        // The first proof shows at once whether the node is there.
+        let provable_at = self.stamp.and_then(|_| status.provable_at());
+        if let Some(pause) = provable_at.and_then(pause_until) {
+            log::debug!(
+                "a lock is granted in {pause:?}, when the leader must have heard of the session"
+            );
             caller.pause(pause, limit)?;
             return Ok(Asked::Again);
         }

@@ -5,18 +5,18 @@
 //! watch on each node that is held for longer than [`WATCH_AFTER`], so that an eviction and
 //! a revoke request are noticed at once, and shorter locks cost nothing.
 
+mod held_nodes;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::error::LostReason;
-use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::metrics::Counters;
 use crate::recipe::guard_state::News;
 use crate::recipe::validity::Stamp;
 use crate::session::lease::Lease;
-use crate::session::leases::{Leases, WATCH_AFTER};
+use crate::session::leases::{Due, Leases, WATCH_AFTER};
 use crate::session::proof::{self, Proof};
 use crate::system::channel::{Receiver, Sender, Waitable, unbounded};
 use crate::time::clock::Moment;
@@ -24,7 +24,7 @@ use crate::transport::Answered;
 use crate::transport::gather::gather;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Status};
-use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
+use crate::transport::{Fired, Transport};
 
 /// How many nodes one check names, to stay far below the frame limit.
 const NODES_A_CHECK: usize = 500;
@@ -45,6 +45,8 @@ pub(crate) struct Heartbeat {
     counters: Arc<Counters>,
     next_watch: Arc<AtomicU64>,
     connects: u64,
+    /// What every lease was told last.
+    news: News,
     /// How many leases had begun at the last look.
     begun: u64,
     /// A check is due, however recent the proofs are.
@@ -82,6 +84,13 @@ impl Heartbeat {
             counters,
             next_watch,
             connects: 0,
+            news: News {
+                connected: None,
+                broke: false,
+                session: None,
+                over: false,
+                resumes: false,
+            },
             begun: 0,
             urgent: false,
             probes: unbounded(),
@@ -100,41 +109,63 @@ impl Heartbeat {
         self.leases.next_look.store(u64::MAX, Ordering::Release);
     }
 
+    /// From here on every lease is looked at again.
+    pub(crate) fn look_at_all(&self) {
+        self.leases.look_at_all();
+    }
+
     /// Does what is due; returns how long nothing will be due.
+    ///
+    /// It looks at each lease when its time comes or something has happened to it: what one lease
+    /// costs does not depend on how many others there are.
     pub(crate) fn look(&mut self) -> Option<Duration> {
         let snapshot = self.status.snapshot();
-        let mut all = self.leases.all();
-        self.follow(&snapshot, &all);
-        // A lost lock needs no proof.
-        all.retain(|(_, lease)| self.is_held_as_told(lease));
+        self.follow(&snapshot);
         let now = Moment::now();
-        if all.is_empty() {
+        if self.leases.is_empty() {
             self.urgent = false;
             return self.linger(now, snapshot.timeout);
         }
         let connected = snapshot.state == SessionState::Connected;
-        let mut due = self.due(&snapshot);
+        let mut due = self.leases.take_due(now.since_boot());
+        due.iter().for_each(|due| due.lease.hear(self.news));
+        // A lost lock needs no proof.
+        due.retain(|due| self.is_held_as_told(&due.lease));
         if connected {
-            if self.urgent || due.is_some_and(|due| due <= now.since_boot()) {
-                self.probe(&all);
-                // All of them have just been checked.
-                due = Some(now.since_boot() + snapshot.timeout / 6);
+            let is_late = |due: &Due| {
+                let proof = self.next_proof(due, &snapshot);
+                proof.is_some_and(|proof| proof <= now.since_boot())
+            };
+            if self.urgent || due.iter().any(is_late) {
+                let asked = self.probe();
+                due.iter_mut().for_each(|due| due.asked = asked);
             }
             self.watch_long_holds(now);
         }
-        // Without a connection, the only task is to report locks whose proofs age.
-        let next_beat = due.filter(|_| connected).map(|due| {
-            let pause = due.saturating_sub(now.since_boot());
-            pause.max(Duration::from_millis(1))
-        });
+        for due in due {
+            // Without a connection, the only task is to report locks whose proofs age.
+            let proof = self.next_proof(&due, &snapshot).filter(|_| connected);
+            let steady = due.lease.steady_for();
+            let steady = steady.map(|steady| now.since_boot() + steady);
+            let next = proof.into_iter().chain(steady).min();
+            let soon = now.since_boot() + Duration::from_millis(1);
+            self.leases.look_at(due.id, next.map(|next| next.max(soon)));
+        }
+        Some(self.pause_from(now, &snapshot))
+    }
+
+    /// Announces the next look, and returns how long it is until then.
+    fn pause_from(&self, now: Moment, snapshot: &Snapshot) -> Duration {
+        let connected = snapshot.state == SessionState::Connected;
+        let next_look = self.leases.next_due();
+        let next_look = next_look.map(|next| next.saturating_sub(now.since_boot()));
         let next_watch = (connected && self.leases.any_unwatched()).then_some(WATCH_AFTER);
-        let steady = all.iter().filter_map(|(_, lease)| lease.steady_for()).min();
-        let pauses = [next_beat, next_watch, steady].into_iter().flatten();
+        let pauses = [next_look, next_watch].into_iter().flatten();
         let pause = pauses.min().unwrap_or(snapshot.timeout / 6);
         self.leases
             .next_look
             .store((now + pause).as_nanos(), Ordering::Release);
-        Some(pause)
+        pause
     }
 
     /// Tells the guard of a change of its state. The lock may be lost just after that, and then
@@ -163,15 +194,13 @@ impl Heartbeat {
     }
 
     /// When the next check is due: each lock is proven again before it is suspect.
-    fn due(&self, snapshot: &Snapshot) -> Option<Duration> {
-        let dues = self.leases.proofs().into_iter().map(|(stamp, asked)| {
-            if stamp.sent < asked {
-                // Under way; if the answer takes long, ask again.
-                return asked + snapshot.timeout / 6;
-            }
-            stamp.due(self.status.better_at(stamp), snapshot.timeout)
-        });
-        dues.min()
+    fn next_proof(&self, due: &Due, snapshot: &Snapshot) -> Option<Duration> {
+        let stamp = due.lease.stamp()?;
+        Some(match stamp.sent < due.asked {
+            // Under way; if the answer takes long, ask again.
+            true => due.asked + snapshot.timeout / 6,
+            false => stamp.due(self.status.better_at(stamp), snapshot.timeout),
+        })
     }
 
     /// Handles all that has arrived: one look for many messages, not one each.
@@ -197,10 +226,12 @@ impl Heartbeat {
                 for lease in probe.nodes.iter().filter_map(|id| self.leases.get(*id)) {
                     lease.confirm(probe.stamp);
                 }
+                self.leases.look_at_these(&probe.nodes);
             }
             Proof::Gone(at) => {
-                if let Some(lease) = probe.nodes.get(at).and_then(|id| self.leases.get(*id)) {
-                    lease.lose(proof::gone(self.transport.capabilities()));
+                let whose = probe.nodes.get(at);
+                if let Some((id, lease)) = whose.and_then(|id| Some((id, self.leases.get(*id)?))) {
+                    self.lose(*id, &lease, proof::gone(self.transport.capabilities()));
                 }
                 // A failed check confirms none of the others.
                 self.urgent = true;
@@ -209,66 +240,8 @@ impl Heartbeat {
         }
     }
 
-    /// A watch on a held node fired.
-    fn node_changed(&mut self, fired: Fired) {
-        let mut open = self.leases.open.lock();
-        let touched = open
-            .iter_mut()
-            .find(|(_, entry)| entry.watch == Some(fired.id));
-        let Some((id, entry)) = touched else {
-            return;
-        };
-        match fired.kind {
-            EventKind::Deleted => {
-                let (id, lease) = (*id, entry.lease.clone());
-                lease.lose(LostReason::NodeGone);
-                drop(open);
-                self.ask_why(id, &lease);
-            }
-            // The next look reads and watches the node again.
-            _ => entry.watch = None,
-        }
-    }
-
-    /// A node went: asks whether the session lasts, or the node went with it.
-    fn ask_why(&self, id: u64, lease: &Lease) {
-        let read = self.read.0.clone();
-        let calls = lease.nodes().iter().map(|path| {
-            let read = read.clone();
-            Call {
-                request: Request::exists(path),
-                watch: None,
-                answer: Box::new(move |answered| {
-                    let _ = read.send((id, answered));
-                }),
-            }
-        });
-        self.transport.send(calls.collect());
-    }
-
-    /// A held node was read, and has a watch if it exists.
-    fn node_read(&mut self, id: u64, answered: &Answered) {
-        let mut open = self.leases.open.lock();
-        let Some(entry) = open.get_mut(&id) else {
-            return;
-        };
-        match answered {
-            Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
-                // The log may be slow, and no other lock must wait for it.
-                let lease = entry.lease.clone();
-                drop(open);
-                lease.revoke_requested();
-            }
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => {
-                entry.lease.lose(proof::gone(self.transport.capabilities()));
-            }
-            Err(Failure::Lost | Failure::NotSent) => entry.watch = None,
-            _ => {}
-        }
-    }
-
-    /// Applies a change of the connection to the leases.
-    fn follow(&mut self, snapshot: &Snapshot, all: &[(u64, Arc<Lease>)]) {
+    /// Takes in a change of the connection, which every lease has to hear.
+    fn follow(&mut self, snapshot: &Snapshot) {
         let anew = snapshot.connects != self.connects;
         let connected = snapshot.state == SessionState::Connected;
         let news = News {
@@ -279,8 +252,9 @@ impl Heartbeat {
             over: snapshot.is_over(),
             resumes: self.transport.capabilities().resumes,
         };
-        for (_, lease) in all {
-            lease.hear(news);
+        if news != self.news {
+            self.news = news;
+            self.leases.look_at_all();
         }
         if anew && connected {
             self.connects = snapshot.connects;
@@ -288,22 +262,24 @@ impl Heartbeat {
         }
     }
 
-    fn probe(&mut self, all: &[(u64, Arc<Lease>)]) {
+    /// Asks the quorum about all of them; returns when.
+    fn probe(&mut self) -> Duration {
+        let stamp = self.status.stamp();
+        let all = self.leases.ask(stamp.sent);
         let mut ids = Vec::new();
         let mut nodes = Vec::new();
-        for (id, lease) in all {
+        for (id, lease) in &all {
             ids.extend(lease.nodes().iter().map(|_| *id));
             nodes.extend_from_slice(lease.nodes());
         }
-        let stamp = self.status.stamp();
-        self.leases.asked(stamp.sent);
         // An answered ping is no proof. The chaos tests compile a client that takes it for
         // one, and must catch it.
         if cfg!(zklock_trust_pings) {
             let touched = stamp.sent;
             let stamp = Stamp { touched, ..stamp };
             all.iter().for_each(|(_, lease)| lease.confirm(stamp));
-            return;
+            self.leases.look_at_these(&ids);
+            return stamp.sent;
         }
         let (mut ids, mut nodes) = (ids.as_slice(), nodes.as_slice());
         while !nodes.is_empty() {
@@ -317,6 +293,7 @@ impl Heartbeat {
             (ids, nodes) = (others, later);
         }
         self.urgent = false;
+        stamp.sent
     }
 
     fn send(&self, probe: Probe, nodes: &[String]) {
@@ -327,36 +304,6 @@ impl Heartbeat {
             let _ = to.send((probe, answers));
         });
         self.transport.send(calls);
-    }
-
-    /// Reads and watches the nodes of locks that are held for longer than [`WATCH_AFTER`].
-    fn watch_long_holds(&self, now: Moment) {
-        let mut calls = Vec::new();
-        for (id, entry) in self.leases.open.lock().iter_mut() {
-            if entry.watch.is_some() || now < entry.since + WATCH_AFTER {
-                continue;
-            }
-            let watch = WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
-            entry.watch = Some(watch);
-            let (id, read) = (*id, self.read.0.clone());
-            let nodes = entry.lease.nodes().iter();
-            calls.extend(nodes.map(|path| Call {
-                request: Request::GetData {
-                    path: path.clone(),
-                    watch: true,
-                },
-                watch: Some(Watch::new(watch, self.fired.0.clone())),
-                answer: {
-                    let read = read.clone();
-                    Box::new(move |answered| {
-                        let _ = read.send((id, answered));
-                    })
-                },
-            }));
-        }
-        if !calls.is_empty() {
-            self.transport.send(calls);
-        }
     }
 }
 

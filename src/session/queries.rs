@@ -86,8 +86,9 @@ impl Session {
         }
     }
 
-    /// The request that asks the holder of this node to release its lock.
-    pub(crate) fn revocation(&self, node: &str) -> Request {
+    /// The request that asks the holder of this node to release its lock, if its data has this
+    /// version.
+    pub(crate) fn revocation(&self, node: &str, version: i32) -> Request {
         let word = match self.settings.dialect {
             Dialect::Recipe => b"unlock".to_vec(),
             Dialect::Curator | Dialect::Kazoo | Dialect::LeaderLatch => b"__REVOKE__".to_vec(),
@@ -95,23 +96,25 @@ impl Session {
         Request::SetData {
             path: node.to_owned(),
             data: word.into(),
-            version: -1,
+            version,
         }
     }
 
-    /// The request that deletes another client's node.
-    pub(crate) fn eviction(&self, node: &str) -> Request {
+    /// The request that deletes another client's node, if its data has this version.
+    pub(crate) fn eviction(&self, node: &str, version: i32) -> Request {
         Request::Delete {
             path: node.to_owned(),
-            version: -1,
+            version,
         }
     }
 
-    /// Deletes another client's node; returns whether there is an answer. Without one, the node may
-    /// be gone.
-    pub(crate) fn delete_once(&self, node: &str, limit: &Limit) -> Result<bool> {
-        match self.caller().call_once(&self.eviction(node), node, limit) {
+    /// Deletes another client's node, if its data has this version; returns whether it is gone.
+    /// Without an answer, it may be gone.
+    pub(crate) fn delete_once(&self, node: &str, version: i32, limit: &Limit) -> Result<bool> {
+        let eviction = self.eviction(node, version);
+        match self.caller().call_once(&eviction, node, limit) {
             Ok(answered) => Ok(answered.is_some()),
+            Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(false),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(true),
             Err(error) => Err(error.into_error(node, || self.unanswered())),
         }
@@ -182,6 +185,11 @@ impl Session {
             limit: LIMIT,
             tried: self.status.trouble(),
         }
+    }
+
+    /// The error of a write whose answer was lost.
+    pub(crate) fn unconfirmed() -> Error {
+        Error::unconfirmed_write("the write", LIMIT)
     }
 
     /// The requests that create a lock's directory and its ancestors.

@@ -1,7 +1,7 @@
 //! The limit of a wait: a deadline, a way to cancel, or neither.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::system::channel::{Receiver, Waitable, wait_any};
@@ -29,6 +29,8 @@ pub(crate) struct Limit {
     cancel: Option<Receiver<()>>,
     cancelled: Arc<AtomicBool>,
     deadline: Option<Instant>,
+    /// How long to wait for a connection, from when it was first missing, if not to the end.
+    offline: Option<(Duration, Arc<OnceLock<Instant>>)>,
     /// When the call began.
     begun: Instant,
 }
@@ -44,8 +46,22 @@ impl Limit {
             cancel,
             cancelled: Arc::default(),
             deadline,
+            offline: None,
             begun: clock::now(),
         }
+    }
+
+    /// Returns a limit that waits no longer than this for a connection, however often it breaks.
+    pub(crate) fn offline(mut self, longest: Duration) -> Self {
+        self.offline = Some((longest, Arc::default()));
+        self
+    }
+
+    /// Returns the limit of a wait for a connection, which is missing now.
+    pub(crate) fn of_outage(&self) -> Self {
+        let offline = self.offline.as_ref();
+        let until = offline.map(|(longest, until)| *until.get_or_init(|| from_now(*longest)));
+        self.clone().until(until)
     }
 
     /// A limit after `duration`; no limit if that is too long for the clock to count.
@@ -121,6 +137,11 @@ impl Limit {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    /// Returns whether the caller was found to have cancelled the call.
+    pub(crate) fn was_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
     }
 
     /// Returns whether the limit is reached.

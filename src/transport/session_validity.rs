@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{LossCell, LostReason};
-use crate::recipe::validity::{Lifetime, Terms};
+use crate::recipe::lifetime::Lifetime;
+use crate::recipe::validity::Terms;
 use crate::time::clock::nanos;
 
 /// The [`Lifetime`] of one session, for guards, which read it without a lock.

@@ -18,7 +18,8 @@ use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
 use crate::metrics;
-use crate::recipe::validity::{Lifetime, Stamp};
+use crate::recipe::lifetime::Lifetime;
+use crate::recipe::validity::Stamp;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
@@ -136,6 +137,12 @@ impl Status {
         self.inner.lock().lifetime.better_at(stamp)
     }
 
+    /// Returns from when on a proof can support a grant; `None` if one that is sent now can.
+    pub(crate) fn provable_at(&self) -> Option<Duration> {
+        let inner = self.inner.lock();
+        inner.lifetime.provable_at(Moment::now().since_boot())
+    }
+
     /// Returns whether this stamp, after so many proofs, is good enough to grant a lock now.
     pub(crate) fn supports_a_grant(&self, stamp: Stamp, proofs: u32) -> bool {
         let inner = self.inner.lock();
@@ -225,8 +232,8 @@ impl Status {
     }
 
     /// A connect request is about to be sent, for the current session if there is one. Any
-    /// server that receives it grants at least `least`.
-    pub(crate) fn greets(&self, sent: Moment, least: Duration) {
+    /// server that receives it grants at least `least`, if that is stated.
+    pub(crate) fn greets(&self, sent: Moment, least: Option<Duration>) {
         let mut inner = self.inner.lock();
         inner.lifetime.greets(sent.since_boot(), least);
         inner.bounds.follow(&inner.lifetime);

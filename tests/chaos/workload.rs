@@ -308,7 +308,7 @@ impl<'a> Actor<'a> {
                 self.hold(op, written, &tokens, &guard);
                 self.give_up(op, guard);
             }
-            Ok(None) => self.refused(op, TIMEOUT.to_owned()),
+            Ok(None) | Err(Error::ConnectTimeout { .. }) => self.refused(op, TIMEOUT.to_owned()),
             Err(error) => self.refused(op, error.to_string()),
         }
     }

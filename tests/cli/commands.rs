@@ -18,7 +18,9 @@ on_every_server! {
     a_taken_lock_gives_the_conflict_status
     of_two_that_start_at_once_and_do_not_wait_one_runs
     fifty_that_wait_run_one_after_the_other
-    a_lock_without_permits_on_a_semaphores_path_is_refused
+    a_lock_without_permits_waits_for_a_semaphore_on_its_path
+    locks_of_every_kind_at_once_wait_for_each_other
+    a_semaphore_leaves_the_record_of_a_job_as_it_is
     a_picture_says_since_when_nobody_answers
     what_the_command_leaves_in_the_background_keeps_the_lock
     shared_locks_share_and_exclude_the_others
@@ -32,6 +34,7 @@ on_every_server! {
     a_watching_list_hears_of_what_it_is_asked_for
     a_revoked_command_is_told_to_stop
     whoever_does_not_let_go_is_evicted
+    a_node_of_no_session_is_evicted_and_not_asked
     a_lock_is_kept_for_as_long_as_asked
     credentials_come_from_the_environment_and_stay_secret
 }
@@ -138,17 +141,50 @@ fn fifty_that_wait_run_one_after_the_other(hosts: &str) {
     await_queue(hosts, &path, 0);
 }
 
-fn a_lock_without_permits_on_a_semaphores_path_is_refused(hosts: &str) {
+fn a_lock_without_permits_waits_for_a_semaphore_on_its_path(hosts: &str) {
     let (path, log) = (fresh_path("other-kind"), Log::new());
     let mut holder = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
     log.await_word("held");
-    for args in ["-n", "-w 3", "", "-s -n", "-s"] {
+    for args in ["-n", "-w 1", "-s -n"] {
         let ended = Zklock::run(hosts, &format!("run {args} {path}"), &log.write("ran"));
-        assert_eq!(ended.code, Some(70), "{args}: {}", ended.err);
-        assert_eq!(ended.err.lines().count(), 1, "{args}: {}", ended.err);
+        assert_eq!(ended.code, Some(1), "{args}: {}", ended.err);
+        assert!(ended.err.contains("a path of its own"), "{}", ended.err);
     }
-    holder.kill();
     assert!(!log.words().contains(&"ran".to_owned()));
+    holder.kill();
+    let ended = Zklock::run(hosts, &format!("run {path}"), &log.write("ran"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+}
+
+fn locks_of_every_kind_at_once_wait_for_each_other(hosts: &str) {
+    for round in 0..10 {
+        let (path, kinds) = (fresh_path("mixture"), ["run", "run -s", "run --permits 2"]);
+        // Every other round is one of mutexes and readers.
+        let kinds = &kinds[..2 + round % 2];
+        let start = |kind: &&str| Zklock::start(hosts, &format!("{kind} {path}"), "sleep 0.05");
+        let all: Vec<_> = kinds.iter().cycle().take(8).map(start).collect();
+        for zklock in all {
+            let ended = zklock.end();
+            assert_eq!(ended.code, Some(0), "round {round}: {}", ended.err);
+        }
+    }
+}
+
+fn a_semaphore_leaves_the_record_of_a_job_as_it_is(hosts: &str) {
+    let path = fresh_path("night");
+    let once = format!("once --slot 2026-11-25 {path}");
+    assert_eq!(Zklock::run(hosts, &once, "true").code, Some(0));
+    for dialect in ["curator", "kazoo"] {
+        let args = format!("--dialect {dialect} run --permits 2 {path}");
+        let refused = Zklock::run(hosts, &args, "true");
+        assert_eq!(refused.code, Some(78), "{}", refused.err);
+    }
+    assert_eq!(
+        Zklock::run(hosts, &format!("last {path}"), "").code,
+        Some(0)
+    );
+    let again = Zklock::run(hosts, &once, "false");
+    assert_eq!(again.code, Some(0), "{}", again.err);
 }
 
 fn a_picture_says_since_when_nobody_answers(hosts: &str) {
@@ -525,6 +561,26 @@ fn whoever_does_not_let_go_is_evicted(hosts: &str) {
     assert!(asked.out.contains("evicted"), "{}", asked.out);
     assert_eq!(holder.end().code, Some(75));
     assert!(log.is_still());
+}
+
+fn a_node_of_no_session_is_evicted_and_not_asked(hosts: &str) {
+    let path = fresh_path("ghost");
+    let ghost = format!("{path}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-0000000000");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&ghost);
+    raw.set_data(&ghost, b"somebody's").expect("a node");
+    let asked = Zklock::run(hosts, &format!("revoke {path}"), "");
+    assert_eq!(asked.code, Some(78), "{asked:?}");
+    assert!(asked.err.contains("is not a contender's node"), "{asked:?}");
+    assert_eq!(raw.data(&ghost).expect("a node"), b"somebody's");
+    let evict = format!("revoke --evict-after 0 --node {ghost} {path}");
+    let evicted = Zklock::run(hosts, &evict, "");
+    assert_eq!(evicted.code, Some(0), "{evicted:?}");
+    assert!(
+        evicted.out.starts_with("evicted") && evicted.out.contains(&ghost),
+        "{evicted:?}"
+    );
+    assert!(children(hosts, &path).is_empty());
 }
 
 fn a_lock_is_kept_for_as_long_as_asked(hosts: &str) {

@@ -7,12 +7,14 @@ use std::thread;
 use zklock::{Acl, Client};
 
 use crate::program::{Log, Zklock, masked, on_every_server};
+use crate::support::ensemble::Ensemble;
 use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, children};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, free_port, fresh_path};
 
 on_every_server! {
     nothing_healthy_is_accused
+    kinds_and_dialects_that_share_a_queue_are_not_accused
     a_server_that_is_not_there_is_named
     what_is_no_zookeeper_is_told_and_spoils_nothing
     sessions_of_another_length_are_a_warning
@@ -63,6 +65,19 @@ fn nothing_healthy_is_accused(hosts: &str) {
     assert!(3 < findings.len() && findings.iter().all(|finding| finding["level"] == "good"));
     holder.kill();
     waiting.kill();
+}
+
+fn kinds_and_dialects_that_share_a_queue_are_not_accused(hosts: &str) {
+    let (path, log) = (fresh_path("mixture"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    let kinds = ["run -s", "--dialect kazoo run", "--dialect kazoo run -s"];
+    let mut waiting = kinds.map(|kind| Zklock::start(hosts, &format!("{kind} {path}"), ":"));
+    eventually("they wait", || children(hosts, &path).len() == 4);
+    let told = Zklock::run(hosts, &format!("{WELL} {path}"), "");
+    assert_eq!(told.code, Some(0), "{told:?}");
+    holder.kill();
+    waiting.iter_mut().for_each(Zklock::kill);
 }
 
 fn a_server_that_is_not_there_is_named(hosts: &str) {
@@ -216,6 +231,33 @@ fn what_is_wrong_with_a_server_is_told() {
         told.out.contains("they do not belong to one ensemble"),
         "{told:?}"
     );
+}
+
+/// A client relies on what it was granted, and the next server may shorten its session.
+#[test]
+#[ignore = "needs ZooKeeper servers"]
+fn servers_of_one_ensemble_that_grant_different_timeouts_are_told() {
+    let ensemble = Ensemble::start();
+    let examined = || Zklock::run(&ensemble.hosts(), WELL, "");
+    let told = examined();
+    assert!(!told.out.contains("they grant sessions"), "{told:?}");
+    let follower = ensemble.follower().expect("a follower");
+    ensemble.restart_with_without_waiting(follower, "maxSessionTimeout=4000");
+    let mut told = None;
+    eventually("all of them serve", || {
+        let told = told.insert(examined());
+        told.code == Some(1)
+    });
+    let said = told.expect("it was examined").out;
+    let said: Vec<_> = said
+        .lines()
+        .filter(|line| line.contains("all servers"))
+        .collect();
+    assert!(
+        said[0].starts_with("warning") && said[0].contains("they grant sessions of 4s to 5s"),
+        "{said:?}"
+    );
+    assert!(said[0].contains("--granted-at-least 4s"), "{said:?}");
 }
 
 #[test]

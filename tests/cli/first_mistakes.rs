@@ -105,13 +105,13 @@ fn a_word_that_is_none() {
 fn a_lock_under_itself() {
     let path = fresh_path("nested");
     let program = command("").get_program().to_string_lossy().into_owned();
-    let script = format!("{program} run -w 0.5 -E 9 {path} -- true");
+    let script = format!("{program} run -w 2 -E 9 {path} -- true");
     let ended = Zklock::run(embedded(), &format!("run {path}"), &script);
     let said = format!(
         "zklock: waiting for {path}, which the zklock around this one has: it lets go when this one has ended\n"
     );
     assert_eq!((ended.code, &ended.err), (Some(9), &said));
-    let (once, job) = (fresh_path("nested-job"), "once --slot a -w 0.5");
+    let (once, job) = (fresh_path("nested-job"), "once --slot a -w 2");
     let script = format!("{program} {job} {once} -- true");
     let ended = Zklock::run(embedded(), &format!("{job} {once}"), &script);
     assert_eq!(ended.code, Some(1));
@@ -354,13 +354,13 @@ fn a_parent_of_jobs_taken_for_a_job() {
     let done = Zklock::run(embedded(), &format!("once --slot a {job}"), "true");
     assert_eq!(done.code, Some(0));
     let message = format!(
-        "{path} is there already, made by a lock or as the directory of others, and cannot keep the runs of a job: use another path"
+        "{path} is not a job: its node was made for something else, such as a lock or the directory of other paths; check the path, or use one that does not exist yet; if it was a job's before, zklock forget --repair begins a new record"
     );
-    says(embedded(), &format!("last {path}"), 70, &message);
+    says(embedded(), &format!("last {path}"), 78, &message);
     says(
         embedded(),
         &format!("once --slot a {path} -- true"),
-        70,
+        78,
         &message,
     );
 }
@@ -395,7 +395,7 @@ fn whoever_gives_up_is_told_who_runs_the_job() {
     let args = format!("once --slot a --note second {path}");
     let waits = Zklock::start(embedded(), &args, "true");
     await_queue(embedded(), &path, 2);
-    let third = Zklock::run(embedded(), &format!("once --slot a -w 0.5 {path}"), "true");
+    let third = Zklock::run(embedded(), &format!("once --slot a -w 2 {path}"), "true");
     assert_eq!(third.code, Some(1));
     assert!(third.err.contains("is run by"), "{third:?}");
     assert!(third.err.contains("first"), "{third:?}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use zklock::Client;
 
 use crate::program::{Log, Zklock, await_queue, on_every_server};
+use crate::support::raw::Raw;
 use crate::support::{eventually, fresh_path};
 
 on_every_server! {
@@ -17,6 +18,8 @@ on_every_server! {
     a_signal_ends_the_wait_and_runs_nothing
     last_tells_what_was_run_for_people_and_for_monitoring
     what_a_job_has_done_is_forgotten
+    a_record_that_was_replaced_is_named_and_mended
+    what_is_not_a_jobs_is_not_mended
     the_command_knows_its_slot_and_a_lock_inside_has_none
 }
 
@@ -96,7 +99,7 @@ fn whoever_does_not_wait_is_told_who_runs_it(hosts: &str) {
     let (path, log) = (fresh_path("now"), Log::new());
     let first = Zklock::start(hosts, &once(&path, "a"), &log.beat("first"));
     log.await_word("first");
-    for now in ["-n", "-w 0.2"] {
+    for now in ["-n", "-w 2"] {
         let ended = Zklock::run(hosts, &format!("once {now} --slot a {path}"), ":");
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.err.contains("is run by"), "{ended:?}");
@@ -172,6 +175,64 @@ fn what_a_job_has_done_is_forgotten(hosts: &str) {
     let script = format!("echo ran; {program} forget {path}; echo $?");
     let now = Zklock::run(hosts, &once(&path, "2026-11-23"), &script);
     assert_eq!(now.out, "ran\n70\n", "{now:?}");
+}
+
+fn a_record_that_was_replaced_is_named_and_mended(hosts: &str) {
+    let path = fresh_path("replaced");
+    let repair = || Zklock::run(hosts, &format!("forget --repair {path}"), "");
+    let doctor = format!("doctor --session-timeout 5 {path}");
+    assert_eq!(Zklock::run(hosts, &once(&path, "a"), ":").code, Some(0));
+    assert_eq!(Zklock::run(hosts, &doctor, "").code, Some(0));
+    assert_eq!(repair().code, Some(1));
+    let mend = format!("zklock forget --repair {path}");
+    for (data, code) in [("2", 1), ("{\"job\":1,", 2)] {
+        let mut raw = Raw::connect(hosts);
+        raw.set_data(&path, data.as_bytes()).expect("a node");
+        let told = Zklock::run(hosts, &doctor, "");
+        assert_eq!(told.code, Some(code), "{told:?}");
+        assert!(told.out.contains(&mend), "{told:?}");
+        let refused = [
+            Zklock::run(hosts, &once(&path, "b"), ":"),
+            Zklock::run(hosts, &format!("last {path}"), ""),
+            Zklock::run(hosts, &format!("forget {path}"), ""),
+        ];
+        for refused in refused {
+            assert_eq!(refused.code, Some(78), "{refused:?}");
+            assert!(
+                refused.err.contains("zklock forget --repair"),
+                "{refused:?}"
+            );
+        }
+        let mended = repair();
+        assert_eq!(mended.code, Some(0), "{mended:?}");
+        assert!(
+            mended.err.contains(&format!("there stood: {data:?}")),
+            "{mended:?}"
+        );
+        let ended = Zklock::run(hosts, &once(&path, "a"), "echo ran");
+        assert_eq!(ended.out, "ran\n", "{ended:?}");
+    }
+}
+
+fn what_is_not_a_jobs_is_not_mended(hosts: &str) {
+    let (path, log) = (fresh_path("not-a-job"), Log::new());
+    let repair = format!("forget --repair {path}");
+    let mut holder = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
+    log.await_word("held");
+    let refused = Zklock::run(hosts, &repair, "");
+    assert_eq!(refused.code, Some(70), "{refused:?}");
+    assert!(
+        refused.err.contains(&format!("zklock list {path}")),
+        "{refused:?}"
+    );
+    holder.kill();
+    let path = fresh_path("not-a-job");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&path);
+    raw.set_data(&path, b"somebody's").expect("a node");
+    let refused = Zklock::run(hosts, &format!("forget --repair {path}"), "");
+    assert_eq!(refused.code, Some(78), "{refused:?}");
+    assert_eq!(raw.data(&path).expect("a node"), b"somebody's");
 }
 
 fn the_command_knows_its_slot_and_a_lock_inside_has_none(hosts: &str) {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use zklock::embedded::Server;
 
+use crate::processes::keeper_of;
 use crate::program::{
     Log, Zklock, assert_keeps_the_lock_until_a_signal, await_queue, command, on_every_server,
 };
@@ -36,7 +37,7 @@ on_every_server! {
     a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside
     a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread
     a_killed_zklock_takes_no_credentials_from_a_pipe
-    a_killed_zklock_keeps_its_lock_while_nobody_knows_what_a_process_is
+    a_killed_zklock_keeps_its_lock_while_something_of_its_command_cannot_be_killed
     a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
     what_left_the_group_keeps_the_lock_and_hears_signals
     a_connection_that_breaks_and_comes_back_costs_nothing
@@ -180,27 +181,13 @@ fn a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside(hosts: &str)
     );
     let mut outer = Zklock::start(hosts, &format!("run {LONG} {path}"), &script);
     log.await_word("beat");
-    let watch = watch_of(&inner);
     let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
     await_queue(hosts, &path, 2);
-    kill(&watch);
     outer.kill();
     let next = next.end();
     assert_eq!(next.code, Some(0), "{}", next.err);
     assert_eq!(log.writers("beat"), 0);
     assert_eq!(log.words().last().unwrap(), "next");
-}
-
-/// Returns the process that watches over the command under this lock.
-fn watch_of(path: &str) -> String {
-    let arguments = format!("zklock\0__watch\0{path}/");
-    let processes = fs::read_dir("/proc").expect("a list of processes");
-    let mut names = processes.flatten().map(|one| one.file_name());
-    let name = names.find(|name| {
-        let file = Path::new("/proc").join(name).join("cmdline");
-        fs::read(file).is_ok_and(|text| text.starts_with(arguments.as_bytes()))
-    });
-    name.expect("a process").into_string().expect("a number")
 }
 
 fn kill(process: &str) {
@@ -232,19 +219,19 @@ fn a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread(hosts: 
     assert_eq!(log.words().last().unwrap(), "next");
 }
 
-/// Nobody else can read the environment of another user's process.
-fn a_killed_zklock_keeps_its_lock_while_nobody_knows_what_a_process_is(hosts: &str) {
+/// As after `sudo`. Nobody but root can send it a signal.
+fn a_killed_zklock_keeps_its_lock_while_something_of_its_command_cannot_be_killed(hosts: &str) {
     if run(Command::new("id").arg("-u")).trim() != "0" {
         return println!("only root can start a process as another user");
     }
     let (path, log) = (fresh_path("foreign"), Log::new());
     let folder = log.file().parent().expect("a folder").to_owned();
     let foreign = folder.join("foreign");
-    fs::copy("/bin/sleep", &foreign).expect("copying");
+    fs::copy("/usr/bin/setpriv", &foreign).expect("copying");
     run(Command::new("chmod").arg("4755").arg(&foreign));
     run(Command::new("chmod").arg("-R").arg("a+rwX").arg(&folder));
     let script = format!(
-        "setsid {} 3600 & {}; wait",
+        "setsid {} --reuid 0 --clear-groups sleep 3600 & {}; wait",
         foreign.display(),
         log.write("$!")
     );
@@ -260,7 +247,7 @@ fn a_killed_zklock_keeps_its_lock_while_nobody_knows_what_a_process_is(hosts: &s
     eventually("a process", || !log.words().is_empty());
     let process = log.words().remove(0);
     let name = || fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    eventually("it is the other user's", || name() == "foreign\n");
+    eventually("it is the other user's", || name() == "sleep\n");
     let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
     await_queue(hosts, &path, 2);
     zklock.kill();
@@ -289,10 +276,10 @@ fn a_killed_zklock_takes_no_credentials_from_a_pipe(hosts: &str) {
     let mut zklock = Zklock::start(hosts, &args, &log.beat("beat"));
     fs::write(&file, "digest:ann:secret").expect("writing");
     log.await_word("beat");
-    let watch = watch_of(&path);
+    let keeper = keeper_of(zklock.id());
     zklock.kill();
     eventually("nothing waits for the pipe", || {
-        !Path::new("/proc").join(&watch).exists()
+        !Path::new("/proc").join(&keeper).exists()
     });
     await_queue(hosts, &path, 0);
 }

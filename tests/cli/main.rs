@@ -11,10 +11,13 @@ mod kerberos;
 #[cfg(feature = "sasl")]
 mod logged_in;
 mod lost;
+mod processes;
 mod program;
 mod signals;
 mod standby;
+mod succession;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod unanswered;
 mod usage;

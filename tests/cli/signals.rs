@@ -1,6 +1,8 @@
 //! Signals to `zklock run`: who gets them, and what is cleaned up before it ends.
 
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use crate::program::{Log, Zklock, await_queue, on_every_server, rounds};
 use crate::support::raw::children;
@@ -12,6 +14,7 @@ on_every_server! {
     two_signals_at_once_leave_the_queue
     whoever_is_ended_by_a_signal_dies_of_it
     a_caller_that_ignores_the_end_of_children_changes_nothing
+    a_command_that_was_stopped_through_zklock_continues_with_it
 }
 
 fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
@@ -86,6 +89,8 @@ fn whoever_is_ended_by_a_signal_dies_of_it(hosts: &str) {
         ("HUP", 1),
         ("KILL", 9),
         ("ABRT", 6),
+        ("SEGV", 11),
+        ("BUS", 7),
     ] {
         let ended = Zklock::run(hosts, &run, &format!("kill -{name} $$"));
         assert_eq!(ended.signal, Some(signal), "{name}");
@@ -123,4 +128,28 @@ fn a_caller_that_ignores_the_end_of_children_changes_nothing(hosts: &str) {
     let ended = with("exit 5");
     assert_eq!(ended.code, Some(5), "{}", ended.err);
     assert_eq!(with("kill -TERM $$").signal, Some(15));
+}
+
+/// Without a terminal, and in a session of its own.
+fn a_command_that_was_stopped_through_zklock_continues_with_it(hosts: &str) {
+    let (path, log) = (fresh_path("stopped"), Log::new());
+    let zklock = env!("CARGO_BIN_EXE_zklock");
+    let mut command = Command::new("setsid");
+    command.args(["-w", zklock, "run", &path, "--", "sh", "-c"]);
+    let trap = format!("trap '{}' CONT", log.write("on"));
+    command.arg(format!("{trap}; {}; {}", log.write("in"), log.beat("beat")));
+    let session = Zklock::spawn(command.env("ZKLOCK_HOSTS", hosts));
+    log.await_word("in");
+    let list = Zklock::run(hosts, &format!("list --json {path}"), "");
+    let json: serde_json::Value = serde_json::from_str(&list.out).expect("JSON");
+    let id = json["contenders"][0]["owner"]["pid"].to_string();
+    let kill = |signal: &str| run(Command::new("kill").args([signal, &id]));
+    kill("-TSTP");
+    // Otherwise SIGCONT may cancel it.
+    thread::sleep(Duration::from_millis(300));
+    kill("-CONT");
+    log.await_word("on");
+    kill("-TERM");
+    session.end();
+    await_queue(hosts, &path, 0);
 }

@@ -5,13 +5,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::{Log, Zklock, await_queue, embedded, on_every_server};
-use crate::support::fresh_path;
 use crate::support::raw::{Raw, children};
+use crate::support::{eventually, fresh_path};
 
 on_every_server! {
     one_is_active_and_the_next_takes_over
     a_daemon_that_ends_is_not_restarted_unless_that_is_wanted
     a_revoked_daemon_stands_in_line_again
+    a_daemon_that_has_reloaded_stands_in_line_again
     a_daemon_whose_lock_is_lost_is_stopped_and_stands_in_line_again
     a_signal_ends_whoever_waits_and_whoever_leads
     a_signal_right_after_the_wait_starts_no_command
@@ -83,6 +84,27 @@ fn a_revoked_daemon_stands_in_line_again(hosts: &str) {
     }
 }
 
+fn a_daemon_that_has_reloaded_stands_in_line_again(hosts: &str) {
+    let (path, log) = (fresh_path("reloaded"), Log::new());
+    let reload = log.write("reloaded");
+    let script = format!(
+        "trap '{reload}' HUP; {}; {}",
+        log.write("begun"),
+        log.beat("beat")
+    );
+    let mut daemon = Zklock::start(hosts, &format!("standby --restart always {path}"), &script);
+    log.await_word("beat");
+    daemon.signal("HUP");
+    log.await_word("reloaded");
+    let revoked = Zklock::run(hosts, &format!("revoke {path}"), "");
+    assert_eq!(revoked.code, Some(0));
+    let begun = || log.words().iter().filter(|word| *word == "begun").count();
+    eventually("it begins again", || begun() == 2 || daemon.has_ended());
+    daemon.signal("TERM");
+    assert_eq!(daemon.end().code, Some(143));
+    assert_eq!(begun(), 2);
+}
+
 fn a_daemon_whose_lock_is_lost_is_stopped_and_stands_in_line_again(hosts: &str) {
     let (path, log) = (fresh_path("lost"), Log::new());
     let daemon = Zklock::start(hosts, &standby(&path), &log.beat("term $ZKLOCK_TERM"));
@@ -115,7 +137,8 @@ fn a_signal_ends_whoever_waits_and_whoever_leads(hosts: &str) {
     await_queue(hosts, &path, 0);
 }
 
-/// A command that comes after a wait is held back for a quarter of a second.
+/// A command that comes after a wait is held back for a quarter of a second, unless the lock was
+/// released in order.
 fn a_signal_right_after_the_wait_starts_no_command(hosts: &str) {
     for task in ["run", "standby", "once --slot a"] {
         // On a busy machine the signal may come too late to show anything.
@@ -133,7 +156,10 @@ fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
     let second = Zklock::start(hosts, &format!("{task} {path}"), &deaf);
     await_queue(hosts, &path, 2);
     let begun = Instant::now();
-    first.signal("TERM");
+    match task {
+        "run" => evict_first(hosts, &path),
+        _ => first.signal("TERM"),
+    }
     await_queue(hosts, &path, 1);
     // It has learned that it is its turn.
     thread::sleep(Duration::from_millis(60));
@@ -143,7 +169,7 @@ fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
     let ended = second.end();
     await_queue(hosts, &path, 0);
     if in_time {
-        assert_eq!(ended.signal, Some(15), "{task}");
+        assert_eq!(ended.signal, Some(15), "{task}: {ended:?}");
         assert!(!log.words().contains(&"second".to_owned()), "{task}");
     }
     in_time
@@ -163,8 +189,8 @@ fn a_signal_for_the_command_during_the_wait_ends_nothing(hosts: &str) {
     }
 }
 
-/// strace holds up the main thread for as long after each signal that it sends, the one that lets
-/// the command begin among them: whatever comes later is too late.
+/// strace holds up the main thread for as long after it has sent the command's input to the
+/// process that starts the command, which is before the command begins.
 #[test]
 #[ignore = "needs strace: tests/all.sh"]
 fn a_signal_before_the_command_begins_starts_no_command() {
@@ -174,7 +200,7 @@ fn a_signal_before_the_command_begins_starts_no_command() {
         let first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
         log.await_word("first");
         let mut held_up = Command::new("strace");
-        held_up.args("-D -o /dev/null -e inject=kill:delay_exit=500ms".split(' '));
+        held_up.args("-D -o /dev/null -e inject=sendmsg:delay_exit=500ms".split(' '));
         held_up
             .arg(env!("CARGO_BIN_EXE_zklock"))
             .args(task.split(' '));
@@ -206,7 +232,10 @@ fn a_signal_right_after_the_daemon_has_ended_ends_the_standby(hosts: &str) {
         while log.words().len() < 2 {}
         thread::sleep(Duration::from_millis(delay));
         first.signal("TERM");
-        assert_eq!(first.end().signal, Some(15));
+        let ended = first.end();
+        // A daemon that is about to end by itself may be there to get the signal.
+        let by_itself = ended.code == Some(0);
+        assert!(by_itself || ended.signal == Some(15), "{ended:?}");
         second.signal("TERM");
         second.end();
     }
@@ -228,4 +257,11 @@ fn a_lock_that_is_lost_before_the_daemon_begins_costs_the_place_alone(hosts: &st
     log.await_word("second");
     second.signal("TERM");
     assert_eq!(second.end().signal, Some(15));
+}
+
+fn evict_first(hosts: &str, path: &str) {
+    let nodes = children(hosts, path).into_iter();
+    let first = nodes.min_by_key(|name| name[name.len() - 10..].to_owned());
+    let node = format!("{path}/{}", first.expect("a node"));
+    assert_eq!(Raw::connect(hosts).delete(&node), Ok(()));
 }

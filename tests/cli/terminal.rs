@@ -1,5 +1,6 @@
 //! The program on a terminal: Ctrl-C ends what it would end without the program.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,6 +12,9 @@ use crate::support::{eventually, fresh_path};
 on_every_server! {
     ctrl_c_ends_a_script_around_a_command
     ctrl_c_ends_a_script_around_a_wait
+    ctrl_z_stops_all_that_a_command_has_started
+    ctrl_z_stops_no_zklock_whose_command_runs_on
+    a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     a_terminal_that_shows_nothing_does_not_delay_anything
     the_waiting_line_says_since_when_nobody_answers
@@ -114,6 +118,87 @@ fn ctrl_c_that_a_command_takes_for_itself_ends_nothing_else(hosts: &str) {
     assert_eq!(log.words(), ["ready", "caught"], "{seen:?}");
     assert_eq!(seen.code, Some(3), "{seen:?}");
     assert!(seen.shown.ends_with("[status]"), "{seen:?}");
+}
+
+fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
+    for leave in ["timeout 60", "setsid -w"] {
+        let (path, log) = (fresh_path("ctrl-z"), Log::new());
+        let stop = log.file().with_file_name("stop");
+        let until = format!("until [ -e {} ]", stop.display());
+        let beat = log.beat("beat").replace("while :", &until);
+        let job = format!("{leave} sh -c '\\''{beat}'\\'' & wait");
+        let run = format!("{} -- sh -c '{job}'", zklock(&path));
+        let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
+        let mut terminal = start(hosts, &log, "beat=^Z,go=^J", "bash", &script);
+        log.await_word("stopped");
+        assert!(log.is_still(), "{leave}");
+        log.say("go");
+        eventually("it goes on", || {
+            log.words().last().is_some_and(|word| word == "beat")
+        });
+        fs::write(stop, "").expect("writing");
+        eventually("it ends", || terminal.has_ended());
+        await_queue(hosts, &path, 0);
+    }
+}
+
+/// Returns a reader of the state of the process that holds this lock, as in proc(5).
+fn holder(hosts: &str, path: &str) -> impl Fn() -> String {
+    let list = Zklock::run(hosts, &format!("list --json {path}"), "");
+    let json: serde_json::Value = serde_json::from_str(&list.out).expect("JSON");
+    let id = json["contenders"][0]["owner"]["pid"].to_string();
+    move || {
+        let stat = fs::read_to_string(Path::new("/proc").join(&id).join("stat"));
+        let stat = stat.expect("a process");
+        stat.rsplit(") ").next().expect("a state")[..1].to_owned()
+    }
+}
+
+/// Two in one job: what stops the one must not stop the other.
+fn ctrl_z_stops_no_zklock_whose_command_runs_on(hosts: &str) {
+    let (log, [path, deaf]) = (Log::new(), ["ctrl-z", "deaf"].map(fresh_path));
+    let ignores = format!("trap \"\" TSTP; {}", log.beat("beat"));
+    let ignores = format!("{} -- sh -c '{ignores}' </dev/null", zklock(&deaf));
+    let stops = format!("{}; sleep 60", log.write("in"));
+    let stops = format!("{} -- sh -c '{stops}'", zklock(&path));
+    let script = format!("set -m; {ignores} | {stops}; sleep 60");
+    let mut terminal = start(hosts, &log, "go=^Z", "bash", &script);
+    log.await_word("in");
+    log.await_word("beat");
+    let (holder, deaf_holder) = (holder(hosts, &path), holder(hosts, &deaf));
+    log.say("go");
+    eventually("it is stopped", || holder() == "T");
+    assert!(!log.is_still());
+    assert_ne!(deaf_holder(), "T");
+    terminal.kill();
+    await_queue(hosts, &path, 0);
+    await_queue(hosts, &deaf, 0);
+}
+
+fn a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal(
+    hosts: &str,
+) {
+    let [path, inner] = ["outer", "inner"].map(fresh_path);
+    for keys in ["", "^Z"] {
+        let log = Log::new();
+        let stop = if keys.is_empty() {
+            "kill -STOP 0"
+        } else {
+            "sleep 60"
+        };
+        let inside = format!("sh -c '{}; {stop}; {}'", log.write("in"), log.write("on"));
+        let run = match keys {
+            "" => format!("{} -- {inside}", zklock(&path)),
+            _ => format!("{} -- {} -- {inside}", zklock(&path), zklock(&inner)),
+        };
+        let script = format!("set -m; {run}; {}; kill %1; fg", log.write("shell"));
+        let steps = if keys.is_empty() { "never=^C" } else { "in=^Z" };
+        let mut terminal = start(hosts, &log, steps, "bash", &script);
+        log.await_word("shell");
+        eventually("it ends", || terminal.has_ended());
+        await_queue(hosts, &path, 0);
+        await_queue(hosts, &inner, 0);
+    }
 }
 
 fn a_terminal_that_shows_nothing_does_not_delay_anything(hosts: &str) {

@@ -177,3 +177,16 @@ fn of_the_requests_with_mistakes_some_are_carried_out() {
         "{well} were carried out, {refused} were not"
     );
 }
+
+/// As a real server without a login configured does, which kazoo and Curator's suites ask for.
+#[test]
+fn a_token_for_a_login_that_is_not_configured_is_answered_with_none() {
+    const SASL: i32 = 102;
+    let server = Server::start().unwrap();
+    let mut wire = Wire::connect(&server);
+    for token in [&b""[..], b"token"] {
+        let answer = wire.call(SASL, &buffer(token));
+        assert_eq!(answer, Ok((-1_i32).to_be_bytes().to_vec()));
+    }
+    assert!(wire.sees("/"), "the connection goes on");
+}

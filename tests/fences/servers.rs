@@ -88,6 +88,9 @@ pub(crate) fn mariadb() -> Server {
     let folder = Folder::new();
     let (data, socket) = (folder.path("data"), folder.path("socket"));
     fs::create_dir_all(&data).expect("a folder");
+    // A server that starts deletes the temporary tables of other servers in the same folder, and
+    // installing starts one.
+    let tmpdir = format!("--tmpdir={}", folder.path("").display());
     let user = if is_root() {
         "--user=root"
     } else {
@@ -100,10 +103,12 @@ pub(crate) fn mariadb() -> Server {
             "--skip-test-db",
             user,
         ])
+        .arg(&tmpdir)
         .arg(format!("--datadir={}", data.display())));
     let process = start(
         Command::new("mariadbd")
             .args(["--no-defaults", "--skip-networking", user])
+            .arg(&tmpdir)
             .arg(format!("--datadir={}", data.display()))
             .arg(format!("--socket={}", socket.display())),
     );

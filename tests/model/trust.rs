@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use zklock::GuardState;
 use zklock::recipe::guard_state::{Belief, News};
-use zklock::recipe::validity::{LEAST_TIMEOUT, Lifetime, Stamp};
+use zklock::recipe::lifetime::Lifetime;
+use zklock::recipe::validity::{LEAST_TIMEOUT, Stamp};
 
 use super::explore::Model;
 use super::property::{Property, Violation};
@@ -277,7 +278,7 @@ impl Trust {
             Doubt::KeepsTheLongerTimeout => TIMEOUT,
             _ => granted,
         };
-        self.lifetime.greets(now, LEAST_TIMEOUT);
+        self.lifetime.greets(now, Some(LEAST_TIMEOUT));
         self.lifetime.greeted(u32::from(believed) * STEP, now, now);
         self.hear(true);
     }

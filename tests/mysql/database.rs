@@ -199,6 +199,7 @@ fn copy_template(to: &Path) {
             .arg("--auth-root-authentication-method=normal")
             .arg("--innodb-log-file-size=8M")
             .arg(format!("--datadir={}", template.display()))
+            .arg(format!("--tmpdir={}", template.display()))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();

@@ -134,11 +134,14 @@ fn a_client_a_lock_and_a_guard_are_a_line_each() {
     );
     assert_eq!(format!("{guard:?}"), format!("MutexGuard {{ {shown} }}"));
     let guard = guard.into_send();
-    assert_eq!(format!("{guard:?}"), format!("SendGuard {{ {shown} }}"));
+    assert_eq!(
+        format!("{guard:?}"),
+        format!("SendMutexGuard {{ {shown} }}")
+    );
     client.close();
-    eventually("it is lost", || !guard.is_held());
+    eventually("it is lost", || !guard.is_valid());
     let lost = shown.replace("Held", "Lost, why: Closed");
-    assert_eq!(format!("{guard:?}"), format!("SendGuard {{ {lost} }}"));
+    assert_eq!(format!("{guard:?}"), format!("SendMutexGuard {{ {lost} }}"));
     let client = crate::client(&database.url(), seconds(20));
     let guard = client.reentrant_mutex("again").unwrap().lock().unwrap();
     let shown = format!("{guard:?}");

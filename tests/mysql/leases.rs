@@ -114,7 +114,7 @@ fn worker_that_contends() {
         let alone = file.try_lock().is_ok();
         let token = guard.fencing_token();
         thread::sleep(Duration::from_millis(i % 3));
-        let valid = guard.is_held();
+        let valid = guard.is_valid();
         file.unlock().unwrap();
         let turn = if alone || !valid { "alone" } else { "OVERLAP" };
         worker::say(&format!("{turn} {token}"));
@@ -184,7 +184,7 @@ fn assert_costs_no_other(locked: &[&str], lease: Duration) {
     thread::sleep(3 * lease);
     for (guard, name) in guards.iter().zip(names) {
         assert_eq!(
-            guard.is_held(),
+            guard.is_valid(),
             !locked.contains(&name),
             "{name}, {locked:?}"
         );

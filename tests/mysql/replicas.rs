@@ -287,7 +287,7 @@ fn the_nodes_of_a_cluster_exclude_each_other_and_one_that_fails_does_not_free_a_
                         let guard = mutex.lock().unwrap();
                         let token = guard.fencing_token().get();
                         let mut tokens = tokens.lock().unwrap();
-                        assert!(tokens[name] < token || !guard.is_held());
+                        assert!(tokens[name] < token || !guard.is_valid());
                         tokens[name] = token;
                         drop(tokens);
                         // Not all of them wait for the answer.

@@ -11,8 +11,8 @@ use zklock::{
     Acl, Client, ClientBuilder, Contender, Dialect, Error, FencingToken, GuardEvent, GuardState,
     Job, JobOptions, LockGuard, LockOptions, MultiGuard, MultiLock, Mutex, MutexGuard, Once,
     Outcome, Owner, Permit, ReentrantMutex, ReentrantMutexGuard, Result, Role, Run, RunRecord,
-    RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SendGuard, SessionEvent, SessionState,
-    Standby, Term, Waiting,
+    RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SendMutexGuard, SessionEvent,
+    SessionState, Standby, Term, Waiting,
 };
 
 fn shared<T: Clone + Debug + Send + Sync + 'static>() {}
@@ -89,7 +89,7 @@ fn a_job_and_a_standby_have_what_was_promised() {
     let _ = [Outcome::Done, Outcome::Failed, Outcome::Unknown];
     let _ = |standby: &Standby, cancel: Receiver<()>| -> Result<()> {
         standby.run(|_: &Term<'_>| ControlFlow::Break(()))?;
-        standby.run_until(cancel, |term| match term.is_held() && !term.revoked() {
+        standby.run_until(cancel, |term| match term.is_valid() && !term.revoked() {
             true => ControlFlow::Continue(()),
             false => {
                 term.resign();
@@ -127,9 +127,9 @@ fn a_mutex_has_what_was_promised() {
     let _: fn(&Mutex) -> &str = Mutex::path;
     let _: fn(&MutexGuard) -> FencingToken = MutexGuard::fencing_token;
     let _: fn(&MutexGuard) -> &str = MutexGuard::node;
-    let _: fn(MutexGuard) -> SendGuard = MutexGuard::into_send;
+    let _: fn(MutexGuard) -> SendMutexGuard = MutexGuard::into_send;
     fn send<T: Send>() {}
-    send::<SendGuard>();
+    send::<SendMutexGuard>();
     send::<Permit>();
 }
 
@@ -150,7 +150,7 @@ fn types_go_from_thread_to_thread_as_documented() {
     fn free<T: Send + Sync + 'static>() {}
     fn goes<T: Send + Sync>() {}
     shared::<MultiLock>();
-    free::<SendGuard>();
+    free::<SendMutexGuard>();
     free::<zklock::SendReadGuard>();
     free::<zklock::SendWriteGuard>();
     free::<zklock::SendMultiGuard>();
@@ -161,7 +161,7 @@ fn types_go_from_thread_to_thread_as_documented() {
     shared::<Waiting>();
     shared::<Owner>();
     shared::<Acl>();
-    shared::<zklock::Metrics>();
+    shared::<zklock::diagnostics::Metrics>();
     shared::<zklock::LostReason>();
     shared::<SessionEvent>();
     #[cfg(feature = "tls")]
@@ -202,7 +202,7 @@ macro_rules! check_guard {
             guard::<$guard>();
             let _: fn(&$guard) -> Result<()> = $guard::check;
             let _: fn(&$guard) -> Result<()> = $guard::verify;
-            let _: fn(&$guard) -> bool = $guard::is_held;
+            let _: fn(&$guard) -> bool = $guard::is_valid;
             let _: fn(&$guard) -> GuardState = $guard::state;
             let _: fn(&$guard) -> Duration = $guard::valid_for;
             let _: fn(&$guard) -> &Receiver<GuardEvent> = $guard::events;
@@ -213,7 +213,7 @@ macro_rules! check_guard {
 
 check_guard! {
     the_guard_of_a_mutex MutexGuard
-    a_guard_that_changes_threads SendGuard
+    a_guard_that_changes_threads SendMutexGuard
     the_guard_of_a_reentrant_mutex ReentrantMutexGuard
     the_guard_of_a_reader RwLockReadGuard
     the_guard_of_a_writer RwLockWriteGuard

@@ -4,7 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use zklock::{Blockers, Client, Error, LockOptions, Result};
+use zklock::diagnostics::Blockers;
+use zklock::{Client, Error, LockOptions, Result};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, Raw};

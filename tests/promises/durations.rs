@@ -84,6 +84,15 @@ fn connect_timeouts(hosts: &str) {
         .unwrap();
 }
 
+/// Whether the lock was granted. A limit may end before a server has said that it is taken.
+fn got<G>(tried: zklock::Result<Option<G>>) -> bool {
+    match tried {
+        Ok(guard) => guard.is_some(),
+        Err(Error::ConnectTimeout { .. }) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 fn limits_of_waits(hosts: &str) {
     let [client, other] = [(); 2].map(|()| Client::connect(hosts).unwrap());
     let path = fresh_path("limits");
@@ -105,12 +114,12 @@ fn limits_of_waits(hosts: &str) {
     let multi = other.multi_lock([path.as_str(), "/b"]).unwrap();
     let semaphore = other.semaphore(&full, 1).unwrap();
     let tries: [Try; 6] = [
-        Box::new(move |limit| mutex.try_lock_for(limit).unwrap().is_some()),
-        Box::new(move |limit| reentrant.try_lock_for(limit).unwrap().is_some()),
-        Box::new(move |limit| reads.try_read_for(limit).unwrap().is_some()),
-        Box::new(move |limit| writes.try_write_for(limit).unwrap().is_some()),
-        Box::new(move |limit| multi.try_lock_for(limit).unwrap().is_some()),
-        Box::new(move |limit| semaphore.try_acquire_for(limit).unwrap().is_some()),
+        Box::new(move |limit| got(mutex.try_lock_for(limit))),
+        Box::new(move |limit| got(reentrant.try_lock_for(limit))),
+        Box::new(move |limit| got(reads.try_read_for(limit))),
+        Box::new(move |limit| got(writes.try_write_for(limit))),
+        Box::new(move |limit| got(multi.try_lock_for(limit))),
+        Box::new(move |limit| got(semaphore.try_acquire_for(limit))),
     ];
     for attempt in &tries {
         for limit in SHORT {
@@ -132,18 +141,13 @@ fn watched_queues(hosts: &str) {
     for limit in SHORT {
         assert!(
             client
-                .contenders_changed(&path, &[], limit)
+                .wait_for_change(&path, &[], limit)
                 .unwrap()
                 .is_empty()
         );
     }
     let (watching, of) = (client.clone(), path.clone());
-    let changed = aside(move || {
-        watching
-            .contenders_changed(&of, &[], FOREVER)
-            .unwrap()
-            .len()
-    });
+    let changed = aside(move || watching.wait_for_change(&of, &[], FOREVER).unwrap().len());
     thread::sleep(A_WHILE);
     assert!(changed.is_empty());
     let _guard = client.mutex(&path).unwrap().lock().unwrap();
@@ -214,21 +218,23 @@ fn delays_of_successors(hosts: &str) {
     let client = Client::connect(hosts).unwrap();
     for delay in ALL {
         let path = fresh_path("delay");
-        let mutex = client.mutex(&path).unwrap().successor_delay(delay);
-        mutex.lock().unwrap().unlock().unwrap();
-        assert!(
-            mutex.try_lock_for(SOON).unwrap().is_some(),
-            "nobody was abandoned"
-        );
+        let mutex = client.mutex(&path).unwrap();
+        let within = |limit| {
+            let options = LockOptions::new().successor_delay(delay).timeout(limit);
+            mutex.lock_with(options).unwrap()
+        };
+        within(SOON).expect("a free lock").unlock().unwrap();
+        assert!(within(SOON).is_some(), "nobody was abandoned");
         // A predecessor that panics has not released the lock.
         let panicking = mutex.clone();
         let end = thread::spawn(move || {
-            let _guard = panicking.lock().unwrap();
+            let tracking = LockOptions::new().track_abandonment();
+            let _guard = panicking.lock_with(tracking).unwrap();
             panic::resume_unwind(Box::new(()));
         });
         end.join().unwrap_err();
         let limit = if delay == FOREVER { A_WHILE } else { SOON };
-        let got = mutex.try_lock_for(limit).unwrap();
+        let got = within(limit);
         assert_eq!(got.is_some(), delay != FOREVER, "{delay:?}");
     }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use zklock::embedded::Server;
 use zklock::fence::Highest;
-use zklock::{Acl, Client, Error, LockOptions, Mutex, Result, SessionState};
+use zklock::{Acl, Client, Error, LockOptions, Mutex, MutexGuard, Once, Result, SessionState};
 
 use crate::support::eventually;
 
 /// Long enough to try a server that is near.
-const LIMIT: Duration = Duration::from_millis(100);
+const LIMIT: Duration = Duration::from_millis(500);
 
 /// Returns the message of something that fails, without what differs from run to run.
 #[track_caller]
@@ -80,7 +80,7 @@ fn a_wrong_list_of_servers() {
         ),
         (
             "127.0.0.1:1",
-            "no ZooKeeper server gave a session within 100ms (127.0.0.1:1: Connection refused (os error 111)): check the host names and that the servers run",
+            "no ZooKeeper server answered within 500ms (127.0.0.1:1: Connection refused (os error 111)): check the host names and that the servers run",
         ),
     ] {
         assert_eq!(said(connect(hosts)), message, "{hosts}");
@@ -137,6 +137,10 @@ fn a_wrong_argument() {
         "the argument paths cannot be used: a multi-lock needs at least one path"
     );
     assert_eq!(
+        said(client.multi_lock(["/a", "/a"])),
+        r#"the path "/a" cannot be used: the multi-lock has it twice; name each path once"#
+    );
+    assert_eq!(
         said(builder().max_buffer(1024).connect()),
         "the argument max_buffer cannot be used: it must be from 256 KiB to 512 MiB"
     );
@@ -172,20 +176,22 @@ fn two_kinds_of_lock_on_one_path() {
     let client = Client::connect(server.hosts()).unwrap();
     let other = Client::connect(server.hosts()).unwrap();
     let _held = client.mutex("/m").unwrap().lock().unwrap();
-    assert_eq!(
-        said(other.rwlock("/m").unwrap().read()),
-        "the contender /m/# looks like a mutex of this library, which would not wait for this client: use another path, or the same kind of lock on this one"
-    );
+    assert!(other.rwlock("/m").unwrap().try_read().unwrap().is_none());
     let _read = client.rwlock("/r").unwrap().read().unwrap();
-    assert_eq!(
-        said(other.mutex("/r").unwrap().lock()),
-        "the contender /r/# looks like a read-write lock of this library, which would not wait for this client: use another path, or the same kind of lock on this one"
-    );
+    assert!(other.mutex("/r").unwrap().try_lock().unwrap().is_none());
     let kazoo = Client::builder(server.hosts());
     let kazoo = kazoo.dialect(zklock::Dialect::Kazoo).connect().unwrap();
+    assert!(kazoo.mutex("/m").unwrap().try_lock().unwrap().is_none());
+    // The lock of another library.
+    let nodes = client.nodes();
+    nodes.create("/k", "").unwrap();
+    let foreign = "/k/0123456789abcdef0123456789abcdef__lock__0000000001";
+    nodes.create(foreign, "").unwrap();
     assert_eq!(
-        said(kazoo.mutex("/m").unwrap().lock()),
-        "the contender /m/# looks like a mutex of this library, which would not wait for this client: use Dialect::Curator or another path"
+        said(other.mutex("/k").unwrap().lock()),
+        format!(
+            "the contender {foreign} looks like kazoo's Lock or WriteLock, which would not wait for this client: use Dialect::Kazoo or another path"
+        )
     );
     let _permit = client.semaphore("/s", 2).unwrap().acquire().unwrap();
     assert_eq!(
@@ -206,9 +212,15 @@ fn a_guard_that_is_dropped_at_once_and_a_limit_that_is_over() {
     let _ = mutex.lock().unwrap();
     assert!(mutex.try_lock().unwrap().is_some());
     let past = LockOptions::new().deadline(std::time::Instant::now());
-    assert!(mutex.lock_with(past).unwrap().is_none());
-    // This ends before a server can answer, though the mutex is free.
-    assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_none());
+    // These end before a server can answer, though the mutex is free, so none says that it is taken.
+    let unanswered = |tried: Result<Option<MutexGuard>>| {
+        assert!(
+            matches!(tried, Err(Error::ConnectTimeout { .. })),
+            "{tried:?}"
+        );
+    };
+    unanswered(mutex.lock_with(past));
+    unanswered(mutex.try_lock_for(Duration::ZERO));
     let soon = LockOptions::new().timeout(Duration::from_secs(30));
     assert!(mutex.lock_with(soon).unwrap().is_some());
 }
@@ -462,6 +474,40 @@ fn a_client_that_is_closed_when_its_server_is_gone() {
     assert!(told.starts_with(begins), "{told}");
     let ends = ": its locks are free when it has timed out";
     assert!(told.ends_with(ends), "{told}");
+}
+
+#[test]
+fn a_path_of_something_else() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    drop(client.mutex("/lock").unwrap().lock().unwrap());
+    let job = client.job("/job").unwrap();
+    assert!(matches!(
+        job.once("a", |_| Ok::<_, ()>(())),
+        Ok(Once::Done(()))
+    ));
+    let mutex = client.mutex("/job").unwrap();
+    let tracking = LockOptions::new().track_abandonment();
+    let table = [
+        (
+            said(client.job("/lock").unwrap().last()),
+            "/lock is not a job",
+        ),
+        (
+            said(client.semaphore("/job", 3).unwrap().acquire()),
+            "/job is not a semaphore",
+        ),
+        (
+            said(mutex.lock_with(tracking)),
+            "/job is not a mutex that tracks abandonment",
+        ),
+    ];
+    for (told, begins) in table {
+        let why =
+            "its node was made for something else, such as a lock or the directory of other paths";
+        let to_do = "check the path, or use one that does not exist yet";
+        assert_eq!(told, format!("{begins}: {why}; {to_do}"));
+    }
 }
 
 #[test]

@@ -77,8 +77,12 @@ fn a_limit_holds_in_every_step_of_a_semaphore(place: Place) {
             let path = path.clone();
             aside(move || {
                 let start = Instant::now();
-                let permit = client.semaphore(&path, 1)?.try_acquire_for(limit)?;
-                assert!(permit.is_none());
+                match client.semaphore(&path, 1)?.try_acquire_for(limit) {
+                    Ok(permit) => assert!(permit.is_none()),
+                    // No server has answered that soon.
+                    Err(Error::ConnectTimeout { .. }) => {}
+                    Err(error) => return Err(error),
+                }
                 Ok::<_, Error>(start.elapsed().saturating_sub(limit))
             })
         })

@@ -41,7 +41,7 @@ fn a_guard_hears_of_a_broken_connection_and_that_it_is_well_again(place: Place) 
         for event in [GuardEvent::Suspect, GuardEvent::Held] {
             assert_eq!(guard.events().recv_timeout(SOON), Ok(event));
         }
-        assert!(guard.is_held());
+        assert!(guard.is_valid());
     }
     guard.unlock().unwrap();
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use zklock::{Client, Error, Job, JobOptions, LostReason, Once, Outcome};
+use zklock::{Client, Error, Job, JobOptions, LockOptions, LostReason, Once, Outcome};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, assert_nothing_left, op};
@@ -32,6 +32,7 @@ on_every_server! {
     the_reply_to_the_end_may_be_lost
     other_locks_on_the_path_exclude_and_leave_the_record
     a_node_that_a_lock_made_is_refused
+    the_end_of_a_run_leaves_what_has_taken_the_place_of_its_record
     late_machines_cost_one_read
 }
 
@@ -287,7 +288,7 @@ fn who_does_not_wait_is_told_who_runs(place: Place) {
 fn who_waits_for_a_limited_time_is_told_who_runs(place: Place) {
     let (one, other, path) = scene(place);
     let ran = job(&one, &path).once("a", |run| {
-        let shortly = JobOptions::new().deadline(Instant::now() + Duration::from_millis(300));
+        let shortly = JobOptions::new().deadline(Instant::now() + Duration::from_secs(1));
         let (told, took) = timed(|| job(&other, &path).once_with("a", shortly, |_| done()));
         assert!(took < SOON, "{took:?}");
         let Once::Running(runner) = told.unwrap() else {
@@ -429,8 +430,9 @@ fn other_locks_on_the_path_exclude_and_leave_the_record(place: Place) {
     assert_eq!(order.into_inner().unwrap(), ["the mutex", "the job"]);
     assert_eq!(job.last().unwrap().unwrap().slot(), "b");
     // A mark does not take the record's place.
-    let tracked = other.mutex(&path).unwrap().track_abandonment();
-    assert!(matches!(tracked.lock(), Err(Error::Unmarked { .. })));
+    let tracking = LockOptions::new().track_abandonment();
+    let marks = other.mutex(&path).unwrap().lock_with(tracking);
+    assert!(matches!(marks, Err(Error::Unmarked { .. })));
     assert_eq!(job.last().unwrap().unwrap().slot(), "b");
 }
 
@@ -438,8 +440,10 @@ fn a_node_that_a_lock_made_is_refused(place: Place) {
     let (one, _, path) = scene(place);
     one.mutex(&path).unwrap().lock().unwrap().unlock().unwrap();
     let job = job(&one, &path);
+    let before = one.metrics().requests.creates;
     for refused in [
         job.once("a", |_| done()).map(|_| ()),
+        job.at_most_every(SOON, |_| done()).map(|_| ()),
         job.last().map(|_| ()),
     ] {
         assert!(
@@ -447,7 +451,21 @@ fn a_node_that_a_lock_made_is_refused(place: Place) {
             "{refused:?}"
         );
     }
+    assert_eq!(one.metrics().requests.creates, before);
     assert_nothing_left(&place.shared().hosts(), &path);
+}
+
+fn the_end_of_a_run_leaves_what_has_taken_the_place_of_its_record(place: Place) {
+    let (one, _, path) = scene(place);
+    let hosts = place.shared().hosts();
+    let mut raw = Raw::connect(&hosts);
+    let ended = job(&one, &path).once("a", |_| {
+        raw.set_data(&path, b"somebody's").unwrap();
+        done()
+    });
+    assert!(matches!(ended, Err(Error::Unconfirmed { .. })), "{ended:?}");
+    assert_eq!(raw.data(&path).unwrap(), b"somebody's");
+    assert_nothing_left(&hosts, &path);
 }
 
 fn late_machines_cost_one_read(place: Place) {

@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_millis(700);
 const STAY: Duration = Duration::from_millis(1);
 
 /// When the whole test has failed, far longer than it takes.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 on_every_transport! {
     processes_that_are_killed_never_overlap_and_leave_nothing

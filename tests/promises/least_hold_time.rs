@@ -8,10 +8,11 @@ use zklock::{Client, LockOptions, MutexGuard};
 
 use crate::support::raw::Raw;
 use crate::support::{fresh_path, timed};
-use crate::transport::{Place, in_every_place};
+use crate::transport::{Place, SOON, in_every_place};
 
 in_every_place! {
     a_lock_is_held_for_at_least_as_long_as_asked
+    each_of_several_locks_is_released_when_its_own_time_has_passed
     dropping_a_guard_does_not_wait_for_as_long_as_asked
     unlocking_and_closing_wait_for_as_long_as_asked
 }
@@ -36,6 +37,22 @@ fn a_lock_is_held_for_at_least_as_long_as_asked(place: Place) {
     let guard = late.mutex(&path).unwrap().lock().unwrap();
     assert!(LEAST <= start.elapsed());
     guard.unlock().unwrap();
+}
+
+fn each_of_several_locks_is_released_when_its_own_time_has_passed(place: Place) {
+    let (early, late, path) = scene(place);
+    let paths = [1, 2, 3].map(|turn| (turn, format!("{path}/{turn}")));
+    for (turn, path) in &paths {
+        drop(lock_for_at_least(
+            &early,
+            path,
+            Duration::from_millis(300 * turn),
+        ));
+    }
+    for (_, path) in &paths {
+        let taken = late.mutex(path).unwrap().try_lock_for(SOON).unwrap();
+        assert!(taken.is_some(), "{path} is not released");
+    }
 }
 
 fn dropping_a_guard_does_not_wait_for_as_long_as_asked(place: Place) {

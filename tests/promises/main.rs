@@ -1,8 +1,8 @@
 //! What the locks promise: one module per lock, and one per promise that all of them keep.
 //!
-//! A promise is one function, which `in_every_place!` runs over both transports, against the
-//! embedded server and a real one. All tests share one server of each kind; a test that
-//! breaks its server starts its own.
+//! A promise is one function, which `in_every_place!` runs against the embedded server and a
+//! real one, and there over both transports. All tests share one server of each kind; a test
+//! that breaks its server starts its own.
 
 mod abandonment;
 mod api;
@@ -18,6 +18,7 @@ mod first_mistakes;
 mod giving_up;
 mod guard_events;
 mod guards;
+mod job_records;
 mod jobs;
 mod killed_processes;
 mod known_bugs;
@@ -31,10 +32,12 @@ mod overview;
 mod queue;
 mod readers_and_writers;
 mod reentrant_mutex;
+mod release_is_a_grant;
 mod repeated_locks;
 mod revocation;
 mod rwlock;
 mod semaphore;
+mod shared_paths;
 mod standby;
 mod standby_daemons;
 #[path = "../support/mod.rs"]

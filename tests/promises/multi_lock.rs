@@ -32,12 +32,12 @@ fn all_are_locked_or_none(place: Place) {
     let (ours, theirs, paths) = scene(place);
     let hosts = place.shared().hosts();
     let [first, second] = paths.each_ref().map(String::as_str);
-    let all = ours.multi_lock([second, first, second]).unwrap();
+    let all = ours.multi_lock([second, first]).unwrap();
     assert_eq!(all.paths().collect::<Vec<_>>(), [first, second]);
 
     let one = theirs.mutex(second).unwrap().lock().unwrap();
     assert!(all.try_lock().unwrap().is_none());
-    let shortly = Duration::from_millis(50);
+    let shortly = Duration::from_secs(1);
     assert!(all.try_lock_for(shortly).unwrap().is_none());
     wait_for_queue(&ours, first, 0);
     wait_for_queue(&ours, second, 1);
@@ -77,6 +77,20 @@ fn bad_paths_and_no_paths_are_refused() {
     let client = Client::connect(server.hosts()).unwrap();
     assert!(client.multi_lock(["/a", "b"]).unwrap_err().is_bad_input());
     assert!(client.multi_lock([]).unwrap_err().is_bad_input());
+}
+
+#[test]
+fn a_path_that_is_named_twice_is_refused() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    for paths in [&["/a", "/a"][..], &["/b", "/a", "/c", "/a"]] {
+        let error = client.multi_lock(paths.iter().copied()).unwrap_err();
+        assert!(
+            matches!(&error, Error::BadPath { path, .. } if path == "/a"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("twice"), "{error}");
+    }
 }
 
 fn multi_lockers_do_not_wait_for_each_other(place: Place, duration: Duration) {

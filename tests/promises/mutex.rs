@@ -176,7 +176,7 @@ fn a_free_lock_is_got_without_waiting(place: Place) {
     let mutex = client.mutex(&path).unwrap();
     assert_eq!(mutex.path(), path);
     let guard = mutex.try_lock().unwrap().expect("nobody has it");
-    assert!(guard.is_held());
+    assert!(guard.is_valid());
     assert!(guard.valid_for() <= TIMEOUT);
     guard.verify().unwrap();
     let (dir, name) = guard.node().rsplit_once('/').unwrap();
@@ -212,7 +212,7 @@ fn a_limited_wait_ends_in_time_and_leaves_nothing(place: Place) {
         place.connect(&server.hosts()),
     );
     let guard = one.mutex(&path).unwrap().lock().unwrap();
-    let limit = Duration::from_millis(300);
+    let limit = Duration::from_secs(1);
     let mutex = two.mutex(&path).unwrap();
     let (result, took) = timed(|| mutex.try_lock_for(limit));
     assert!(result.unwrap().is_none());
@@ -231,7 +231,8 @@ fn a_deadline_that_has_passed_does_not_block(place: Place) {
     let other = place.connect(&server.hosts());
     let _guard = other.mutex(&path).unwrap().lock().unwrap();
     let (result, took) = timed(|| mutex.try_lock_until(Instant::now()));
-    assert!(result.unwrap().is_none());
+    // No server has said that it is taken.
+    assert!(matches!(result, Err(Error::ConnectTimeout { .. })));
     assert!(took < SOON, "{took:?}");
     wait_for_children(&server.hosts(), &path, 1);
 }
@@ -243,7 +244,8 @@ fn a_deadline_holds_while_the_server_is_stopped(place: Place) {
     server.pause();
     let limit = Duration::from_millis(500);
     let (result, took) = timed(|| mutex.try_lock_for(limit));
-    assert!(result.unwrap().is_none());
+    // No server has said that it is taken.
+    assert!(matches!(result, Err(Error::ConnectTimeout { .. })));
     assert!(limit <= took && took < limit + SOON / 2, "{took:?}");
     server.resume();
     assert_nothing_left(&server.hosts(), "/stopped");
@@ -262,7 +264,7 @@ fn a_deadline_holds_while_the_server_is_gone(place: Place) {
     let (result, took) = timed(|| mutex.try_lock_for(limit));
     // A handle may have been given up by then.
     assert!(
-        matches!(result, Ok(None) | Err(Error::Closed)),
+        matches!(result, Err(Error::ConnectTimeout { .. } | Error::Closed)),
         "{result:?}"
     );
     assert!(took < limit + SOON / 2, "{took:?}");
@@ -311,7 +313,7 @@ fn a_cancel_in_the_local_queue_ends_the_wait(place: Place) {
         drop(cancel);
         assert!(waiter.join().unwrap());
     });
-    assert!(guard.is_held());
+    assert!(guard.is_valid());
     drop(guard);
     drop(mutex.lock().unwrap());
     assert_nothing_left(&server.hosts(), &path);
@@ -406,7 +408,7 @@ fn locking_twice_in_one_thread_is_an_error_at_once(place: Place) {
             Error::WouldDeadlock { path: path.clone() }
         );
     }
-    assert!(guard.is_held());
+    assert!(guard.is_valid());
     drop(guard);
     drop(twin.lock().unwrap());
     assert_nothing_left(&server.hosts(), &path);
@@ -417,7 +419,7 @@ fn a_guard_that_may_change_threads_is_released_in_another(place: Place) {
     let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let guard = mutex.lock().unwrap().into_send();
-    assert!(guard.is_held());
+    assert!(guard.is_valid());
     let releaser = thread::spawn(move || guard.unlock());
     // This thread waits: nobody can tell any more that it had the lock.
     let again = mutex.lock().unwrap();

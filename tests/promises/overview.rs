@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
+use zklock::diagnostics::LockQueue;
 use zklock::{Client, Dialect, Error, LockOptions, Role};
 
 use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw};
@@ -111,7 +112,7 @@ fn a_directory_that_looks_like_a_contender_is_looked_into(place: Place) {
     let permits = format!("{root}/permits");
     let _permit = kazoo.semaphore(&permits, 2).unwrap().acquire().unwrap();
     let found = client.locks(&root).unwrap();
-    let paths: Vec<_> = found.iter().map(zklock::Queue::path).collect();
+    let paths: Vec<_> = found.iter().map(LockQueue::path).collect();
     assert_eq!(paths, [&*lock, &*permits]);
 }
 
@@ -323,7 +324,7 @@ fn directories_that_look_like_contenders_have_their_locks_listed(place: Place) {
     Raw::connect(&hosts).create_all(&lock);
     let _held = client.mutex(&lock).unwrap().lock().unwrap();
     let found = client.locks(&root).unwrap();
-    let paths: Vec<_> = found.iter().map(zklock::Queue::path).collect();
+    let paths: Vec<_> = found.iter().map(LockQueue::path).collect();
     assert_eq!(paths, [&*lock]);
 }
 
@@ -347,10 +348,11 @@ fn jobs_and_abandoned_locks_are_told(place: Place) {
     plain.unlock().unwrap();
     let tracked = |client: &Client| {
         let mutex = client.mutex(&at("tracked")).unwrap();
-        mutex.track_abandonment()
+        let tracking = LockOptions::new().track_abandonment();
+        mutex.lock_with(tracking).unwrap().unwrap()
     };
     let gone = place.connect(&hosts);
-    let guard = tracked(&gone).lock().unwrap();
+    let guard = tracked(&gone);
     let left = guard.fencing_token();
     assert_eq!(told("tracked"), Some((false, None)));
     gone.close().unwrap();
@@ -359,10 +361,10 @@ fn jobs_and_abandoned_locks_are_told(place: Place) {
     let patient = place.connect(&hosts);
     thread::scope(|scope| {
         let mutex = patient.mutex(&at("tracked")).unwrap();
-        let mutex = mutex
-            .track_abandonment()
-            .successor_delay(Duration::from_secs(2));
-        let next = scope.spawn(move || mutex.lock().unwrap().abandoned());
+        let next = scope.spawn(move || {
+            let options = LockOptions::new().successor_delay(Duration::from_secs(2));
+            mutex.lock_with(options).unwrap().unwrap().abandoned()
+        });
         eventually("the next one is there", || {
             told("tracked") == Some((false, Some(left)))
         });

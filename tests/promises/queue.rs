@@ -19,47 +19,47 @@ struct Contender {
     born: i64,
 }
 
-/// Nodes that contend with each other: a dialect, and the roles and names in its queue. `ID`
-/// stands for a UUID, `HEX` for one without dashes.
-type Family = (Dialect, &'static [(Role, &'static str)]);
+/// Nodes that contend with each other: their dialects, roles and names. `ID` stands for a UUID,
+/// `HEX` for one without dashes.
+type Family = &'static [(Dialect, Role, &'static str)];
 
-const FAMILIES: [Family; 5] = [
-    (
-        Dialect::Curator,
-        &[
-            (Role::Exclusive, "_c_ID-lock-"),
-            (Role::Exclusive, "_c_HEX-lock-"),
-            (Role::Exclusive, "x-HEX-"),
-            (Role::Exclusive, "lock-"),
-        ],
-    ),
-    (
-        Dialect::Curator,
-        &[
-            (Role::Read, "_c_ID-__READ__"),
-            (Role::Write, "_c_ID-__WRIT__"),
-        ],
-    ),
-    (
-        Dialect::Kazoo,
-        &[
-            (Role::Exclusive, "HEX__lock__"),
-            (Role::Write, "HEX__lock__"),
-            (Role::Read, "HEX__rlock__"),
-            (Role::Exclusive, "_c_HEX-lock-"),
-        ],
-    ),
-    (
-        Dialect::Recipe,
-        &[(Role::Read, "ID-read-"), (Role::Write, "ID-write-")],
-    ),
-    (
-        Dialect::Recipe,
-        &[
-            (Role::Exclusive, "ID-lock-"),
-            (Role::Exclusive, "_c_ID-lock-"),
-        ],
-    ),
+const FAMILIES: [Family; 6] = [
+    &[
+        (Dialect::Curator, Role::Exclusive, "_c_ID-lock-"),
+        (Dialect::Curator, Role::Exclusive, "_c_HEX-lock-"),
+        (Dialect::Curator, Role::Exclusive, "x-HEX-"),
+        (Dialect::Curator, Role::Exclusive, "lock-"),
+    ],
+    &[
+        (Dialect::Curator, Role::Read, "_c_ID-__READ__"),
+        (Dialect::Curator, Role::Write, "_c_ID-__WRIT__"),
+    ],
+    &[
+        (Dialect::Kazoo, Role::Exclusive, "HEX__lock__"),
+        (Dialect::Kazoo, Role::Write, "HEX__lock__"),
+        (Dialect::Kazoo, Role::Read, "HEX__rlock__"),
+        (Dialect::Kazoo, Role::Exclusive, "_c_HEX-lock-"),
+    ],
+    &[
+        (Dialect::Recipe, Role::Read, "ID-read-"),
+        (Dialect::Recipe, Role::Write, "ID-write-"),
+    ],
+    &[
+        (Dialect::Recipe, Role::Exclusive, "ID-lock-"),
+        (Dialect::Recipe, Role::Exclusive, "_c_ID-lock-"),
+    ],
+    // Every kind of this library's own.
+    &[
+        (Dialect::Curator, Role::Exclusive, "_c_ID-lock-"),
+        (Dialect::Curator, Role::Read, "_c_ID-__READ__"),
+        (Dialect::Curator, Role::Write, "_c_ID-__WRIT__"),
+        (Dialect::Kazoo, Role::Exclusive, "HEX__lock__"),
+        (Dialect::Kazoo, Role::Read, "HEX__rlock__"),
+        (Dialect::Recipe, Role::Exclusive, "ID-lock-"),
+        (Dialect::Recipe, Role::Read, "ID-read-"),
+        (Dialect::Recipe, Role::Write, "ID-write-"),
+        (Dialect::LeaderLatch, Role::Exclusive, "_c_ID-latch-"),
+    ],
 ];
 
 /// Returns a queue in the order of arrival, with the numbers from `number`.
@@ -70,11 +70,11 @@ fn queue(
     let kinds = prop::collection::vec((any::<Index>(), any::<u128>(), 1_i64..4), length);
     let start = prop_oneof![0_i64..3, 5_i64..12, 999_999_990_i64..1_000_000_000];
     (any::<Index>(), start, kinds).prop_map(move |(family, start, kinds)| {
-        let (dialect, kinds_there) = *family.get(&FAMILIES);
+        let kinds_there = *family.get(&FAMILIES);
         let mut arrival = 0;
         let contenders = kinds.iter().map(|(kind, id, gap)| {
             arrival += gap;
-            let (role, name) = *kind.get(kinds_there);
+            let (dialect, role, name) = *kind.get(kinds_there);
             // As in our names.
             let id = uuid::Builder::from_custom_bytes(id.to_be_bytes()).into_uuid();
             let stem = name

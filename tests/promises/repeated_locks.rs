@@ -22,7 +22,7 @@ in_every_place! {
 const OFTEN: usize = 40;
 
 /// Long enough for a lock that is free.
-const MOMENT: Duration = Duration::from_millis(300);
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// Takes the lock so often that nobody else is expected; returns the last node's number.
 fn come_back_often(mutex: &Mutex) -> usize {

@@ -16,6 +16,7 @@ use crate::transport::{Place, SOON, in_every_place, on_every_server, wait_for, w
 in_every_place! {
     every_kind_of_holder_hears_that_it_is_asked_to_let_go
     a_holder_that_was_asked_at_once_hears_it_too
+    a_node_of_no_session_is_not_written_to
     an_evicted_holder_has_lost_and_an_evicted_waiter_is_told
     a_contender_that_went_is_not_evicted_in_place_of_another
     an_overdue_holder_is_asked_and_then_evicted
@@ -39,6 +40,20 @@ fn scene(place: Place) -> (Client, Client, String) {
 fn queue(client: &Client, path: &str, count: usize) -> Vec<Contender> {
     wait_for_queue(client, path, count);
     client.contenders(path).unwrap()
+}
+
+fn a_node_of_no_session_is_not_written_to(place: Place) {
+    let (ours, _, path) = scene(place);
+    let mut raw = Raw::connect(&place.shared().hosts());
+    let node = format!("{path}/6f9c1c9e5a0b4b579a3e0123456789ab");
+    raw.create_all(&node);
+    raw.set_data(&node, b"somebody's").unwrap();
+    let refused = queue(&ours, &path, 1)[0].revoke();
+    assert!(
+        matches!(refused, Err(Error::Unmarked { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(raw.data(&node).unwrap(), b"somebody's");
 }
 
 fn every_kind_of_holder_hears_that_it_is_asked_to_let_go(place: Place) {
@@ -259,7 +274,7 @@ fn a_waiter_that_holds_now_is_a_change(place: Place) {
     eventually("the next one holds", || {
         ours.contenders(&path).unwrap()[0].holds()
     });
-    let changed = aside(move || ours.contenders_changed(&path, &waits, 6 * SOON).unwrap());
+    let changed = aside(move || ours.wait_for_change(&path, &waits, 6 * SOON).unwrap());
     let present = changed.recv_timeout(SOON).expect("it is told");
     assert_eq!(present.len(), 1);
     assert!(present[0].holds());

@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use zklock::{Client, Error};
 
 use crate::support::raw::assert_nothing_left;
-use crate::support::{aside, eventually, fresh_path};
+use crate::support::{aside, eventually, fresh_path, timed};
 use crate::transport::{
     Place, SOON, expire_owner, in_every_place, on_every_server, wait_for_queue,
 };
@@ -17,6 +18,7 @@ use crate::transport::{
 in_every_place! {
     one_is_active_and_the_next_takes_over
     who_returns_stands_in_line_again
+    who_returns_after_terms_of_a_while_is_in_line_at_once
     a_cancel_ends_the_wait_and_is_seen_in_a_term
     a_panic_lets_the_next_one_in
 }
@@ -117,10 +119,27 @@ fn who_returns_stands_in_line_again(place: Place) {
     second.returns();
 }
 
+/// The pauses would add up to more than a minute if each of these terms lengthened them.
+fn who_returns_after_terms_of_a_while_is_in_line_at_once(place: Place) {
+    const TERMS: u64 = 12;
+    let (one, _other, path) = scene(place);
+    let ((), took) = timed(|| {
+        let terms = one.standby(&path).unwrap().run(|term| {
+            thread::sleep(Duration::from_millis(150));
+            match term.number() {
+                TERMS => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        terms.unwrap();
+    });
+    assert!(took < 2 * SOON, "{took:?}");
+}
+
 fn a_cancel_ends_the_wait_and_is_seen_in_a_term(place: Place) {
     let (one, other, path) = scene(place);
     let terms = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let run = |client: &Client, cancelled| {
             let standby = client.standby(&path).unwrap();
             let terms = &terms;
@@ -128,7 +147,7 @@ fn a_cancel_ends_the_wait_and_is_seen_in_a_term(place: Place) {
                 standby.run_until(cancelled, |term| {
                     terms.fetch_add(1, Ordering::SeqCst);
                     while !term.is_cancelled() {
-                        std::thread::sleep(Duration::from_millis(5));
+                        thread::sleep(Duration::from_millis(5));
                     }
                     ControlFlow::Continue(())
                 })

@@ -138,7 +138,7 @@ fn worker_that_stands_by() {
         };
         loop {
             note("try");
-            if !term.is_held() {
+            if !term.is_valid() {
                 return ControlFlow::Continue(());
             }
             note("ok");

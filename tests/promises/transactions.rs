@@ -90,12 +90,10 @@ fn every_guard_guards(place: Place) {
         let node = format!("{path}/{number}");
         guard.transaction().create(&node, b"").commit().unwrap();
         assert!(nodes.exists(&node).unwrap());
-        for contender in guard
-            .path()
-            .split(", ")
-            .flat_map(|path| client.contenders(path).unwrap())
-        {
-            contender.evict().unwrap();
+        for path in guard.paths() {
+            for contender in client.contenders(path).unwrap() {
+                contender.evict().unwrap();
+            }
         }
         let late = guard
             .transaction()

@@ -46,7 +46,7 @@ fn what_a_forked_child_drops_or_closes_stays_with_the_parent() {
             // Behind whatever the child may have sent.
             guard.verify().unwrap();
             assert_eq!(client.contenders(&path).unwrap().len(), 1);
-            let limit = Duration::from_millis(50);
+            let limit = Duration::from_millis(500);
             let theirs = other.mutex(&path).unwrap();
             assert!(theirs.try_lock_for(limit).unwrap().is_none());
             guard.unlock().unwrap();

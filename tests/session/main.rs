@@ -30,6 +30,7 @@ mod silent;
 mod slow_log;
 #[path = "../support/mod.rs"]
 mod support;
+mod unanswered;
 mod waiting_log;
 mod watches;
 

@@ -72,7 +72,7 @@ fn a_directory_too_long_to_be_listed_fails_who_asks_for_it_and_disturbs_nobody_e
         let permits = client.semaphore(&semaphore, 2).unwrap();
         assert_too_long(permits.try_acquire_for(SOON), &leases);
         assert_too_long(client.contenders(&crowded), &crowded);
-        assert_too_long(client.contenders_changed(&crowded, &[], SOON), &crowded);
+        assert_too_long(client.wait_for_change(&crowded, &[], SOON), &crowded);
 
         theirs.unlock().unwrap();
         assert!(waiter.join().unwrap());

@@ -6,7 +6,9 @@ use std::time::Duration;
 use zklock::GuardState;
 
 use super::{SOON, connect};
+use crate::logs;
 use crate::support::raw::{assert_nothing_left, wait_for_children};
+use crate::support::worker::alone;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed};
 
@@ -39,7 +41,7 @@ fn a_lock_and_its_queue_survive_a_server_that_is_killed_and_started_again() {
         eventually("the holder notices", || {
             guard.state() == GuardState::Suspect
         });
-        assert!(guard.is_held());
+        assert!(guard.is_valid());
         let ((), took) = timed(|| server.restart());
         eventually("the lock is confirmed", || {
             guard.state() == GuardState::Held
@@ -62,4 +64,39 @@ fn a_lock_and_its_queue_survive_a_server_that_is_killed_and_started_again() {
         sessions
     );
     assert_nothing_left(&hosts, &path);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn the_log_warns_of_a_server_that_grants_a_session_less_than_it_had() {
+    alone(|| {
+        logs::keep();
+        let server = ZooKeeper::builder().tick(Duration::from_secs(2)).start();
+        let client = connect(&server.hosts(), TIMEOUT);
+        let mut lines = Vec::new();
+        let warnings_after = |lines: &mut Vec<String>, connects: u64| {
+            eventually("it is back", || connects <= client.metrics().reconnects);
+            client.nodes().exists("/").unwrap();
+            lines.extend(logs::take());
+            let warnings = lines
+                .iter()
+                .filter(|line| line.contains("grants the session"));
+            warnings.cloned().collect::<Vec<_>>()
+        };
+        server.restart();
+        assert_eq!(warnings_after(&mut lines, 1), [""; 0], "the same as before");
+        server.restart_with("maxSessionTimeout=10000");
+        let told = warnings_after(&mut lines, 2);
+        assert_eq!(told.len(), 1, "{told:?} {lines:#?}");
+        assert!(told[0].starts_with("WARN "), "{told:?}");
+        let said = format!(
+            "{} grants the session 10s, and it had 40s: ",
+            server.hosts()
+        );
+        assert!(told[0].contains(&said), "{told:?}");
+        assert!(told[0].contains("--granted-at-least"), "{told:?}");
+        // It is said once.
+        server.restart();
+        assert_eq!(warnings_after(&mut lines, 3), told);
+    });
 }

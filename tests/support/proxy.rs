@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::free_port;
+use super::{eventually, free_port};
 
 /// The number of a request that the proxy makes itself; clients count from 1.
 const OURS: i32 = i32::MAX;
@@ -114,7 +114,10 @@ impl Proxy {
     /// Welcomes connections again.
     pub(crate) fn accept(&self) {
         if self.shared.state().listener.is_none() {
-            self.shared.listen(self.address).expect("listening again");
+            // Another socket may have the port for a moment.
+            eventually("listening again", || {
+                self.shared.listen(self.address).is_ok()
+            });
         }
     }
 

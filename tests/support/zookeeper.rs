@@ -98,6 +98,14 @@ impl ZooKeeper {
         self.restart();
     }
 
+    /// Asks the process to end, with SIGTERM, and waits until it has.
+    pub(crate) fn terminate(&self) {
+        if let Some(process) = &*self.process() {
+            process.signal("TERM");
+        }
+        super::eventually("the server has ended", || self.has_ended());
+    }
+
     /// Stops the process with SIGSTOP: connections stay open, nothing is answered.
     pub(crate) fn pause(&self) {
         if let Some(process) = &*self.process() {

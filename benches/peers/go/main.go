@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	warmUp = 500 * time.Millisecond
+	warmUp = 700 * time.Millisecond
 	round  = time.Second
 )
 

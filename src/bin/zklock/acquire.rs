@@ -1,29 +1,38 @@
 //! How `zklock run` acquires its lock.
 //!
-//! A lock without `-s` is a mutex, so it excludes every program's mutex on the same path.
-//! Mutexes and read-write locks do not wait for each other, and the library refuses to hold
-//! one next to the other. So `run` queues as a writer if there are readers or writers
-//! already, and `run -s` waits until the mutexes have gone.
+//! A lock without `-s` is a mutex, so it excludes every program's mutex on the same path. Where
+//! another library has readers or writers, which do not wait for a mutex, it queues as a writer. A
+//! semaphore and another kind of lock do not share a queue, and the library refuses to hold one
+//! next to the other: `run` waits until the other kind has gone, and tries again.
 
 use std::env;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
+use zklock::recipe::name::NodeName;
 use zklock::{
     Client, Contender, Error, FencingToken, LockGuard, LockOptions, MutexGuard, Permit, Role,
     RwLockReadGuard, RwLockWriteGuard,
 };
 
 use crate::args::Run;
+use crate::child::NODES;
 use crate::failure::Failure;
-use crate::helper::NODES;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
+use crate::table::who;
 
 /// How many attempts are made even without a wait: one to find out which kind of lock is
 /// there, one for that kind, and one for changes in the meantime.
 const MIN_ATTEMPTS: u32 = 3;
+
+/// How long an attempt takes at least, though connecting has used the time up.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// How often a node that is no contender's refuses before it is believed to stay: the directory of
+/// an idle semaphore of another library, and not of one that looked in for a moment.
+const MAX_EMPTY: u32 = 5;
 
 /// A lock that is held.
 #[derive(Debug)]
@@ -66,21 +75,32 @@ enum LockKind {
     Permit(u32),
 }
 
+/// What to do about a refusal.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Try(LockKind),
+    /// Wait for contenders of another kind.
+    Wait,
+}
+
 /// Counts the attempts that were refused.
 #[derive(Debug, Default)]
 struct RefusedAttempts {
     count: u32,
-    /// The node for which the last one was refused.
-    node: String,
+    /// How many of the last ones were refused although nobody was there.
+    empty: u32,
+    has_told: bool,
 }
 
 impl RefusedAttempts {
-    /// Counts an attempt; returns whether the same node refused the one before.
-    fn again(&mut self, node: &str) -> bool {
+    /// Counts an attempt; returns whether what refused it seems to stay.
+    fn count(&mut self, present: &[Contender]) -> bool {
         self.count += 1;
-        let again = self.node == node;
-        node.clone_into(&mut self.node);
-        again
+        self.empty = match present.is_empty() {
+            true => self.empty + 1,
+            false => 0,
+        };
+        MAX_EMPTY <= self.empty
     }
 
     /// Returns a pause that is short at first, and random.
@@ -119,6 +139,15 @@ impl WaitLimit {
         deadline.map_or(Self::Forever, Self::Until)
     }
 
+    /// Returns the time `longest` from now, or the end of the wait if that is sooner.
+    pub(crate) fn soon(self, longest: Duration) -> Instant {
+        let then = Instant::now() + longest;
+        match self {
+            Self::Until(deadline) => deadline.min(then),
+            Self::OneTry | Self::Forever => then,
+        }
+    }
+
     /// Returns whether the time is up; one attempt is made even then.
     fn is_over(self) -> bool {
         match self {
@@ -147,20 +176,18 @@ impl AcquireRequest<'_> {
             let Error::ForeignContender { node, .. } = &error else {
                 return self.evicted(error);
             };
-            let present = self.client.contenders(&self.run.what.path)?;
-            let again = refused.again(node);
-            match next_kind(kind, &present) {
-                // If a node that is in no queue refuses twice, it is not a contender that has
-                // gone, but another kind of lock.
-                _ if present.is_empty() && again => return Err(error.into()),
-                None => return Err(error.into()),
-                Some(LockKind::Read) => {
-                    if self.mutexes_stay(present)? {
+            let mut present = self.client.contenders(&self.run.what.path)?;
+            let stays = refused.count(&present);
+            match next(kind, node, &present) {
+                Some(Next::Try(next)) if !stays => kind = next,
+                Some(Next::Wait) => {
+                    waited = true;
+                    self.tell_of_others(kind, node, &present, &mut refused);
+                    if self.others_stay(kind, node, &mut present)? {
                         return Ok(None);
                     }
-                    waited = true;
                 }
-                Some(next) => kind = next,
+                _ => return Err(error.into()),
             }
             if !self.pause(&refused) {
                 return Ok(None);
@@ -186,8 +213,7 @@ impl AcquireRequest<'_> {
 
     fn attempt(&self, kind: LockKind, waited: &mut bool) -> zklock::Result<Option<HeldLock>> {
         let (client, path) = (self.client, &self.run.what.path);
-        // A wait of zero length would give up before it has begun.
-        let try_once = self.limit.is_over();
+        let try_once = matches!(self.limit, WaitLimit::OneTry);
         Ok(match kind {
             LockKind::Mutex => {
                 let lock = client.mutex(path)?;
@@ -235,25 +261,58 @@ impl AcquireRequest<'_> {
                 self.status_line.tell(waiting);
             });
         match self.limit {
-            WaitLimit::Until(deadline) => options.deadline(deadline),
+            // A wait of zero length would give up before it has begun.
+            WaitLimit::Until(deadline) => options.deadline(deadline.max(Instant::now() + LEAST)),
             WaitLimit::OneTry | WaitLimit::Forever => options,
         }
     }
 
-    /// Waits until no mutex is left; returns `true` if one is left when the time is up.
-    fn mutexes_stay(&self, mut present: Vec<Contender>) -> Result<bool, Failure> {
+    /// Waits until no contender of another kind is left; returns `true` if one is left when the
+    /// time is up.
+    fn others_stay(
+        &self,
+        kind: LockKind,
+        node: &str,
+        present: &mut Vec<Contender>,
+    ) -> Result<bool, Failure> {
         /// How often to check whether the time is up.
         const LOOK: Duration = Duration::from_millis(200);
 
-        while present.iter().any(|other| other.role() == Role::Exclusive) {
+        while present
+            .iter()
+            .any(|one| is_of_another_kind(kind, node, one))
+        {
             if self.limit.is_over() || !self.cancel.is_empty() {
                 return Ok(true);
             }
-            present = self
-                .client
-                .contenders_changed(&self.run.what.path, &present, LOOK)?;
+            let path = &self.run.what.path;
+            *present = self.client.wait_for_change(path, present, LOOK)?;
         }
         Ok(false)
+    }
+
+    /// Says once that another kind of lock is there, because a queue does not help against it.
+    fn tell_of_others(
+        &self,
+        kind: LockKind,
+        node: &str,
+        present: &[Contender],
+        refused: &mut RefusedAttempts,
+    ) {
+        let other = present
+            .iter()
+            .find(|one| is_of_another_kind(kind, node, one));
+        if let Some(other) = other.filter(|_| !std::mem::replace(&mut refused.has_told, true)) {
+            let what = match other.role() {
+                Role::Permit => "a semaphore with --permits",
+                Role::Exclusive | Role::Read | Role::Write => "a lock without --permits",
+            };
+            say(&format!(
+                "{} is {what} for {}, and free for this command when nobody uses it so: give each kind of lock a path of its own",
+                plain(&self.run.what.path),
+                who(other.owner())
+            ));
+        }
     }
 
     /// An eviction is reported with the exit code for a lock that is taken.
@@ -282,24 +341,39 @@ pub(crate) fn look_around(path: &str) {
     }
 }
 
-/// Returns the kind of lock to try beside these contenders, if any can be held with them.
-fn next_kind(kind: LockKind, present: &[Contender]) -> Option<LockKind> {
-    match kind {
-        // A contender for one of several permits: that is another kind of lock.
-        _ if present.iter().any(|other| other.role() == Role::Permit) => None,
-        LockKind::Mutex | LockKind::Write if present.is_empty() => Some(kind),
-        LockKind::Mutex if all(present, &[Role::Read, Role::Write]) => Some(LockKind::Write),
-        LockKind::Write if all(present, &[Role::Exclusive]) => Some(LockKind::Mutex),
-        LockKind::Read if present.iter().all(is_our_mutex_or_shared) => Some(kind),
-        _ => None,
+/// Returns what to do after this node has refused an attempt, if anything helps.
+fn next(kind: LockKind, node: &str, present: &[Contender]) -> Option<Next> {
+    let mut others = present
+        .iter()
+        .filter(|one| is_of_another_kind(kind, node, one))
+        .peekable();
+    if others.peek().is_some() {
+        return others.all(is_ours).then_some(Next::Wait);
+    }
+    let mut foreign = present.iter().filter(|one| !is_ours(one)).peekable();
+    let is_mutex = |one: &Contender| one.role() == Role::Exclusive;
+    let next = match kind {
+        LockKind::Permit(_) => kind,
+        _ if foreign.peek().is_none() => kind,
+        LockKind::Mutex => (!foreign.any(&is_mutex)).then_some(LockKind::Write)?,
+        LockKind::Write => foreign.all(&is_mutex).then_some(LockKind::Mutex)?,
+        LockKind::Read => (!foreign.any(is_mutex)).then_some(kind)?,
+    };
+    Some(Next::Try(next))
+}
+
+/// Whether this contender keeps that kind of lock away as long as it is there.
+fn is_of_another_kind(kind: LockKind, node: &str, other: &Contender) -> bool {
+    match (kind, other.role()) {
+        // A semaphore of another layout has its permits elsewhere.
+        (LockKind::Permit(_), Role::Permit) => other.node().starts_with(node),
+        (LockKind::Permit(_), _) | (_, Role::Permit) => true,
+        _ => false,
     }
 }
 
-fn all(present: &[Contender], roles: &[Role]) -> bool {
-    present.iter().all(|other| roles.contains(&other.role()))
-}
-
-/// Other programs' mutexes do not wait for readers.
-fn is_our_mutex_or_shared(other: &Contender) -> bool {
-    other.role() != Role::Exclusive || other.owner().program.is_some()
+/// Whether a client of this library made it, which leaves when it meets another kind.
+fn is_ours(other: &Contender) -> bool {
+    let name = other.node().rsplit('/').next().unwrap_or_default();
+    NodeName::parse(name).is_some_and(|name| name.is_ours())
 }

@@ -32,10 +32,11 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero, default_value = "20")]
     pub(crate) session_timeout: Duration,
 
-    /// The servers' own maxSessionTimeout, 20 of their ticks if it is not configured: for so long a
-    /// lock is relied on while a server that was asked to go on with the session has not answered.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero, default_value = "4")]
-    pub(crate) server_maximum: Duration,
+    /// The least that any server grants, where their limits differ or are changed under live
+    /// sessions: for so long a lock is relied on while a server that was asked to go on with the
+    /// session has not answered.
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero)]
+    pub(crate) granted_at_least: Option<Duration>,
 
     /// How long to wait for a server.
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
@@ -131,7 +132,7 @@ pub(crate) enum Task {
     Last(Last),
     /// Forgets what a job has done, so that its next run begins anew.
     #[command(
-        after_help = "Exit status: 0 if it is forgotten; 1 if nothing was known; 70 while somebody runs it or waits for it; otherwise that of zklock --help."
+        after_help = "Exit status: 0 if it is forgotten or mended; 1 if there was nothing to do; 70 while somebody uses it; otherwise that of zklock --help."
     )]
     Forget(Forget),
     /// Runs a command on one machine at a time; the others stand by and take over.

@@ -1,31 +1,69 @@
 //! The command, as the leader of its own process group, and everything that it starts.
+//!
+//! A process between this one and the command keeps them; see `helper`.
 
+use std::cell::Cell;
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::process::{ChildStdin, Command, Stdio};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, unbounded};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
-    test_kill_process_group, wait, waitpid,
-};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait, waitpid};
 
 use crate::descendants;
 use crate::exit::Ending;
-use crate::helper::{self, DONE, EXEC, NODE, NODES, Started, WATCH};
+use crate::helper::wire::{Kind, number, receive, send, send_file, send_number};
+use crate::helper::{self, KEEP};
 use crate::terminal_listener::TerminalListener;
+
+/// The variable that names the lock's node.
+const NODE: &str = "ZKLOCK_NODE";
+
+/// The variable that names that node after those of the locks around it, one a line.
+pub(crate) const NODES: &str = "ZKLOCK_NODES";
+
+/// The status after the process that keeps the command's has been killed.
+const NOT_KEPT: u8 = 70;
+
+/// How long the keeper may take to end when nothing is left for it to do.
+const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// The command's processes, which end with `zklock run`, however it ends.
 #[derive(Debug)]
 pub(crate) struct Child {
     group: Pid,
-    ended: Option<WaitStatus>,
-    /// `__watch` waits while this is open.
-    watched: Option<ChildStdin>,
-    /// The helper processes, which do not belong to the command.
-    helpers: Vec<Pid>,
+    keeper: UnixStream,
+    /// What the keeper says; disconnected when it is gone.
+    pub(crate) reports: Receiver<Report>,
+    /// The processes that this one has, or had before, and that are not the command's.
+    others: Vec<Pid>,
+    /// The keeper, until it is reaped.
+    process: Option<Pid>,
+    ended: Option<Ending>,
+    is_gone: bool,
+    is_kept: bool,
+    /// How many signals to all were asked for, and how many were sent.
+    asked: Cell<i32>,
+    obeyed: i32,
+}
+
+/// What the keeper says about the command.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// A signal has stopped it.
+    Stopped(i32),
+    /// Everything is stopped, but for this.
+    Suspended(String),
+    /// It should have ended some time ago, and this is left.
+    Left(String),
+    /// Something else has happened that [`Child`] notes.
+    Other(Kind, i32),
 }
 
 /// The variables for the command.
@@ -42,27 +80,35 @@ pub(crate) struct Variables<'a> {
 impl Child {
     /// Starts the command, which waits to [begin](Self::begin).
     ///
-    /// Must be called on the main thread: the kernel kills the command when the thread that
-    /// started it ends. `key` is what is needed to end the session if this process is killed.
+    /// `unblocked` are the signals that the command does not block, and `key` is what is needed
+    /// to end the session if this process is killed.
     pub(crate) fn start(
         command: &[OsString],
         variables: &Variables<'_>,
+        unblocked: &str,
         key: Option<&str>,
     ) -> io::Result<Self> {
-        adopt_orphans();
-        let watch = watch(variables.node);
-        let group = helper::spawn(&mut execution(command, variables))?.id;
-        let helpers = watch.iter().map(|watch| watch.id).collect();
-        // This comes before the command can start anything.
-        let told = watch.and_then(|watch| brief(watch, group, key));
-        if let Err(error) = &told {
-            log::warn!("if zklock is killed, nobody ends what the command started: {error}");
-        }
+        helper::adopt_orphans();
+        let others = bystanders();
+        let (keeper, its_end) = UnixStream::pair()?;
+        let process = start_keeper(variables, its_end.into())?;
+        send_file(&keeper, io::stdin().as_fd())?;
+        send(&keeper, Kind::Brief, &brief(command, unblocked, key))?;
+        let group = match receive(&keeper)? {
+            (Kind::Started, text) => number(&text).and_then(Pid::from_raw),
+            (_, text) => return Err(io::Error::other(String::from_utf8_lossy(&text))),
+        };
         Ok(Self {
-            group,
-            ended: stopped(group)?,
-            watched: told.ok(),
-            helpers,
+            group: group.ok_or_else(|| io::Error::other("a process without a number"))?,
+            reports: listen_to(keeper.try_clone()?)?,
+            keeper,
+            others,
+            process: Some(process),
+            ended: None,
+            is_gone: false,
+            is_kept: true,
+            asked: Cell::new(0),
+            obeyed: 0,
         })
     }
 
@@ -78,121 +124,220 @@ impl Child {
     /// Starts a helper that reports what the terminal sends to the group.
     pub(crate) fn listen(&mut self) -> io::Result<TerminalListener> {
         let listener = TerminalListener::start(self.group)?;
-        self.helpers.push(listener.process);
+        self.others.push(listener.process);
         Ok(listener)
     }
 
     /// Sends a signal to the group, and to the processes that have left it.
-    pub(crate) fn signal(&self, signal: Signal) {
-        self.signal_group(signal);
-        for process in descendants::living(&self.helpers).unwrap_or_default() {
-            if process.group != Some(self.group) {
-                let _ = kill_process(process.id, signal);
-            }
-        }
+    /// Returns its number among all of these, for [`has_sent`](Self::has_sent).
+    pub(crate) fn signal(&self, signal: Signal) -> i32 {
+        self.ask(Kind::SignalAll, signal.as_raw());
+        self.asked.set(self.asked.get() + 1);
+        self.asked.get()
     }
 
-    /// Kills everything that the command has started.
-    ///
-    /// Must be repeated until the command [is gone](Self::is_gone).
-    pub(crate) fn kill(&self) {
-        self.signal_group(Signal::KILL);
-        descendants::kill(&self.helpers);
+    /// Returns whether something was still there to get this signal.
+    pub(crate) fn has_sent(&self, number: i32) -> bool {
+        number <= self.obeyed
     }
 
     /// Sends a signal only to the group.
     pub(crate) fn signal_group(&self, signal: Signal) {
-        // This fails if the group has just ended, and for processes of other users.
-        if let Err(error) = kill_process_group(self.group, signal) {
-            log::debug!("cannot send {signal:?} to the command: {error}");
-        }
+        self.ask(Kind::SignalGroup, signal.as_raw());
     }
 
     /// Sends a signal only to the command.
     pub(crate) fn signal_head(&self, signal: Signal) {
-        if self.ended.is_none() {
-            let _ = kill_process(self.group, signal);
+        self.ask(Kind::SignalHead, signal.as_raw());
+    }
+
+    /// Stops everything that the command has started; a report tells when that is done.
+    pub(crate) fn suspend(&self) {
+        self.ask(Kind::Suspend, 0);
+    }
+
+    /// Continues what was suspended.
+    pub(crate) fn go_on(&self) {
+        self.ask(Kind::Continue, 0);
+    }
+
+    /// Kills everything that the command has started, until it [is gone](Self::is_gone).
+    pub(crate) fn kill(&self) {
+        if let Some(process) = self.process {
+            // Somebody may have stopped it. It is not reaped, so the number is its own.
+            let _ = kill_process(process, Signal::CONT);
+        }
+        self.ask(Kind::Kill, 0);
+    }
+
+    /// If the keeper is gone, the reports tell.
+    fn ask(&self, kind: Kind, number: i32) {
+        if let Err(error) = send_number(&self.keeper, kind, number) {
+            log::debug!("cannot ask for {kind:?} of the command: {error}");
         }
     }
 
-    /// Reaps children that have ended; returns the signal that stopped the command, if it was
-    /// stopped.
-    pub(crate) fn look(&mut self) -> Option<i32> {
-        let mut stopped = None;
-        while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            if process != self.group {
-                // The number may be given to another process.
-                if !status.stopped() {
-                    self.helpers.retain(|helpers| *helpers != process);
-                }
-                continue;
+    /// Notes a report. Without one, because the keeper is gone, kills what it has left to this
+    /// process; this must be repeated until the command [is gone](Self::is_gone).
+    pub(crate) fn note(&mut self, report: Option<&Report>) {
+        match report {
+            Some(Report::Other(Kind::Exited, code)) => {
+                self.ended = Some(Ending::Code(u8::try_from(*code).unwrap_or(1)));
             }
-            match status.stopping_signal() {
-                Some(signal) => stopped = Some(signal),
-                None => self.ended = Some(status),
+            Some(Report::Other(Kind::Died, signal)) => self.ended = Some(Ending::Signal(*signal)),
+            Some(Report::Other(Kind::Gone, obeyed)) => {
+                self.is_gone = true;
+                self.obeyed = *obeyed;
+            }
+            Some(_) => {}
+            None => {
+                self.is_kept = false;
+                self.ended = Some(Ending::Code(NOT_KEPT));
+                self.is_gone = self.end_what_is_left();
             }
         }
-        stopped
     }
 
-    /// Returns whether the command has ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.is_some()
+    /// Returns whether nothing was left.
+    fn end_what_is_left(&mut self) -> bool {
+        // What has not ended yet cannot be another group.
+        let is_only_group = !cfg!(target_os = "linux");
+        if is_only_group && kill_process_group(self.group, Signal::KILL) == Err(Errno::SRCH) {
+            return true;
+        }
+        drop(descendants::kill(&self.others));
+        !self.reap() || descendants::living(&self.others).is_ok_and(|rest| rest.is_empty())
+    }
+
+    /// Reaps the processes of this one that have ended; returns whether it has others.
+    pub(crate) fn reap(&mut self) -> bool {
+        reap(|process| {
+            // The number may be given to another process.
+            self.others.retain(|other| *other != process);
+            self.process.take_if(|keeper| *keeper == process);
+        })
+    }
+
+    /// Leaves no zombie to the first process of a container, which may not reap any.
+    fn reap_keeper(&mut self) {
+        let until = Instant::now() + END_LIMIT;
+        let Some(keeper) = self.process.take() else {
+            return;
+        };
+        while self.reports.recv_deadline(until).is_ok() {}
+        // It has closed its socket, or does not end in time.
+        if Instant::now() < until {
+            let _ = retry_on_intr(|| waitpid(Some(keeper), WaitOptions::empty()));
+        }
+    }
+
+    /// Returns whether the process that keeps the command's processes is there.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
     /// Returns whether nothing that the command has started is left.
     pub(crate) fn is_gone(&self) -> bool {
-        let is_gone = || match descendants::living(&self.helpers) {
-            Some(rest) => rest.is_empty(),
-            None => test_kill_process_group(self.group) == Err(Errno::SRCH),
-        };
-        // A process that is orphaned during the first look is found in the second.
-        self.has_ended() && is_gone() && is_gone()
-    }
-
-    /// Names the processes that are left.
-    pub(crate) fn rest(&self) -> String {
-        let rest = descendants::living(&self.helpers).unwrap_or_default();
-        let numbers: Vec<_> = rest.iter().take(8).map(|one| one.id.to_string()).collect();
-        match numbers.is_empty() {
-            true => format!("process group {}", self.group),
-            false => format!("process {}", numbers.join(", ")),
-        }
+        self.is_gone
     }
 
     /// Returns how the command ended.
     pub(crate) fn ending(&self) -> Ending {
-        let Some(status) = self.ended else {
-            return Ending::Code(1);
-        };
-        if let Some(signal) = status.terminating_signal() {
-            return Ending::Signal(signal);
-        }
-        let code = status.exit_status().map(u8::try_from);
-        Ending::Code(code.and_then(Result::ok).unwrap_or(1))
+        self.ended.unwrap_or(Ending::Code(1))
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if !self.is_gone() {
-            // Only a panic leads here.
+        if self.is_gone {
+            self.reap_keeper();
+        } else {
+            // The session goes on, unless this is a panic.
+            if !thread::panicking() {
+                self.ask(Kind::Spare, 0);
+            }
             self.kill();
-        }
-        if let Some(mut watched) = self.watched.take() {
-            drop(watched.write_all(DONE));
         }
     }
 }
 
-/// Makes the command's orphans children of this process, so that it learns of their end.
-#[cfg(target_os = "linux")]
-fn adopt_orphans() {
-    let _ = rustix::process::set_child_subreaper(Some(getpid()));
+/// Returns the processes that this one has although it did not start them: it was another
+/// program before, such as a shell, or the first process of a container.
+fn bystanders() -> Vec<Pid> {
+    match reap(|_| {}) {
+        true => descendants::children(),
+        false => Vec::new(),
+    }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn adopt_orphans() {}
+/// Reaps all that have ended; returns whether there are others.
+fn reap(mut ended: impl FnMut(Pid)) -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((process, _))) => ended(process),
+            Ok(None) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Returns what the keeper is told.
+fn brief(command: &[OsString], unblocked: &str, key: Option<&str>) -> Vec<u8> {
+    let count = command.len().to_string();
+    let mut words: Vec<&[u8]> = vec![
+        key.unwrap_or_default().as_bytes(),
+        unblocked.as_bytes(),
+        count.as_bytes(),
+    ];
+    words.extend(command.iter().map(|word| word.as_bytes()));
+    // It connects as this process did.
+    let args: Vec<_> = env::args_os().skip(1).collect();
+    words.extend(args.iter().map(|arg| arg.as_bytes()));
+    words.join(&0)
+}
+
+fn listen_to(keeper: UnixStream) -> io::Result<Receiver<Report>> {
+    let (to, reports) = unbounded();
+    let listen = move || {
+        while let Ok((kind, text)) = receive(&keeper) {
+            let number = number(&text).unwrap_or_default();
+            let text = || String::from_utf8_lossy(&text).into_owned();
+            let report = match kind {
+                Kind::Stopped => Report::Stopped(number),
+                Kind::Suspended => Report::Suspended(text()),
+                Kind::Left => Report::Left(text()),
+                other => Report::Other(other, number),
+            };
+            if to.send(report).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("zklock-keeper".into())
+        .spawn(listen)?;
+    Ok(reports)
+}
+
+/// Starts the keeper, from which the command inherits its variables, outputs and folder.
+fn start_keeper(variables: &Variables<'_>, socket: OwnedFd) -> io::Result<Pid> {
+    let mut keep = helper::command(KEEP);
+    keep.stdin(socket)
+        .env("ZKLOCK_PATH", variables.path)
+        .env(NODE, variables.node)
+        .env(NODES, nodes(variables.node));
+    match &variables.token {
+        Some(token) => keep.env("ZKLOCK_TOKEN", token),
+        None => keep.env_remove("ZKLOCK_TOKEN"),
+    };
+    // The variables of a lock around this one do not apply to the command.
+    for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"] {
+        keep.env_remove(name);
+    }
+    keep.envs(variables.more.iter().map(|(name, value)| (name, value)));
+    Ok(helper::spawn(&mut keep)?.id)
+}
 
 /// Returns this node after the nodes of the locks around this one.
 fn nodes(node: &str) -> OsString {
@@ -202,63 +347,4 @@ fn nodes(node: &str) -> OsString {
     }
     nodes.push(node);
     nodes
-}
-
-/// Starts `__watch`, which is told the group later.
-fn watch(node: &str) -> io::Result<Started> {
-    let mut watch = helper::command(WATCH);
-    watch
-        .arg(node)
-        // Under another `zklock run`, its `__watch` must not kill this `__watch` first.
-        .env_remove(NODE)
-        .env_remove(NODES)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    helper::spawn(&mut watch)
-}
-
-/// Tells `__watch` which group to watch, and with which `key` to end the session.
-fn brief(watch: Started, group: Pid, key: Option<&str>) -> io::Result<ChildStdin> {
-    let input = watch.input;
-    let mut input = input.ok_or_else(|| io::Error::other("a process without an input"))?;
-    write!(
-        input,
-        "{}\0{}\0",
-        group.as_raw_pid(),
-        key.unwrap_or_default()
-    )?;
-    // `__watch` connects as this process did.
-    for arg in env::args_os().skip(1) {
-        input.write_all(arg.as_bytes())?;
-        input.write_all(b"\0")?;
-    }
-    Ok(input)
-}
-
-/// Returns the process that becomes the command.
-fn execution(command: &[OsString], variables: &Variables<'_>) -> Command {
-    let mut exec = helper::command(EXEC);
-    exec.arg(getpid().as_raw_pid().to_string())
-        .args(command)
-        .env("ZKLOCK_PATH", variables.path)
-        .env(NODE, variables.node)
-        .env(NODES, nodes(variables.node));
-    match &variables.token {
-        Some(token) => exec.env("ZKLOCK_TOKEN", token),
-        None => exec.env_remove("ZKLOCK_TOKEN"),
-    };
-    // The variables of a lock around this one do not apply to the command.
-    for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"] {
-        exec.env_remove(name);
-    }
-    exec.envs(variables.more.iter().map(|(name, value)| (name, value)));
-    exec
-}
-
-/// Waits until `__exec` has stopped itself; returns its status if it ended instead.
-fn stopped(group: Pid) -> io::Result<Option<WaitStatus>> {
-    let stopped = retry_on_intr(|| waitpid(Some(group), WaitOptions::UNTRACED))?;
-    let ended = stopped.map(|(_, status)| status);
-    Ok(ended.filter(|status| !status.stopped()))
 }

@@ -9,6 +9,7 @@ use zklock::recipe::name::NodeName;
 use crate::args::Args;
 use crate::command_line;
 use crate::connect::connect;
+use crate::sanitize::plain;
 
 /// How long a shell waits for paths.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -25,19 +26,26 @@ _zklock_with_paths() {
         --auth-file | --tls-* | --folder | --hosts) return 0 ;;
     esac
     [[ $word == /* ]] || return 0
-    local IFS=$'\n'
-    COMPREPLY=($(zklock paths -- "$word" 2>/dev/null))
+    local path
+    COMPREPLY=()
+    # A name may be a command for the shell: $(..) is typed as \$\(..\).
+    while IFS= read -r path; do
+        printf -v path %q "$path"
+        COMPREPLY+=("$path")
+    done < <(zklock paths -- "${word//\\/}" 2>/dev/null)
     compopt -o nospace
 }
 complete -F _zklock_with_paths -o bashdefault -o default zklock
 "#;
 
+/// `compadd` quotes what it inserts.
 const ZSH: &str = r#"
 _zklock_paths() {
-    compadd -S '' -- ${(f)"$(zklock paths -- "$PREFIX" 2>/dev/null)"}
+    compadd -S '' -- ${(f)"$(zklock paths -- "${(Q)PREFIX}" 2>/dev/null)"}
 }
 "#;
 
+/// fish quotes what it inserts.
 const FISH: &str = r#"
 complete -c zklock -n "string match -q '/*' -- (commandline -ct); and not contains -- -- (commandline -opc)" -f -a "(zklock paths -- (commandline -ct) 2>/dev/null)"
 "#;
@@ -88,8 +96,8 @@ fn print_paths(args: &Args, beginning: &str) -> Option<()> {
     let names = client.nodes().limit(PATIENCE).children(dir).ok()?;
     let mut out = io::stdout().lock();
     for child in names.iter().filter(|child| child.starts_with(name)) {
-        // Nobody types the name of a contender.
-        if NodeName::parse(child).is_none() {
+        // Nobody types the name of a contender, or what a terminal cannot show.
+        if NodeName::parse(child).is_none() && plain(child) == **child {
             writeln!(out, "{above}/{child}").ok()?;
         }
     }

@@ -28,7 +28,7 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     let line = ConnectingLine::new(&hosts);
     let connected = builder
         .connect_timeout(args.connect_timeout.min(limit))
-        .connect_and_look();
+        .connect_and_look(|trouble| line.tell(trouble));
     drop(line);
     let (client, lacks_chroot) = connected.map_err(|error| match error {
         Error::AuthFailed => Failure::new(
@@ -91,6 +91,14 @@ fn dialect(dialect: LockDialect) -> Dialect {
     }
 }
 
+fn with_timeouts(args: &Args, builder: ClientBuilder) -> ClientBuilder {
+    let builder = builder.session_timeout(args.session_timeout);
+    match args.granted_at_least {
+        Some(least) => builder.granted_at_least(least),
+        None => builder,
+    }
+}
+
 /// Like [`builder`], for these servers.
 pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Failure> {
     let credentials = credentials(args)?;
@@ -100,9 +108,7 @@ pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Fai
             "--acl creator is for your credentials, and there are none: set {AUTH} or say --auth-file"
         )));
     }
-    let mut builder = Client::builder(hosts)
-        .session_timeout(args.session_timeout)
-        .server_maximum(args.server_maximum)
+    let mut builder = with_timeouts(args, Client::builder(hosts))
         .acl(match args.acl {
             Protection::Open => Acl::open(),
             Protection::Creator => Acl::creator_all(),

@@ -52,7 +52,9 @@ fn die_of(signal: Signal) {
         ..core
     };
     let _ = setrlimit(Resource::Core, none);
-    // The signal was blocked and never handled, so it has its default effect.
+    // The signal was blocked, so it has its default effect.
     let _ = SigSet::from_iter([signal]).thread_unblock();
+    let _ = raise(signal);
+    // The runtime handles SIGSEGV and SIGBUS, and restores the default when it gets one.
     let _ = raise(signal);
 }

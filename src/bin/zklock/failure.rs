@@ -14,9 +14,14 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const OTHER: u8 = 70;
 pub(crate) const LOST: u8 = 75;
 pub(crate) const NO_PERMISSION: u8 = 77;
+/// The path serves something else.
+pub(crate) const CONFIG: u8 = 78;
 
 /// The answer of servers that admit only clients that have logged in.
 const LOGIN_REQUIRED: i32 = -124;
+
+/// What a path is not that cannot keep a job's record.
+const A_JOB: &str = "a job";
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -78,9 +83,13 @@ impl From<Error> for Failure {
             Error::ConnectTimeout { .. } | Error::Closed | Error::SessionExpired => UNAVAILABLE,
             Error::AuthFailed | Error::NoAuth { .. } | Error::SaslRefused { .. } => NO_PERMISSION,
             Error::Refused { code, .. } if *code == LOGIN_REQUIRED => NO_PERMISSION,
+            Error::Unmarked { .. } | Error::ForeignContender { .. } => CONFIG,
             _ => OTHER,
         };
         let hint = match &error {
+            Error::Unmarked { what: A_JOB, .. } => {
+                "; if it was a job's before, zklock forget --repair begins a new record"
+            }
             Error::ForeignContender { node, .. } if node.ends_with("/leases") => {
                 "; zklock run --permits N takes one of its permits"
             }

@@ -1,8 +1,8 @@
-//! Forgets what a job has done.
+//! Forgets what a job has done, or gives it a record where its own was replaced.
 
 use std::time::Duration;
 
-use zklock::Error;
+use zklock::{Error, Job};
 
 use crate::args::{Args, Forget};
 use crate::connect::connect;
@@ -10,36 +10,54 @@ use crate::failure::Failure;
 use crate::sanitize::plain;
 use crate::stderr::say;
 
-/// The exit status if there was nothing to forget.
+/// The exit status if there was nothing to forget, or to mend.
 const NOTHING: u8 = 1;
 
 /// What a server answers for a node that has children.
 const NOT_EMPTY: i32 = -111;
 
-/// Deletes the job's node, which is refused while there is a contender below it.
 pub(crate) fn forget(args: &Args, forget: &Forget) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
     let (job, path) = (client.job(&forget.path)?, plain(&forget.path));
-    let known = [job.last()?, job.last_failure()?, job.running()?];
-    let Some(run) = known.into_iter().flatten().next() else {
-        say(&format!("{path} was never run"));
-        return Ok(NOTHING);
+    let done = match forget.repair {
+        true => repair(&job, &path),
+        false => forgotten(&job, &path),
     };
-    match client.nodes().delete(&forget.path) {
-        Ok(_) => say(&format!(
-            "{path} is forgotten, the last of it: {}",
-            plain(&run.to_string())
-        )),
+    let code = match done {
         Err(Error::Refused {
             code: NOT_EMPTY, ..
         }) => {
-            let what = format!(
-                "{path} is not forgotten, because somebody runs it or waits for it: see zklock list {path}"
-            );
-            return Err(Failure::other(what));
+            let what = match forget.repair {
+                true => "mended, because somebody uses it",
+                false => "forgotten, because somebody runs it or waits for it",
+            };
+            let list = format!("{path} is not {what}: see zklock list {path}");
+            return Err(Failure::other(list));
         }
-        Err(error) => return Err(error.into()),
-    }
+        done => done?,
+    };
     drop(client.close());
+    Ok(code)
+}
+
+fn forgotten(job: &Job, path: &str) -> zklock::Result<u8> {
+    let Some(last) = job.forget()? else {
+        say(&format!("{path} was never run"));
+        return Ok(NOTHING);
+    };
+    let last = plain(&last.to_string());
+    say(&format!("{path} is forgotten, the last of it: {last}"));
+    Ok(0)
+}
+
+fn repair(job: &Job, path: &str) -> zklock::Result<u8> {
+    let Some(data) = job.repair()? else {
+        say(&format!("{path} has no broken record"));
+        return Ok(NOTHING);
+    };
+    let data = plain(&String::from_utf8_lossy(&data));
+    say(&format!(
+        "{path} has an empty record, and no run is known any more; there stood: {data:?}"
+    ));
     Ok(0)
 }

@@ -14,45 +14,31 @@ pub(crate) trait Held {
 }
 
 macro_rules! held {
-    ($($held:ty)*) => {
+    ($($held:ty: $with:ident,)*) => {
         $(
             impl Held for $held {
                 fn state(&self) -> GuardState {
-                    <$held>::state(self)
+                    $with::state(self)
                 }
 
                 fn lost_reason(&self) -> Option<LostReason> {
-                    <$held>::lost_reason(self)
+                    $with::lost_reason(self)
                 }
 
                 fn valid_for(&self) -> Duration {
-                    <$held>::valid_for(self)
+                    $with::valid_for(self)
                 }
 
                 fn events(&self) -> &Receiver<GuardEvent> {
-                    <$held>::events(self)
+                    $with::events(self)
                 }
             }
         )*
     };
 }
 
-held!(Run<'_> Term<'_>);
-
-impl Held for Box<dyn LockGuard> {
-    fn state(&self) -> GuardState {
-        (**self).state()
-    }
-
-    fn lost_reason(&self) -> Option<LostReason> {
-        (**self).lost_reason()
-    }
-
-    fn valid_for(&self) -> Duration {
-        (**self).valid_for()
-    }
-
-    fn events(&self) -> &Receiver<GuardEvent> {
-        (**self).events()
-    }
+held! {
+    Run<'_>: Run,
+    Term<'_>: Term,
+    Box<dyn LockGuard>: LockGuard,
 }

@@ -103,7 +103,7 @@ fn start_watching(
 fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Listing>) {
     let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
     loop {
-        let present = client.contenders_changed(path, &known, HOUR);
+        let present = client.wait_for_change(path, &known, HOUR);
         if let Ok(present) = &present {
             thread::sleep(PAUSE);
             if present.iter().map(key).eq(known.iter().map(key)) {

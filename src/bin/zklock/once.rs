@@ -9,7 +9,7 @@ use crate::acquire::look_around;
 use crate::args::{Args, Once};
 use crate::child::Variables;
 use crate::exit::Ending;
-use crate::failure::{Failure, LOST, UNAVAILABLE};
+use crate::failure::{Failure, LOST};
 use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
 use crate::stderr::say;
@@ -35,10 +35,6 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
         (Ok(Ran::Done(ending)), _) => Ok(ending),
         (Ok(Ran::Failed(failed)), _) => failed,
         (_, Some(signal)) => Ok(Ending::Signal(signal as i32)),
-        (Err(Error::GaveUp { .. }), _) if !connected => Err(Failure::new(
-            UNAVAILABLE,
-            "no ZooKeeper server answers: check the host names and that the servers run",
-        )),
         (Err(Error::GaveUp { path }), _) => Err(gave_up(&path, holder)),
         (Err(error), _) => Err(failure(error)),
         (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),

@@ -9,7 +9,8 @@ use comfy_table::{ContentArrangement, Table, presets};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use zklock::{Client, Contender, Error, FencingToken, Queue, Queues, Role};
+use zklock::diagnostics::{LockQueue, Locks};
+use zklock::{Client, Contender, Error, FencingToken, Role};
 
 use crate::args::{Args, List};
 use crate::connect::connect;
@@ -45,7 +46,7 @@ pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
 }
 
 /// Reads all locks; if that takes long, says so in a line on the terminal.
-fn read(client: &Client, root: &str) -> Result<Queues, Error> {
+fn read(client: &Client, root: &str) -> Result<Locks, Error> {
     let bar = ProgressBar::new_spinner();
     let (done, reading) = bounded::<()>(0);
     thread::scope(|scope| {
@@ -66,7 +67,7 @@ fn read(client: &Client, root: &str) -> Result<Queues, Error> {
 }
 
 /// Looks repeatedly and shows what has changed, until nobody reads the output any more.
-fn watch(client: &Client, list: &List, mut found: Queues) -> Result<(), Failure> {
+fn watch(client: &Client, list: &List, mut found: Locks) -> Result<(), Failure> {
     let screen = !list.json && io::stdout().is_terminal();
     let mut outage = Outage::default();
     let mut shown = None;
@@ -93,8 +94,8 @@ fn watch(client: &Client, list: &List, mut found: Queues) -> Result<(), Failure>
     }
 }
 
-fn contenders<'a>(queues: impl Iterator<Item = &'a Queue>) -> Vec<(String, bool)> {
-    let all = queues.flat_map(Queue::contenders);
+fn contenders<'a>(queues: impl Iterator<Item = &'a LockQueue>) -> Vec<(String, bool)> {
+    let all = queues.flat_map(LockQueue::contenders);
     all.map(|one| (one.node().to_owned(), one.holds()))
         .collect()
 }
@@ -110,7 +111,7 @@ pub(crate) fn tell_what_was_not_read(unreadable: &[String]) {
     }
 }
 
-fn show(list: &List, found: &Queues, outage: &Outage, screen: bool) -> io::Result<()> {
+fn show(list: &List, found: &Locks, outage: &Outage, screen: bool) -> io::Result<()> {
     let now = outage.since().unwrap_or_else(SystemTime::now);
     let mut wanted: Vec<_> = found
         .iter()
@@ -151,7 +152,7 @@ fn nothing(list: &List) -> String {
     )
 }
 
-fn is_wanted(list: &List, queue: &Queue, now: SystemTime) -> bool {
+fn is_wanted(list: &List, queue: &LockQueue, now: SystemTime) -> bool {
     let old = |limit| {
         let mut ages = queue.contenders().iter().map(|one| age(one.since(), now));
         ages.any(|age| limit < age)
@@ -169,7 +170,7 @@ fn is_wanted(list: &List, queue: &Queue, now: SystemTime) -> bool {
         && list.host.as_deref().is_none_or(of)
 }
 
-fn table(queues: &[&Queue], now: SystemTime) -> String {
+fn table(queues: &[&LockQueue], now: SystemTime) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
@@ -182,7 +183,7 @@ fn table(queues: &[&Queue], now: SystemTime) -> String {
     lines.join("\n")
 }
 
-fn row(queue: &Queue, now: SystemTime) -> [String; COLUMNS.len()] {
+fn row(queue: &LockQueue, now: SystemTime) -> [String; COLUMNS.len()] {
     let holders: Vec<_> = queue.holders().collect();
     let named = match holders[..] {
         [] => "-".to_owned(),
@@ -204,7 +205,7 @@ fn row(queue: &Queue, now: SystemTime) -> [String; COLUMNS.len()] {
     ]
 }
 
-fn kind(queue: &Queue) -> String {
+fn kind(queue: &LockQueue) -> String {
     let role = queue.contenders().first().map(Contender::role);
     let kind = match (role, queue.permits()) {
         (Some(Role::Permit), Some(1)) => "1 permit".to_owned(),
@@ -220,7 +221,7 @@ fn kind(queue: &Queue) -> String {
     }
 }
 
-fn entry(queue: &Queue) -> Value {
+fn entry(queue: &LockQueue) -> Value {
     let contenders = queue.contenders().iter().enumerate();
     let contenders: Vec<_> = contenders
         .map(|(place, contender)| one(place + 1, contender))

@@ -9,7 +9,7 @@ use crate::connect::connect;
 use crate::failure::Failure;
 use crate::sanitize::plain;
 use crate::stderr::say;
-use crate::table::who;
+use crate::table::{has_session, who};
 
 /// The exit status if there is nobody to ask.
 const NOBODY: u8 = 1;
@@ -26,8 +26,11 @@ pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
         return Ok(NOBODY);
     }
     for contender in &asked {
-        contender.revoke()?;
-        tell("asked", contender);
+        // Nobody would hear the request for a node of no session: it is evicted, or is an error.
+        if revoke.evict_after.is_none() || has_session(contender) {
+            contender.revoke()?;
+            tell("asked", contender);
+        }
     }
     if let Some(limit) = revoke.evict_after {
         let deadline = Instant::now().checked_add(limit);
@@ -65,7 +68,7 @@ fn evict(
             tell("evicted", contender);
             return Ok(());
         }
-        present = client.contenders_changed(path, &present, left)?;
+        present = client.wait_for_change(path, &present, left)?;
     }
     tell("let go:", contender);
     Ok(())

@@ -1,20 +1,25 @@
 //! Runs a command while it holds a lock.
 
 use std::io::{self, IsTerminal};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use nix::sys::signal::Signal;
-use zklock::{Client, SessionState};
+use zklock::Client;
 
-use crate::acquire::{AcquireRequest, HeldLock, WaitLimit};
+use crate::acquire::{AcquireRequest, Acquired, HeldLock, WaitLimit};
 use crate::args::{Args, Run};
 use crate::child::Variables;
 use crate::exit::Ending;
-use crate::failure::{Failure, UNAVAILABLE};
+use crate::failure::Failure;
 use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
+
+/// How long a look that is not needed may take.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// How often to check whether the lock is still held.
 const LOOK: Duration = Duration::from_secs(1);
@@ -24,17 +29,23 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &run.what, longest_connect(run.wait))?;
     let (client, signals) = (&stage.client, &stage.signals);
     if io::stderr().is_terminal() || log::log_enabled!(log::Level::Info) {
-        tell_what_lies_below(client, &run.what.path);
+        tell_what_lies_below(
+            client,
+            &run.what.path,
+            WaitLimit::new(run, started).soon(GLANCE),
+        );
     }
     let acquired = acquire(run, &stage, started)?;
     let signal = signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
-        let connected = client.state() == SessionState::Connected;
         drop(client.close());
-        return match signal {
-            Some(signal) => Ok(Ending::Signal(signal as i32)),
-            None => not_acquired(run, connected).map(Ending::Code),
-        };
+        return Ok(match signal {
+            Some(signal) => Ending::Signal(signal as i32),
+            None => {
+                log::info!("somebody else has the lock {}", run.what.path);
+                Ending::Code(run.conflict_exit_code)
+            }
+        });
     };
     let acquired_at = Instant::now();
     let variables = Variables {
@@ -51,9 +62,14 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
 }
 
-/// Tells the user what a lock on a directory of locks means.
-fn tell_what_lies_below(client: &Client, path: &str) {
-    let below = client.strangers(path).unwrap_or_default();
+/// Tells the user what a lock on a directory of locks means, if a server answers until then.
+fn tell_what_lies_below(client: &Client, path: &str, until: Instant) {
+    let (to, answer) = bounded(1);
+    let (client, of) = (client.clone(), path.to_owned());
+    let asks = thread::Builder::new().name("zklock-glance".into());
+    let asked = asks.spawn(move || drop(to.send(client.strangers(&of).unwrap_or_default())));
+    let answered = asked.ok().and_then(|_| answer.recv_deadline(until).ok());
+    let below = answered.unwrap_or_default();
     if !below.is_empty() {
         let (path, count) = (plain(path), below.len());
         say(&format!(
@@ -75,19 +91,25 @@ fn acquire(run: &Run, stage: &Stage, started: Instant) -> Result<Option<HeldLock
     };
     let acquired = request.acquire();
     drop(status_line);
-    let Some(acquired) = acquired? else {
+    let Some(Acquired { lock, waited }) = acquired? else {
         return Ok(None);
     };
-    if acquired.waited {
-        stage.settle();
+    let settled = match (waited, lock.guard.follows_release()) {
+        (false, None) | (_, Some(true)) => true,
+        _ => stage.settle(),
+    };
+    // Of several that shared the lock, the last to release it says nothing of the others.
+    let exclusive = !run.shared && run.permits.is_none();
+    if settled && exclusive {
+        lock.guard.note_release();
     }
-    Ok(Some(acquired.lock))
+    Ok(Some(lock))
 }
 
 /// Keeps the lock as long as the user asked for, or until a signal comes, which it returns.
 fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, signals: &Signals) -> Option<Signal> {
     let until = acquired_at.checked_add(run.hold_at_least?);
-    while lock.guard.is_held() {
+    while lock.guard.is_valid() {
         let left = until.map_or(LOOK, |until| {
             until.saturating_duration_since(Instant::now())
         });
@@ -100,15 +122,4 @@ fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, signals: &Signals) 
         }
     }
     None
-}
-
-fn not_acquired(run: &Run, connected: bool) -> Result<u8, Failure> {
-    if !connected {
-        return Err(Failure::new(
-            UNAVAILABLE,
-            "no ZooKeeper server answers: check the host names and that the servers run",
-        ));
-    }
-    log::info!("somebody else has the lock {}", run.what.path);
-    Ok(run.conflict_exit_code)
 }

@@ -1,24 +1,27 @@
 //! What a command that runs under a lock needs: a client, the signals, the terminal.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
+use crossbeam_channel::RecvTimeoutError;
 use zklock::Client;
 
 use crate::args::{Args, Guarded};
-use crate::child::Variables;
+use crate::child::{Child, Variables};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::held::Held;
 use crate::signals::Signals;
 use crate::status_line::StatusLine;
+use crate::stderr::say;
 use crate::stop_policy::StopPolicy;
 use crate::supervisor::{Ended, Order, Supervisor};
 use crate::terminal::Terminal;
 
-/// How long the command is held back if another client held the lock a moment ago. A holder
-/// that was evicted, or whose session the server has ended, learns of that at the same time,
-/// or as soon as it has connected again.
+/// How long the command is held back if another client held the lock a moment ago, and did not say
+/// that it released it. A holder that was evicted, or whose session the server has ended, learns of
+/// that at the same time, or as soon as it has connected again.
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// See the module's documentation.
@@ -27,6 +30,8 @@ pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) signals: Signals,
     terminal: Option<Terminal>,
+    /// The last command, which is gone; its helpers are reaped when the lock is free.
+    gone: RefCell<Option<Child>>,
 }
 
 impl Stage {
@@ -41,6 +46,7 @@ impl Stage {
             client,
             signals,
             terminal,
+            gone: RefCell::default(),
         })
     }
 
@@ -50,9 +56,9 @@ impl Stage {
         StatusLine::new(&what.path, foreground, &self.client)
     }
 
-    /// Holds the command back after a wait.
-    pub(crate) fn settle(&self) {
-        let _ = self.signals.cancel.recv_timeout(SETTLE);
+    /// Holds the command back after a wait; returns whether no signal came.
+    pub(crate) fn settle(&self) -> bool {
+        self.signals.cancel.recv_timeout(SETTLE) == Err(RecvTimeoutError::Timeout)
     }
 
     /// Runs the command while the lock is held.
@@ -63,7 +69,13 @@ impl Stage {
         variables: Variables<'_>,
     ) -> Result<Ended, Failure> {
         self.signals.running();
-        let policy = StopPolicy::new(self.client.session_timeout(), what.grace);
+        let timeout = self.client.session_timeout();
+        let policy = StopPolicy::new(timeout, what.grace);
+        if let Some(complaint) = policy.complaint(timeout) {
+            say(&format!(
+                "{complaint}: give a longer --session-timeout or a shorter --grace"
+            ));
+        }
         let order = Order {
             what,
             lock,
@@ -71,7 +83,9 @@ impl Stage {
             key: self.client.session_key(),
         };
         let terminal = self.terminal.as_ref();
-        Ok(Supervisor::new(order, policy, terminal, &self.signals)?.run())
+        let (ended, gone) = Supervisor::new(order, policy, terminal, &self.signals)?.run();
+        self.gone.replace(Some(gone));
+        Ok(ended)
     }
 }
 

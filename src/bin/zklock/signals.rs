@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, Signal, raise};
+use rustix::process::{getpgrp, kill_process_group};
 
 use crate::exit::Ending;
 
@@ -21,6 +22,9 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
 /// As above, after a second signal.
 const SECOND_LEAVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long a stop may take to begin: SIGCONT cancels one that has not.
+const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// The signals that are turned into values.
 const TAKEN: [Signal; 8] = [
@@ -51,6 +55,10 @@ pub(crate) struct Signals {
     pub(crate) taken: Receiver<Signal>,
     /// Receives a message when the wait for the lock is to end.
     pub(crate) cancel: Receiver<()>,
+    /// The numbers of the signals that the caller had not blocked, for [`unblock`].
+    pub(crate) unblocked: String,
+    /// Receives a message when this process continues after a stop of its own.
+    continued: Receiver<()>,
     state: Arc<SignalState>,
 }
 
@@ -69,11 +77,17 @@ impl Signals {
         // heartbeat of its session with it.
         let mut blocked = set;
         blocked.add(Signal::SIGTTOU);
+        let before = SigSet::thread_get_mask()?;
         blocked.thread_block()?;
+        let unblocked = blocked.iter().filter(|signal| !before.contains(*signal));
+        let unblocked: Vec<_> = unblocked
+            .map(|signal| (signal as i32).to_string())
+            .collect();
         hear_of_children()?;
 
         let (to, taken) = unbounded();
         let (cancels, cancel) = bounded(1);
+        let (continues, continued) = bounded(1);
         let state = Arc::new(SignalState {
             phase: AtomicU8::new(Phase::Connecting as u8),
             own: AtomicU64::new(0),
@@ -81,10 +95,12 @@ impl Signals {
         let shared = state.clone();
         thread::Builder::new()
             .name("zklock-signals".into())
-            .spawn(move || forward(set, &to, &cancels, &shared))?;
+            .spawn(move || forward(set, &to, &cancels, &continues, &shared))?;
         Ok(Self {
             taken,
             cancel,
+            unblocked: unblocked.join(","),
+            continued,
             state,
         })
     }
@@ -107,6 +123,16 @@ impl Signals {
     /// Ignores this signal once; it is about to be sent to this process's own group.
     pub(crate) fn pass_over(&self, signal: Signal) {
         self.state.own.fetch_or(mask(signal), Ordering::SeqCst);
+    }
+
+    /// Stops this process and its group as Ctrl-Z does: another `zklock` in it first stops what
+    /// its own command has started. Returns when this process continues.
+    pub(crate) fn stop_group(&self) {
+        let _ = self.continued.try_recv();
+        self.pass_over(Signal::SIGTSTP);
+        let _ = kill_process_group(getpgrp(), rustix::process::Signal::TSTP);
+        let _ = self.continued.recv_timeout(STOP_LIMIT);
+        self.state.passes_over(Signal::SIGTSTP);
     }
 
     fn enter(&self, phase: Phase) {
@@ -134,10 +160,12 @@ fn hear_of_children() -> io::Result<()> {
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
 }
 
-/// Unblocks the signals in a process that inherited the mask.
-pub(crate) fn unblock() {
-    let mut set: SigSet = TAKEN.into_iter().collect();
-    set.add(Signal::SIGTTOU);
+/// Unblocks signals, given by their numbers, in a process that inherited the mask.
+pub(crate) fn unblock(numbers: &str) {
+    let numbers = numbers.split(',').filter_map(|number| number.parse().ok());
+    let set: SigSet = numbers
+        .filter_map(|number: i32| Signal::try_from(number).ok())
+        .collect();
     // This cannot fail for a set of known signals.
     let _ = set.thread_unblock();
 }
@@ -158,15 +186,23 @@ pub(crate) fn ends(signal: Signal) -> bool {
     )
 }
 
-fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<SignalState>) {
+fn forward(
+    set: SigSet,
+    to: &Sender<Signal>,
+    cancels: &Sender<()>,
+    continues: &Sender<()>,
+    state: &Arc<SignalState>,
+) {
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
-        if state.passes_over(signal) {
+        let own = state.passes_over(signal);
+        let early = !state.is(Phase::Running);
+        if signal == Signal::SIGTSTP && (own || early) {
+            stop();
+            let _ = continues.try_send(());
             continue;
         }
-        let early = !state.is(Phase::Running);
-        if early && signal == Signal::SIGTSTP {
-            let _ = raise(Signal::SIGSTOP);
+        if own {
             continue;
         }
         if state.is(Phase::Connecting) && ends(signal) {
@@ -189,6 +225,14 @@ fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<S
             );
         }
     }
+}
+
+/// Stops this process with SIGTSTP, which tells a `zklock` around this one to stop too.
+fn stop() {
+    let signal = SigSet::from_iter([Signal::SIGTSTP]);
+    let _ = signal.thread_unblock();
+    let _ = raise(Signal::SIGTSTP);
+    let _ = signal.thread_block();
 }
 
 /// Ends the program if the queue is not left in time.

@@ -39,10 +39,11 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         if again {
             tell(&ended);
         }
+        late = ended.as_ref().ok().and_then(|ended| ended.late);
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();
         // A signal that came after the command, and before a signal ended the wait.
-        late = stage.signals.ended_by();
+        late = late.or_else(|| stage.signals.ended_by());
         if !again || late.is_some() {
             return ControlFlow::Break(());
         }

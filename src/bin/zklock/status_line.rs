@@ -33,10 +33,11 @@ const STILL_SILENT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct StatusLine(Option<Drawing<Seen>>);
 
-/// Says on a terminal that no server has answered yet, if that takes long.
+/// Says that no server has answered yet, if that takes long: on a terminal while it lasts, and
+/// elsewhere once.
 #[derive(Debug)]
 pub(crate) struct ConnectingLine {
-    _drawing: Option<Drawing<Infallible>>,
+    drawing: Option<Drawing<Infallible>>,
 }
 
 /// The thread that draws a line; it erases the line and ends when this is dropped.
@@ -89,7 +90,15 @@ impl ConnectingLine {
         let hosts = plain(hosts);
         let drawing = is_shown.then(|| Drawing::start(move |seen| draw_connecting(&hosts, seen)));
         Self {
-            _drawing: drawing.flatten(),
+            drawing: drawing.flatten(),
+        }
+    }
+
+    /// Says why each server has given no session so far.
+    pub(crate) fn tell(&self, trouble: &[String]) {
+        if self.drawing.is_none() {
+            let trouble = trouble.join("; ");
+            say(&format!("no server has answered yet, trying on: {trouble}"));
         }
     }
 }

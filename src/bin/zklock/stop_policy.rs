@@ -46,6 +46,23 @@ impl StopPolicy {
         }
     }
 
+    /// How long a connection may be lost until the command is told to stop, if that happens right
+    /// before the lock would have been confirmed: a sixth of the timeout after the last time.
+    pub(crate) fn spare(self, session_timeout: Duration) -> Duration {
+        (session_timeout / 3).saturating_sub(self.margin + self.grace)
+    }
+
+    /// Says that next to no time is left for a reconnect, if so.
+    pub(crate) fn complaint(self, session_timeout: Duration) -> Option<String> {
+        let spare = self.spare(session_timeout);
+        (spare < RECONNECT).then(|| {
+            format!(
+                "a connection that is lost for {spare:.1?} stops the command: a third of the session timeout of {session_timeout:?} is left then, and the grace of {:?} and the margin of {:?} use it up",
+                self.grace, self.margin
+            )
+        })
+    }
+
     /// Decides by the state of the guard, and by how long ago SIGTERM was sent.
     pub(crate) fn decide(
         self,
@@ -71,6 +88,9 @@ impl StopPolicy {
         }
     }
 }
+
+/// A client that loses its server needs that long for the next one.
+const RECONNECT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -121,6 +141,22 @@ mod tests {
             // Suspect since the connection broke, right before another proof was due.
             let broken = policy.decide(Suspect, timeout / 2 - timeout / 6, None);
             assert!(matches!(broken, Wait(_)), "{timeout:?}: {broken:?}");
+        }
+    }
+
+    #[test]
+    fn settings_that_leave_no_time_for_a_reconnect_are_told() {
+        let complaint = |timeout, grace: Option<u64>| {
+            let timeout = Duration::from_secs(timeout);
+            let policy = StopPolicy::new(timeout, grace.map(Duration::from_secs));
+            policy.complaint(timeout)
+        };
+        for (timeout, grace) in [(20, None), (20, Some(5)), (4, None), (60, Some(15))] {
+            assert_eq!(complaint(timeout, grace), None, "{timeout} {grace:?}");
+        }
+        for (timeout, grace) in [(20, Some(6)), (20, Some(30)), (4, Some(1)), (2, None)] {
+            let told = complaint(timeout, grace).expect("a complaint");
+            assert!(told.starts_with("a connection that is lost for "), "{told}");
         }
     }
 

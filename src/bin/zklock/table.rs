@@ -136,6 +136,11 @@ fn session(contender: &Contender) -> String {
     format!("{:#x}", contender.session_id())
 }
 
+/// Whether a session owns the contender's node. A container's owner is the smallest number.
+pub(crate) fn has_session(contender: &Contender) -> bool {
+    !matches!(contender.session_id(), 0 | i64::MIN)
+}
+
 fn name(contender: &Contender) -> &str {
     contender.node().rsplit('/').next().unwrap_or_default()
 }

@@ -42,6 +42,11 @@ impl Terminal {
         tcgetpgrp(&self.file).is_ok_and(|group| groups.contains(&group))
     }
 
+    /// Returns whether the terminal has hung up.
+    pub(crate) fn is_gone(&self) -> bool {
+        tcgetpgrp(&self.file).is_err()
+    }
+
     /// Returns whether only the command can be using the terminal.
     pub(crate) fn is_all_ours(&self) -> bool {
         self.is_ours()

@@ -7,6 +7,7 @@
 //! to that group are not reported.
 
 use std::io::{self, Read};
+use std::iter;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Stdio};
 use std::thread;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
 use nix::sys::signal::Signal;
-use rustix::process::Pid;
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 
 use crate::helper::{self, LISTEN};
 
@@ -62,10 +64,22 @@ impl TerminalListener {
         })
     }
 
+    /// Returns whether the helper has been stopped since the last look. The terminal does not
+    /// stop it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let look = WaitIdOptions::NOHANG | WaitIdOptions::STOPPED;
+        waitid(WaitId::Pid(self.process), look).is_ok_and(|status| status.is_some())
+    }
+
     /// Ends the helper; returns the signals not yet taken from `heard`.
     pub(crate) fn end(&mut self) -> Vec<Signal> {
         self.input = None;
         let until = Instant::now() + END_LIMIT;
-        std::iter::from_fn(|| self.heard.recv_deadline(until).ok()).collect()
+        let rest = iter::from_fn(|| self.heard.recv_deadline(until).ok()).collect();
+        // Its output is closed, or it does not end in time.
+        if Instant::now() < until {
+            let _ = retry_on_intr(|| waitpid(Some(self.process), WaitOptions::empty()));
+        }
+        rest
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use console::style;
 use serde_json::json;
-use zklock::{Blocker, Blockers};
+use zklock::diagnostics::{Blocker, Blockers};
 
 use crate::args::{Args, Why};
 use crate::connect::connect;

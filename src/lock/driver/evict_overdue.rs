@@ -8,13 +8,15 @@ use crate::recipe::overdue_holder::{Action, Event};
 use crate::session::call_error::CallError;
 use crate::time::clock::Moment;
 use crate::time::limit::LimitReached;
-use crate::transport::{Answered, Failure};
+use crate::transport::{Answered, Failure, NO_VERSION};
 
 impl Driver<'_, '_> {
     /// Carries out what is due about the head of the queue.
     pub(super) fn hurry(&mut self) -> Result<Step> {
         let mut event = Event::Elapsed;
         let mut answered;
+        // The head as it was looked at: what changes later is looked at again.
+        let mut version = NO_VERSION;
         loop {
             let Some(overdue) = self.request.overdue.as_mut() else {
                 return Ok(Step::Again);
@@ -24,18 +26,8 @@ impl Driver<'_, '_> {
                 Action::Sleep(_) => return Ok(Step::Again),
                 Action::List => self.ask(Request::list(self.queue.dir)),
                 Action::Look(name) => self.look(&self.full(&name)),
-                Action::Ask(name) => {
-                    let head = self.full(&name);
-                    log::warn!("{head} has held for too long: asking it to let go");
-                    let asking = self.session.revocation(&head);
-                    let asked = self.caller.call(&asking, &head, &self.request.limit);
-                    pressed(asked, &head)?
-                }
-                Action::Evict(name) => {
-                    let head = self.full(&name);
-                    log::warn!("{head} has not let go within its grace: evicting it");
-                    self.evict(&head)?
-                }
+                Action::Ask(name) => self.revoke(&self.full(&name), version)?,
+                Action::Evict(name) => self.evict(&self.full(&name), version)?,
             };
             event = match &answered {
                 Err(LimitReached) => return Ok(Step::Report(attempt::Event::Cancel)),
@@ -45,7 +37,11 @@ impl Driver<'_, '_> {
                     self.attempt.node(),
                     self.queue.held,
                 ),
-                Ok(Ok(Reply::Stat(stat))) => Event::Born(stat.czxid, Moment::now().since_boot()),
+                // A node of no session is no contender's, whatever it is called.
+                Ok(Ok(Reply::Stat(stat))) if stat.has_session() => {
+                    version = stat.version;
+                    Event::Born(stat.czxid, Moment::now().since_boot())
+                }
                 Ok(_) => Event::Failed,
             };
         }
@@ -64,10 +60,27 @@ impl Driver<'_, '_> {
         })
     }
 
+    /// Asks the contender with this node to let go.
+    fn revoke(
+        &mut self,
+        head: &str,
+        version: i32,
+    ) -> Result<std::result::Result<Answered, LimitReached>> {
+        log::warn!("{head} has held for too long: asking it to let go");
+        let asking = self.session.revocation(head, version);
+        let asked = self.caller.call(&asking, head, &self.request.limit);
+        pressed(asked, head)
+    }
+
     /// Deletes this node. Without an answer it is not repeated here: another node may have the
     /// name by then.
-    fn evict(&mut self, head: &str) -> Result<std::result::Result<Answered, LimitReached>> {
-        let answer = self.ask(self.session.eviction(head));
+    fn evict(
+        &mut self,
+        head: &str,
+        version: i32,
+    ) -> Result<std::result::Result<Answered, LimitReached>> {
+        log::warn!("{head} has not let go within its grace: evicting it");
+        let answer = self.ask(self.session.eviction(head, version));
         let Ok(Err(failure)) = answer else {
             return Ok(answer);
         };
@@ -85,8 +98,9 @@ fn pressed(
 ) -> Result<std::result::Result<Answered, LimitReached>> {
     match answer {
         Ok(reply) => Ok(Ok(Ok(reply))),
-        Err(CallError::Refused(ErrorCode::NO_NODE)) => {
-            Ok(Ok(Err(Failure::Refused(ErrorCode::NO_NODE))))
+        // It is gone, or another client has asked it too.
+        Err(CallError::Refused(code @ (ErrorCode::NO_NODE | ErrorCode::BAD_VERSION))) => {
+            Ok(Ok(Err(Failure::Refused(code))))
         }
         Err(error) => error.or(head, Err(LimitReached)),
     }

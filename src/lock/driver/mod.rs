@@ -5,6 +5,7 @@
 //! by a panic of the caller's closure, the cleaner gets what the attempt leaves in the directory.
 
 mod evict_overdue;
+mod idle_semaphore;
 mod set_watches;
 mod steps;
 mod wait;
@@ -43,9 +44,14 @@ pub(crate) struct Reached {
     pub(crate) mine: OwnNode,
     /// Others were ahead.
     pub(crate) waited: bool,
+    /// The last of them.
+    pub(crate) behind: Option<String>,
+    /// A semaphore has directories here, whose clients use up no numbers of the queue.
+    pub(crate) beside_semaphore: bool,
 }
 
-/// Goes through a queue; `None` if the lock is taken or the limit was reached.
+/// Goes through a queue; `None` if the lock is taken or the limit was reached. The request tells
+/// afterwards whether a server has said that it is taken.
 ///
 /// `last` is the caller's last grant; what was `prepared` may have been sent.
 pub(super) fn acquire(
@@ -132,6 +138,10 @@ struct Driver<'a, 'q> {
     /// Reports changes of the connection in the same place.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
+    /// The last contender that was ahead.
+    behind: Option<String>,
+    /// A semaphore has directories here, and `Some(true)` if nobody used it while our node stood.
+    semaphore: Option<bool>,
 }
 
 /// How an attempt ended.
@@ -177,17 +187,26 @@ impl<'a, 'q> Driver<'a, 'q> {
             heard_early: VecDeque::new(),
             listening: None,
             told: None,
+            behind: None,
+            semaphore: None,
         }
     }
 
     fn run(mut self) -> Result<Progress> {
+        let mut listed = false;
         loop {
             let action = self.attempt.action();
+            self.request.taken |= match &action {
+                Action::Wait | Action::Watch(_) | Action::WatchAround(..) => true,
+                Action::Finish(Outcome::Gone) => listed,
+                _ => false,
+            };
             if let Action::Finish(outcome) = action {
                 return self.finish(outcome);
             }
             if let Step::Report(event) = self.step(action)? {
                 let event = self.in_session(event);
+                listed = matches!(event, Event::Births(_) | Event::Children(_));
                 self.attempt.handle(event);
             }
         }
@@ -247,6 +266,8 @@ impl<'a, 'q> Driver<'a, 'q> {
             lease,
             mine,
             waited,
+            behind: self.behind.clone(),
+            beside_semaphore: self.semaphore.is_some(),
         }
     }
 
@@ -259,8 +280,14 @@ impl<'a, 'q> Driver<'a, 'q> {
             Action::ListAndWatch(queued) => self.list_and_watch(queued),
             Action::Inspect(name) => self.inspect(&name),
             Action::Births(names) => self.births(&names),
-            Action::Watch(blocked) => self.watch(&blocked),
-            Action::WatchAround(blocked, mine) => self.watch_around(&blocked, &mine),
+            Action::Watch(blocked) => {
+                self.behind = Some(blocked.nearest.clone());
+                self.watch(&blocked)
+            }
+            Action::WatchAround(blocked, mine) => {
+                self.behind = Some(blocked.nearest.clone());
+                self.watch_around(&blocked, &mine)
+            }
             Action::Wait => self.wait(),
             Action::Prove(name) => self.prove(&name),
             // `run` handles this action.

@@ -14,6 +14,7 @@ use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::recipe::queue::{Blocked, Place, strangers};
 use crate::recipe::validity::Stamp;
 use crate::session::confirm_grant::Asked;
+use crate::session::queries::Lasting;
 use crate::time::limit::LimitReached;
 use crate::transport::{CallId, Failure};
 
@@ -73,6 +74,11 @@ impl Driver<'_, '_> {
     }
 
     pub(super) fn make_parents(&mut self) -> Result<Step> {
+        // Before a permit's directory is made again, its client has to look whether the path has
+        // become another lock's.
+        if let (Role::Permit, Lasting::WhileUsedIn(_)) = (self.queue.role, self.queue.lasting) {
+            return Ok(Step::Report(Event::Cancel));
+        }
         let (dirs, limit) = ([self.queue.dir.to_owned()], &self.request.limit);
         let lasting = self.queue.lasting;
         let made = self
@@ -109,7 +115,7 @@ impl Driver<'_, '_> {
                         log::debug!("{} is no contender of any dialect", self.full(name));
                     }
                 }
-                Ok(Step::Report(Event::Children(names)))
+                self.without_idle_semaphore(names)
             }
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
             Ok(answered) => self.trouble(answered),

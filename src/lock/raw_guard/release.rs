@@ -1,13 +1,15 @@
 //! How a guard's place is given up: to the next thread of this client, or to the server.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::RawGuard;
 use crate::error::Result;
 use crate::lock::release_writes::Closing;
+use crate::path;
+use crate::recipe::release_note::note;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::early_create::EarlyCreate;
 use crate::system::clock;
@@ -39,9 +41,11 @@ impl RawGuard {
                 token: self.token,
                 watched: Some(watched),
                 closing: None,
+                noted: OnceLock::new(),
                 at_least_until: None,
                 heirs: self.heirs.clone(),
                 has_waited: self.has_waited,
+                behind: None,
                 in_doubt: AtomicBool::new(false),
                 since: None,
             })
@@ -78,17 +82,19 @@ impl RawGuard {
         Ok(())
     }
 
-    /// Gives up the nodes, writes this into the directory, and waits for the answer until the
-    /// limit. Returns whether it is certainly written; at the limit, it may still be written.
+    /// Gives up the nodes, writes this into the directory over this version, and waits for the answer
+    /// until the limit. Returns whether it is certainly written; at the limit, it may still be
+    /// written.
     ///
     /// The server decides: if the node is there, the lock was held to this moment, even if the
     /// client could not know it.
     pub(crate) fn release_writing(
         mut self,
         data: Vec<u8>,
+        version: i32,
         limit: &Limit,
     ) -> std::result::Result<bool, LimitReached> {
-        self.closing = Some(Closing::Data(data));
+        self.closing = Some(Box::new(Closing::Data(data, version)));
         let endings = Mailbox::new();
         self.give_up(Some(&endings.slot()));
         let ended = endings.recv(&*self.session.transport, limit)?;
@@ -120,10 +126,14 @@ impl RawGuard {
         self.count_time();
         let (panics, lost) = (thread::panicking(), self.check().is_err());
         let closing = self.closing.as_ref();
+        let closing = closing.and_then(|closing| closing.data(panics, lost));
+        let replaces = self.noted.get().filter(|_| !panics && !lost);
+        let note = replaces.and_then(|over| Some((note(path::name(self.node())), *over.get()?)));
+        let note = note.as_ref().map(|(text, over)| (&text[..], *over));
         let release = Release {
             session: self.lease.session(),
             waiter,
-            closing: closing.and_then(|closing| closing.data(panics, lost)),
+            closing: closing.or(note),
             not_before: self.at_least_until,
             next: (!lost).then(|| self.next_create()).flatten(),
         };
@@ -133,7 +143,8 @@ impl RawGuard {
 
     /// What the next thread in line may have sent with the release.
     fn next_create(&self) -> Option<Arc<EarlyCreate>> {
-        let plain = self.closing.is_none() && self.at_least_until.is_none();
+        let writes = self.closing.is_some() || self.noted.get().is_some();
+        let plain = !writes && self.at_least_until.is_none();
         let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.has_waited)?;
         turnstile.next_wish(self.lease.path(), |wish| wish.create.clone())?
     }

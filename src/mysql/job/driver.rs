@@ -110,7 +110,7 @@ impl<'a> JobDriver<'a> {
         held.check()?;
         let mut panics = IfPanicking {
             row: &held.row,
-            journal: self.once.panicked(),
+            journal: self.once.panicked().map(|(journal, _)| journal),
         };
         let this = Run {
             held: Held {
@@ -147,7 +147,7 @@ impl<'a> JobDriver<'a> {
         self.has_run = true;
         loop {
             let event = match self.once.action() {
-                Action::End(journal) => self.write_end(journal),
+                Action::End(journal, _) => self.write_end(journal),
                 Action::Read => self.confirm(),
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
@@ -185,7 +185,7 @@ impl<'a> JobDriver<'a> {
             Action::Line => self.line(),
             Action::Write(journal, version) => self.write(journal, version),
             // `begin` does not come here with these.
-            Action::Run | Action::End(_) | Action::Finish(_) => Ok(Event::Cancel),
+            Action::Run | Action::End(..) | Action::Finish(_) => Ok(Event::Cancel),
         }
     }
 

@@ -172,11 +172,49 @@ fn nobody_pretends_to_exclude_who_would_not_wait() {
     assert_eq!(foreign.node, KAZOO);
     assert_eq!(foreign.dialect, Some(Dialect::Kazoo));
     assert_eq!(MUTEX.place(&queue, &node("l1")), Place::Foreign(foreign));
+    // Curator's mutexes do not wait for readers and writers.
+    const CURATORS: &str = "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-0000000001";
     for contest in [READ, WRITE] {
-        assert!(matches!(
-            contest.place(&children("l1"), "me"),
-            Place::Foreign(_)
-        ));
+        let foreign = contest.is_taken(&[CURATORS].iter().collect()).unwrap_err();
+        assert_eq!(foreign.node, CURATORS);
+    }
+}
+
+#[test]
+fn this_librarys_mutexes_readers_and_writers_share_a_queue_in_every_dialect() {
+    use Dialect::{Curator, Kazoo, LeaderLatch, Recipe};
+    use Role::{Exclusive, Read, Write};
+    let dialects = [Curator, Kazoo, LeaderLatch, Recipe];
+    let contests = dialects.map(|dialect| {
+        [Exclusive, Read, Write].map(|role| Contest {
+            dialect,
+            role,
+            permits: 0,
+        })
+    });
+    let node = |contest: Contest, number: i64| {
+        let id = id(&format!("l{number}"));
+        format!("{}{number:010}", prefix(contest.dialect, contest.role, &id))
+    };
+    for first in contests.iter().flatten() {
+        for second in contests.iter().flatten() {
+            let [one, two] = [node(*first, 1), node(*second, 2)];
+            let queue: Names = [&two, &one].into_iter().collect();
+            let shares = (first.role, second.role) == (Read, Read);
+            assert_eq!(first.place(&queue, &one), Place::First);
+            match second.place(&queue, &two) {
+                Place::First => assert!(shares, "{two} beside {one}"),
+                Place::Blocked(blocked) => {
+                    assert!(!shares && blocked.holds && blocked.nearest == one);
+                    // Another library that waits for the first may not wait for the second.
+                    let known = second.dialect.stance(second.role, Kind::Lock);
+                    let known = matches!(known, Stance::Contends(_));
+                    let plain = NodeName::parse(&one).unwrap().kind == Kind::Lock;
+                    assert_eq!(blocked.last, plain && known, "{two} behind {one}");
+                }
+                place => panic!("{two} behind {one}: {place:?}"),
+            }
+        }
     }
 }
 

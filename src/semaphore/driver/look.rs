@@ -4,7 +4,6 @@ use super::PermitDriver;
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request};
 use crate::lock::raw_guard::RawGuard;
-use crate::recipe::Names;
 use crate::recipe::permit_attempt::{Event, Look};
 use crate::session::call_error::refused;
 
@@ -27,22 +26,23 @@ impl PermitDriver<'_, '_> {
         };
         // A client that may not list the permits must not assume that none are taken.
         let mut names = |dir: &str, permits: bool| match answers.next() {
-            Some(Ok(Reply::Children { names, .. })) => Ok(names),
-            Some(Err(ErrorCode::NO_AUTH)) if !permits => Ok(Names::default()),
+            Some(Ok(Reply::Children { names, .. })) => Ok(Some(names)),
+            Some(Err(ErrorCode::NO_AUTH)) if !permits => Ok(None),
             Some(Err(code)) if code != ErrorCode::NO_NODE => Err(refused(dir, code)),
-            _ => Ok(Names::default()),
+            _ => Ok(None),
         };
         let kazoo = self.semaphore.speaks_kazoo();
-        let own = names(path, kazoo)?;
+        let own = names(path, kazoo)?.unwrap_or_default();
         let out = match kazoo {
-            true => own.clone(),
+            true => Some(own.clone()),
             false => names(&self.semaphore.leases(), true)?,
         };
         Ok(Event::Looked(Look {
             number,
             absent,
+            unready: out.is_none(),
             own,
-            out,
+            out: out.unwrap_or_default(),
         }))
     }
 

@@ -89,7 +89,7 @@ fn a_mark_that_may_not_be_written_does_not_keep_the_node() {
     let (cleaner, mute, _) = perhaps_one();
     mute.0.lock().clear();
     let mut entry = PendingNode::new("/m", 1, Orphan::Node("n".to_owned()));
-    entry.closing = Some(b"{}".to_vec());
+    entry.closing = Some((b"{}".to_vec(), -1));
     let id = cleaner.put(entry);
     for refused in [ErrorCode::NO_AUTH, ErrorCode::NO_NODE] {
         cleaner.send(&[id]);
@@ -143,4 +143,19 @@ fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
     cleaner.answered(id, Err(Failure::Closed));
     assert_eq!(ended.try_recv(), Ok(Ended::GoneBefore));
     assert_eq!(cleaner.len(), 0);
+}
+
+#[test]
+fn a_release_that_is_put_off_is_not_forgotten_when_an_earlier_one_is_due() {
+    let (cleaner, mute, id) = perhaps_one();
+    cleaner.entries.lock().open.remove(&id);
+    let later = clock::now() + Duration::from_secs(60);
+    for (node, not_before) in [("/m/a", clock::now()), ("/m/b", later)] {
+        let mut entry = PendingNode::new("/m", 1, Orphan::Node(node.to_owned()));
+        entry.not_before = Some(not_before);
+        cleaner.put(entry);
+    }
+    assert_eq!(cleaner.push(), Some(later));
+    assert_eq!(mute.0.lock().len(), 1, "the first one is due");
+    assert_eq!(cleaner.push(), Some(later));
 }

@@ -1,6 +1,7 @@
 use crate::system::channel::bounded;
 
 use super::*;
+use crate::guard::GuardState;
 use crate::transport::native;
 
 /// A heartbeat whose client was connected, and a lock that it keeps.
@@ -25,6 +26,46 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
     (heartbeat, status)
 }
 
+/// What a look costs is the number of leases that it takes.
+#[test]
+fn a_lock_beside_many_that_are_held_costs_one_look_at_itself() {
+    let (mut heartbeat, status) = heartbeat();
+    let begin = |at: u32| {
+        let (bounds, nodes) = (status.bounds(7), vec![format!("/m/{at}")]);
+        let lease = Lease::new("/m", nodes, 7, bounds, status.stamp());
+        heartbeat.leases.begin(Arc::new(lease))
+    };
+    let ids: Vec<_> = (0..4_000).map(begin).collect();
+    heartbeat.look();
+    // The first look proves and watches them all; nothing is due again before T/6.
+    let looked_at = |heartbeat: &Heartbeat| {
+        let due = heartbeat.leases.take_due(Moment::now().since_boot());
+        due.iter().map(|due| due.id).collect::<Vec<_>>()
+    };
+    heartbeat.look();
+    assert!(looked_at(&heartbeat).is_empty());
+    let lease = Lease::new(
+        "/m",
+        vec!["/m/one".into()],
+        7,
+        status.bounds(7),
+        status.stamp(),
+    );
+    let one = heartbeat.leases.begin(Arc::new(lease));
+    assert_eq!(looked_at(&heartbeat), [one]);
+    heartbeat.leases.end(one);
+    heartbeat.leases.end(ids[0]);
+    assert!(looked_at(&heartbeat).is_empty());
+    // A change of the connection concerns them all.
+    status.disconnected();
+    heartbeat.look();
+    let suspect = |id: &u64| {
+        let lease = heartbeat.leases.get(*id);
+        lease.is_some_and(|lease| lease.state() == GuardState::Suspect)
+    };
+    assert!(ids[1..].iter().all(suspect));
+}
+
 #[test]
 fn a_check_of_long_names_fits_into_one_request() {
     let short = vec!["/m/n".to_owned(); 1_200];
@@ -38,7 +79,7 @@ fn a_check_of_long_names_fits_into_one_request() {
 #[test]
 fn without_a_connection_the_background_thread_sleeps_until_something_fades() {
     let (mut heartbeat, status) = heartbeat();
-    heartbeat.leases.asked(Duration::from_nanos(1));
+    heartbeat.leases.ask(Duration::from_nanos(1));
     status.disconnected();
     let pause = heartbeat.look().unwrap();
     assert!(Duration::from_secs(1) < pause, "{pause:?}");

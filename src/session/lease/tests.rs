@@ -1,7 +1,8 @@
 use std::thread;
 
 use super::*;
-use crate::recipe::validity::{LEAST_TIMEOUT, Lifetime};
+use crate::recipe::lifetime::Lifetime;
+use crate::recipe::validity::LEAST_TIMEOUT;
 
 const T: Duration = Duration::from_secs(60);
 const BROKEN: News = News {
@@ -119,7 +120,7 @@ fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
 fn a_connect_request_without_an_answer_may_have_shortened_the_session() {
     let lease = lease(seconds(3));
     let mut lifetime = Lifetime::new(T, Duration::ZERO, Duration::ZERO);
-    lifetime.greets(now(), LEAST_TIMEOUT);
+    lifetime.greets(now(), Some(LEAST_TIMEOUT));
     lease.life.bounds.follow(&lifetime);
     assert!(lease.valid_for() <= seconds(4));
     lifetime.greeted(T, now(), now());
@@ -133,7 +134,7 @@ fn an_answer_that_shortens_the_session_gives_no_moment_of_trust() {
         let lease = lease(seconds(3));
         let stamp = lease.stamp().unwrap();
         let mut lifetime = Lifetime::new(T, Duration::ZERO, Duration::ZERO);
-        lifetime.greets(stamp.sent, LEAST_TIMEOUT);
+        lifetime.greets(stamp.sent, Some(LEAST_TIMEOUT));
         lease.life.bounds.follow(&lifetime);
         lifetime.greeted(seconds(4), now(), now());
         let longest = thread::scope(|scope| {

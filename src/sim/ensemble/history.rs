@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::embedded::RequestKind;
+
 /// A change that a quorum has logged.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change {
@@ -59,6 +61,15 @@ pub enum What {
         /// The number of the server, from 0.
         server: usize,
     },
+}
+
+/// A request that has come to a server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Asked {
+    /// When it came.
+    pub at: Duration,
+    /// What it asks for.
+    pub kind: RequestKind,
 }
 
 /// Why a session ended.

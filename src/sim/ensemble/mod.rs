@@ -44,6 +44,6 @@ mod tests;
 pub use self::config::EnsembleConfig;
 pub use self::connection::{Arrival, ConnectionNo, Output};
 pub use self::fault::Fault;
-pub use self::history::{Change, SessionEnd, What};
+pub use self::history::{Asked, Change, SessionEnd, What};
 pub use self::state::Ensemble;
 pub use crate::embedded::RequestKind;

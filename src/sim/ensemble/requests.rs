@@ -22,6 +22,9 @@ impl Ensemble {
         if !self.touch(number) {
             return;
         }
+        if let (Some(kind), Some(connection)) = (kind, self.connections.get(&number)) {
+            self.note_asked(connection.session, kind);
+        }
         match request {
             Err(code) => self.queue(number, xid, kind, Work::Fail(code)),
             Ok(Request::Unknown(op)) if op != OpCode::RECONFIG => {

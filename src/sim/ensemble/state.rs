@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::config::EnsembleConfig;
 use super::connection::{Arrival, Connection, ConnectionNo, Output};
-use super::history::Change;
+use super::history::{Asked, Change};
 use super::message::{Link, LinkNo, Towards};
 use super::server::ServerNode;
-use crate::embedded::{Faults, ServerConfig};
+use crate::embedded::{Faults, RequestKind, ServerConfig};
 
 /// Simulated servers; the [module](super) says what they are faithful to.
 ///
@@ -39,6 +39,8 @@ pub struct Ensemble {
     pub(super) favourite: Option<usize>,
     /// What came to a server from each session, and when.
     pub(super) arrivals: BTreeMap<i64, Vec<(Duration, Arrival)>>,
+    /// What each session has asked for, and when it came to a server.
+    pub(super) asked: BTreeMap<i64, Vec<Asked>>,
 }
 
 /// What is to happen, by time and then in the order in which it was planned.
@@ -160,6 +162,7 @@ impl Ensemble {
             history: Vec::new(),
             recorded: 0,
             arrivals: BTreeMap::new(),
+            asked: BTreeMap::new(),
             epoch: 0,
             latest_connection: 0,
             latest_link: 0,
@@ -203,6 +206,16 @@ impl Ensemble {
     /// Returns what came to a server from a session and when, whatever became of it.
     pub fn arrivals(&self, session: i64) -> &[(Duration, Arrival)] {
         self.arrivals.get(&session).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns what a session has asked for, without its pings, in the order in which it came.
+    pub fn asked(&self, session: i64) -> &[Asked] {
+        self.asked.get(&session).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn note_asked(&mut self, session: i64, kind: RequestKind) {
+        let asked = Asked { at: self.now, kind };
+        self.asked.entry(session).or_default().push(asked);
     }
 
     pub(super) fn note_arrival(&mut self, session: i64, what: Arrival) {

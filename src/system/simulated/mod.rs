@@ -34,7 +34,7 @@ pub use self::net::{Link, Network, Output, Peer, build, network};
 pub(crate) use self::orders::all_orders;
 pub use self::scheduler::{Failure, Options, Report, run};
 pub use self::test::{
-    elapsed, freeze, freeze_for_ever, is_inside, note, pauses, process, records, roll, story,
-    suspend, thaw, threads,
+    elapsed, freeze, freeze_for_ever, is_inside, note, pauses, process, records, roll, sleeps,
+    story, suspend, thaw, threads,
 };
 pub use self::thread::{JoinHandle, sleep, spawn};

@@ -130,6 +130,7 @@ impl Here {
     pub(super) fn block(&self, on: Vec<Key>, until: Option<u64>, what: &'static str) {
         let mut state = self.state();
         state.steps += 1;
+        state.tasks[self.me].sleeps += 1;
         state.tasks[self.me].state = TaskState::Waiting { on, until, what };
         self.pass(state);
     }
@@ -209,6 +210,7 @@ impl State {
             paused_until: 0,
             park_key: new_key(),
             end_key: new_key(),
+            sleeps: 0,
         });
         self.tasks.len() - 1
     }

@@ -61,6 +61,8 @@ pub(super) struct Task {
     pub(super) paused_until: u64,
     pub(super) park_key: Key,
     pub(super) end_key: Key,
+    /// How often it has gone to sleep.
+    pub(super) sleeps: u64,
 }
 
 #[derive(Clone, Debug)]

@@ -28,6 +28,12 @@ pub fn elapsed() -> Duration {
     Duration::from_nanos(here().state().now)
 }
 
+/// How often the calling thread has gone to sleep, whatever it waited for.
+pub fn sleeps() -> u64 {
+    let here = here();
+    here.state().tasks[here.me].sleeps
+}
+
 /// A number below `limit`, from the run's seed.
 pub fn roll(limit: u64) -> u64 {
     here().state().rng.u64(..limit.max(1))

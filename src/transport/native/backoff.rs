@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-/// The first pause; each further one is twice as long.
+/// The first pauses; each further one is twice as long.
 const FIRST: Duration = Duration::from_millis(100);
+/// How many pauses are that short if there is a session. Behind a balancer with a dead server, an
+/// attempt in two or three fails, and its locks must not wait long for the one that does not.
+const SHORT: u32 = 6;
 /// A connection that lasted for less counts as a failure.
 const WORTHWHILE: Duration = Duration::from_millis(500);
 /// The longest pause is a third of the session timeout, within these bounds: short enough
@@ -25,19 +28,22 @@ impl Backoff {
     }
 
     /// The pause after a round in which no server gave a session.
-    pub(super) fn after_failure(&mut self) -> Duration {
-        let pause = FIRST.saturating_mul(1 << self.failures.min(10));
+    pub(super) fn after_failure(&mut self, session: bool) -> Duration {
+        let short = if session { SHORT } else { 1 };
         self.failures += 1;
+        let doubled = self.failures.saturating_sub(short).min(10);
+        let pause = FIRST.saturating_mul(1 << doubled);
         // The jitter keeps clients that lost the same server from coming back in step.
         pause.min(self.cap).mul_f64(0.8 + 0.4 * fastrand::f64())
     }
 
-    /// The pause after a connection: none, unless it was short.
-    pub(super) fn after_service(&mut self, lived: Duration) -> Duration {
-        if lived < WORTHWHILE {
-            return self.after_failure();
+    /// The pause after a connection: none, unless it was short and no `others` are left to try.
+    pub(super) fn after_service(&mut self, lived: Duration, others: bool) -> Duration {
+        match is_worthwhile(lived) {
+            true => self.failures = 0,
+            false if others => {}
+            false => return self.after_failure(true),
         }
-        self.failures = 0;
         Duration::ZERO
     }
 
@@ -48,9 +54,14 @@ impl Backoff {
                 self.failures = 1;
                 Duration::ZERO
             }
-            _ => self.after_failure(),
+            _ => self.after_failure(false),
         }
     }
+}
+
+/// Whether a connection lasted so long that it was no failure.
+pub(super) fn is_worthwhile(lived: Duration) -> bool {
+    WORTHWHILE <= lived
 }
 
 #[cfg(test)]
@@ -76,9 +87,10 @@ mod tests {
     fn a_refusing_server_sees_fewer_than_sixty_attempts_a_minute() {
         for seconds in [1, 4, 10, 40] {
             let timeout = Duration::from_secs(seconds);
-            let refused = attempts_in_a_minute(timeout, Backoff::after_failure);
-            let cut =
-                attempts_in_a_minute(timeout, |backoff| backoff.after_service(Duration::ZERO));
+            let refused = attempts_in_a_minute(timeout, |backoff| backoff.after_failure(true));
+            let cut = attempts_in_a_minute(timeout, |backoff| {
+                backoff.after_service(Duration::ZERO, false)
+            });
             let expired = attempts_in_a_minute(timeout, Backoff::after_expiry);
             for attempts in [refused, cut, expired] {
                 assert!((15..60).contains(&attempts), "{attempts} with {timeout:?}");
@@ -90,12 +102,31 @@ mod tests {
     fn a_connection_that_lasted_is_made_again_at_once() {
         let mut backoff = Backoff::new(Duration::from_secs(4));
         for _ in 0..9 {
-            backoff.after_failure();
+            backoff.after_failure(true);
         }
-        assert_eq!(
-            backoff.after_service(Duration::from_secs(1)),
-            Duration::ZERO
-        );
-        assert!(backoff.after_failure() < Duration::from_millis(200));
+        let lived = Duration::from_secs(1);
+        assert_eq!(backoff.after_service(lived, false), Duration::ZERO);
+        assert!(backoff.after_failure(true) < Duration::from_millis(200));
+    }
+
+    /// Each attempt of a session of 4 s that holds a lock may meet the dead one of two servers.
+    #[test]
+    fn a_dead_server_behind_a_balancer_leaves_many_attempts_before_a_lock_is_lost() {
+        for _ in 0..100 {
+            let mut backoff = Backoff::new(Duration::from_secs(4));
+            let (mut attempts, mut time) = (1, Duration::ZERO);
+            while time < Duration::from_secs(2) {
+                time += backoff.after_service(Duration::from_millis(10), false);
+                attempts += 1;
+            }
+            assert!(9 <= attempts, "{attempts}");
+        }
+    }
+
+    #[test]
+    fn a_short_connection_costs_no_pause_while_others_are_left_to_try() {
+        let mut backoff = Backoff::new(Duration::from_secs(4));
+        assert_eq!(backoff.after_service(Duration::ZERO, true), Duration::ZERO);
+        assert!(Duration::ZERO < backoff.after_service(Duration::ZERO, false));
     }
 }

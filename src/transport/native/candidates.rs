@@ -7,6 +7,8 @@ use super::hosts::Target;
 
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
+/// The same in the first round, if there are several.
+const FIRST_ROUND: Duration = Duration::from_millis(1500);
 /// The shortest such time, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
 /// The shortest such time that a short wait for the first connection leaves: as long as a server
@@ -33,7 +35,15 @@ pub(super) struct Candidate {
 
 /// The time for one address, so that the session outlasts a round and the next. Without a
 /// session, so that a round fits into the time to make the `first` connection.
-pub(super) fn dial_limit(timeout: Duration, first: Option<Duration>, addresses: usize) -> Duration {
+///
+/// Where there are others to try, a silent address costs little in the first round. Servers that
+/// are slow because they are burdened get more in each further one.
+pub(super) fn dial_limit(
+    timeout: Duration,
+    first: Option<Duration>,
+    addresses: usize,
+    rounds: u32,
+) -> Duration {
     let share = |whole: Duration| {
         let share = whole * 2 / 3 / addresses.max(1) as u32;
         share.clamp(DIAL_LEAST, DIAL_LIMIT)
@@ -41,10 +51,15 @@ pub(super) fn dial_limit(timeout: Duration, first: Option<Duration>, addresses: 
     let first = first.map_or(Duration::MAX, |first| {
         share(first.min(timeout)).max(FIRST_LEAST)
     });
-    share(timeout).min(first)
+    let longest = match addresses {
+        0 | 1 => DIAL_LIMIT,
+        _ => FIRST_ROUND * 2_u32.pow(rounds.min(4)),
+    };
+    share(timeout).min(first).min(longest)
 }
 
-/// Puts the addresses of a round in order; the server that served last is the last of its kind.
+/// Puts the addresses of a round in order; those that were `left` come last of their kind, in the
+/// order in which they were left.
 ///
 /// The addresses that names had before are tried after the others. If a server has moved,
 /// perhaps nothing answers at its old address, and its name is looked up again only after the
@@ -53,13 +68,13 @@ pub(super) fn dial_limit(timeout: Duration, first: Option<Duration>, addresses: 
 pub(super) fn candidates(
     targets: Vec<Target>,
     kept: Vec<Target>,
-    last: Option<&Target>,
+    left: &[Target],
     limit: Duration,
     away: Duration,
 ) -> Vec<Candidate> {
     let kept_limit = (away / 2).clamp((limit / 4).max(DIAL_LEAST).min(limit), limit);
     let of = |mut targets: Vec<Target>, limit, wish| {
-        targets.sort_by_key(|target| Some(target) == last);
+        targets.sort_by_key(|target| left.iter().position(|left| left == target));
         let candidate = move |target| Candidate {
             target,
             limit,
@@ -91,7 +106,7 @@ mod tests {
     fn a_round_fits_into_the_session_timeout_and_the_first_into_the_wait() {
         let limit = |timeout, first: Option<u64>, addresses| {
             let first = first.map(Duration::from_secs);
-            dial_limit(Duration::from_secs(timeout), first, addresses).as_millis()
+            dial_limit(Duration::from_secs(timeout), first, addresses, 9).as_millis()
         };
         assert_eq!(limit(20, None, 1), 5_000);
         assert_eq!(limit(18, None, 3), 4_000);
@@ -103,10 +118,36 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_names_had_before_come_last_and_resume_only() {
-        let last = &targets(&[1])[0];
+    fn a_silent_address_costs_little_at_first_if_there_are_others() {
+        let of = |addresses, rounds| {
+            let wait = Some(Duration::from_secs(60));
+            dial_limit(Duration::from_secs(20), wait, addresses, rounds)
+        };
+        assert_eq!(of(1, 0), DIAL_LIMIT);
+        assert_eq!(of(2, 0), FIRST_ROUND);
+        assert_eq!(of(2, 1), 2 * FIRST_ROUND);
+        assert_eq!(of(2, u32::MAX), DIAL_LIMIT);
+    }
+
+    #[test]
+    fn the_server_that_was_left_last_is_tried_last() {
         let limit = Duration::from_secs(4);
-        let tried = |away| candidates(targets(&[1, 2]), targets(&[3, 4]), Some(last), limit, away);
+        let left = targets(&[3, 1]);
+        let tried = candidates(
+            targets(&[1, 2, 3]),
+            Vec::new(),
+            &left,
+            limit,
+            Duration::ZERO,
+        );
+        assert_eq!(ports(&tried), [2, 3, 1]);
+    }
+
+    #[test]
+    fn addresses_that_names_had_before_come_last_and_resume_only() {
+        let last = targets(&[1]);
+        let limit = Duration::from_secs(4);
+        let tried = |away| candidates(targets(&[1, 2]), targets(&[3, 4]), &last, limit, away);
         let all = tried(Duration::ZERO);
         assert_eq!(ports(&all), [2, 1, 3, 4]);
         assert!(

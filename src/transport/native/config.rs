@@ -22,8 +22,8 @@ pub(crate) struct Config {
     pub(crate) session_timeout: Duration,
     /// How long the user waits for the first connection.
     pub(crate) connect_timeout: Duration,
-    /// The least maximum session timeout of any server.
-    pub(crate) server_maximum: Duration,
+    /// What any server grants at least, if it may be less than what others have granted.
+    pub(crate) granted_at_least: Option<Duration>,
     pub(crate) auth: Vec<Credentials>,
     /// The longest request, and about the longest reply.
     pub(crate) frame_limit: usize,
@@ -44,7 +44,7 @@ impl Config {
             hosts: Hosts::parse(hosts).unwrap(),
             session_timeout,
             connect_timeout: Duration::MAX,
-            server_maximum: Duration::from_secs(4),
+            granted_at_least: None,
             auth: Vec::new(),
             frame_limit: FRAME_LIMIT,
             resume: None,

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use super::channel::{Channel, is_timeout};
 use super::frame_reader::{Frame, Inbox};
+use super::hosts::Target;
 use crate::jute::{ConnectReply, Malformed};
 use crate::time::clock::Moment;
 
 /// The longest greeting.
 const GREETING_LIMIT: usize = 4 * 1024;
+/// The length of every session's password.
+const PASSWORD: usize = 16;
 /// The least time that a read waits.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
@@ -40,7 +43,7 @@ pub(super) fn greeting(
     let reply = next_frame(channel, inbox, deadline, GREETING_LIMIT, |frame| {
         ConnectReply::decode(frame)
     });
-    reply.map_err(|complaint| match complaint {
+    let reply = reply.map_err(|complaint| match complaint {
         Complaint::HungUp => HUNG_UP.to_owned(),
         Complaint::Late => format!("it did not greet within {limit:?}"),
         Complaint::TooLong(length) => format!("it greeted with {length} bytes"),
@@ -48,7 +51,50 @@ pub(super) fn greeting(
             format!("its answer is not ZooKeeper's, as of another service's port: {reason}")
         }
         Complaint::Broken(reason) => reason,
-    })
+    })?;
+    nonsense(&reply).map_or(Ok(reply), Err)
+}
+
+/// What is wrong with a greeting that neither grants a session nor says that one has expired.
+///
+/// A server may grant more time than was asked for: `minSessionTimeout` may be longer.
+fn nonsense(reply: &ConnectReply) -> Option<String> {
+    let ConnectReply {
+        timeout_ms,
+        session,
+        password,
+        ..
+    } = reply;
+    let what = match (*timeout_ms, *session) {
+        (0, 0) => return None,
+        (timeout, _) if timeout <= 0 => format!("a timeout of {timeout} ms"),
+        (_, session @ (0 | -1)) => format!("the session {session}, which is none"),
+        _ if password.len() != PASSWORD => {
+            format!("a password of {} bytes, not {PASSWORD}", password.len())
+        }
+        _ => return None,
+    };
+    Some(format!("it greeted with {what}, as no ZooKeeper does"))
+}
+
+/// Says so if a server grants a session, which `had` a timeout if it is resumed, an unexpected one.
+pub(super) fn tell_granted(
+    target: &Target,
+    granted: Duration,
+    had: Option<Duration>,
+    asked: Duration,
+) {
+    match had {
+        // Had this answer been lost, guards would have been trusted for too long.
+        Some(had) if granted < had => log::warn!(
+            "{target} grants the session {granted:?}, and it had {had:?}: give all servers the same \
+             limits, or state ClientBuilder::granted_at_least (--granted-at-least)"
+        ),
+        None if granted != asked => {
+            log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
+        }
+        _ => {}
+    }
 }
 
 /// Waits for one frame, and reads it.

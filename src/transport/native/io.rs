@@ -17,13 +17,14 @@ use super::candidates::{Candidate, Resumption, candidates, dial_limit};
 use super::channel::Channel;
 use super::connection_end::End;
 use super::frame_reader::Inbox;
-use super::greeting::{HUNG_UP, NOT_GREETED, greeting};
+use super::greeting::{HUNG_UP, NOT_GREETED, greeting, tell_granted};
 use super::hosts::Target;
 use super::identity::Identity;
 #[cfg(feature = "sasl")]
 use super::log_in::{log_in, prepare};
 use super::receive::{Connection, ConnectionReader};
 use super::resolver::{Found, Unresolved};
+use super::rotation::{Rotation, Round};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::error::TLS_PORT;
@@ -37,22 +38,13 @@ const REPLY_SLACK: usize = 64 * 1024;
 /// How much longer than its timeout a session may last: servers count in ticks.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// The outcome of a round of attempts.
-enum Round {
-    /// A server served the session for a while.
-    Served,
-    Refused,
-    /// The session expired: the next round starts at once.
-    Expired,
-    Over,
-}
-
 struct Io {
     shared: Arc<Shared>,
     reading: Arc<LeaderFollowers<ConnectionReader>>,
     session: Identity,
-    /// The server that served last; after a break the others are tried first.
-    last: Option<Target>,
+    /// A server has served.
+    has_served: bool,
+    rotation: Rotation,
     /// When a server last served, and the session timeout that it granted.
     served: (Moment, Duration),
     /// In the last round, a server hung up when asked to resume the session.
@@ -70,19 +62,19 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         shared,
         reading,
         session: session.map_or_else(Identity::default, Identity::of),
-        last: None,
+        has_served: false,
+        rotation: Rotation::default(),
         served: (Moment::now(), Duration::ZERO),
         hung_up: false,
         unresolved: Vec::new(),
     };
     let mut backoff = Backoff::new(io.shared.config.session_timeout);
     loop {
-        let begun = Moment::now();
         let rest = match io.round() {
             Round::Over => break,
             Round::Expired => backoff.after_expiry(),
-            Round::Refused => backoff.after_failure(),
-            Round::Served => backoff.after_service(Moment::now().saturating_since(begun)),
+            Round::Refused => backoff.after_failure(io.has_past()),
+            Round::Served(lived) => backoff.after_service(lived, io.rotation.has_others()),
         };
         if !io.shared.rest(rest) {
             break;
@@ -117,6 +109,7 @@ impl Io {
                 attempted = self.attempt(&candidate);
             }
             let target = candidate.target.to_string();
+            self.rotation.leave(candidate.target, &attempted);
             match attempted {
                 Ok(round) => return round,
                 // The client itself ended the connection.
@@ -130,6 +123,7 @@ impl Io {
                 return Round::Over;
             }
         }
+        self.rotation.next_round();
         Round::Refused
     }
 
@@ -174,7 +168,8 @@ impl Io {
         }
         let timeout = self.shared.status.snapshot().timeout;
         let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
-        let limit = dial_limit(timeout, first, targets.len() + kept.len());
+        let count = targets.len() + kept.len();
+        let limit = dial_limit(timeout, first, count, self.rotation.rounds());
         let away = Moment::now().saturating_since(self.served.0);
         for Unresolved { server, .. } in &self.unresolved {
             self.shared.status.is_resolved(&server.to_string());
@@ -192,7 +187,8 @@ impl Io {
             }
         }
         self.unresolved = unresolved;
-        candidates(targets, kept, self.last.as_ref(), limit, away)
+        self.rotation.offer(&targets, &kept);
+        candidates(targets, kept, self.rotation.left(), limit, away)
     }
 
     /// Connects to one address and serves requests until the connection ends.
@@ -215,14 +211,13 @@ impl Io {
         channel.secure(limit)?;
         #[cfg(feature = "sasl")]
         let begun = prepare(&self.shared, target, limit)?;
-        let sent = Moment::now();
-        let config = &self.shared.config;
-        let least = config.server_maximum.min(config.session_timeout);
-        self.shared.status.greets(sent, least);
+        let (config, sent) = (&self.shared.config, Moment::now());
+        self.shared.status.greets(sent, config.granted_at_least);
         let reply = self.greet(channel, &mut inbox, limit, wish)?;
         if wish == Resumption::Anew && reply.timeout_ms > 0 {
             self.begin_anew();
         }
+        let (before, had) = (self.session.id, self.served.1);
         let Some(granted) = self.adopt(reply, wish)? else {
             self.shared.detach(false);
             return Ok(Round::Expired);
@@ -239,7 +234,9 @@ impl Io {
         ) {
             return self.finish(target, end);
         }
-        self.tell_connected(target, granted, timeout);
+        let had = (before == self.session.id).then_some(had);
+        tell_granted(target, granted, had, self.shared.config.session_timeout);
+        self.tell_connected(target, timeout);
         self.restore();
         let connection = Connection::new(&self.shared, channel, &self.session, timeout);
         let reader = Box::new(ConnectionReader::new(inbox, connection));
@@ -258,14 +255,10 @@ impl Io {
         );
     }
 
-    fn tell_connected(&mut self, target: &Target, granted: Duration, timeout: Duration) {
-        let asked = self.shared.config.session_timeout;
-        if self.last.is_none() && granted != asked {
-            log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
-        }
-        let level = match self.last.replace(target.clone()) {
-            Some(_) => log::Level::Info,
-            None => log::Level::Debug,
+    fn tell_connected(&mut self, target: &Target, timeout: Duration) {
+        let level = match mem::replace(&mut self.has_served, true) {
+            true => log::Level::Info,
+            false => log::Level::Debug,
         };
         let session = self.session.id;
         log::log!(
@@ -388,7 +381,9 @@ impl Io {
                 status.disconnected();
                 status.turned_away(&target.to_string(), &end);
                 log::info!("{target}: the connection broke: {end}");
-                Ok(Round::Served)
+                Ok(Round::Served(
+                    Moment::now().saturating_since(status.snapshot().since),
+                ))
             }
             end => Err(end.to_string()),
         };

@@ -36,9 +36,11 @@ mod io;
 #[cfg(feature = "sasl")]
 mod log_in;
 mod lookup;
+mod promptness;
 mod receive;
 mod request_queue;
 mod resolver;
+mod rotation;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod server_features;

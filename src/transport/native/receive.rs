@@ -9,6 +9,7 @@ use super::chroot::{below, strip};
 use super::connection_end::End;
 use super::frame_reader::{Frame, Inbox};
 use super::identity::Identity;
+use super::promptness::Promptness;
 use super::request_queue::Pending;
 use super::server_features::older;
 use super::shared::{Shared, Stage, path_of};
@@ -43,6 +44,9 @@ pub(super) struct Connection {
     auths: usize,
     /// When something last arrived.
     heard: Moment,
+    promptness: Promptness,
+    /// When to leave the server, by the requests that were open at the last look.
+    leaves_at: Option<Moment>,
     /// The read timeout of the socket.
     patience: Duration,
 }
@@ -114,6 +118,8 @@ impl Connection {
             timeout,
             auths: shared.config.auth.len(),
             heard: Moment::now(),
+            promptness: Promptness::new(timeout, 1 < shared.config.hosts.servers().len()),
+            leaves_at: None,
             patience: Duration::ZERO,
         }
     }
@@ -122,7 +128,9 @@ impl Connection {
     fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
         let longest = (self.timeout / 12).max(SHORTEST);
         let left = until.map(|until| until.saturating_duration_since(clock::now()));
-        let patience = left.map_or(longest, |left| left.clamp(LAST_MOMENT, longest));
+        let stays = self.leaves_at.map(|at| at.saturating_since(Moment::now()));
+        let soonest = [left, stays].into_iter().flatten().min();
+        let patience = soonest.map_or(longest, |left| left.clamp(LAST_MOMENT, longest));
         if self.patience != patience {
             let set = self.channel.set_patience(patience);
             set.map_err(|error| End::Broken(error.to_string()))?;
@@ -161,6 +169,10 @@ impl Connection {
         if silence >= self.timeout * 2 / 3 {
             let silence = silence.as_secs_f64();
             return Err(End::Broken(format!("nothing arrived for {silence:.1} s")));
+        }
+        self.leaves_at = self.promptness.leaves_at(state.queue.oldest_since());
+        if self.leaves_at.is_some_and(|at| at <= now) {
+            return Err(End::Broken("it answers no request any more".to_owned()));
         }
         if now.saturating_since(state.queue.sent) >= self.timeout / 6 {
             state.queue.ping();
@@ -231,7 +243,7 @@ impl Connection {
         }
     }
 
-    fn reply(&self, header: ReplyHeader, body: &[u8]) -> Result<(), End> {
+    fn reply(&mut self, header: ReplyHeader, body: &[u8]) -> Result<(), End> {
         let mut state = self.shared.state.lock();
         if let Stage::Closing { reply, .. } = state.stage {
             return match reply {
@@ -244,12 +256,16 @@ impl Connection {
         };
         if pending.xid != header.xid {
             state.forget_watch(&pending);
+            if state.queue.numbered(header.xid).is_some() {
+                state.features.skipped(&pending.request);
+            }
             state.learn_from(header);
             drop(state);
             pending.answer(Err(Failure::Lost));
             return Err(End::Broken("a reply came out of order".to_owned()));
         }
         self.shared.status.answered(pending.queued, self.heard);
+        self.promptness.answered(pending.queued, self.heard);
         if header.code == ErrorCode::OK {
             state.features.succeeded(&pending.request);
             if pending.request.commits() {

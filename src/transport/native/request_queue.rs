@@ -139,6 +139,11 @@ impl RequestQueue {
         self.pending.front().map(|pending| &pending.request)
     }
 
+    /// When the oldest open request was queued.
+    pub(super) fn oldest_since(&self) -> Option<Moment> {
+        self.pending.front().map(|pending| pending.queued)
+    }
+
     /// The failure of a request that is open when the connection ends.
     pub(super) fn failure(&self, pending: &Pending) -> Failure {
         match pending.failure {

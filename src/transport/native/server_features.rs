@@ -1,8 +1,8 @@
 //! The requests that the server is known to support.
 //!
 //! ZooKeeper 3.4 answers an unknown request with "unimplemented" and closes the connection;
-//! ClickHouse Keeper just closes it, or says "bad arguments". Both know the older requests,
-//! so a request that fails is sent again in its older form.
+//! ClickHouse Keeper just closes it, or says "bad arguments"; RaftKeeper leaves it without an
+//! answer. All know the older requests, so a request that fails is sent again in its older form.
 
 use crate::jute::{CreateMode, ErrorCode, Op, OpCode, Request};
 use crate::transport::Capabilities;
@@ -85,6 +85,14 @@ impl Features {
                 false
             }
             _ => false,
+        }
+    }
+
+    /// The server answered a later request, and not this one: it drops what it does not know.
+    /// Servers answer in order, so once is enough.
+    pub(super) fn skipped(&mut self, request: &Request) {
+        if self.age == Age::Unknown && is_newer(request) {
+            self.age = Age::Old;
         }
     }
 
@@ -186,6 +194,22 @@ mod tests {
         assert!(features.removes_watches());
         features.hung_up_on(Some(&newer));
         features.hung_up_on(Some(&newer));
+        assert_eq!(features.fit(newer.clone()), newer);
+    }
+
+    #[test]
+    fn a_server_that_skips_a_newer_request_is_taken_for_old_at_once_unless_it_has_shown_otherwise()
+    {
+        let newer = create(CreateMode::Ephemeral, true);
+        let older = create(CreateMode::Ephemeral, false);
+        let mut features = Features::default();
+        features.skipped(&Request::Sync { path: "/".into() });
+        assert_eq!(features.fit(newer.clone()), newer);
+        features.skipped(&newer);
+        assert_eq!(features.fit(newer.clone()), older);
+        let mut features = Features::default();
+        features.succeeded(&newer);
+        features.skipped(&newer);
         assert_eq!(features.fit(newer.clone()), newer);
     }
 

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
 use parking_lot::{Condvar, Mutex};
-use zookeeper::ZooKeeper;
+pub(crate) use zookeeper::ZooKeeper;
 
 use self::shared::{Life, LinkNews, Owned, Shared};
 use self::watches::Watches;

@@ -182,6 +182,8 @@ impl Shared {
         let unknown = Moment::from_nanos(0);
         self.status.greeted(session, self.believed, unknown);
         self.status.connected(session);
+        // A grant relies on an answer in this session, some time after it: the sooner, the better.
+        life.probe();
     }
 
     /// The connection of this session, or of any, is lost.

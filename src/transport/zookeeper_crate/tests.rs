@@ -384,6 +384,18 @@ fn a_handle_is_not_asked_while_it_connects() {
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_connection_is_probed_at_once_because_a_grant_relies_on_an_earlier_answer() {
+    let server = Server::shared();
+    // Without news, the handle is probed every sixth of this.
+    let believed = 30 * PATIENCE;
+    let status = Arc::new(Status::new(believed, false));
+    let handle = handle::connect(&server.hosts(), TIMEOUT, |_| ());
+    let _transport = open(handle, believed, believed, status.clone());
+    eventually("a message is answered", || status.provable_at().is_some());
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn closing_ends_the_session_at_once_and_answers_what_is_open() {
     let server = Server::shared();
     let (dir, mut raw) = node_on(server);

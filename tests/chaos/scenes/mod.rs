@@ -1,5 +1,6 @@
 //! The schedules. `tests/chaos.sh` runs them one after the other.
 
+mod availability;
 mod clocks;
 mod gap;
 mod isolated;

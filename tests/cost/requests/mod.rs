@@ -11,8 +11,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use zklock::embedded::Server;
-use zklock::{Client, Dialect, LockOptions, Mutex};
+use zklock::{Client, Dialect, LockOptions, Mutex, MutexGuard};
 
 use self::scene::{ENTER, LET_GO, Scene, WATCH};
 use self::slow::{DELAY, ROUND_TRIP, Slow};
@@ -80,10 +81,10 @@ fn who_was_wrong_to_expect_nobody_is_so_once() {
 fn who_tracks_abandonment_looks_whether_its_own_last_node_has_gone() {
     let scene = Scene::new("tracking");
     let path = format!("{}-tracked", scene.path);
-    let mutex = scene.client.mutex(&path).unwrap().track_abandonment();
-    come_back_often(&mutex);
+    let mutex = scene.client.mutex(&path).unwrap();
+    (0..30).for_each(|_| tracked(&mutex).unlock().unwrap());
     scene.tap.take();
-    lock(&mutex);
+    tracked(&mutex).unlock().unwrap();
     let mark = [vec![op::GET_DATA], vec![op::MULTI], vec![op::MULTI]];
     assert_eq!(scene.tap.take(), [&[ENTER.to_vec()], &mark[..]].concat());
 }
@@ -92,12 +93,21 @@ fn who_tracks_abandonment_looks_whether_its_own_last_node_has_gone() {
 fn who_has_waited_reads_behind_a_write_what_the_holder_before_has_left() {
     let scene = Scene::new("left");
     let path = format!("{}-tracked", scene.path);
-    let tracked = |client: &Client| client.mutex(&path).unwrap().track_abandonment();
     let other = scene.connect();
-    let guard = tracked(&other).lock().unwrap();
-    let mutex = tracked(&scene.client);
+    let mutex = scene.client.mutex(&path).unwrap();
+    // It looks at the path once.
+    tracked(&mutex).unlock().unwrap();
+    let guard = tracked(&other.mutex(&path).unwrap());
+    scene.tap.take();
     thread::scope(|scope| {
-        scope.spawn(|| lock(&mutex));
+        let (tell, told) = bounded(1);
+        let mutex = &mutex;
+        scope.spawn(move || {
+            let options = LockOptions::new().track_abandonment();
+            let options = options.on_wait(move |_| tell.try_send(()).unwrap_or_default());
+            mutex.lock_with(options).unwrap().unwrap().unlock().unwrap();
+        });
+        told.recv().unwrap();
         // The waiter watches the holder's node.
         scene.tap.wait_for(op::GET_DATA);
         scene.tap.take();
@@ -128,11 +138,20 @@ fn who_has_waited_in_the_line_of_a_semaphore_looks_behind_a_write() {
         drop(permit);
     });
     let sent = scene.tap.take();
-    assert_eq!(sent[0][..2], [op::DELETE, op::GET_DATA], "{sent:?}");
+    let looks = sent
+        .iter()
+        .any(|burst| burst.starts_with(&[op::DELETE, op::GET_DATA]));
+    assert!(looks, "{sent:?}");
 }
 
 fn lock(mutex: &Mutex) {
     mutex.lock().unwrap().unlock().unwrap();
+}
+
+/// Locks with a mark of its abandonment.
+fn tracked(mutex: &Mutex) -> MutexGuard {
+    let options = LockOptions::new().track_abandonment();
+    mutex.lock_with(options).unwrap().unwrap()
 }
 
 /// Locks so often that nobody else is expected any more.
@@ -252,7 +271,7 @@ fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
             let mut empty = |dir: &str| witness.children(dir).is_none_or(|all| all.is_empty());
             empty("/permits/locks") && empty("/permits-__lock__")
         });
-        let (told, waits) = crossbeam_channel::bounded(1);
+        let (told, waits) = bounded(1);
         let listings = || {
             let sent = tap.take().concat();
             sent.iter().filter(|op| **op == op::GET_CHILDREN).count()
@@ -393,7 +412,7 @@ fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
 }
 
 #[test]
-fn the_program_asks_at_most_a_third_more_than_the_calls_it_stands_for() {
+fn the_program_asks_at_most_half_more_than_the_calls_it_stands_for() {
     /// So long that nothing is proven again because the machine is busy.
     const LASTS: Duration = Duration::from_secs(40);
 
@@ -418,7 +437,8 @@ fn the_program_asks_at_most_a_third_more_than_the_calls_it_stands_for() {
         spawn(zklock.args([&scene.path, "--", "true"]));
     });
     let (few, many) = (naked.len(), program.len());
-    assert!(10 * many <= 13 * few, "{program:?} and {naked:?}");
+    // One read is for the note by which the next one begins at once.
+    assert!(2 * many <= 3 * few, "{program:?} and {naked:?}");
 }
 
 #[test]

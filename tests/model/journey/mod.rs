@@ -146,7 +146,7 @@ pub(crate) struct Parting {
     pub(crate) dir: usize,
     pub(crate) cleanup: Cleanup,
     /// What the transaction that deletes the node writes.
-    pub(crate) closing: Option<Vec<u8>>,
+    pub(crate) closing: Option<(Vec<u8>, i32)>,
     /// How the last holder had ended, if this client set its mark and did not enter.
     pub(crate) found: Option<Last>,
 }
@@ -296,7 +296,7 @@ impl Traveller {
         self.holds = kept;
         for raw in gone {
             let closing = match &self.plan {
-                Plan::Mark(mark) => mark.closing(false, !raw.trusted).map(<[u8]>::to_vec),
+                Plan::Mark(mark) => mark.closing(false, !raw.trusted).map(owned),
                 _ => None,
             };
             self.part_from(raw.dir, Orphan::Node(raw.mine.name));
@@ -375,4 +375,8 @@ fn two(goal: Goal) -> Goal {
         },
         goal => goal,
     }
+}
+
+fn owned((data, version): (&[u8], i32)) -> (Vec<u8>, i32) {
+    (data.to_vec(), version)
 }

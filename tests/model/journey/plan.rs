@@ -290,7 +290,10 @@ impl Journey {
                 traveller.hold(dir, mine);
                 self.proceed(i);
                 if self.detour == Detour::MarksInTheQueue {
-                    self.tell_mark(i, abandonment::Event::Data(abandonment::CLEAN.to_vec()));
+                    self.tell_mark(
+                        i,
+                        abandonment::Event::Data(abandonment::CLEAN.to_vec(), self.version - 1),
+                    );
                     self.tell_mark(i, abandonment::Event::IsSet);
                 }
             }

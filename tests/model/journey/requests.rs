@@ -63,7 +63,7 @@ impl Journey {
             }
             Plan::Mark(mark) => {
                 let action = mark.action();
-                let sets = matches!(action, abandonment::Action::Set(_));
+                let sets = matches!(action, abandonment::Action::Set(..));
                 if carried_out {
                     let _ = self.serve_mark(i, action);
                 }
@@ -174,6 +174,7 @@ impl Journey {
         Look {
             number: (self.detour != Detour::OverlooksTheNumber).then_some(number),
             absent: false,
+            unready: false,
             own: match kazoo {
                 true => out.clone(),
                 false => Default::default(),
@@ -248,34 +249,35 @@ impl Journey {
     fn serve_mark(&mut self, i: usize, action: abandonment::Action) -> abandonment::Event {
         match action {
             abandonment::Action::Read if self.detour == Detour::DoesNotRead => {
-                abandonment::Event::Data(abandonment::CLEAN.to_vec())
+                abandonment::Event::Data(abandonment::CLEAN.to_vec(), self.version)
             }
-            abandonment::Action::Read => abandonment::Event::Data(self.data.clone()),
+            abandonment::Action::Read => abandonment::Event::Data(self.data.clone(), self.version),
             abandonment::Action::Pause(_) => abandonment::Event::Paused,
-            abandonment::Action::Set(data) => match self.set_mark(i, data) {
-                true => abandonment::Event::IsSet,
-                false => abandonment::Event::NoNode,
-            },
+            abandonment::Action::Set(data, version) => self.set_mark(i, data, version),
             abandonment::Action::Finish(_) => unreachable!("nobody serves that"),
         }
     }
 
-    /// The transaction that sets the mark if the node is there.
-    fn set_mark(&mut self, i: usize, data: Vec<u8>) -> bool {
+    /// The transaction that sets the mark if the node is there, and the version.
+    fn set_mark(&mut self, i: usize, data: Vec<u8>, version: i32) -> abandonment::Event {
         if self.detour == Detour::DoesNotMark {
-            return true;
+            return abandonment::Event::IsSet;
         }
         let name = &self.travellers[i].holds[0].mine.name;
         if self.dirs[0].find(name).is_none() && self.detour != Detour::MarksUnchecked {
-            return false;
+            return abandonment::Event::NoNode;
+        }
+        if version != self.version {
+            return abandonment::Event::BadVersion;
         }
         let before = self.last;
         self.travellers[i].found.get_or_insert(before);
         self.data = data;
+        self.version += 1;
         if self.last == Last::Released {
             self.last = Last::Open;
         }
-        true
+        abandonment::Event::IsSet
     }
 
     pub(crate) fn create(&mut self, i: usize, dir: usize, prefix: &str) -> (String, Origin) {

@@ -202,7 +202,7 @@ impl Traveller {
             Plan::Downgrade(downgrade) => {
                 matches!(downgrade.action(), downgrade::Action::Make(_))
             }
-            Plan::Mark(mark) => matches!(mark.action(), abandonment::Action::Set(_)),
+            Plan::Mark(mark) => matches!(mark.action(), abandonment::Action::Set(..)),
         }
     }
 }

@@ -184,11 +184,20 @@ impl Journey {
         true
     }
 
-    fn write(&mut self, closing: Vec<u8>) {
+    fn write(&mut self, (closing, version): (Vec<u8>, i32)) {
+        let any = matches!(
+            self.detour,
+            Detour::ClearsAfterwards | Detour::ClearsWithoutDeleting
+        );
+        // The node is deleted alone then.
+        if version != self.version && !any {
+            return;
+        }
         if self.last == Last::Open && closing == CLEAN {
             self.last = Last::Released;
         }
         self.data = closing;
+        self.version += 1;
     }
 
     fn answer(&mut self, i: usize, nth: usize, event: cleanup::Event) {
@@ -362,7 +371,7 @@ impl Journey {
         self.die(i);
         let closing = match &self.travellers[i].plan {
             Plan::Mark(mark) if self.detour != Detour::ClearsInAPanic => {
-                Some(mark.closing(true, false).map(<[u8]>::to_vec))
+                Some(mark.closing(true, false).map(super::owned))
             }
             _ => None,
         };

@@ -15,7 +15,7 @@ impl Job {
             Action::Line => self.stand_in_line(i),
             Action::Write(data, version) => self.write(i, data, version),
             Action::Run => self.work(i, Ending::Done),
-            Action::End(data) => self.end(i, data),
+            Action::End(data, _) => self.end(i, data),
             Action::Finish(_) => unreachable!("it has gone"),
         }
     }

@@ -108,7 +108,7 @@ impl Job {
             let shown = runner.seen..self.journal.len();
             steps.extend(shown.map(|shown| Step::Lag(i, shown)));
         }
-        let writes = matches!(action, Action::Write(..) | Action::End(_));
+        let writes = matches!(action, Action::Write(..) | Action::End(..));
         let loses = 0 < budget.faults && writes && !runner.expired;
         steps.extend(loses.then_some(Step::Lose(i)));
         steps.extend((0 < budget.cancels && !works).then_some(Step::Cancel(i)));
@@ -247,7 +247,7 @@ impl Job {
         let runner = &self.runners[i];
         let (ends, data, version) = match runner.action() {
             Action::Write(data, version) => (false, data, Some(version)),
-            Action::End(data) => (true, data, None),
+            Action::End(data, _) => (true, data, None),
             _ => unreachable!("it asks for no transaction"),
         };
         self.adrift.push(Adrift {
@@ -263,7 +263,7 @@ impl Job {
         let runner = &mut self.runners[i];
         runner.cancelled = true;
         let (action, token) = (runner.action(), runner.token);
-        if let (Action::End(data), Some(token)) = (action, token) {
+        if let (Action::End(data, _), Some(token)) = (action, token) {
             self.let_go(i, token, Some(data));
             if self.shortcut == Shortcut::ReadsWhileItIsAdrift {
                 return self.tell(i, Event::Gone);
@@ -276,6 +276,7 @@ impl Job {
         let runner = &self.runners[i];
         let token = runner.token.expect("it had the lock");
         let data = runner.once.as_ref().and_then(Once::panicked);
+        let data = data.map(|(data, _)| data);
         let data = match self.shortcut {
             Shortcut::MarksAPanic => data.map(|data| as_done(&data)),
             _ => data,

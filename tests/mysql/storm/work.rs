@@ -83,13 +83,13 @@ fn hold(guard: MutexGuard, journal: &Journal, number: usize) {
     let mut valid = None;
     while Instant::now() < end {
         let at = now();
-        if guard.is_held() {
+        if guard.is_valid() {
             valid = Some(at);
         }
         thread::sleep(Duration::from_millis(1));
     }
     let at = now();
-    match guard.is_held() {
+    match guard.is_valid() {
         true => valid = Some(at),
         false => journal.note(number, What::Lost),
     }

@@ -162,7 +162,7 @@ fn who_has_given_up_does_not_get_the_lock_when_its_turn_comes() {
     let server = Server::start().unwrap();
     let (one, two, three) = (client(&server), client(&server), client(&server));
     let guard = one.mutex(PATH).unwrap().lock().unwrap();
-    let shortly = Duration::from_millis(50);
+    let shortly = Duration::from_millis(500);
     let given_up = two.mutex(PATH).unwrap().try_lock_for(shortly).unwrap();
     assert!(given_up.is_none());
     guard.unlock().unwrap();

@@ -98,7 +98,7 @@ fn a_change_of_the_permits_or_of_the_line_is_told(place: Place) {
             let mut known = Vec::new();
             loop {
                 known = onlooker
-                    .contenders_changed(&watched, &known, 6 * SOON)
+                    .wait_for_change(&watched, &known, 6 * SOON)
                     .unwrap();
                 if to.send(told(&known)).is_err() {
                     return;

@@ -52,7 +52,7 @@ fn several_permits_are_had_at_once_or_not_at_all(place: Place) {
 }
 
 /// Longer than it takes to queue.
-const SHORTLY: Duration = Duration::from_millis(100);
+const SHORTLY: Duration = Duration::from_millis(500);
 
 fn who_wants_many_is_not_starved_by_those_who_want_one(place: Place) {
     for &dialect in dialects(place) {

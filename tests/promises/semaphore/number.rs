@@ -299,7 +299,7 @@ fn come_and_go(client: &Client, room: &Room) {
         _ => semaphore.acquire_with(LockOptions::new().deadline(Instant::now() + SOON)),
     };
     match got {
-        Ok(None) | Err(Error::PermitsDisagree { .. }) => {}
+        Ok(None) | Err(Error::ConnectTimeout { .. } | Error::PermitsDisagree { .. }) => {}
         Err(error) => panic!("{error}"),
         Ok(Some(permit)) => {
             room.visit(counts);
@@ -404,7 +404,7 @@ fn the_limit_is_kept_when_the_network_goes_while_a_permit_of_another_number_is_r
     let client = Client::connect(&proxy.hosts()).unwrap();
     let semaphore = client.semaphore(&path, 3).unwrap();
     proxy.delay(Duration::from_millis(15));
-    let limit = Duration::from_secs(1);
+    let limit = Duration::from_secs(3);
     let waiting = aside(move || timed(|| semaphore.try_acquire_for(limit)));
     // The number is read before the line and in it; then the oldest permit's owner is read.
     eventually("the first in the line reads the number", || {

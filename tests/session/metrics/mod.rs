@@ -63,7 +63,7 @@ fn fail_in_every_way(server: &Server, client: &Client, other: &Client) {
     let path = fresh_path("metrics");
     let mutex = client.mutex(&path).unwrap();
     let taken = other.mutex(&path).unwrap().lock().unwrap();
-    let limit = Duration::from_millis(50);
+    let limit = Duration::from_millis(500);
     assert!(mutex.try_lock_for(limit).unwrap().is_none());
     eventually("a leftover", || client.metrics().leftovers_deleted == 1);
     taken.unlock().unwrap();

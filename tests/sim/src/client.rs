@@ -4,7 +4,7 @@ mod once;
 mod standby;
 mod views;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,6 +50,11 @@ pub(crate) struct Journal {
     heard: Arc<Mutex<Vec<Heard>>>,
     /// The nodes that were given up while the guard was suspect, and until when it was valid.
     suspects: Arc<Mutex<HashMap<String, Duration>>>,
+    /// How often a thread had gone to sleep when it asked, and when it was granted the lock.
+    sleeps: Arc<Mutex<HashMap<(Process, usize), Vec<u64>>>>,
+    /// The operations that began otherwise than with a call: a standby pauses before its
+    /// later terms, and a downgrade stands where the write lock stood.
+    continued: Arc<Mutex<HashSet<(Process, usize)>>>,
 }
 
 impl Journal {
@@ -63,6 +68,37 @@ impl Journal {
         }
         let at = nanos(at);
         self.entries().push(Entry { at, who, op, what });
+    }
+
+    fn note_continued(&self, who: Process, op: usize) {
+        let mut continued = self
+            .continued
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        continued.insert((who, op));
+    }
+
+    /// Whether this operation began otherwise than with a call.
+    pub(crate) fn is_continued(&self, id: (Process, usize)) -> bool {
+        let continued = self
+            .continued
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        continued.contains(&id)
+    }
+
+    fn note_sleeps(&self, who: Process, op: usize) {
+        let mut sleeps = self.sleeps.lock().unwrap_or_else(PoisonError::into_inner);
+        sleeps.entry((who, op)).or_default().push(sim::sleeps());
+    }
+
+    /// How often the calling thread of an operation slept until it was granted the lock.
+    pub(crate) fn slept(&self, id: (Process, usize)) -> Option<u64> {
+        let sleeps = self.sleeps.lock().unwrap_or_else(PoisonError::into_inner);
+        match sleeps.get(&id)?.as_slice() {
+            [before, after] => after.checked_sub(*before),
+            _ => None,
+        }
     }
 
     fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
@@ -162,6 +198,7 @@ const AFTER_CLOSE: Duration = Duration::from_millis(100);
 
 /// Connects, does all that is planned, and ends as planned.
 pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journal) {
+    sim::sleep(ms(mine.starts));
     let client = connect(plan, mine);
     // Other clients make these nodes too; without them nothing can be written.
     let nodes = client.nodes();
@@ -261,11 +298,11 @@ impl Actor {
     }
 
     fn mutex(&self, path: &str, tracked: bool, step: &Step) {
-        let mut mutex = self.client.mutex(path).expect("a mutex");
+        let mutex = self.client.mutex(path).expect("a mutex");
+        let (op, mut options) = self.request(Kind::Exclusive, &[path], step);
         if tracked {
-            mutex = mutex.track_abandonment();
+            options = options.track_abandonment();
         }
-        let (op, options) = self.request(Kind::Exclusive, &[path], step);
         let taken = self.call(op, || mutex.lock_with(options));
         let Some(guard) = self.granted(op, taken, token_and_node) else {
             return;
@@ -342,6 +379,7 @@ impl Actor {
         // It stands in the queue where the write lock stood.
         let request = What::Request { kind, paths, limit };
         self.journal.note_at(asked, self.who, read, request);
+        self.journal.note_continued(self.who, read);
         let valid = guard.check().is_ok();
         let lower = guard.downgrade();
         self.journal.note(self.who, op, What::Release);
@@ -399,6 +437,7 @@ impl Actor {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
         self.journal
             .note(self.who, op, What::Request { kind, paths, limit });
+        self.journal.note_sleeps(self.who, op);
         let session = self.client.session_id();
         let panics = step.panics_in_on_wait;
         let mut options = LockOptions::new().on_wait(move |_| {
@@ -479,6 +518,7 @@ impl Actor {
         let refused = |why: String| self.journal.note(self.who, op, What::Refused { why });
         match taken? {
             Ok(Some(guard)) => {
+                self.journal.note_sleeps(self.who, op);
                 let (tokens, nodes) = seen(&guard);
                 self.journal.is_not_suspect(self.who, &nodes, &guard);
                 let held = (self.who, op, nodes);
@@ -492,7 +532,7 @@ impl Actor {
                     .note(self.who, op, What::Granted { session, tokens });
                 Some(guard)
             }
-            Ok(None) => {
+            Ok(None) | Err(Error::ConnectTimeout { .. }) => {
                 refused(TIMEOUT.to_owned());
                 None
             }
@@ -518,7 +558,7 @@ impl Actor {
                 let event = format!("{event:?}");
                 self.journal.note(self.who, op, What::Told { event });
             }
-            if guard.path() == fenced::LOCK && fastrand::u8(..WRITES) == 0 {
+            if guard.paths() == [fenced::LOCK] && fastrand::u8(..WRITES) == 0 {
                 self.write_under(op, guard);
             }
             let short = guard.state() == GuardState::Suspect || guard.valid_for() < 4 * pause;

@@ -29,6 +29,8 @@ mod judge;
 mod marks;
 mod plan;
 mod play;
+mod punctual;
+mod quiet;
 mod shrink;
 mod sight;
 #[cfg(test)]

@@ -14,6 +14,8 @@ use crate::jobs;
 use crate::judge::judge;
 use crate::marks;
 use crate::plan::{ClientEnd, Plan, Trouble};
+use crate::punctual::Punctual;
+use crate::quiet::Quiet;
 use crate::sight::{self, Revoked};
 use crate::troubles::{self, Processes, contenders, ensemble};
 
@@ -114,6 +116,14 @@ fn carry_out(plan: &Plan) -> Seen {
     let jobs = jobs::judge(plan, &journal);
     let jobs = jobs.and_then(|jobs| fenced::judge(plan, &journal).map(|()| jobs));
     let jobs = jobs.and_then(|jobs| marks::judge(plan, &journal).map(|()| jobs));
+    let jobs = jobs.and_then(|jobs| match plan.is_timed {
+        true => {
+            let quiet = Quiet::of(plan, &processes);
+            let punctual = Punctual::new(plan, &quiet, &entries, &journal);
+            punctual.judge().map(|()| jobs)
+        }
+        false => Ok(jobs),
+    });
     (entries, sight::revoked(&journal), jobs)
 }
 
@@ -176,7 +186,7 @@ fn build(plan: &Plan) {
         counters: counters(plan),
         // Less than half a tick, and so than a quarter of every session timeout.
         expiry: ms(plan.tick) * 9 / 20,
-        hop: Duration::from_micros(50)..=Duration::from_micros(50 + 1000 * plan.tick / 100),
+        hop: Duration::from_micros(plan.hop.min(50))..=Duration::from_micros(plan.hop),
         election: ms(plan.tick / 10)..=ms(plan.tick / 2),
         ..EnsembleConfig::default()
     };

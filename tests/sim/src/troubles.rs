@@ -92,7 +92,9 @@ pub(crate) fn begin(plan: &Plan, trouble: &Trouble, processes: &Processes) {
             }
         }
         What::Ghost { server, nth } => {
-            if let Some(path) = one(&contenders(), nth).cloned() {
+            // With a leader whose data are wrong, nothing can be promised.
+            let leads = ensemble(|ensemble, _| ensemble.leader() == Some(server));
+            if let Some(path) = one(&contenders(), nth).cloned().filter(|_| !leads) {
                 fault(Fault::Ghost { server, path });
             }
         }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
-const WARM_UP: Duration = Duration::from_millis(500);
+const WARM_UP: Duration = Duration::from_millis(700);
 const ROUND: Duration = Duration::from_secs(1);
 
 static OVER: AtomicBool = AtomicBool::new(false);

@@ -38,6 +38,11 @@ pub(crate) struct Forget {
     /// The job.
     #[arg(value_parser = absolute)]
     pub(crate) path: String,
+
+    /// Gives the job an empty record if its own was replaced, while nobody uses the path. Other data
+    /// stays as it is.
+    #[arg(long)]
+    pub(crate) repair: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -30,6 +30,7 @@ Exit status:
   70   anything else went wrong
   75   the lock was lost or in doubt, and the command was stopped
   77   the servers refused access
+  78   the path serves something else
   126  the command cannot be run; 127 it was not found";
 
 pub(super) const RUN_EXAMPLES: &str = "\

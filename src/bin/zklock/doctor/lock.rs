@@ -3,14 +3,15 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 
+use zklock::diagnostics::LockQueue;
 use zklock::recipe::dialect::{Kind, Stance};
 use zklock::recipe::name::NodeName;
-use zklock::{Client, Contender, Dialect, Queue, Role};
+use zklock::{Client, Contender, Dialect, Role};
 
 use super::finding::{Finding, Level};
 use super::server::View;
 use super::words::{Said, ask};
-use crate::table::{brief, who};
+use crate::table::{brief, has_session, who};
 
 /// The share of used numbers at which a directory should be recreated.
 const NEARLY_ALL: f64 = 0.9;
@@ -72,16 +73,19 @@ fn circle(client: &Client, path: &str) -> Option<Finding> {
     Some(Finding::new(Level::Trouble, path, what).advice("zklock why tells who is in it"))
 }
 
-/// Reports contenders that do not all wait for each other.
-fn strangers(queue: &Queue) -> Option<Finding> {
+/// Reports contenders that do not all wait for each other. The mutexes and read-write locks of this
+/// library share one queue, whatever their kind and dialect.
+fn strangers(queue: &LockQueue) -> Option<Finding> {
     let names = queue
         .contenders()
         .iter()
         .map(|one| one.node().rsplit('/').next().unwrap_or_default());
-    let kinds: Vec<Kind> = names
-        .filter_map(NodeName::parse)
-        .map(|name| name.kind)
-        .collect();
+    let names: Vec<_> = names.filter_map(NodeName::parse).collect();
+    let shares = |name: &NodeName<'_>| name.is_ours() && name.kind.role() != Role::Permit;
+    if names.iter().all(shares) {
+        return None;
+    }
+    let kinds: Vec<Kind> = names.iter().map(|name| name.kind).collect();
     let shared = kinds
         .iter()
         .any(|kind| matches!(kind.role(), Role::Read | Role::Write));
@@ -109,7 +113,7 @@ fn strangers(queue: &Queue) -> Option<Finding> {
     )
 }
 
-fn numbers(queue: &Queue) -> Option<Finding> {
+fn numbers(queue: &LockQueue) -> Option<Finding> {
     let used = queue.numbers_used();
     let what = format!("{:.0}% of its sequence numbers are used up", 100.0 * used);
     let advice = "delete the directory while it is idle";
@@ -124,7 +128,7 @@ fn numbers(queue: &Queue) -> Option<Finding> {
     }
 }
 
-fn old_holders(queue: &Queue, older_than: Option<Duration>) -> Vec<Finding> {
+fn old_holders(queue: &LockQueue, older_than: Option<Duration>) -> Vec<Finding> {
     let Some(limit) = older_than else {
         return Vec::new();
     };
@@ -147,7 +151,7 @@ fn old_holders(queue: &Queue, older_than: Option<Duration>) -> Vec<Finding> {
 }
 
 /// Reports holders and waiters whose nodes contain a request to leave instead of their card.
-fn asked_to_leave(queue: &Queue) -> Vec<Finding> {
+fn asked_to_leave(queue: &LockQueue) -> Vec<Finding> {
     let asked =
         |one: &&Contender| matches!(one.owner().text.as_deref(), Some("__REVOKE__" | "unlock"));
     let finding = |one: &Contender| {
@@ -165,7 +169,7 @@ fn asked_to_leave(queue: &Queue) -> Vec<Finding> {
 }
 
 /// Reports nodes that will not leave: of no session, or of one that the leader does not know.
-fn ghosts(client: &Client, queue: &Queue, servers: &[View]) -> Vec<Finding> {
+fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> {
     let leads = |view: &&View| matches!(view.role.as_deref(), Some("leader" | "standalone"));
     let leader = servers.iter().find(leads);
     let known = match leader.map(|view| ask(&view.server, "dump", PATIENCE)) {
@@ -177,8 +181,7 @@ fn ghosts(client: &Client, queue: &Queue, servers: &[View]) -> Vec<Finding> {
         let _ = client.is_current(queue.path(), first.token());
     }
     let what = |one: &Contender| {
-        // A container's owner is the smallest number.
-        if matches!(one.session_id(), 0 | i64::MIN) {
+        if !has_session(one) {
             return Some(format!("{} is of no session, and stays", one.node()));
         }
         let known = known.as_ref()?;

@@ -5,6 +5,7 @@
 
 mod finding;
 mod lock;
+mod record;
 mod server;
 mod trial;
 mod words;
@@ -40,6 +41,7 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
             findings.extend(trial::go_through(&client, doctor.path.as_deref()));
             if let Some(path) = &doctor.path {
                 findings.extend(lock::look(&client, path, doctor.older_than, &seen));
+                findings.extend(record::look(&client, path));
             }
             drop(client.close());
         }

@@ -9,6 +9,7 @@ use super::words::{Said, ask, values};
 use crate::args::Args;
 use crate::connect::{builder_for, is_encrypted};
 use crate::failure::Failure;
+use crate::stop_policy::StopPolicy;
 use crate::table::brief;
 
 /// How many reads are made to see how long one takes.
@@ -24,6 +25,8 @@ pub(super) struct View {
     pub(super) role: Option<String>,
     version: Option<String>,
     pub(super) is_there: bool,
+    /// The session timeout that it grants.
+    granted: Option<Duration>,
     /// The address at which it answers four-letter words.
     pub(super) server: String,
 }
@@ -55,6 +58,7 @@ pub(super) fn look(
         .connect();
     match connected {
         Ok(client) => {
+            view.granted = Some(client.session_timeout());
             findings.extend(session(args, server, &client));
             drop(client.close());
         }
@@ -163,6 +167,7 @@ fn session(args: &Args, server: &str, client: &Client) -> Vec<Finding> {
                 .advice("change its minSessionTimeout or maxSessionTimeout, or ask for that")
         }
     });
+    findings.extend(margin(server, granted));
     let read = || {
         let began = Instant::now();
         client
@@ -189,6 +194,13 @@ fn session(args: &Args, server: &str, client: &Client) -> Vec<Finding> {
         },
     );
     findings
+}
+
+/// Reports that sessions so short leave a command no time for a reconnect.
+fn margin(server: &str, granted: Duration) -> Option<Finding> {
+    let complaint = StopPolicy::new(granted, None).complaint(granted)?;
+    let finding = Finding::new(Level::Warning, server, complaint);
+    Some(finding.advice("ask for a longer --session-timeout, and have the server grant it"))
 }
 
 /// Reports what the servers are as an ensemble.
@@ -219,5 +231,19 @@ pub(super) fn compare(views: &[View]) -> Vec<Finding> {
         findings
             .push(Finding::new(Level::Warning, "all servers", what).advice("finish the upgrade"));
     }
+    findings.extend(grants(views));
     findings
+}
+
+/// A server that grants less than another shortens a session before its client can know.
+fn grants(views: &[View]) -> Option<Finding> {
+    let granted = || views.iter().filter_map(|view| view.granted);
+    let (least, most) = (granted().min()?, granted().max()?);
+    (least != most).then(|| {
+        let what = format!("they grant sessions of {least:?} to {most:?}");
+        Finding::new(Level::Warning, "all servers", what).advice(format!(
+            "give all the same tickTime, minSessionTimeout and maxSessionTimeout; until then, run \
+             clients with --granted-at-least {least:?}, or ClientBuilder::granted_at_least"
+        ))
+    })
 }

@@ -1,20 +1,23 @@
 //! The helper processes that `zklock run` starts beside the user's command.
 //!
 //! ```text
-//! zklock run ──┬── zklock __exec    becomes the command, the head of a process group
-//!              ├── zklock __watch   outlives zklock run, kills that group, ends the session
-//!              └── zklock __listen  hears what a terminal sends to that group
+//! zklock run ──┬── __keep ── __exec    becomes the command, the head of a process group
+//!              │      └─ ─ ─ ─ ─ ─     and adopts what the command's processes leave behind
+//!              └── __listen            hears what a terminal sends to that group
 //! ```
 //!
-//! `__exec` has the kernel kill the command when `zklock run` dies. Only the process itself
-//! can set that, and it does not extend to what the command starts. That is left to
-//! `__watch`: it waits for the end of its input, which comes with the end of `zklock run`,
-//! however it ends. It starts first, and the command does not begin before `__watch` knows
-//! the group. `__watch` finds processes that have left the group by variables, because after
-//! the end of `zklock run` nobody can tell whose descendants they were. When all of them are
-//! gone, it resumes the session and ends it, so that the lock is free at once.
+//! `__keep` is a subreaper without other children. So the kernel keeps the set of the
+//! command's processes: they are the descendants of `__keep`, whatever their groups, sessions
+//! and parents are, and the last one has ended when `__keep` has no child. Processes that
+//! `zklock run` had inherited are not among them.
 //!
-//! This module starts the helpers; `entry` and `listen` are what they do.
+//! If `zklock run` ends before that, `__keep` reads the end of their socket, kills the
+//! command's processes, and ends the session when they are gone, so that the lock is free at
+//! once. If `__keep` ends, the kernel kills the command, and gives its other processes to
+//! `zklock run`, which kills them before it releases the lock. The arguments of `__keep` name
+//! neither the lock nor the command, so that `pkill -f` does not kill both.
+//!
+//! This module starts the helpers; `entry`, `keep` and `listen` are what they do.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -24,22 +27,15 @@ use std::process::{ChildStdin, ChildStdout, Command};
 use rustix::process::Pid;
 
 pub(crate) mod entry;
+mod keep;
 #[cfg(target_os = "linux")]
 mod listen;
+mod session;
+pub(crate) mod wire;
 
 pub(crate) const EXEC: &str = "__exec";
-pub(crate) const WATCH: &str = "__watch";
+pub(crate) const KEEP: &str = "__keep";
 pub(crate) const LISTEN: &str = "__listen";
-
-/// The variable that names the lock's node, for the command and for `__watch`.
-pub(crate) const NODE: &str = "ZKLOCK_NODE";
-
-/// The variable that names that node after those of the locks around it, one a line: for
-/// their `__watch`, the command is one of theirs too.
-pub(crate) const NODES: &str = "ZKLOCK_NODES";
-
-/// What `__watch` is sent, after the group, when it is no longer needed.
-pub(crate) const DONE: &[u8] = b".";
 
 /// A process that was started.
 #[derive(Debug)]
@@ -58,11 +54,11 @@ pub(crate) fn command(helper: &str) -> Command {
         false => std::env::current_exe().unwrap_or_else(|_| "zklock".into()),
     };
     let mut command = Command::new(program);
-    command.arg0("zklock").arg(helper).process_group(0);
+    command.arg0("lock-keeper").arg(helper).process_group(0);
     command
 }
 
-/// Starts a process; `Child::look` reaps it.
+/// Starts a process, which is reaped elsewhere.
 #[allow(clippy::zombie_processes)]
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Started> {
     let mut process = command.spawn()?;
@@ -73,3 +69,12 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Started> {
         output: process.stdout.take(),
     })
 }
+
+/// Makes the orphans of the processes below this one its children.
+#[cfg(target_os = "linux")]
+pub(crate) fn adopt_orphans() {
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn adopt_orphans() {}

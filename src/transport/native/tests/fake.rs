@@ -37,8 +37,13 @@ pub(super) struct Fake {
 
 /// A greeting with this session and a timeout of 4 s.
 pub(super) fn greeting(session: i64) -> Vec<u8> {
+    greeting_for(session, 4000)
+}
+
+/// As [`greeting`], with a session that lasts as long as this.
+pub(super) fn greeting_for(session: i64, timeout_ms: i32) -> Vec<u8> {
     let reply = ConnectReply {
-        timeout_ms: 4000,
+        timeout_ms,
         session,
         password: vec![9; 16],
         read_only: false,

@@ -245,6 +245,7 @@ fn a_bad_greeting_turns_the_client_away_with_a_reason() {
     };
     let refused = ConnectReply {
         timeout_ms: 0,
+        session: 0,
         ..reply.clone()
     };
     let read_only = ConnectReply {
@@ -259,6 +260,113 @@ fn a_bad_greeting_turns_the_client_away_with_a_reason() {
         Some(b"HTTP/1.1 400 Bad Request".to_vec()),
         "bytes was announced",
     );
+}
+
+/// Greetings that grant nothing and say nothing, and what is said of them.
+fn nonsense() -> Vec<(Vec<u8>, &'static str)> {
+    let greets = |version: i32, timeout_ms: i32, session: i64, password: usize| {
+        let mut frame = Vec::new();
+        frame.extend(version.to_be_bytes());
+        frame.extend(timeout_ms.to_be_bytes());
+        frame.extend(session.to_be_bytes());
+        frame.extend((password as i32).to_be_bytes());
+        frame.extend(vec![9; password]);
+        frame.push(0);
+        framed(&frame)
+    };
+    vec![
+        // ClickHouse Keeper without a leader.
+        (greets(42, 4000, -1, 16), "another version of the protocol"),
+        (greets(1, 4000, 7, 16), "another version of the protocol"),
+        (greets(0, 4000, -1, 16), "the session -1, which is none"),
+        (greets(0, 4000, 0, 16), "the session 0, which is none"),
+        (greets(0, 0, 7, 16), "a timeout of 0 ms"),
+        (greets(0, -1, 7, 16), "a timeout of -1 ms"),
+        (greets(0, 4000, 7, 0), "a password of 0 bytes"),
+        (greets(0, 4000, 7, 17), "a password of 17 bytes"),
+    ]
+}
+
+#[test]
+fn a_greeting_that_is_none_is_named() {
+    for (greeting, because) in nonsense() {
+        turned_away(Some(greeting), because);
+    }
+}
+
+#[test]
+fn a_server_with_a_greeting_that_is_none_is_left_for_the_next_one() {
+    for (greeting, because) in nonsense() {
+        let mut script = Script::new(|_, _| Act::Ignore);
+        script.greet = Box::new(move |_| Some(greeting.clone()));
+        let bad = Fake::start(script);
+        let good = Fake::start(Script::new(|_, _| Act::Refuse(ErrorCode::NO_NODE)));
+        let hosts = format!("{},{}", bad.hosts(), good.hosts());
+        let rig = Rig::connect(&hosts, TIMEOUT);
+        assert_eq!(rig.status.snapshot().session, 7, "{because}");
+        let refused = Err(Failure::Refused(ErrorCode::NO_NODE));
+        assert_eq!(rig.ask(data("/a", false)), refused, "{because}");
+    }
+}
+
+/// A timeout longer than what was asked for is none of them: a server may have a minimum.
+#[test]
+fn a_server_whose_minimum_is_longer_than_what_was_asked_for_is_used() {
+    let server = Fake::start(Script::new(|_, _| Act::Refuse(ErrorCode::NO_NODE)));
+    let rig = Rig::connect(&server.hosts(), Duration::from_secs(1));
+    assert_eq!(rig.status.snapshot().timeout, TIMEOUT);
+}
+
+#[test]
+fn a_server_that_greets_and_hangs_up_is_left_for_the_next_one_at_once() {
+    let bad = || Fake::start(Script::new(|_, _| Act::Close));
+    let (bad, good) = (
+        [bad(), bad(), bad()],
+        Fake::start(Script::new(|_, _| Act::Refuse(ErrorCode::NO_NODE))),
+    );
+    let mut hosts: Vec<_> = bad.iter().map(Fake::hosts).collect();
+    hosts.push(good.hosts());
+    let rig = Rig::connect(&hosts.join(","), TIMEOUT);
+    let (found, took) = timed(|| {
+        eventually("the good one is found", || {
+            let refused = Err(Failure::Refused(ErrorCode::NO_NODE));
+            rig.ask(data("/a", false)) == refused
+        })
+    });
+    let () = found;
+    // Each bad one is tried once, and no pause is made while another is left.
+    let tries: Vec<_> = bad.iter().map(Fake::connections).collect();
+    assert!(tries.iter().all(|tries| *tries <= 1), "{tries:?}");
+    assert!(took < PATIENCE / 2, "{took:?}");
+}
+
+/// As RaftKeeper did with create2.
+#[test]
+fn a_server_that_drops_what_it_does_not_know_is_asked_in_the_older_form() {
+    let server = Fake::start(Script::new(|_, request| match request {
+        Request::Create { stat: true, .. } => Act::Ignore,
+        Request::Create { path, .. } => Act::Reply(Reply::Created { path, stat: None }),
+        _ => Act::Refuse(ErrorCode::NO_NODE),
+    }));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let (to, answers) = unbounded();
+    let create = || Request::Create {
+        path: "/a".to_owned(),
+        data: Vec::new().into(),
+        acl: Vec::new(),
+        mode: CreateMode::Ephemeral,
+        stat: true,
+    };
+    rig.transport.send(vec![
+        call(create(), None, &to),
+        call(children("/", false), None, &to),
+    ]);
+    let outcomes = [one(&answers), one(&answers)];
+    assert_eq!(outcomes, [Err(Failure::Lost), Err(Failure::Lost)]);
+    eventually("the older form is answered", || {
+        matches!(rig.ask(create()), Ok(Reply::Created { .. }))
+    });
+    assert_eq!(server.connections(), 2);
 }
 
 #[test]
@@ -306,7 +414,7 @@ fn a_connection_that_never_lasts_is_not_pestered_either() {
     }
     let connections = server.connections();
     assert!(
-        (2..9).contains(&connections),
+        (2..13).contains(&connections),
         "{connections} in three seconds"
     );
 }

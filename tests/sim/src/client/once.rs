@@ -126,7 +126,9 @@ impl Told {
             Ok(Once::Failed(())) => Self::Failed,
             Ok(Once::DoneBefore(record)) => Self::DoneBefore(record.token().get()),
             Ok(Once::NoAttemptsLeft(record)) => Self::NoAttemptsLeft(record.token().get()),
-            Ok(Once::Running(_)) | Err(Error::GaveUp { .. }) => Self::NotNow,
+            Ok(Once::Running(_)) | Err(Error::ConnectTimeout { .. } | Error::GaveUp { .. }) => {
+                Self::NotNow
+            }
             Err(Error::Lost { .. }) => Self::Lost,
             Err(Error::Unconfirmed { .. }) => Self::Unconfirmed,
             Err(error) => Self::Error(error.to_string()),

@@ -107,6 +107,8 @@ impl Call<'_> {
                 .journal
                 .note(actor.who, op, What::Released { well: true });
             self.ask(None);
+            let op = self.op.load(Ordering::Relaxed);
+            actor.journal.note_continued(actor.who, op);
             return ControlFlow::Continue(());
         }
         if let Release::Panic = self.step.end {

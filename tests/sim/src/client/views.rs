@@ -45,8 +45,8 @@ macro_rules! view {
                 Some(self.0.fencing_token())
             }
 
-            fn path(&self) -> &str {
-                self.0.path()
+            fn paths(&self) -> Vec<&str> {
+                vec![self.0.path()]
             }
 
             fn node(&self) -> &str {
@@ -54,10 +54,6 @@ macro_rules! view {
             }
 
             fn unlock(self) -> Result<()> {
-                Ok(())
-            }
-
-            fn unlock_boxed(self: Box<Self>) -> Result<()> {
                 Ok(())
             }
         }

@@ -3,13 +3,13 @@
 use peers::Peer;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
-use zklock::mysql::{Client, SendGuard};
+use zklock::mysql::{Client, SendMutexGuard};
 
 struct Table(Client);
 
 /// Its calls block, and so do the threads that make them.
 impl Peer for Table {
-    type Held = SendGuard;
+    type Held = SendMutexGuard;
 
     async fn connect(hosts: &str) -> Self {
         let client = Client::connect(&format!("{hosts}/zklock")).expect("a database");
@@ -17,12 +17,12 @@ impl Peer for Table {
         Self(client)
     }
 
-    async fn lock(&self, dir: &str) -> SendGuard {
+    async fn lock(&self, dir: &str) -> SendMutexGuard {
         let mutex = self.0.mutex(dir).expect("a name");
         mutex.lock().expect("the lock").into_send()
     }
 
-    async fn unlock(&self, held: SendGuard) {
+    async fn unlock(&self, held: SendMutexGuard) {
         drop(held);
     }
 

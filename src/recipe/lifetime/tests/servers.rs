@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::recipe::validity::{ENOUGH_PROOFS, LEAST_TIMEOUT, Lifetime, Stamp};
+use crate::recipe::lifetime::{Lifetime, ended_within, reported_after};
+use crate::recipe::validity::{ENOUGH_PROOFS, LEAST_TIMEOUT, Stamp};
 
 /// What is wrong with the client's rule.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,12 +29,17 @@ pub(super) enum Broken {
     AnswersVouch,
     /// The user states that the servers grant what is asked for, and they do not.
     StatedTooMuch,
+    /// The user does not state that servers grant less than others.
+    StatedNothing,
     /// A handshake counts from its answer.
     HandshakeAnswered,
     /// A proof, and with it what it rests on, counts from its answer.
     ProofAnswered,
     /// A handshake counts at once, even if the session was due.
     HandshakeOfDue,
+    /// A handshake counts when the leader has ended half of the sessions that were due with this
+    /// one.
+    HandshakeOfDueSoon,
     /// A message after a silence counts as any other.
     MessageOfDue,
     /// A message that was answered, and after which nothing was committed, is enough for the next
@@ -44,7 +50,7 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::CommitsTouch,
         Self::UnansweredMessages,
         Self::ReportedAtOnce,
@@ -53,9 +59,11 @@ impl Broken {
         Self::LostGreetings,
         Self::AnswersVouch,
         Self::StatedTooMuch,
+        Self::StatedNothing,
         Self::HandshakeAnswered,
         Self::ProofAnswered,
         Self::HandshakeOfDue,
+        Self::HandshakeOfDueSoon,
         Self::MessageOfDue,
         Self::HeardWithoutCommit,
         Self::StampOfAnother,
@@ -116,6 +124,8 @@ enum Event {
     Resigned,
     /// The client loses its connection.
     HungUp,
+    /// This follower starts again, and may grant something else.
+    Restarts(usize),
     /// The follower that is cut off from the leader notices.
     GivesUp,
     /// The thread that made this stamp has the processor again, and sends its proof.
@@ -138,6 +148,8 @@ struct History {
     offset: Duration,
     asked: Duration,
     limits: [Duration; SERVERS],
+    /// The limits of the servers once they have been restarted.
+    later_limits: [Duration; SERVERS],
     /// What every server grants at least, if the user states it.
     stated: Option<Duration>,
 
@@ -153,9 +165,10 @@ struct History {
     stops: [Duration; SERVERS],
     /// A follower of the previous leader, which answers handshakes and pings until this time.
     deposed: Option<(usize, Duration)>,
-    /// That follower after its leader has noticed, and the last connection that ended then.
-    closed_at: usize,
-    closed: u32,
+    /// The last connection that each server has closed, with all that came before.
+    closed: [u32; SERVERS],
+    /// Until then there is an election: servers hang up instead of answering connect requests.
+    elects_until: Duration,
     /// A follower that is cut off from the leader, and answers pings until it notices.
     cut_off: Option<usize>,
     /// When the last message leaves each wire, which is first in, first out.
@@ -174,6 +187,8 @@ struct History {
     connected: bool,
     last_sent: Duration,
     guard: Option<Stamp>,
+    /// The last proof, on which a lock may be granted later.
+    proof: Option<Stamp>,
     at_grant: Duration,
     paused_until: Duration,
     seen: Seen,
@@ -207,6 +222,10 @@ impl History {
             asked = tick * 20;
             limits = [asked, asked, tick * rng.u32(2..=5)];
         }
+        let mut later_limits = limits;
+        if rng.u32(..6) == 0 {
+            later_limits = limits.map(|_| tick * rng.u32(2..=20));
+        }
         let is_handle = !is_reign && rng.u32(..4) == 0;
         if is_handle && rng.u32(..2) == 0 {
             asked = LEAST_TIMEOUT;
@@ -221,6 +240,7 @@ impl History {
             offset: tick.mul_f64(rng.f64()),
             asked,
             limits,
+            later_limits,
             stated: None,
             touches: 0,
             polled: false,
@@ -229,8 +249,8 @@ impl History {
             tables: [None; SERVERS],
             stops: [FOREVER; SERVERS],
             deposed: None,
-            closed_at: LEADER,
-            closed: 0,
+            closed: [0; SERVERS],
+            elects_until: Duration::ZERO,
             cut_off: None,
             to_server: [Duration::ZERO; SERVERS],
             to_leader: [Duration::ZERO; SERVERS],
@@ -243,16 +263,22 @@ impl History {
             connected: false,
             last_sent: Duration::ZERO,
             guard: None,
+            proof: None,
             at_grant: Duration::ZERO,
             paused_until: Duration::ZERO,
             seen: Seen::default(),
             rng,
         };
-        if history.one_in(2) {
+        if history.one_in(2) || history.limits_differ() {
             history.stated = Some(history.shortest());
         }
+        let restarts = history.later_limits != history.limits || history.one_in(6);
         for server in LEADER + 1..SERVERS {
             history.at(Duration::ZERO, Event::Pinged(server));
+            if restarts {
+                let at = history.part(4 * asked);
+                history.at(at, Event::Restarts(server));
+            }
         }
         if is_reign || history.one_in(6) {
             let at = history.part(4 * asked);
@@ -269,7 +295,11 @@ impl History {
     }
 
     fn granted_by(&self, server: usize) -> Duration {
-        self.asked.min(self.limits[server]).max(2 * self.tick)
+        self.granted_within(self.limits[server])
+    }
+
+    fn granted_within(&self, limit: Duration) -> Duration {
+        self.asked.min(limit).max(2 * self.tick)
     }
 
     /// The shortest timeout that any server grants, as far as the client can know; delays are
@@ -279,8 +309,15 @@ impl History {
             true => LEAST_TIMEOUT,
             false => Duration::MAX,
         };
-        let granted = (0..SERVERS).map(|server| self.granted_by(server));
+        let limits = self.limits.iter().chain(&self.later_limits);
+        let granted = limits.map(|limit| self.granted_within(*limit));
         granted.fold(believed, Duration::min)
+    }
+
+    /// Whether servers grant different timeouts, now or later.
+    fn limits_differ(&self) -> bool {
+        let mut limits = self.limits.iter().chain(&self.later_limits);
+        limits.any(|limit| *limit != self.limits[LEADER])
     }
 
     fn one_in(&mut self, many: u32) -> bool {
@@ -316,6 +353,7 @@ impl History {
             Event::Resigned => self.resigned(),
             Event::HungUp if self.paused_until <= self.now => self.move_on(),
             Event::GivesUp => self.gives_up(),
+            Event::Restarts(server) => self.restarts(server),
             Event::Goes(sent, touched) if self.connected && self.paused_until <= self.now => {
                 self.send(Message::Proof, (sent, touched));
             }
@@ -362,36 +400,52 @@ impl History {
                 at += self.part(Duration::from_millis(100));
             }
         }
-    }
-
-    fn resigned(&mut self) {
-        if let Some((server, _)) = self.deposed.take() {
-            self.tables[server] = None;
-            self.closed = self.connection;
-            self.closed_at = server;
+        if self.one_in(2) {
+            self.elects_until = self.now + self.part(self.asked);
+            let mut at = self.now;
+            while at < self.elects_until + HOP {
+                self.at(at, Event::HungUp);
+                at += HOP + self.part(self.asked / 4);
+            }
         }
     }
 
-    /// What it has noted, it forgets.
-    fn gives_up(&mut self) {
-        let Some(server) = self.cut_off.take() else {
-            return;
-        };
+    fn restarts(&mut self, server: usize) {
+        self.limits[server] = self.later_limits[server];
+        self.forgets(server);
+    }
+
+    /// It closes its connections, and forgets what it has noted.
+    fn forgets(&mut self, server: usize) {
         self.tables[server] = None;
-        self.closed = self.connection;
-        self.closed_at = server;
+        self.closed[server] = self.connection;
         if self.server == server && self.paused_until <= self.now {
             self.move_on();
         }
     }
 
+    fn resigned(&mut self) {
+        if let Some((server, _)) = self.deposed.take() {
+            self.tables[server] = None;
+            self.closed[server] = self.connection;
+        }
+    }
+
+    fn gives_up(&mut self) {
+        if let Some(server) = self.cut_off.take() {
+            self.forgets(server);
+        }
+    }
+
     fn arrives(&mut self, letter: Letter) {
         let server = letter.server;
-        if server == self.closed_at && letter.connection <= self.closed {
+        if letter.connection <= self.closed[server] {
             return;
         }
-        // A precondition: no connect request comes after the answer to a later one.
-        if letter.kind == Message::Hello && letter.connection < self.connection && self.connected {
+        // A precondition: no connect request comes after the answer to a later one, if servers
+        // grant different timeouts.
+        let is_late = letter.connection < self.connection && self.connected;
+        if letter.kind == Message::Hello && is_late && self.limits_differ() {
             return;
         }
         if server == LEADER {
@@ -441,6 +495,9 @@ impl History {
             }
             self.touch(letter.granted);
         }
+        if letter.kind == Message::Hello && self.now < self.elects_until {
+            return;
+        }
         if !self.ended && self.now < self.stops[letter.server] {
             self.reply(letter);
         }
@@ -484,8 +541,9 @@ impl History {
         }
         let heeds = self.broken != Broken::LostGreetings;
         let least = match self.broken {
-            Broken::StatedTooMuch => self.asked,
-            _ => self.stated.unwrap_or(LEAST_TIMEOUT),
+            Broken::StatedTooMuch => Some(self.asked),
+            Broken::StatedNothing => None,
+            _ => self.stated,
         };
         if self.is_handle {
             self.guard = None;
@@ -523,6 +581,10 @@ impl History {
         if self.one_in(60) && !is_new {
             self.paused_until = self.now + self.part(self.asked);
             return;
+        }
+        if self.guard.is_none() && self.one_in(4) {
+            let proofs = self.rng.u32(..=ENOUGH_PROOFS);
+            self.grant(proofs);
         }
         if self.one_in(120) {
             let stop = self.now + self.part(self.asked);
@@ -589,7 +651,10 @@ impl History {
         if let Some(lifetime) = &mut self.lifetime {
             lifetime.answered(letter.sent, at);
             match self.broken {
-                Broken::MessageOfDue => lifetime.answers.back_mut().unwrap().at = at,
+                Broken::MessageOfDue => {
+                    let reported = at + reported_after(lifetime.timeout());
+                    lifetime.answers.back_mut().unwrap().counts_at = reported;
+                }
                 Broken::HeardWithoutCommit => lifetime.heard_of = letter.sent,
                 _ => {}
             }
@@ -617,7 +682,12 @@ impl History {
                 lifetime.greeted(letter.granted, sent, self.now);
                 match self.broken {
                     Broken::AnswersVouch => lifetime.unheard = Duration::MAX,
-                    Broken::HandshakeOfDue => lifetime.answers[0].at = Duration::ZERO,
+                    Broken::HandshakeOfDue => lifetime.answers[0].counts_at = Duration::ZERO,
+                    Broken::HandshakeOfDueSoon => {
+                        let half = ended_within(lifetime.timeout()) / 2;
+                        let counts_at = &mut lifetime.answers[0].counts_at;
+                        *counts_at = counts_at.saturating_sub(half);
+                    }
                     _ => {}
                 }
             }
@@ -640,20 +710,28 @@ impl History {
             _ => {}
         }
         // After some proofs, it is enough that the guard is alive.
-        let is_granted = match self.broken {
-            Broken::StampOfAnother => true,
-            _ => lifetime.supports_a_grant(stamp, ENOUGH_PROOFS, self.now),
-        };
+        self.proof = Some(stamp);
         match &mut self.guard {
             Some(guard) => {
                 guard.sent = guard.sent.max(stamp.sent);
                 guard.touched = guard.touched.max(stamp.touched);
             }
-            None if is_granted => {
-                self.at_grant = lifetime.timeout();
-                self.guard = Some(stamp);
-            }
-            None => {}
+            None => self.grant(ENOUGH_PROOFS),
+        }
+    }
+
+    /// Grants the lock on the last proof, whatever has happened since, if that is allowed.
+    fn grant(&mut self, proofs: u32) {
+        let (Some(lifetime), Some(proof)) = (&self.lifetime, self.proof) else {
+            return;
+        };
+        let is_granted = match self.broken {
+            Broken::StampOfAnother => true,
+            _ => lifetime.supports_a_grant(proof, proofs, self.now),
+        };
+        if is_granted {
+            self.at_grant = lifetime.timeout();
+            self.guard = Some(proof);
         }
     }
 

@@ -19,6 +19,7 @@ mod servers;
 
 use super::*;
 use crate::recipe::guard_state::Belief;
+use crate::recipe::validity::{ENOUGH_PROOFS, GuardState};
 use servers::{Broken, run};
 
 const T: Duration = Duration::from_secs(60);
@@ -102,11 +103,11 @@ fn a_message_counts_when_the_leader_must_have_heard_of_its_answer() {
 fn a_lost_answer_counts_until_something_is_committed_on_a_later_connection() {
     let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     let stamp = lifetime.stamp(seconds(101));
-    lifetime.greets(seconds(110), seconds(10));
+    lifetime.greets(seconds(110), Some(seconds(10)));
     // A hundredth is for clocks that do not run at the same speed.
     let least = seconds(110) + Duration::from_millis(9_900);
     assert_eq!(lifetime.until(stamp), least);
-    lifetime.greets(seconds(112), seconds(10));
+    lifetime.greets(seconds(112), Some(seconds(10)));
     assert_eq!(lifetime.until(stamp), least);
     // The leader that greeted may have been deposed.
     lifetime.greeted(T, seconds(112), seconds(113));
@@ -114,10 +115,27 @@ fn a_lost_answer_counts_until_something_is_committed_on_a_later_connection() {
     lifetime.committed(seconds(114));
     assert_eq!(lifetime.until(stamp), seconds(131));
     // A request that was answered leaves no doubt.
-    lifetime.greets(seconds(120), seconds(5));
+    lifetime.greets(seconds(120), Some(seconds(5)));
     assert!(lifetime.until(stamp) < seconds(125));
     lifetime.greeted(T, seconds(120), seconds(121));
     assert_eq!(lifetime.until(stamp), seconds(131));
+}
+
+#[test]
+fn servers_are_taken_to_grant_what_they_have_granted_before() {
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
+    lifetime.committed(seconds(110));
+    let stamp = lifetime.stamp(seconds(110));
+    let until = lifetime.until(stamp);
+    for asked in 111..120 {
+        lifetime.greets(seconds(asked), None);
+        assert_eq!(lifetime.until(stamp), until);
+    }
+    // Nobody states that it is more than was granted.
+    lifetime.greeted(T / 2, seconds(119), seconds(120));
+    lifetime.committed(seconds(121));
+    lifetime.greets(seconds(122), Some(T));
+    assert_eq!(lifetime.latest(), seconds(122) + T / 2 - T / 200);
 }
 
 /// The leader may be about to end a session that it had not heard of for T, and answers as long
@@ -132,22 +150,22 @@ fn a_session_that_may_be_due_counts_as_resumed_when_the_leader_must_have_ended_i
     let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     assert_eq!(counts_at(&mut lifetime, 150, 159), Some(159));
     // Nothing was committed since the session began.
-    assert_eq!(counts_at(&mut lifetime, 158, 160), Some(181));
+    assert_eq!(counts_at(&mut lifetime, 158, 160), Some(175));
     lifetime.committed(seconds(181));
     assert_eq!(counts_at(&mut lifetime, 200, 217), Some(217));
-    assert_eq!(counts_at(&mut lifetime, 200, 218), Some(239));
+    assert_eq!(counts_at(&mut lifetime, 200, 218), Some(233));
     // A connect request without an answer may have shortened the session.
     lifetime.committed(seconds(239));
-    lifetime.greets(seconds(240), seconds(10));
-    lifetime.greets(seconds(241), seconds(10));
+    lifetime.greets(seconds(240), Some(seconds(10)));
+    lifetime.greets(seconds(241), Some(seconds(10)));
     assert_eq!(counts_at(&mut lifetime, 241, 249), Some(249));
     lifetime.committed(seconds(249));
-    lifetime.greets(seconds(250), seconds(10));
-    lifetime.greets(seconds(251), seconds(10));
-    assert_eq!(counts_at(&mut lifetime, 251, 260), Some(281));
+    lifetime.greets(seconds(250), Some(seconds(10)));
+    lifetime.greets(seconds(251), Some(seconds(10)));
+    assert_eq!(counts_at(&mut lifetime, 251, 260), Some(275));
     // Of a session of another process, nothing is known.
     let mut resumed = Lifetime::new(T, Duration::ZERO, Duration::ZERO);
-    assert_eq!(counts_at(&mut resumed, 20, 21), Some(42));
+    assert_eq!(counts_at(&mut resumed, 20, 21), Some(36));
 }
 
 #[test]
@@ -173,7 +191,7 @@ fn a_lock_is_not_granted_on_what_an_earlier_connection_was_answered() {
     }
     let stamp = lifetime.stamp(seconds(165));
     assert!(lifetime.supports_a_grant(stamp, 0, seconds(166)));
-    lifetime.greets(seconds(165), T);
+    lifetime.greets(seconds(165), None);
     lifetime.greeted(T, seconds(165), seconds(166));
     for proofs in [0, ENOUGH_PROOFS] {
         assert!(!lifetime.supports_a_grant(stamp, proofs, seconds(166)));
@@ -200,6 +218,41 @@ fn a_lock_is_granted_when_its_guard_will_see_another_proof() {
     let better_at = lifetime.better_at(late).unwrap();
     let proven = lifetime.stamp(better_at);
     assert!(lifetime.supports_a_grant(proven, 0, better_at + seconds(1)));
+}
+
+/// A client that has connected, pings, and proves its node when the one ahead goes.
+#[test]
+fn a_fresh_proof_supports_a_grant_whatever_the_age_of_the_session_and_the_wait() {
+    let trip = Duration::from_millis(20);
+    for age in (0..=3 * 48).map(|part| T * part / 48) {
+        for waited in (0..=3 * 48).map(|part| T * part / 48) {
+            let mut lifetime = Lifetime::new(T, seconds(100), seconds(100) + trip);
+            let asks = seconds(100) + 2 * trip + age;
+            let granted = asks + waited;
+            let mut pinged = seconds(100);
+            for sent in [asks, granted] {
+                while pinged + T / 6 < sent {
+                    pinged += T / 6;
+                    lifetime.answered(pinged, pinged + trip);
+                }
+                lifetime.answered(sent, sent + trip);
+            }
+            assert_eq!(lifetime.provable_at(granted), None, "{age:?}, {waited:?}");
+            let stamp = lifetime.stamp(granted);
+            // The proof may be T/6 old, and another answer may have come since.
+            for later in (0..8).map(|part| T * part / 48) {
+                let (mut lifetime, now) = (lifetime.clone(), granted + trip + later);
+                lifetime.answered(granted + later, now);
+                assert!(
+                    lifetime.supports_a_grant(stamp, 0, now),
+                    "connected for {age:?}, waited for {waited:?}, proven {later:?} ago"
+                );
+            }
+            // The guard is not suspect before its next proof is answered.
+            let next = stamp.due(lifetime.better_at(stamp), T) + trip;
+            assert!(next < stamp.suspect_from(T), "{age:?}, {waited:?}");
+        }
+    }
 }
 
 #[test]

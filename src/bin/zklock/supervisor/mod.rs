@@ -3,36 +3,32 @@
 //! The command is stopped before anything is said about it, and messages go through `stderr`,
 //! which never blocks: only the loop of [`Supervisor::run`] waits.
 
-use std::io::{self, IsTerminal};
+mod job_control;
+
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, after, never, select};
+use crossbeam_channel::{after, select};
 use nix::sys::signal::Signal as Number;
-use rustix::process::{Signal, getpgrp, kill_process_group};
+use rustix::process::Signal;
 use zklock::{GuardEvent, GuardState};
 
 use crate::args::{Guarded, OnLost};
-use crate::child::{Child, Variables};
+use crate::child::{Child, Report, Variables};
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::held::Held;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
 use crate::stop_policy::{StopAction, StopPolicy};
-use crate::terminal::{Terminal, has_job_control};
+use crate::terminal::Terminal;
 use crate::terminal_listener::TerminalListener;
 
 /// How often the lock is checked if its loss does not stop the command.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often to look for processes that the command has left behind.
+/// How often to look for what a killed keeper has left.
 const REST_POLL: Duration = Duration::from_millis(20);
-
-/// As above, after [`QUIET`].
-const SLOW_REST_POLL: Duration = Duration::from_millis(200);
-
-/// How long processes may be left behind before the user is told.
-const QUIET: Duration = Duration::from_secs(2);
 
 /// A command to be run while its lock is held.
 pub(crate) struct Order<'a> {
@@ -49,8 +45,10 @@ pub(crate) struct Ended {
     pub(crate) ending: Ending,
     /// It was stopped because of its lock, or because another client asked for that.
     pub(crate) by_lock: bool,
-    /// A signal that ends programs was passed on to it.
+    /// A signal that ends programs was passed on to it; SIGHUP, and it ended by that.
     pub(crate) by_signal: bool,
+    /// A signal that ends programs came too late for it.
+    pub(crate) late: Option<Number>,
 }
 
 /// See the module's documentation.
@@ -65,15 +63,19 @@ pub(crate) struct Supervisor<'a> {
     term_sent: Option<Instant>,
     killed: bool,
     by_lock: bool,
+    /// A signal other than SIGHUP that ends programs was passed on to it.
     by_signal: bool,
+    /// The last signal that ends programs, and its number in `child`.
+    last: Option<(Number, i32)>,
     /// The last state that the user was warned of.
     warned: GuardState,
-    /// When the command ended and left processes behind.
-    left: Option<Instant>,
     /// Present once the command has the terminal.
     listener: Option<TerminalListener>,
     had_terminal: bool,
-    said_rest: bool,
+    /// The command has stopped because it wants the terminal.
+    wants_terminal: bool,
+    /// SIGTSTP was passed on to it.
+    passed_stop: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -89,8 +91,13 @@ impl<'a> Supervisor<'a> {
             variables,
             key,
         } = order;
-        let child = Child::start(&what.command, &variables, key.as_deref())
-            .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
+        let child = Child::start(
+            &what.command,
+            &variables,
+            &signals.unblocked,
+            key.as_deref(),
+        )
+        .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
         let mut supervisor = Self {
             what,
             lock,
@@ -102,11 +109,12 @@ impl<'a> Supervisor<'a> {
             killed: false,
             by_lock: false,
             by_signal: false,
+            last: None,
             warned: GuardState::Held,
-            left: None,
             listener: None,
             had_terminal: false,
-            said_rest: false,
+            wants_terminal: false,
+            passed_stop: false,
         };
         supervisor.begin()?;
         Ok(supervisor)
@@ -146,33 +154,24 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Waits until no process of the command is left.
-    pub(crate) fn run(mut self) -> Ended {
+    /// Waits until no process of the command is left; returns what is left to be reaped, too.
+    pub(crate) fn run(mut self) -> (Ended, Child) {
         let events = self.lock.events().clone();
-        loop {
-            if let Some(signal) = self.child.look() {
-                self.stopped(signal);
+        let reports = self.child.reports.clone();
+        while !self.child.is_gone() {
+            let wait = self.look_at_lock();
+            if !self.child.is_kept() {
+                self.child.note(None);
+                thread::sleep(REST_POLL.min(wait));
+                continue;
             }
-            if self.child.is_gone() {
-                return Ended {
-                    ending: self.end(),
-                    by_lock: self.by_lock || self.term_sent.is_some() || self.killed,
-                    by_signal: self.by_signal,
-                };
-            }
-            let wait = self.look_at_lock().min(self.look_at_rest());
             select! {
+                recv(reports) -> report => self.reported(report.ok().as_ref()),
                 recv(self.signals.taken) -> signal => if let Ok(signal) = signal {
                     self.signalled(signal);
                 },
                 recv(events) -> event => if event == Ok(GuardEvent::RevokeRequested) {
-                    self.by_lock = true;
-                    self.child.signal(Signal::TERM);
-                    self.child.signal(Signal::CONT);
-                    say(&format!(
-                        "somebody asks for the lock {}, stopping the command",
-                        self.what.path
-                    ));
+                    self.revoked();
                 },
                 recv(self.heard()) -> signal => match signal {
                     Ok(signal) => self.tell_foreground(signal),
@@ -181,22 +180,54 @@ impl<'a> Supervisor<'a> {
                 recv(after(wait)) -> _ => {}
             }
         }
+        let ending = self.end();
+        let ended = Ended {
+            ending,
+            by_lock: self.by_lock || self.term_sent.is_some() || self.killed,
+            by_signal: self.last.is_some() && (self.by_signal || self.has_died_of_hangup()),
+            late: self
+                .last
+                .filter(|last| !self.child.has_sent(last.1))
+                .map(|last| last.0),
+        };
+        (ended, self.child)
     }
 
-    fn heard(&self) -> Receiver<Number> {
-        let heard = self
-            .listener
-            .as_ref()
-            .map(|listener| listener.heard.clone());
-        heard.unwrap_or_else(never)
+    fn revoked(&mut self) {
+        self.by_lock = true;
+        self.child.signal(Signal::TERM);
+        self.child.signal(Signal::CONT);
+        say(&format!(
+            "somebody asks for the lock {}, stopping the command",
+            self.what.path
+        ));
     }
 
-    /// Also sends a signal of the terminal to this process's own group.
-    fn tell_foreground(&self, signal: Number) {
-        if let Some(number) = Signal::from_named_raw(signal as i32) {
-            self.signals.pass_over(signal);
-            let _ = kill_process_group(getpgrp(), number);
+    /// Handles what the keeper says; nothing if it is gone.
+    fn reported(&mut self, report: Option<&Report>) {
+        match report {
+            Some(Report::Stopped(signal)) => self.stopped(*signal),
+            Some(Report::Suspended(failure)) => self.suspended(failure),
+            Some(Report::Left(rest)) => {
+                let what = match self.killed {
+                    true => "the command was killed, what does not end keeps the lock",
+                    false => "the command has ended, what it has started keeps the lock",
+                };
+                say(&format!("{what}: {rest}"));
+            }
+            Some(Report::Other(..)) => {}
+            None => {
+                say("lock-keeper, which keeps the command's processes, was killed: so are they")
+            }
         }
+        self.child.note(report);
+    }
+
+    /// Whether SIGHUP has ended the command. A daemon may have taken it for a reload.
+    fn has_died_of_hangup(&self) -> bool {
+        let hangup = Signal::HUP.as_raw();
+        let codes = [Ending::Signal(hangup), Ending::Code(128 + hangup as u8)];
+        codes.contains(&self.child.ending()) || self.terminal.is_some_and(Terminal::is_gone)
     }
 
     fn end(&mut self) -> Ending {
@@ -214,24 +245,6 @@ impl<'a> Supervisor<'a> {
         self.child.ending()
     }
 
-    fn hear_the_rest(&mut self) {
-        let Some(mut listener) = self.listener.take() else {
-            let Ending::Signal(signal) = self.child.ending() else {
-                return;
-            };
-            for typed in [Number::SIGINT, Number::SIGQUIT] {
-                if self.had_terminal && signal == typed as i32 {
-                    // Without a listener, the signal can be seen in how the command ended.
-                    self.tell_foreground(typed);
-                }
-            }
-            return;
-        };
-        for signal in listener.end() {
-            self.tell_foreground(signal);
-        }
-    }
-
     /// Stops the command if the lock is about to be lost; returns when to look again.
     fn look_at_lock(&mut self) -> Duration {
         let (state, valid_for) = (self.lock.state(), self.lock.valid_for());
@@ -241,9 +254,7 @@ impl<'a> Supervisor<'a> {
             return LOOK;
         }
         if self.killed {
-            // Repeated until no process is left, whatever happens to the lock.
-            self.child.kill();
-            return REST_POLL;
+            return LOOK;
         }
         let path = &self.what.path;
         match self.policy.decide(state, valid_for, term_sent) {
@@ -268,7 +279,7 @@ impl<'a> Supervisor<'a> {
         let why = self.lock.lost_reason().map(|why| format!(" because {why}"));
         let why = why.unwrap_or_default();
         say(&format!("the lock {path} {what}{why}: killed the command"));
-        REST_POLL
+        LOOK
     }
 
     fn warn(&mut self, state: GuardState) {
@@ -284,99 +295,27 @@ impl<'a> Supervisor<'a> {
         say(&format!("the lock {} {what}", self.what.path));
     }
 
-    /// Looks for processes that the command has left behind, which keep the lock.
-    fn look_at_rest(&mut self) -> Duration {
-        if !self.child.has_ended() {
-            return Duration::MAX;
-        }
-        let left = *self.left.get_or_insert_with(Instant::now);
-        if left.elapsed() < QUIET {
-            return REST_POLL;
-        }
-        if !self.said_rest {
-            self.said_rest = true;
-            let message = format!(
-                "the command has ended, what it has started keeps the lock: {}",
-                self.child.rest()
-            );
-            match io::stderr().is_terminal() {
-                true => say(&message),
-                false => log::info!("{message}"),
-            }
-        }
-        SLOW_REST_POLL
-    }
-
     fn signalled(&mut self, signal: Number) {
         let Some(number) = Signal::from_named_raw(signal as i32) else {
             return;
         };
         match signal {
-            Number::SIGCHLD => {}
+            Number::SIGCHLD => {
+                self.child.reap();
+                self.group_stopped();
+            }
             Number::SIGUSR1 | Number::SIGUSR2 => self.child.signal_head(number),
-            Number::SIGTSTP => self.child.signal_group(number),
+            Number::SIGTSTP => {
+                self.passed_stop = true;
+                self.child.signal_group(number);
+            }
             _ => {
-                self.child.signal(number);
+                self.last = Some((signal, self.child.signal(number)));
+                self.by_signal |= signal != Number::SIGHUP;
+                // A process that was stopped does not get it before it continues.
+                self.child.signal(Signal::CONT);
                 log::info!("passed {signal} on to the command");
             }
-        }
-        if ends(signal) {
-            self.by_signal = true;
-            self.child.signal(Signal::CONT);
-        }
-    }
-
-    /// Handles a stopped command: stops this process too, so that the shell takes over.
-    fn stopped(&mut self, signal: i32) {
-        let Some(terminal) = self.terminal else {
-            return;
-        };
-        let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
-        // The command may have got the terminal while it was being stopped for it.
-        if wants_terminal && terminal.is_with(&[getpgrp(), self.child.group()]) {
-            self.give_terminal();
-            self.child.signal_group(Signal::CONT);
-            return;
-        }
-        if signal == Signal::STOP.as_raw() {
-            // SIGSTOP was sent only to the command; its lock is kept.
-            return;
-        }
-        if has_job_control() {
-            // The group includes a script that waits for this process.
-            let _ = kill_process_group(getpgrp(), Signal::STOP);
-        }
-        self.continued(wants_terminal);
-    }
-
-    /// Handles the continuation of this process: continues the command, unless its lock is lost.
-    fn continued(&mut self, wants_terminal: bool) {
-        self.look_at_lock();
-        let gives =
-            |terminal: &Terminal| terminal.is_all_ours() || wants_terminal && terminal.is_ours();
-        if self.terminal.is_some_and(gives) {
-            self.give_terminal();
-        }
-        self.child.signal_group(Signal::CONT);
-    }
-
-    fn give_terminal(&mut self) {
-        if self.listener.is_none() {
-            self.listener = self
-                .child
-                .listen()
-                .inspect_err(|error| log::info!("cannot listen to the terminal: {error}"))
-                .ok();
-        }
-        self.had_terminal = true;
-        if let Some(terminal) = self.terminal {
-            terminal.give(self.child.group());
-        }
-    }
-
-    fn take_terminal_back(&self) {
-        if let Some(terminal) = self.terminal {
-            terminal.take_back(self.child.group());
         }
     }
 }

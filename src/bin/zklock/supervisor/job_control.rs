@@ -1,0 +1,122 @@
+//! The command's part in the terminal and in the jobs of a shell.
+
+use std::mem;
+
+use crossbeam_channel::{Receiver, never};
+use nix::sys::signal::Signal as Number;
+use rustix::process::{Signal, getpgrp, kill_process_group};
+
+use super::Supervisor;
+use crate::exit::Ending;
+use crate::stderr::say;
+use crate::terminal::{Terminal, has_job_control};
+
+impl Supervisor<'_> {
+    /// Handles a stopped command: everything that it has started stops, and then this process,
+    /// so that the shell takes over.
+    pub(super) fn stopped(&mut self, signal: i32) {
+        let asked = mem::take(&mut self.passed_stop);
+        self.wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
+        let ours = [getpgrp(), self.child.group()];
+        // The command may have got the terminal while it was being stopped for it.
+        if self.wants_terminal && self.terminal.is_some_and(|it| it.is_with(&ours)) {
+            self.give_terminal();
+            self.child.signal_group(Signal::CONT);
+            return;
+        }
+        // What was sent only to the command leaves it its lock.
+        if asked || self.terminal.is_some() && signal != Signal::STOP.as_raw() {
+            self.child.suspend();
+        }
+    }
+
+    /// Handles that the listener is stopped: the command has sent SIGSTOP to its group, as
+    /// editors do.
+    pub(super) fn group_stopped(&self) {
+        if self.listener.as_ref().is_some_and(|one| one.is_stopped()) {
+            self.child.suspend();
+        }
+    }
+
+    pub(super) fn suspended(&mut self, failure: &str) {
+        // Without this process, the lock would be lost under what goes on.
+        if !failure.is_empty() {
+            say(&format!(
+                "cannot stop what the command has started, it goes on: {failure}"
+            ));
+        } else if has_job_control() {
+            // The group includes a script that waits for this process.
+            self.signals.stop_group();
+        }
+        self.continued(self.wants_terminal);
+    }
+
+    /// Handles the continuation of this process: continues the command, unless its lock is lost.
+    fn continued(&mut self, wants_terminal: bool) {
+        self.look_at_lock();
+        let gives =
+            |terminal: &Terminal| terminal.is_all_ours() || wants_terminal && terminal.is_ours();
+        if self.terminal.is_some_and(gives) {
+            self.give_terminal();
+        }
+        self.child.go_on();
+    }
+
+    pub(super) fn give_terminal(&mut self) {
+        if self.listener.is_none() {
+            self.listener = self
+                .child
+                .listen()
+                .inspect_err(|error| log::info!("cannot listen to the terminal: {error}"))
+                .ok();
+        }
+        self.had_terminal = true;
+        if let Some(terminal) = self.terminal {
+            terminal.give(self.child.group());
+        }
+    }
+
+    pub(super) fn take_terminal_back(&self) {
+        if let Some(terminal) = self.terminal {
+            terminal.take_back(self.child.group());
+        }
+    }
+
+    pub(super) fn heard(&self) -> Receiver<Number> {
+        let heard = self
+            .listener
+            .as_ref()
+            .map(|listener| listener.heard.clone());
+        heard.unwrap_or_else(never)
+    }
+
+    /// Also sends a signal of the terminal to this process's own group.
+    pub(super) fn tell_foreground(&self, signal: Number) {
+        if let Some(number) = Signal::from_named_raw(signal as i32) {
+            self.signals.pass_over(signal);
+            let _ = kill_process_group(getpgrp(), number);
+        }
+        if signal == Number::SIGHUP {
+            // The terminal is gone: nobody else continues what is stopped.
+            self.child.signal_group(Signal::CONT);
+        }
+    }
+
+    pub(super) fn hear_the_rest(&mut self) {
+        let Some(mut listener) = self.listener.take() else {
+            let Ending::Signal(signal) = self.child.ending() else {
+                return;
+            };
+            for typed in [Number::SIGINT, Number::SIGQUIT] {
+                if self.had_terminal && signal == typed as i32 {
+                    // Without a listener, the signal can be seen in how the command ended.
+                    self.tell_foreground(typed);
+                }
+            }
+            return;
+        };
+        for signal in listener.end() {
+            self.tell_foreground(signal);
+        }
+    }
+}

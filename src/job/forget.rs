@@ -1,0 +1,181 @@
+//! Forgets what a job has done, and gives it a record where its own was replaced.
+
+use super::Job;
+use super::record::RunRecord;
+use crate::error::{Error, Result};
+use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request};
+use crate::recipe::journal::Journal;
+use crate::recipe::mending::{Standing, standing};
+use crate::recipe::places::Places;
+use crate::session::Session;
+use crate::session::call_error::CallError;
+use crate::session::queries::Seen;
+
+impl Job {
+    /// Forgets all runs, so that the next one begins anew; returns the last one, `None` if there
+    /// was none.
+    ///
+    /// Deletes the path's node while nobody runs the job or waits for it. What another client
+    /// writes there meanwhile is read before it is deleted. Blocks for three round trips, or for
+    /// three more each time that somebody writes, at most 15 s each, also when the connection is
+    /// lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Refused`] while somebody runs the job or waits for it, with
+    /// [`Error::Unmarked`] if the path's node is no job's, and with [`Error::Unconfirmed`] if the
+    /// answer was lost. Otherwise as [`last`](Self::last).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// // A machine whose clock was wrong: no later night would be run.
+    /// job.once("2062-11-22", |_run| Ok::<_, std::io::Error>(()))?;
+    /// let last = job.forget()?.expect("a run");
+    /// assert_eq!(last.slot(), "2062-11-22");
+    /// assert_eq!(job.last()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn forget(&self) -> Result<Option<RunRecord>> {
+        loop {
+            let Some(Seen { data, stat }) = self.newest()? else {
+                return Ok(None);
+            };
+            let journal = Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())?;
+            let Some(last) = journal.done.or(journal.failed).or(journal.running) else {
+                return Ok(None);
+            };
+            let deletion = Request::Delete {
+                path: self.path.to_string(),
+                version: stat.version,
+            };
+            if self.write(&deletion)? {
+                return Ok(Some(RunRecord::new(last)));
+            }
+        }
+    }
+
+    /// Gives the job an empty record where its own was replaced; returns what stood there, `None`
+    /// if nothing was to be mended.
+    ///
+    /// For a job whose calls fail with [`Error::Unmarked`], although its path is right: a client of
+    /// an older version used the path as a semaphore, or somebody wrote there by hand. The node is
+    /// replaced in one transaction, which deletes what was read and nothing else. The new one has
+    /// the access control list of this client, and knows of no run. Blocks for four round trips, or
+    /// for four more each time that somebody writes, at most 15 s each, also when the connection is
+    /// lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Refused`] while somebody uses the path, with [`Error::Unmarked`] if its
+    /// data is somebody else's, such as a mark of abandonment or any other text, or the node is a
+    /// contender's, with [`Error::Unconfirmed`] if the answer was lost, and with
+    /// [`Error::Unsupported`] on a handle of the `zookeeper` crate. Otherwise as
+    /// [`last`](Self::last).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// job.once("2026-11-22", |_run| Ok::<_, std::io::Error>(()))?;
+    /// client.nodes().set("/jobs/nightly-report", b"2")?;
+    /// assert!(job.last().is_err());
+    /// assert_eq!(job.repair()?.as_deref(), Some(&b"2"[..]));
+    /// assert_eq!(job.last()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn repair(&self) -> Result<Option<Vec<u8>>> {
+        if !self.locks.session.transport.capabilities().multi {
+            return Err(Error::Unsupported { what: "a job" });
+        }
+        loop {
+            let Some(Seen { data, stat }) = self.newest()? else {
+                return Ok(None);
+            };
+            match standing(&data) {
+                Standing::Whole => return Ok(None),
+                Standing::Kept => return Err(self.unmarked()),
+                Standing::Torn | Standing::Unclaimed if stat.has_session() => {
+                    return Err(self.unmarked());
+                }
+                Standing::Torn | Standing::Unclaimed => {}
+            }
+            if self.write(&self.replacement(stat.version)?)? {
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    /// The transaction that makes the node anew, if nothing is below it. A node that a lock made
+    /// may be a container, which would not keep the record.
+    fn replacement(&self, version: i32) -> Result<Request> {
+        let mut ops = self.unused_directories()?;
+        ops.push(Op::Delete {
+            path: self.path.to_string(),
+            version,
+        });
+        ops.push(Op::Create {
+            path: self.path.to_string(),
+            data: Journal::EMPTY.to_vec().into(),
+            acl: self.locks.session.settings.acl.entries().to_vec(),
+            mode: CreateMode::Persistent,
+            stat: false,
+        });
+        Ok(Request::Multi(ops))
+    }
+
+    /// The deletions of what an unused semaphore leaves below its path; they are refused if it is
+    /// in use.
+    fn unused_directories(&self) -> Result<Vec<Op>> {
+        let Places { locks, leases, .. } = Places::of(&self.path);
+        let dirs = [locks, leases];
+        let session = &self.locks.session;
+        let seen = session
+            .describe_within(&dirs, Session::query_limit)
+            .map_err(|error| error.into_error(&self.path, || session.unanswered()))?;
+        let unused = |(path, seen): (String, Option<Seen>)| {
+            let Seen { data, stat } = seen?;
+            let version = stat.version;
+            (standing(&data) == Standing::Unclaimed).then_some(Op::Delete { path, version })
+        };
+        Ok(dirs.into_iter().zip(seen).filter_map(unused).collect())
+    }
+
+    /// The path's node as the leader has it.
+    fn newest(&self) -> Result<Option<Seen>> {
+        let session = &self.locks.session;
+        session.catch_up(&self.path)?;
+        Ok(match session.read(&Request::get(&self.path), &self.path)? {
+            Some(Reply::Data { data, stat }) => Some(Seen {
+                data: data.into(),
+                stat,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Returns whether it was written; if not, somebody has changed what was seen.
+    fn write(&self, request: &Request) -> Result<bool> {
+        let (session, limit) = (&self.locks.session, Session::query_limit());
+        match session.caller().call_once(request, &self.path, &limit) {
+            Ok(Some(_)) => Ok(true),
+            Ok(None) => Err(Session::unconfirmed()),
+            Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => Ok(false),
+            Err(CallError::Refused(code @ ErrorCode::NOT_EMPTY)) => Err(Error::Refused {
+                path: self.path.to_string(),
+                code: code.0,
+                text: "somebody uses the path: try again when nobody does",
+            }),
+            Err(error) => Err(error.into_error(&self.path, || session.unanswered())),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! When to leave a server that keeps the connection and answers no request.
+//!
+//! A follower that is cut off from its leader answers pings and nothing else, and a server that
+//! hangs answers nothing. Another server may answer at once, so the client moves on before its
+//! guards are in doubt. It does so once: if no server answers, as while the servers look for a
+//! leader, moving from one to the next gains nothing.
+
+use std::time::Duration;
+
+use crate::time::clock::Moment;
+
+/// The least time that a request may take, however short the session timeout.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// How promptly one connection's server has answered.
+#[derive(Debug)]
+pub(super) struct Promptness {
+    /// How long a request may take; absent where there is no other server.
+    limit: Option<Duration>,
+    /// When the last reply arrived, if it came so soon that the next ones should, too.
+    prompt_at: Option<Moment>,
+}
+
+impl Promptness {
+    pub(super) fn new(timeout: Duration, has_others: bool) -> Self {
+        Self {
+            limit: has_others.then(|| (timeout / 8).max(LEAST)),
+            prompt_at: None,
+        }
+    }
+
+    /// A request that was queued at one moment is answered at another.
+    pub(super) fn answered(&mut self, queued: Moment, now: Moment) {
+        // On a link whose round trips take long, a late answer says nothing of the server.
+        let took = now.saturating_since(queued);
+        let is_prompt = self.limit.is_some_and(|limit| took <= limit / 4);
+        self.prompt_at = is_prompt.then_some(now);
+    }
+
+    /// When to leave the server, if the `oldest` open request is still unanswered then.
+    pub(super) fn leaves_at(&self, oldest: Option<Moment>) -> Option<Moment> {
+        Some(oldest?.max(self.prompt_at?) + self.limit?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Duration = Duration::from_secs(16);
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_server_that_was_prompt_and_answers_no_more_is_left() {
+        let mut server = Promptness::new(T, true);
+        assert_eq!(
+            server.leaves_at(Some(at(0))),
+            None,
+            "it has answered nothing"
+        );
+        server.answered(at(0), at(500));
+        assert_eq!(server.leaves_at(None), None, "nothing is open");
+        assert_eq!(server.leaves_at(Some(at(9_000))), Some(at(11_000)));
+        assert_eq!(
+            server.leaves_at(Some(at(100))),
+            Some(at(2_500)),
+            "it answers in turn"
+        );
+        server.answered(at(9_000), at(9_501));
+        assert_eq!(server.leaves_at(Some(at(9_600))), None, "the link is slow");
+    }
+
+    #[test]
+    fn the_only_server_is_not_left_and_a_short_session_leaves_time() {
+        let mut only = Promptness::new(T, false);
+        only.answered(at(0), at(1));
+        assert_eq!(only.leaves_at(Some(at(2))), None);
+        let mut short = Promptness::new(Duration::from_millis(300), true);
+        short.answered(at(0), at(1));
+        assert_eq!(short.leaves_at(Some(at(2))), Some(at(502)));
+    }
+}

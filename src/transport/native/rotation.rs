@@ -1,0 +1,100 @@
+//! Which servers were tried already, so that the others are tried first.
+
+use std::time::Duration;
+
+use super::backoff::is_worthwhile;
+use super::hosts::Target;
+
+/// The outcome of a round of attempts.
+pub(super) enum Round {
+    /// A server served the session for this long.
+    Served(Duration),
+    Refused,
+    /// The session expired: the next round starts at once.
+    Expired,
+    Over,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Rotation {
+    /// The server whose connection lasted, and those that were tried since, in this order.
+    left: Vec<Target>,
+    /// The addresses of the last round.
+    offered: Vec<Target>,
+    /// The rounds without a server since one served.
+    rounds: u32,
+}
+
+impl Rotation {
+    /// A round begins with these addresses.
+    pub(super) fn offer(&mut self, targets: &[Target], kept: &[Target]) {
+        self.offered = targets.to_vec();
+        self.left
+            .retain(|left| targets.contains(left) || kept.contains(left));
+    }
+
+    /// A server was tried, with this outcome.
+    pub(super) fn leave(&mut self, target: Target, outcome: &Result<Round, String>) {
+        if let Ok(Round::Served(lived)) = outcome {
+            self.served(*lived);
+        }
+        self.left.retain(|left| *left != target);
+        self.left.push(target);
+    }
+
+    fn served(&mut self, lived: Duration) {
+        self.rounds = 0;
+        if is_worthwhile(lived) {
+            self.left.clear();
+        }
+    }
+
+    /// No server of a round has served.
+    pub(super) fn next_round(&mut self) {
+        self.rounds = self.rounds.saturating_add(1);
+    }
+
+    pub(super) fn left(&self) -> &[Target] {
+        &self.left
+    }
+
+    /// Whether an address of the last round is left to try.
+    pub(super) fn has_others(&self) -> bool {
+        self.offered.iter().any(|one| !self.left.contains(one))
+    }
+
+    pub(super) fn rounds(&self) -> u32 {
+        self.rounds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(port: u16) -> Target {
+        Target::of(([127, 0, 0, 1], port).into())
+    }
+
+    #[test]
+    fn the_others_are_tried_first_until_a_connection_lasts() {
+        let all = [1, 2, 3].map(target);
+        let mut rotation = Rotation::default();
+        rotation.offer(&all, &[]);
+        rotation.next_round();
+        let short = || Ok(Round::Served(Duration::ZERO));
+        for (port, others) in [(1, true), (2, true), (3, false), (1, false)] {
+            rotation.leave(target(port), &short());
+            assert_eq!(rotation.has_others(), others, "{port}");
+        }
+        assert_eq!(rotation.left(), [2, 3, 1].map(target));
+        assert_eq!(rotation.rounds(), 0);
+        let steady = Ok(Round::Served(Duration::from_secs(1)));
+        rotation.leave(target(2), &steady);
+        assert_eq!(rotation.left(), [target(2)]);
+        assert!(rotation.has_others());
+        rotation.offer(&all[..1], &[]);
+        assert!(rotation.left().is_empty(), "its address is gone");
+    }
+}

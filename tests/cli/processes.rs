@@ -1,0 +1,372 @@
+//! Which processes are a command's: all that descend from it, and no others.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::program::{Ended, Log, Zklock, await_queue, command, on_every_server};
+use crate::support::{eventually, fresh_path, run};
+
+on_every_server! {
+    a_name_that_is_cut_inside_a_character_hides_no_process
+    what_ran_before_zklock_is_not_the_commands
+    the_first_process_of_a_namespace_waits_for_its_command_alone
+    nothing_is_left_to_a_first_process_that_does_not_reap
+    a_number_that_was_given_anew_gets_no_signal
+    a_process_that_cannot_be_listed_keeps_the_lock
+    nothing_of_a_command_is_left_when_its_keeper_is_killed
+    nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed
+    what_keeps_the_lock_is_named
+    a_blocked_signal_stays_blocked
+    however_a_process_is_started_it_ends_before_the_next_command_begins
+}
+
+const ZKLOCK: &str = env!("CARGO_BIN_EXE_zklock");
+
+/// Longer than the kernel's names, and cut inside a character.
+const NAME: &str = "jahresbericht-übersicht.sh";
+
+fn is_root() -> bool {
+    run(Command::new("id").arg("-u")).trim() == "0"
+}
+
+/// Returns a shell that runs this script.
+fn shell(hosts: &str, program: &[&str], script: &str) -> Command {
+    let mut shell = Command::new(program[0]);
+    shell.args(&program[1..]).args(["-c", script]);
+    shell.env("ZKLOCK_HOSTS", hosts);
+    shell
+}
+
+fn taken(hosts: &str, path: &str) -> bool {
+    Zklock::run(hosts, &format!("run -n {path}"), ":").code == Some(1)
+}
+
+/// Returns the process that keeps the command's processes of this `zklock`.
+pub(crate) fn keeper_of(zklock: u32) -> String {
+    let all = fs::read_dir("/proc").expect("a list of processes");
+    let mut names = all
+        .flatten()
+        .filter_map(|one| one.file_name().into_string().ok());
+    let keeper = names.find(|name| {
+        let file = |file: &str| fs::read(Path::new("/proc").join(name).join(file));
+        let is_keeper = file("cmdline").is_ok_and(|text| text.starts_with(b"lock-keeper\0__keep"));
+        let stat = file("stat").unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat).into_owned();
+        let parent = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.split(' ').nth(1));
+        is_keeper && parent == Some(&zklock.to_string())
+    });
+    keeper.expect("a keeper")
+}
+
+fn a_name_that_is_cut_inside_a_character_hides_no_process(hosts: &str) {
+    let users: &[&[&str]] = match is_root() {
+        true => &[&[], &["setpriv", "--reuid", "65534", "--clear-groups"]],
+        false => &[&[]],
+    };
+    for user in users {
+        for kill in [false, true] {
+            let (path, log) = (fresh_path("name"), Log::new());
+            let file = log.file().with_file_name(NAME);
+            fs::write(&file, format!("#!/bin/sh\n{}", log.beat("beat"))).expect("writing");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("a mode");
+            let folder = log.file().parent().expect("a folder").to_owned();
+            run(Command::new("chmod").arg("-R").arg("a+rwX").arg(folder));
+            let script = format!("setsid {} >/dev/null 2>&1 & exit 5", file.display());
+            let words: Vec<_> = user
+                .iter()
+                .copied()
+                .chain([ZKLOCK, "run", &path, "--"])
+                .collect();
+            let words = [&words[..], &["sh"]].concat();
+            let mut zklock = Zklock::spawn(&mut shell(hosts, &words, &script));
+            log.await_word("beat");
+            // The head ends.
+            thread::sleep(Duration::from_millis(500));
+            assert!(taken(hosts, &path), "{user:?}");
+            if kill {
+                zklock.kill();
+            } else {
+                zklock.signal("TERM");
+                assert_eq!(zklock.end().code, Some(5), "{user:?}");
+            }
+            await_queue(hosts, &path, 0);
+            assert!(log.is_still(), "{user:?}");
+        }
+    }
+}
+
+fn what_ran_before_zklock_is_not_the_commands(hosts: &str) {
+    let before = "exec sleep 100 >/dev/null 2>&1";
+    for (redirection, exec) in [("3> >", ""), ("3< <", ""), ("3> >", "exec ")] {
+        let (path, log) = (fresh_path("before"), Log::new());
+        let script = format!(
+            "exec {redirection}({before}); {}; {exec}{ZKLOCK} run {path} -- sh -c '{}; exit 3'",
+            log.write("$!"),
+            log.write("in; kill -TERM $PPID; sleep 0.2"),
+        );
+        let ended = Zklock::spawn(&mut shell(hosts, &["bash"], &script)).end();
+        assert_eq!(ended.code, Some(3), "{script}: {ended:?}");
+        let bystander = &log.words()[0];
+        let lives = Path::new("/proc").join(bystander).exists();
+        run(Command::new("sh").args(["-c", &format!("kill {bystander} || :")]));
+        assert!(lives, "{script}: {ended:?}");
+    }
+}
+
+fn the_first_process_of_a_namespace_waits_for_its_command_alone(hosts: &str) {
+    if !is_root() {
+        return println!("only root can make a namespace everywhere");
+    }
+    let (path, log) = (fresh_path("namespace"), Log::new());
+    // What runs beside it, as `docker exec` starts it.
+    let script = format!("sleep 100 & exec {ZKLOCK} run {path} -- true");
+    let container = ["unshare", "-pf", "--kill-child", "--mount-proc", "sh"];
+    let ended = Zklock::spawn(&mut shell(hosts, &container, &script)).end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+
+    // Here `/proc` is another namespace's.
+    let script = format!("setsid sh -c '{}' & exit 5", log.beat("beat"));
+    let inside = [
+        "unshare",
+        "-pf",
+        "--kill-child",
+        ZKLOCK,
+        "run",
+        &path,
+        "--",
+        "sh",
+    ];
+    let mut zklock = Zklock::spawn(&mut shell(hosts, &inside, &script));
+    log.await_word("beat");
+    // The head ends.
+    thread::sleep(Duration::from_millis(500));
+    assert!(taken(hosts, &path));
+    zklock.kill();
+}
+
+fn nothing_is_left_to_a_first_process_that_does_not_reap(hosts: &str) {
+    if !is_root() {
+        return println!("only root can make a namespace everywhere");
+    }
+    let script = format!(
+        "import subprocess, time\n\
+        for _ in range(5):\n  \
+        subprocess.check_call(['{ZKLOCK}', 'run', '{}', '--', 'true'])\n\
+        print(subprocess.check_output(['ps', '-eo', 'stat,comm'], text=True))",
+        fresh_path("zombies")
+    );
+    let mut container = Command::new("unshare");
+    container.args([
+        "-pf",
+        "--kill-child",
+        "--mount-proc",
+        "python3",
+        "-c",
+        &script,
+    ]);
+    let ended = Zklock::spawn(container.env("ZKLOCK_HOSTS", hosts)).end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(!ended.out.contains('Z'), "{ended:?}");
+}
+
+fn a_number_that_was_given_anew_gets_no_signal(hosts: &str) {
+    if !is_root() {
+        return println!("only root can choose the number of a process");
+    }
+    let (path, log) = (fresh_path("number"), Log::new());
+    let head = log.file().with_file_name("head");
+    let script = format!(
+        "{ZKLOCK} run {path} -- sh -c 'echo $$ > {head}; \
+            setsid sh -c \"trap : TERM; {beat}\" & exit 5' & zklock=$!
+        while ! grep -q beat {log}; do sleep 0.02; done; sleep 0.3
+        head=$(cat {head})
+        for try in 1 2 3 4 5 6 7 8 9; do
+            echo $((head - 1)) > /proc/sys/kernel/ns_last_pid
+            setsid sleep 100 & stranger=$!
+            [ $stranger = $head ] && break
+        done
+        [ $stranger = $head ] && {anew}
+        kill -TERM $zklock; sleep 0.5
+        kill -0 $stranger && {alive}
+        exit 0",
+        head = head.display(),
+        log = log.file().display(),
+        beat = log.beat("beat"),
+        anew = log.write("anew"),
+        alive = log.write("alive"),
+    );
+    let container = ["unshare", "-pf", "--kill-child", "--mount-proc", "sh"];
+    let ended = Zklock::spawn(&mut shell(hosts, &container, &script)).end();
+    let words = log.words();
+    let said = |word: &str| words.iter().any(|other| other == word);
+    assert!(said("anew"), "the number is still in use: {ended:?}");
+    assert!(said("alive"), "{ended:?}");
+}
+
+fn a_process_that_cannot_be_listed_keeps_the_lock(hosts: &str) {
+    if !is_root() {
+        return println!("only root can hide /proc");
+    }
+    let (path, log) = (fresh_path("hidden"), Log::new());
+    let stop = log.file().with_file_name("stop");
+    let beat = log
+        .beat("beat")
+        .replace("while :", &format!("until [ -e {} ]", stop.display()));
+    let script = format!(
+        "mount -t tmpfs none /proc; mkdir /proc/self; ln -s {ZKLOCK} /proc/self/exe
+        exec {ZKLOCK} run {path} -- sh -c 'setsid sh -c \"{beat}\" & exit 5'"
+    );
+    let zklock = Zklock::spawn(&mut shell(hosts, &["unshare", "-m", "sh"], &script));
+    log.await_word("beat");
+    // The head ends.
+    thread::sleep(Duration::from_millis(500));
+    let was_taken = taken(hosts, &path);
+    fs::write(stop, "").expect("writing");
+    assert_eq!(zklock.end().code, Some(5));
+    assert!(was_taken);
+}
+
+/// Lets another wait, has this end the command, and checks that the next comes after it.
+#[track_caller]
+fn assert_next_comes_after(hosts: &str, path: &str, end: impl FnOnce(&mut Zklock)) -> Ended {
+    let log = Log::new();
+    let beat = log.beat("beat");
+    let script = format!("setsid sh -c '{beat}' & timeout 100 sh -c '{beat}' & {beat}");
+    let mut first = Zklock::start(hosts, &format!("run {path}"), &script);
+    log.await_word("beat");
+    let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
+    await_queue(hosts, path, 2);
+    end(&mut first);
+    let ended = first.end();
+    let next = next.end();
+    assert_eq!(log.writers("beat"), 0);
+    assert_eq!(next.code, Some(0), "{next:?}");
+    assert_eq!(log.words().last().map(String::as_str), Some("next"));
+    ended
+}
+
+fn nothing_of_a_command_is_left_when_its_keeper_is_killed(hosts: &str) {
+    let path = fresh_path("keeper");
+    let ended = assert_next_comes_after(hosts, &path, |zklock| {
+        let keeper = keeper_of(zklock.id());
+        run(Command::new("kill").args(["-9", &keeper]));
+    });
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(ended.err.contains("lock-keeper"), "{ended:?}");
+}
+
+fn nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed(hosts: &str) {
+    for _ in 0..3 {
+        let (path, log) = (fresh_path("named"), Log::new());
+        let beat = log.beat("beat");
+        let script = format!("setsid sh -c '{beat}' & {beat}");
+        let _zklock = Zklock::start(hosts, &format!("run {path}"), &script);
+        log.await_word("beat");
+        run(Command::new("pkill").args(["-9", "-f", &path]));
+        eventually("nothing is left", || log.writers("beat") == 0);
+        await_queue(hosts, &path, 0);
+    }
+}
+
+fn what_keeps_the_lock_is_named(hosts: &str) {
+    let path = fresh_path("named");
+    let script = "setsid sleep 4 >/dev/null 2>&1 & exit 0";
+    let ended = Zklock::run(hosts, &format!("run {path}"), script);
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.err.contains("keeps the lock"), "{ended:?}");
+    assert!(ended.err.contains("(sleep)"), "{ended:?}");
+    let ended = Zklock::spawn(command(hosts).args(["run", &path, "--", "sleep", "2.5"])).end();
+    assert_eq!(ended.err, "");
+}
+
+fn a_blocked_signal_stays_blocked(hosts: &str) {
+    let script = "import os, signal, sys\n\
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])\n\
+        os.execv(sys.argv[1], sys.argv[1:])";
+    let mut python = Command::new("python3");
+    python.args(["-c", script, ZKLOCK, "run", &fresh_path("blocked"), "--"]);
+    python.args(["grep", "SigBlk", "/proc/self/status"]);
+    let ended = Zklock::spawn(python.env("ZKLOCK_HOSTS", hosts)).end();
+    let mask = ended.out.split_whitespace().last().expect("a mask");
+    assert_eq!(u64::from_str_radix(mask, 16), Ok(1 << 11), "{ended:?}");
+}
+
+/// Ways to start a process that runs the script in the variable BEAT.
+const WAYS: [&str; 11] = [
+    r#"bash -c 'set -m; sh -c "$BEAT" & exit 5'"#,
+    r#"timeout 100 sh -c "$BEAT""#,
+    r#"nohup sh -c "$BEAT" >/dev/null 2>&1 & exit 5"#,
+    r#"setsid -f sh -c "$BEAT""#,
+    r#"(setsid sh -c "(setsid sh -c \"$BEAT\" &) & exit 5" &) & exit 5"#,
+    r#"script -qfc 'sh -c "$BEAT"' /dev/null"#,
+    // As the end of a session of ssh(1): its terminal is closed under what has survived it before.
+    r#"exec python3 -c 'import os, pty, time
+pid, terminal = pty.fork()
+if pid == 0: os.execvp("sh", ["sh", "-c", "trap : HUP; " + os.environ["BEAT"]])
+time.sleep(0.2); os.close(terminal)'"#,
+    r#"exec python3 -c 'import os, subprocess
+subprocess.Popen(["sh", "-c", os.environ["BEAT"]], start_new_session=True)'"#,
+    r#"exec python3 -c 'import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: os.execvp("sh", ["sh", "-c", os.environ["BEAT"]])'"#,
+    r#"exec python3 -c 'import multiprocessing, os
+beat = multiprocessing.Process(target=os.system, args=(os.environ["BEAT"],))
+beat.start(); os._exit(5)'"#,
+    r#"exec java -XX:TieredStopAtLevel=1 "$FOLDER/Start.java""#,
+];
+
+const JAVA: &str = r#"class Start { public static void main(String[] args) throws Exception {
+    new ProcessBuilder("sh", "-c", System.getenv("BEAT")).inheritIO().start(); } }"#;
+
+/// Starts a command in this way, looks at its lock, kills its `zklock`, and lets the next begin.
+const PLOT: &str = r#"
+$ZKLOCK run $LOCK -- sh -c "$WAY" >/dev/null 2>&1 & zklock=$!
+until grep -q beat $FOLDER/log; do sleep 0.02; done
+sleep 0.5
+$ZKLOCK run -n $LOCK -- true && echo free >> $FOLDER/log
+kill -KILL $zklock
+$ZKLOCK run -w 30s $LOCK -- sh -c 'echo next >> $FOLDER/log'
+sleep 0.3
+exit 0"#;
+
+fn however_a_process_is_started_it_ends_before_the_next_command_begins(hosts: &str) {
+    let nobody = ["setpriv", "--reuid", "65534", "--clear-groups"];
+    let namespace = ["unshare", "-pf", "--kill-child", "--mount-proc"];
+    let places: &[&[&str]] = match is_root() {
+        true => &[&[], &nobody, &namespace],
+        false => &[&[]],
+    };
+    for place in places {
+        let plots: Vec<_> = WAYS
+            .iter()
+            .map(|way| (way, start(hosts, place, way)))
+            .collect();
+        for (way, (log, plot)) in plots {
+            let ended = plot.end();
+            let words = log.words();
+            let are_apart = words.iter().all(|word| word != "free");
+            let is_last = words.last().is_some_and(|word| word == "next");
+            assert!(are_apart && is_last, "{place:?} {way}: {ended:?} {words:?}");
+        }
+    }
+}
+
+fn start(hosts: &str, place: &[&str], way: &str) -> (Log, Zklock) {
+    let log = Log::new();
+    let folder = log.file().parent().expect("a folder").to_owned();
+    fs::write(folder.join("Start.java"), JAVA).expect("writing");
+    run(Command::new("chmod").arg("-R").arg("a+rwX").arg(&folder));
+    let mut plot = shell(hosts, &[place, &["sh"]].concat(), PLOT);
+    plot.env("ZKLOCK", ZKLOCK).env("LOCK", fresh_path("way"));
+    plot.env("WAY", way).env("BEAT", log.beat("beat"));
+    let plot = Zklock::spawn(plot.env("FOLDER", folder));
+    (log, plot)
+}

@@ -1,0 +1,157 @@
+//! When a command begins after another one: at once if that one was released in order, and after a
+//! pause if its holder may not know yet that the lock is gone.
+
+use std::fs::File;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use zklock::embedded::Server;
+
+use crate::program::{Log, Zklock, await_queue, command, on_every_server};
+use crate::support::raw::{Raw, children};
+use crate::support::{eventually, fresh_path};
+
+/// How long a command is held back.
+const PAUSE: Duration = Duration::from_millis(250);
+
+on_every_server! {
+    commands_whose_locks_are_released_in_order_follow_each_other_at_once
+    a_command_is_held_back_after_a_holder_that_was_evicted
+    a_command_is_held_back_after_a_holder_of_another_program
+    what_others_keep_in_the_directory_of_a_lock_stays
+}
+
+fn commands_whose_locks_are_released_in_order_follow_each_other_at_once(hosts: &str) {
+    let (path, log) = (fresh_path("in-order"), Log::new());
+    let holder = Zklock::start(hosts, &format!("run {path}"), "read -r _");
+    await_queue(hosts, &path, 1);
+    let run = format!("run {path}");
+    let waiters: Vec<_> = (0..4)
+        .map(|_| Zklock::start(hosts, &run, &begins(&log)))
+        .collect();
+    await_queue(hosts, &path, 5);
+    end(holder);
+    for waiter in waiters {
+        assert_eq!(waiter.end().code, Some(0));
+    }
+    let begun = times(&log);
+    assert_eq!(begun.len(), 4);
+    let gaps = begun.windows(2).map(|two| two[1] - two[0]);
+    // A busy machine may delay one of them.
+    let short = gaps.clone().filter(|gap| *gap < PAUSE).count();
+    assert!(2 <= short, "{:?}", gaps.collect::<Vec<_>>());
+}
+
+fn a_command_is_held_back_after_a_holder_that_was_evicted(hosts: &str) {
+    let (path, log) = (fresh_path("evicted"), Log::new());
+    let run = format!("run {path}");
+    let first = Zklock::start(hosts, &run, "read -r _");
+    await_queue(hosts, &path, 1);
+    let second = Zklock::start(hosts, &run, &log.beat("second"));
+    await_queue(hosts, &path, 2);
+    // It leaves a note, which says nothing of the second.
+    end(first);
+    log.await_word("second");
+    let node = format!("{path}/{}", children(hosts, &path)[0]);
+    let other = Log::new();
+    let third = start_waiting(hosts, &path, &begins(&other));
+    let evicted = now();
+    assert_eq!(Raw::connect(hosts).delete(&node), Ok(()));
+    assert_eq!(third.end().code, Some(0));
+    assert_ne!(second.end().code, Some(0));
+    assert!(PAUSE <= times(&other)[0] - evicted);
+}
+
+fn a_command_is_held_back_after_a_holder_of_another_program(hosts: &str) {
+    const EPHEMERAL_SEQUENTIAL: i32 = 3;
+    let (path, log) = (fresh_path("foreign"), Log::new());
+    let mut holder = Raw::connect(hosts);
+    holder.create_all(&path);
+    let prefix = format!("{path}/_c_5f2b7c1e-6f3a-4a52-9f43-0d5c5a3e8b11-lock-");
+    let node = holder.create(&prefix, b"", EPHEMERAL_SEQUENTIAL);
+    let waiter = start_waiting(hosts, &path, &begins(&log));
+    let released = now();
+    assert_eq!(holder.delete(&node.expect("a node")), Ok(()));
+    assert_eq!(waiter.end().code, Some(0));
+    assert!(PAUSE <= times(&log)[0] - released);
+}
+
+fn what_others_keep_in_the_directory_of_a_lock_stays(hosts: &str) {
+    let path = fresh_path("not-ours");
+    let mut other = Raw::connect(hosts);
+    other.create_all(&path);
+    for data in [&b"theirs"[..], b"{\"held\":null}", b"{\"job\":1}"] {
+        assert_eq!(other.set_data(&path, data), Ok(()));
+        assert_eq!(
+            Zklock::run(hosts, &format!("run {path}"), ":").code,
+            Some(0)
+        );
+        assert_eq!(other.data(&path).as_deref(), Some(data));
+        await_queue(hosts, &path, 0);
+    }
+}
+
+/// A run that shares the lock says nothing, and costs the same: a session and its end, a node and
+/// its deletion.
+#[test]
+fn a_release_that_says_so_costs_no_further_write() {
+    const PERSISTENT: i32 = 0;
+    let server = Server::start().expect("a server");
+    let path = fresh_path("writes");
+    let mut other = Raw::connect(server.hosts());
+    other.create_all(&path);
+    let mut marks = 0;
+    let mut zxid = || {
+        marks += 1;
+        let mark = format!("{path}-{marks}");
+        assert!(other.create(&mark, b"", PERSISTENT).is_ok());
+        other.stat(&mark).expect("a node").czxid
+    };
+    let mut writes_of = |run: &str| {
+        let before = zxid();
+        let ended = Zklock::run(server.hosts(), &format!("{run} {path}"), "sleep 0.1");
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        zxid() - before
+    };
+    let shared = writes_of("run -s");
+    assert_eq!(writes_of("run"), shared);
+    // The first run has left its note, and the second replaces it.
+    assert_eq!(writes_of("run"), shared);
+    let note = Raw::connect(server.hosts()).data(&path);
+    assert!(note.is_some_and(|note| note.starts_with(b"{\"released\":")));
+}
+
+/// Returns once it waits: a contender whose holder goes before that does not.
+fn start_waiting(hosts: &str, path: &str, script: &str) -> Zklock {
+    let said = Log::new();
+    let errors = File::options().append(true).open(said.file());
+    let mut command = command(hosts);
+    command.args(["-v", "run", path, "--", "sh", "-c", script]);
+    let zklock = Zklock::spawn_to(&mut command, errors.expect("opening"));
+    eventually("it waits", || {
+        let waits = |line: &String| line.contains("waiting for the lock");
+        said.words().iter().any(waits)
+    });
+    zklock
+}
+
+/// The script that writes when it begins.
+fn begins(log: &Log) -> String {
+    format!("date +%s%N >> {}", log.file().display())
+}
+
+fn times(log: &Log) -> Vec<Duration> {
+    let words = log.words();
+    let nanos = words.iter().map(|word| word.parse().expect("a number"));
+    nanos.map(Duration::from_nanos).collect()
+}
+
+fn now() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("a time after 1970")
+}
+
+#[track_caller]
+fn end(mut zklock: Zklock) {
+    zklock.feed("\n");
+    assert_eq!(zklock.end().code, Some(0));
+}

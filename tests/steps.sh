@@ -1,0 +1,205 @@
+# What tests/all.sh and tests/quick.sh share: steps with a limit, suites side by side, and where
+# the time went. They source it from the root of the repository.
+# shellcheck shell=bash
+
+# The lock of a run is descriptor 8, which nothing that runs may keep.
+script=${0##*/}
+started=$SECONDS
+doing="getting started"
+logs=$(mktemp -d)
+# What runs, by its process id.
+declare -A running=()
+
+# Tests mostly wait, so more of them are in progress than there are cores.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN)))}
+
+finish() {
+  local status=$?
+  # What was interrupted must not go on in the background.
+  [ ${#running[@]} -eq 0 ] || kill "${!running[@]}" 2>/dev/null || true
+  wait
+  tell_the_times
+  [ ! -s "$logs/failed-once" ] || cat "$logs/failed-once"
+  rm -rf "$logs"
+  if [ "$status" -eq 0 ]; then
+    echo "$script: everything passed in $((SECONDS - started)) s"
+  else
+    echo "$script: FAILED while $doing, after $((SECONDS - started)) s (status $status)"
+  fi
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Sets `used` to the processors' seconds of all that has ended.
+look_at_the_processors() {
+  # Not in a pipe, where it would tell of another process.
+  times >"$logs/times"
+  used=$(awk 'NR == 2 { split($1 "m" $2, t, /[ms]+/); print int(60 * t[1] + t[2] + 60 * t[3] + t[4]) }' "$logs/times")
+}
+
+# ended WHAT BEGAN USED: tells of a step that began and when this much was used.
+ended() {
+  local took=$((SECONDS - $2))
+  look_at_the_processors
+  echo "    $1: $took s"
+  printf '%6d s  %5d s  %s\n' "$took" $((used - $3)) "$1" >>"$logs/steps"
+}
+
+# The steps and the suites, those that took longest first.
+tell_the_times() {
+  [ -s "$logs/steps" ] || return 0
+  echo "where the time went, and the processors':"
+  sort -rn "$logs/steps"
+  [ -s "$logs/suites-took" ] || return 0
+  echo "of that, side by side:"
+  sort -rn "$logs/suites-took"
+}
+
+# step LIMIT WHAT COMMAND..: runs the command, for LIMIT seconds at most.
+step() {
+  local limit=$1 began=$SECONDS used
+  doing=$2
+  shift 2
+  echo "==> $doing"
+  look_at_the_processors
+  local before=$used
+  # `timeout` ends the whole process group of the step, and with it what the step started.
+  timeout --kill-after=10 "$limit" "$@" 8>&- &
+  running[$!]=$doing
+  wait "$!"
+  running=()
+  ended "$doing" "$began" "$before"
+}
+
+# side_by_side LIMIT LANES WHAT FILE: runs the suites in the file, each a line of a name and a
+# command in the shell's syntax, LANES at a time. Says a line of each that passes, and
+# everything of one that fails. Up to two tests may fail beside the others if they pass alone.
+side_by_side() {
+  local limit=$1 lanes=$2 what=$3 began=$SECONDS name command used
+  local -A since=() binary=()
+  doing=$what
+  echo "==> $doing"
+  look_at_the_processors
+  local before=$used
+  # The suites have another input, so that they do not read the file.
+  while read -r name command <&3; do
+    [ ${#running[@]} -lt "$lanes" ] || reap
+    eval "exec timeout --kill-after=10 $limit $command" >"$(log_of "$name")" 2>&1 3<&- 8>&- &
+    running[$!]=$name since[$name]=$SECONDS binary[$name]=${command%% *}
+  done 3<"$4"
+  while [ ${#running[@]} -gt 0 ]; do reap; done
+  run_again "$limit"
+  ended "$what" "$began" "$before"
+}
+
+# Where a suite's output goes; its name may begin with that of another suite.
+log_of() {
+  echo "$logs/log-${1//\//-}"
+}
+
+# Waits until one of the suites has ended.
+reap() {
+  local pid name took status=0
+  wait -n -p pid "${!running[@]}" || status=$?
+  name=${running[$pid]}
+  unset "running[$pid]"
+  if [ "$status" -ne 0 ]; then
+    doing="testing $name"
+    cat "$(log_of "$name")"
+    is_worth_another_try "$name" && return 0
+    return "$status"
+  fi
+  took=$((SECONDS - since[$name]))
+  echo "    $name: $(passed <"$(log_of "$name")"), $took s"
+  printf '%6d s  %s\n' "$took" "$name" >>"$logs/suites-took"
+}
+
+# Whether it was one test or two that failed. Tests that wait for real servers fail where a machine
+# stands still for seconds; a promise that is broken fails alone, too. ZKLOCK_TEST_STRICT forbids it.
+is_worth_another_try() {
+  local failed
+  [ -z "${ZKLOCK_TEST_STRICT:-}" ] && [ -x "${binary[$1]}" ] || return 1
+  failed=$(sed -n '/^failures:$/,/^test result/s/^    \([a-z0-9_:]*\)$/\1/p' "$(log_of "$1")" | sort -u)
+  [ -n "$failed" ] || return 1
+  # shellcheck disable=SC2086 # They are words.
+  printf '%s\n' $failed | sed "s|^|$1 ${binary[$1]} |" >>"$logs/again"
+  [ "$(wc -l <"$logs/again")" -le 2 ]
+}
+
+# run_again LIMIT: runs the tests that failed, alone.
+run_again() {
+  local name binary test
+  [ -s "$logs/again" ] || return 0
+  while read -r name binary test <&3; do
+    doing="testing $name, $test alone"
+    timeout --kill-after=10 "$1" "$binary" --include-ignored --exact "$test" 3<&- 8>&-
+    echo "$name: $test failed beside others, and passed alone: see above" >>"$logs/failed-once"
+  done 3<"$logs/again"
+}
+
+# How many tests passed, by what the suite said; what a script said last.
+passed() {
+  awk '/^test result: ok/ { sum += $4 } /^Success$/ { sum++ } NF { last = $0 }
+    END { print (last ~ /^([a-z]+\.sh:|[0-9]+ seeds) /) ? last : sum + 0 " passed" }'
+}
+
+# Prints what is missing of the tools that compile.
+missing_tools() {
+  local tool
+  [ $((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1])) -ge 501 ] ||
+    echo "bash $BASH_VERSION is too old: install 5.1 or newer"
+  # rustup has the commands even where it does not have the tools.
+  for tool in "" fmt clippy; do
+    # shellcheck disable=SC2086 # Nothing is no word.
+    cargo $tool --version >/dev/null 2>&1 ||
+      echo "cargo $tool does not work: install Rust with rustup.rs; rustup component add rustfmt clippy"
+  done
+}
+
+# One place for all that is compiled, wherever the environment or Cargo's configuration has it.
+find_the_target() {
+  CARGO_TARGET_DIR=$(cargo metadata --format-version 1 --no-deps --offline |
+    sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+  export CARGO_TARGET_DIR
+  mkdir -p "$CARGO_TARGET_DIR"
+}
+
+# The Rust version whose warnings and format end the run. Warnings of another version are only
+# shown: no change of the code brought them.
+known=1.95
+
+judge_by_the_toolchain() {
+  local here
+  here=$(rustc --version)
+  export verdict="-D warnings"
+  [[ $here == "rustc $known"[.\ ]* ]] && return 0
+  verdict="-W warnings"
+  echo "$here is not Rust $known: its warnings are shown, the format is left alone"
+}
+
+# check LIMIT WHAT ARGUMENT..: runs `cargo check`, which is quiet unless it warns.
+check() {
+  local limit=$1 what=$2
+  shift 2
+  # shellcheck disable=SC2016 # The other shell expands it.
+  step "$limit" "checking $what" bash -c '
+    said=$(cargo check --quiet "$@" 2>&1) || { echo "$said"; exit 1; }
+    [ -z "$said" ] || { echo "$said"; [ "$verdict" != "-D warnings" ]; }' check "$@"
+}
+
+# lint LIMIT WHAT ARGUMENT..: runs clippy.
+lint() {
+  local limit=$1 what=$2
+  shift 2
+  # shellcheck disable=SC2086 # The verdict is words.
+  step "$limit" "linting $what" cargo clippy --quiet "$@" -- $verdict
+}
+
+# test_binaries ARGUMENT..: the test binaries that Cargo compiles with these arguments, each a line of
+# its source and its path.
+test_binaries() {
+  CARGO_TERM_COLOR=never cargo test --no-run "$@" 2>&1 |
+    sed -n 's/^ *Executable \(unittests \)\{0,1\}\([^ ]*\) (\(.*\))$/\2 \3/p' |
+    sed 's/\(\/main\)\{0,1\}\.rs / /'
+}
