@@ -13,12 +13,12 @@
 //! Of several in a run, each reuses freed memory: run one alone to measure its own.
 //!
 //! `beside` prints the processor time of this process for one more lock beside those, which is held
-//! for 60 ms; it is the time that passes less what holding them alone costs.
+//! for 60 ms, and its requests: what as long a time takes with it and without it.
 //!
 //! `wait` is a process for `peers/waiting.py`: threads of one client that each get the lock once.
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use zklock::Client;
@@ -104,13 +104,15 @@ fn beside(hosts: &str, name: &str, count: usize) {
     };
     let guards: Vec<_> = (0..count).map(lock).collect();
     thread::sleep(Duration::from_secs(1));
+    let requests = || all_requests(client.metrics().requests);
+    // Both take as long, so that as many checks of the others fall into each.
     let run = |each: &dyn Fn()| {
-        let before = processor_time();
-        for _ in 0..MORE {
+        let (used, sent, began) = (processor_time(), requests(), Instant::now());
+        for at in 1..=MORE {
             each();
-            thread::sleep(HELD);
+            thread::sleep((began + 3 * HELD * at).saturating_duration_since(Instant::now()));
         }
-        processor_time().saturating_sub(before)
+        (processor_time().saturating_sub(used), requests() - sent)
     };
     let alone = run(&|| ());
     let with = run(&|| {
@@ -118,10 +120,11 @@ fn beside(hosts: &str, name: &str, count: usize) {
         thread::sleep(HELD);
         drop(guard);
     });
-    let each = with.saturating_sub(alone) / MORE;
+    let each = with.0.saturating_sub(alone.0) / MORE;
     println!(
-        "{name:<16} {:>10} us of processor time for one more lock",
-        each.as_micros()
+        "{name:<16} {:>10} us of processor time and {:.1} requests for one more lock",
+        each.as_micros(),
+        (with.1 as f64 - alone.1 as f64) / f64::from(MORE)
     );
     drop(guards);
 }
@@ -205,13 +208,9 @@ fn connect(hosts: &str) -> Client {
 
 /// Counts what is sent while nothing happens.
 fn requests_in_a_timeout(clients: &[Client]) -> u64 {
-    let all = |sent: Requests| {
-        sent.creates + sent.deletes + sent.listings + sent.reads + sent.multis + sent.others
-    };
     let sent = || {
-        clients
-            .iter()
-            .map(|client| all(client.metrics().requests))
+        let each = clients.iter();
+        each.map(|client| all_requests(client.metrics().requests))
             .sum::<u64>()
     };
     // What a lock costs once after it has been held for a moment does not count.
@@ -219,6 +218,10 @@ fn requests_in_a_timeout(clients: &[Client]) -> u64 {
     let before = sent();
     thread::sleep(TIMEOUT);
     sent() - before
+}
+
+fn all_requests(sent: Requests) -> u64 {
+    sent.creates + sent.deletes + sent.listings + sent.reads + sent.multis + sent.others
 }
 
 /// What the system reports about this process.

@@ -26,7 +26,8 @@ use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Fired, Transport};
 
-/// How many nodes one check names, to stay far below the frame limit.
+/// How many nodes one check names, to stay far below the frame limit. Above that, checks are spread
+/// over the time in which each lock is proven once.
 const NODES_A_CHECK: usize = 500;
 /// How many bytes their names may take: a fraction of the smallest frame limit that a client
 /// can set.
@@ -49,6 +50,8 @@ pub(crate) struct Heartbeat {
     news: News,
     /// How many leases had begun at the last look.
     begun: u64,
+    /// When the last check was sent.
+    checked: Duration,
     /// A check is due, however recent the proofs are.
     urgent: bool,
     probes: Channel<Probed>,
@@ -92,6 +95,7 @@ impl Heartbeat {
                 resumes: false,
             },
             begun: 0,
+            checked: Duration::ZERO,
             urgent: false,
             probes: unbounded(),
             fired: unbounded(),
@@ -132,14 +136,7 @@ impl Heartbeat {
         // A lost lock needs no proof.
         due.retain(|due| self.is_held_as_told(&due.lease));
         if connected {
-            let is_late = |due: &Due| {
-                let proof = self.next_proof(due, &snapshot);
-                proof.is_some_and(|proof| proof <= now.since_boot())
-            };
-            if self.urgent || due.iter().any(is_late) {
-                let asked = self.probe();
-                due.iter_mut().for_each(|due| due.asked = asked);
-            }
+            self.check_what_is_due(&mut due, now, &snapshot);
             self.watch_long_holds(now);
         }
         for due in due {
@@ -160,7 +157,9 @@ impl Heartbeat {
         let next_look = self.leases.next_due();
         let next_look = next_look.map(|next| next.saturating_sub(now.since_boot()));
         let next_watch = (connected && self.leases.any_unwatched()).then_some(WATCH_AFTER);
-        let pauses = [next_look, next_watch].into_iter().flatten();
+        let next_check = self.next_of_many(snapshot.timeout).filter(|_| connected);
+        let next_check = next_check.map(|next| next.saturating_sub(now.since_boot()));
+        let pauses = [next_look, next_watch, next_check].into_iter().flatten();
         let pause = pauses.min().unwrap_or(snapshot.timeout / 6);
         self.leases
             .next_look
@@ -191,6 +190,33 @@ impl Heartbeat {
         let next_look = (now + pause).as_nanos();
         self.leases.next_look.store(next_look, Ordering::Release);
         Some(pause)
+    }
+
+    /// Asks the quorum about the locks whose proofs are due, and about others before theirs are: one
+    /// request proves many.
+    fn check_what_is_due(&mut self, due: &mut [Due], now: Moment, snapshot: &Snapshot) {
+        let now = now.since_boot();
+        let is_late = |due: &&Due| {
+            let proof = self.next_proof(due, snapshot);
+            proof.is_some_and(|proof| proof <= now)
+        };
+        let late: Vec<_> = due.iter().filter(is_late).map(|due| due.id).collect();
+        let of_many = self.next_of_many(snapshot.timeout);
+        if self.urgent {
+            self.probe(&[], usize::MAX);
+        } else if !late.is_empty() || of_many.is_some_and(|next| next <= now) {
+            self.probe(&late, NODES_A_CHECK);
+        }
+        for due in due {
+            due.asked = self.leases.asked(due.id);
+        }
+    }
+
+    /// When to send the next check of more locks than one check names: all of them have their turn
+    /// before the first one is due again.
+    fn next_of_many(&self, timeout: Duration) -> Option<Duration> {
+        let checks = self.leases.len() / NODES_A_CHECK + 1;
+        (checks > 1).then(|| self.checked + timeout / 6 / checks as u32)
     }
 
     /// When the next check is due: each lock is proven again before it is suspect.
@@ -262,10 +288,11 @@ impl Heartbeat {
         }
     }
 
-    /// Asks the quorum about all of them; returns when.
-    fn probe(&mut self) -> Duration {
+    /// Asks the quorum about these, and about those with the oldest proofs up to so many.
+    fn probe(&mut self, these: &[u64], most: usize) {
         let stamp = self.status.stamp();
-        let all = self.leases.ask(stamp.sent);
+        self.checked = stamp.sent;
+        let all = self.leases.ask(these, most, stamp.sent);
         let mut ids = Vec::new();
         let mut nodes = Vec::new();
         for (id, lease) in &all {
@@ -279,7 +306,7 @@ impl Heartbeat {
             let stamp = Stamp { touched, ..stamp };
             all.iter().for_each(|(_, lease)| lease.confirm(stamp));
             self.leases.look_at_these(&ids);
-            return stamp.sent;
+            return;
         }
         let (mut ids, mut nodes) = (ids.as_slice(), nodes.as_slice());
         while !nodes.is_empty() {
@@ -293,7 +320,6 @@ impl Heartbeat {
             (ids, nodes) = (others, later);
         }
         self.urgent = false;
-        stamp.sent
     }
 
     fn send(&self, probe: Probe, nodes: &[String]) {

@@ -37,6 +37,8 @@ struct Open {
     leases: BTreeMap<u64, OpenLease>,
     /// When to look at which of them; one that has changed is due at [`AT_ONCE`].
     looks: BTreeSet<(Duration, u64)>,
+    /// When the quorum was last asked about which of them, the longest ago first.
+    asks: BTreeSet<(Duration, u64)>,
     unwatched: BTreeSet<u64>,
     watched: HashMap<WatchId, u64>,
 }
@@ -55,7 +57,7 @@ pub(super) struct Due {
 struct OpenLease {
     lease: Arc<Lease>,
     since: Moment,
-    /// When the quorum was last asked about it.
+    /// When the quorum was last asked about it: at first, for its grant.
     asked: Duration,
     /// When to look at it.
     look: Option<Duration>,
@@ -81,10 +83,11 @@ impl Leases {
         // little time for the next one.
         let steady = lease.steady_for().unwrap_or(Duration::MAX);
         let look = WATCH_AFTER.min(steady / 2);
+        let asked = lease.stamp().map_or(Duration::ZERO, |stamp| stamp.sent);
         let entry = OpenLease {
             lease,
             since,
-            asked: Duration::ZERO,
+            asked,
             look: Some(AT_ONCE),
             watch: None,
             thread: Some(thread::current().id()),
@@ -93,6 +96,7 @@ impl Leases {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         open.leases.insert(id, entry);
         open.looks.insert((AT_ONCE, id));
+        open.asks.insert((asked, id));
         open.unwatched.insert(id);
         drop(open);
         if (since + look).as_nanos() < self.next_look.load(Ordering::Acquire) {
@@ -146,6 +150,7 @@ impl Leases {
         if let Some(look) = entry.look {
             open.looks.remove(&(look, id));
         }
+        open.asks.remove(&(entry.asked, id));
         if let Some(watch) = entry.watch {
             open.watched.remove(&watch);
         }
@@ -196,17 +201,34 @@ impl Leases {
         later.map(|(time, _)| *time).next()
     }
 
-    /// Notes that the quorum is asked about all of them, and returns those that are not lost.
-    pub(super) fn ask(&self, now: Duration) -> Vec<(u64, Arc<Lease>)> {
+    /// Notes that the quorum is asked about these, and about those it was asked about the longest
+    /// ago, up to so many together; returns those that are not lost.
+    pub(super) fn ask(&self, these: &[u64], most: usize, now: Duration) -> Vec<(u64, Arc<Lease>)> {
         let mut open = self.open.lock();
-        let mut asked = Vec::with_capacity(open.leases.len());
-        for (id, entry) in &mut open.leases {
-            entry.asked = now;
-            if entry.lease.stamp().is_some() {
-                asked.push((*id, entry.lease.clone()));
-            }
+        let mut asked = Vec::with_capacity(most.min(open.leases.len()));
+        for id in these {
+            asked.extend(open.ask(*id, now));
+        }
+        while asked.len() < most {
+            let oldest = open.asks.first().filter(|(before, _)| *before < now);
+            let Some((_, id)) = oldest.copied() else {
+                break;
+            };
+            asked.extend(open.ask(id, now));
         }
         asked
+    }
+
+    /// When the quorum was last asked about it.
+    pub(super) fn asked(&self, id: u64) -> Duration {
+        let open = self.open.lock();
+        open.leases
+            .get(&id)
+            .map_or(Duration::ZERO, |entry| entry.asked)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.lock().leases.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -272,6 +294,19 @@ impl Leases {
 }
 
 impl Open {
+    /// Notes that the quorum is asked about it; returns it unless it is lost.
+    fn ask(&mut self, id: u64, now: Duration) -> Option<(u64, Arc<Lease>)> {
+        let entry = self.leases.get_mut(&id)?;
+        self.asks.remove(&(entry.asked, id));
+        entry.asked = now;
+        self.asks.insert((now, id));
+        entry
+            .lease
+            .stamp()
+            .is_some()
+            .then(|| (id, entry.lease.clone()))
+    }
+
     fn look_at(&mut self, id: u64, time: Option<Duration>) {
         let Some(entry) = self.leases.get_mut(&id) else {
             return;

@@ -66,6 +66,34 @@ fn a_lock_beside_many_that_are_held_costs_one_look_at_itself() {
     assert!(ids[1..].iter().all(suspect));
 }
 
+/// Their proofs are all as old.
+#[test]
+fn more_locks_than_one_check_names_are_checked_in_turns() {
+    let (mut heartbeat, status) = heartbeat();
+    let begin = |at: u32| {
+        let (bounds, nodes) = (status.bounds(7), vec![format!("/m/{at}")]);
+        let lease = Lease::new("/m", nodes, 7, bounds, status.stamp());
+        heartbeat.leases.begin(Arc::new(lease))
+    };
+    let ids: Vec<_> = (0..4 * NODES_A_CHECK as u32).map(begin).collect();
+    let begun = status.stamp().sent;
+    heartbeat.checked = begun;
+    heartbeat.urgent = false;
+    let asked = |heartbeat: &Heartbeat| {
+        let after = |id: &&u64| begun < heartbeat.leases.asked(**id);
+        ids.iter().filter(after).count()
+    };
+    let pause = heartbeat.pause_from(Moment::now(), &status.snapshot());
+    assert!(pause <= Duration::from_secs(20) / 6 / 5, "{pause:?}");
+    heartbeat.checked = Duration::ZERO;
+    for turn in 1..=4 {
+        heartbeat.check_what_is_due(&mut [], Moment::now(), &status.snapshot());
+        let least = turn * NODES_A_CHECK - 1;
+        assert!((least..=least + 1).contains(&asked(&heartbeat)), "{turn}");
+        heartbeat.checked = Duration::ZERO;
+    }
+}
+
 #[test]
 fn a_check_of_long_names_fits_into_one_request() {
     let short = vec!["/m/n".to_owned(); 1_200];
@@ -79,7 +107,7 @@ fn a_check_of_long_names_fits_into_one_request() {
 #[test]
 fn without_a_connection_the_background_thread_sleeps_until_something_fades() {
     let (mut heartbeat, status) = heartbeat();
-    heartbeat.leases.ask(Duration::from_nanos(1));
+    heartbeat.leases.ask(&[0], 0, Duration::from_nanos(1));
     status.disconnected();
     let pause = heartbeat.look().unwrap();
     assert!(Duration::from_secs(1) < pause, "{pause:?}");
