@@ -130,12 +130,22 @@ fn a_caller_that_ignores_the_end_of_children_changes_nothing(hosts: &str) {
     assert_eq!(with("kill -TERM $$").signal, Some(15));
 }
 
+/// Becomes the rest of its arguments, which SIGTSTP stops whatever the caller has set: some that run
+/// tests ignore or block it.
+const STOPPABLE: &str = "\
+import os, signal, sys
+signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP, signal.SIGCONT])
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
 /// Without a terminal, and in a session of its own.
 fn a_command_that_was_stopped_through_zklock_continues_with_it(hosts: &str) {
     let (path, log) = (fresh_path("stopped"), Log::new());
     let zklock = env!("CARGO_BIN_EXE_zklock");
     let mut command = Command::new("setsid");
-    command.args(["-w", zklock, "run", &path, "--", "sh", "-c"]);
+    command.args(["-w", "python3", "-c", STOPPABLE, zklock, "run", &path]);
+    command.args(["--", "sh", "-c"]);
     let trap = format!("trap '{}' CONT", log.write("on"));
     command.arg(format!("{trap}; {}; {}", log.write("in"), log.beat("beat")));
     let session = Zklock::spawn(command.env("ZKLOCK_HOSTS", hosts));

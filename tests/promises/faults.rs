@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use zklock::{Error, GuardEvent, GuardState, LockOptions, LostReason, MutexGuard};
+use zklock::{Client, Error, GuardEvent, GuardState, LockOptions, LostReason, MutexGuard};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{
@@ -551,4 +551,29 @@ fn wait_for_event(guard: &MutexGuard, event: GuardEvent) {
             Err(error) => panic!("not told of {event:?}: {error}"),
         }
     }
+}
+
+#[test]
+fn an_idle_client_can_ping_half_as_often_and_does_not_while_it_waits() {
+    let (server, path) = (ZooKeeper::shared(), fresh_path("sparse"));
+    let client = |pings: u32| {
+        let proxy = Proxy::start(&server.hosts());
+        let builder = Client::builder(&proxy.hosts()).session_timeout(Duration::from_secs(4));
+        let client = builder.idle_pings(pings).connect().unwrap();
+        (client, proxy)
+    };
+    let (regular, sparse, waiting) = (client(6), client(3), client(3));
+    let guard = regular.0.mutex(&path).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(waiting.0.mutex(&path).unwrap().lock().unwrap()));
+        wait_for_children(&server.hosts(), &path, 2);
+        let pings = |of: &(Client, Proxy)| of.1.requests(op::PING);
+        let before = (pings(&waiting), pings(&sparse));
+        eventually("the one that waits pings", || {
+            pings(&waiting) >= before.0 + 12
+        });
+        let sent = pings(&sparse) - before.1;
+        assert!((4..=8).contains(&sent), "{sent}");
+        drop(guard);
+    });
 }

@@ -14,6 +14,9 @@ pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
 /// higher one comes near the length that counts as an error.
 pub(crate) const FRAME_LIMITS: RangeInclusive<usize> = 256 * 1024..=512 * 1024 * 1024;
 
+/// How many pings a client sends in a session timeout.
+pub(crate) const PINGS: u32 = 6;
+
 /// How to reach the servers, and with which credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -24,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) connect_timeout: Duration,
     /// What any server grants at least, if it may be less than what others have granted.
     pub(crate) granted_at_least: Option<Duration>,
+    /// How many pings it sends in a session timeout while it watches nothing.
+    pub(crate) idle_pings: u32,
     pub(crate) auth: Vec<Credentials>,
     /// The longest request, and about the longest reply.
     pub(crate) frame_limit: usize,
@@ -36,6 +41,16 @@ pub(crate) struct Config {
     pub(crate) sasl: Option<super::sasl::Login>,
 }
 
+impl Config {
+    /// How many pings to send in a session timeout. Who holds or waits for a while watches a node.
+    pub(super) fn pings(&self, watches_nothing: bool) -> u32 {
+        match watches_nothing {
+            true => self.idle_pings,
+            false => PINGS,
+        }
+    }
+}
+
 #[cfg(test)]
 impl Config {
     /// Plain connections without credentials.
@@ -45,6 +60,7 @@ impl Config {
             session_timeout,
             connect_timeout: Duration::MAX,
             granted_at_least: None,
+            idle_pings: PINGS,
             auth: Vec::new(),
             frame_limit: FRAME_LIMIT,
             resume: None,

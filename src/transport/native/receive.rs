@@ -167,16 +167,15 @@ impl Connection {
         }
         let silence = now.saturating_since(self.heard);
         if silence >= self.timeout * 2 / 3 {
-            let silence = silence.as_secs_f64();
-            return Err(End::Broken(format!("nothing arrived for {silence:.1} s")));
+            let told = format!("nothing arrived for {:.1} s", silence.as_secs_f64());
+            return Err(End::Broken(told));
         }
         self.leaves_at = self.promptness.leaves_at(state.queue.oldest_since());
         if self.leaves_at.is_some_and(|at| at <= now) {
             return Err(End::Broken("it answers no request any more".to_owned()));
         }
-        if now.saturating_since(state.queue.sent) >= self.timeout / 6 {
-            state.queue.ping();
-        }
+        let pings = self.shared.config.pings(state.watches.is_empty());
+        state.queue.ping_after(self.timeout / pings, now);
         self.shared.flush(state);
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::time::Duration;
 
 use super::channel::Outbox;
 use crate::jute::{Reply, Request, xid};
@@ -103,7 +104,14 @@ impl RequestQueue {
         self.queued += (self.out.len() - before) as u64;
     }
 
-    pub(super) fn ping(&mut self) {
+    /// Sends a ping if nothing was sent for so long.
+    pub(super) fn ping_after(&mut self, pause: Duration, now: Moment) {
+        if pause <= now.saturating_since(self.sent) {
+            self.ping();
+        }
+    }
+
+    fn ping(&mut self) {
         self.push_aside(|out| Request::Ping.encode(xid::PING, out));
         self.pings.push_back(Moment::now());
     }

@@ -37,6 +37,10 @@ struct Watchers {
 }
 
 impl Watches {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn add(&mut self, path: String, kind: Kind, watch: Watch) {
         self.0.entry(path).or_default().of(kind).push(watch);
     }
