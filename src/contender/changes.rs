@@ -188,9 +188,9 @@ impl<'a> Watcher<'a> {
         others: &[&dyn Waitable],
         limit: &Limit,
     ) -> std::result::Result<(), LimitReached> {
-        self.session.transport.attend();
         let fired: [&dyn Waitable; 1] = [&self.fired];
-        limit.wait_any(&[&fired, others].concat()).map(|_| ())
+        let wait = || limit.wait_any(&[&fired, others].concat());
+        self.session.transport.while_attended(wait).map(|_| ())
     }
 }
 

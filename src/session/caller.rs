@@ -265,8 +265,8 @@ impl Caller {
         limit: &Limit,
     ) -> std::result::Result<(), LimitReached> {
         let changes = self.changes().clone();
-        self.transport.attend();
-        if limit.wait_any_for(Some(time), &[&changes])?.is_some() {
+        let wait = || limit.wait_any_for(Some(time), &[&changes]);
+        if self.transport.while_attended(wait)?.is_some() {
             let _ = changes.try_recv();
         }
         Ok(())

@@ -45,6 +45,10 @@ impl Transport for Counted {
         self.inner.attend();
     }
 
+    fn attended(&self) {
+        self.inner.attended();
+    }
+
     fn key(&self) -> Option<SessionKey> {
         self.inner.key()
     }

@@ -41,8 +41,7 @@ impl<T> Mailbox<T> {
     /// that made the mailbox may call it.
     pub(crate) fn recv(&self, transport: &dyn Transport, limit: &Limit) -> Result<T, LimitReached> {
         if limit.is_cancellable() {
-            transport.attend();
-            return limit.recv(&self.letters);
+            return transport.while_attended(|| limit.recv(&self.letters));
         }
         loop {
             if let Ok(letter) = self.letters.try_recv() {

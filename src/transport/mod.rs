@@ -59,8 +59,12 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
         mailbox_sender::park(until);
     }
 
-    /// Announces that the calling thread is about to wait for an answer without `rest`.
+    /// Announces that the calling thread waits for an answer without `rest` from now on; see
+    /// `while_attended`.
     fn attend(&self) {}
+
+    /// The calling thread does so no longer.
+    fn attended(&self) {}
 
     /// The session's id and password, if there is a session and the transport knows them.
     fn key(&self) -> Option<SessionKey> {
@@ -75,6 +79,16 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// Like `close`, but does not wait: the transport's threads do the rest.
     fn leave(&self) {
         self.close(Duration::ZERO);
+    }
+}
+
+impl dyn Transport + '_ {
+    /// Waits for an answer, or a watch, in a way that does not `rest`: another thread has to read.
+    pub(crate) fn while_attended<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.attend();
+        let waited = wait();
+        self.attended();
+        waited
     }
 }
 

@@ -59,12 +59,12 @@ impl Driver<'_, '_> {
         if period.is_none() && under.is_none() {
             return Ok(None);
         }
-        self.session.transport.attend();
         let letters: &dyn Waitable = self.fired.letters();
         let channels: Vec<_> = iter::once(letters)
             .chain(under.as_ref().map(|under| under as &dyn Waitable))
             .collect();
-        Ok(match self.request.limit.wait_any_for(period, &channels) {
+        let wait = || self.request.limit.wait_any_for(period, &channels);
+        Ok(match self.session.transport.while_attended(wait) {
             Ok(None) if period == silence => {
                 let path = self.queue.path;
                 self.caller

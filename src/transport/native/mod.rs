@@ -147,7 +147,11 @@ impl Transport for Native {
     }
 
     fn attend(&self) {
-        self.reading.reclaim();
+        self.reading.attend();
+    }
+
+    fn attended(&self) {
+        self.reading.attended();
     }
 
     fn key(&self) -> Option<SessionKey> {

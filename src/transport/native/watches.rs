@@ -110,11 +110,6 @@ impl Watches {
             .chain((parts.used > 0).then_some(parts.open))
             .collect()
     }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 impl Watchers {

@@ -4,7 +4,8 @@
 //! which saves waking it. A leader that leaves calls the next follower. The I/O thread
 //! reclaims the lead when no other thread has led for a moment, when the connection has
 //! ended, and while many threads wait: then replies arrive many at a time, and it wakes all
-//! their threads without leaving.
+//! their threads without leaving. So it does while a thread waits on a channel, as for a watch
+//! or for a cancel: that one cannot read.
 //!
 //! The pattern is known as leader and followers (Schmidt and others, "Pattern-Oriented
 //! Software Architecture", volume 2).
@@ -62,6 +63,8 @@ struct Lead<R: Read> {
     turns: u64,
     /// A thread came to follow since the I/O thread took the lead.
     contended: bool,
+    /// How many threads wait on a channel and cannot read.
+    attending: usize,
     /// When there last was a crowd, or a thread that waits on a channel.
     crowded: Option<Instant>,
     /// The I/O thread is to take the lead.
@@ -79,6 +82,7 @@ impl<R: Read> Default for LeaderFollowers<R> {
             last: 0,
             turns: 0,
             contended: false,
+            attending: 0,
             crowded: None,
             reclaimed: false,
             asleep: false,
@@ -178,8 +182,21 @@ impl<R: Read> LeaderFollowers<R> {
         });
     }
 
-    /// Returns the lead to the I/O thread, on behalf of a thread that waits on a channel and
-    /// cannot read. A calling thread that leads finishes first.
+    /// A thread waits on a channel and cannot read: until it is [`attended`](Self::attended), the I/O
+    /// thread leads as soon as no calling thread does.
+    pub(super) fn attend(&self) {
+        self.lead.lock().attending += 1;
+        self.reclaim();
+    }
+
+    /// The thread has what it waited for.
+    pub(super) fn attended(&self) {
+        let mut state = self.lead.lock();
+        state.attending -= 1;
+        state.crowded = Some(clock::now());
+    }
+
+    /// Returns the lead to the I/O thread. A calling thread that leads finishes first.
     pub(super) fn reclaim(&self) {
         let mut state = self.lead.lock();
         state.crowded = Some(clock::now());
@@ -224,8 +241,8 @@ impl<R: Read> Lead<R> {
     }
 
     fn is_crowded(&self) -> bool {
-        self.crowded
-            .is_some_and(|since| clock::now().saturating_duration_since(since) < CALM)
+        let lately = |since| clock::now().saturating_duration_since(since) < CALM;
+        0 < self.attending || self.crowded.is_some_and(lately)
     }
 }
 

@@ -114,7 +114,11 @@ impl Transport for Rig {
     }
 
     fn attend(&self) {
-        self.reading.reclaim();
+        self.reading.attend();
+    }
+
+    fn attended(&self) {
+        self.reading.attended();
     }
 
     fn close(&self, _: Duration) {}
@@ -305,6 +309,36 @@ fn a_leader_that_panics_ends_the_connection_and_leaves_nobody_behind() {
     assert!(seen.iter().any(panicked), "no caller read: {seen:?}");
     let bad = [Reply::Panicked; 2];
     assert!(!seen.contains(&bad), "both read it: {seen:?}");
+}
+
+/// Another thread has led meanwhile, and leaves. The simulation's seed 229174232434461 plays this.
+#[test]
+fn the_io_thread_reads_for_one_that_waits_on_a_channel_whoever_led_before() {
+    const SLEEP: Duration = Duration::from_millis(100);
+    let (seen, _) = all_orders(1, || {
+        let (rig, io) = Rig::start();
+        let (cancel, cancelled) = bounded::<()>(1);
+        let mailbox = Mailbox::new();
+        let slot = mailbox.slot();
+        let server = rig.clone();
+        let other = move || {
+            // Long after the other thread has begun to wait.
+            thread::sleep(SLEEP);
+            let mine = server.call(2);
+            server.reply(slot, 1);
+            mine
+        };
+        let other = spawn("calls", other).expect("a thread");
+        let mine = rig.receive(&mailbox, &Limit::new(None, Some(cancelled)));
+        let late = elapsed().saturating_sub(SLEEP);
+        assert!(late < LULL, "a reply was not read for {late:?}");
+        let replies = [mine, joined(other)];
+        assert_eq!(rig.end(io), End::HungUp);
+        drop(cancel);
+        replies
+    });
+    let both = [Reply::Value(1), Reply::Value(2)];
+    assert_eq!(seen, [both].into_iter().collect());
 }
 
 #[test]
