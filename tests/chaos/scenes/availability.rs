@@ -3,9 +3,12 @@
 //!
 //! All settings are the default ones, but for the session timeout. Of each length, guards of the
 //! library are held, commands run under `zklock run`, a standby is active, and clients hand a mutex
-//! on all the time: the longest time in which nobody had it is told beside what was lost.
+//! on all the time: the longest time in which nobody had it is told beside what was lost. Some reach
+//! the servers through a balancer, and some by names that are unknown every other minute.
 
 use std::fmt;
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +21,7 @@ use crate::cluster::{number, wait};
 use crate::support::ensemble::Ensemble;
 use crate::support::fresh_path;
 use crate::support::leash::Leashed;
+use crate::support::relay::Relay;
 use crate::support::zookeeper::ZooKeeper;
 
 /// The session timeouts, in seconds. The second is the default.
@@ -31,6 +35,12 @@ const CUT_OFF: u64 = 3_300;
 
 /// How long a leader hangs, as in a garbage collection. Nobody can commit meanwhile.
 const MOMENT: u64 = 1_000;
+
+/// How long the servers' names are known, and then unknown.
+const NAMED: Duration = Duration::from_secs(60);
+
+/// Runs the rest of its arguments with this file for `/etc/hosts`.
+const WITH_NAMES: &str = r#"mount --bind "$0" /etc/hosts && exec "$@""#;
 
 /// What is done to the servers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -84,36 +94,71 @@ fn hang(servers: &Ensemble, server: usize, millis: u64) {
     servers.resume(server);
 }
 
+/// How some reach the servers.
+#[derive(Clone, Copy, Debug)]
+enum Way<'a> {
+    Directly,
+    /// The balancer leads to each server in turn, even if it is down.
+    ByBalancer,
+    /// By names that are in this file, at times.
+    ByName(&'a Path),
+}
+
+/// The servers' names, which are known for some time and then unknown, in turn.
+struct Names<'a> {
+    file: &'a Path,
+    since: Instant,
+}
+
+impl Names<'_> {
+    /// Looks whether the names are to be known now.
+    fn look(&self) {
+        let known = self.since.elapsed().as_secs() / NAMED.as_secs() % 2 == 0;
+        let lines = (0..3).map(|at| format!("127.0.0.1 zk-{at}.test\n"));
+        let text: String = lines.filter(|_| known).collect();
+        // Written in place: a new file would not be the one that is mounted.
+        fs::write(self.file, text).expect("the names");
+    }
+}
+
 /// Whoever has something of one session timeout.
-struct Holders {
+struct Holders<'a> {
+    way: Way<'a>,
+    hosts: String,
     timeout: u64,
     guards: Vec<SendMutexGuard>,
     /// Held until the guards are dropped.
-    _client: Client,
+    _client: Option<Client>,
     commands: Vec<Leashed>,
     standby: Leashed,
 }
 
-impl Holders {
-    fn start(hosts: &str, timeout: u64) -> Self {
+impl<'a> Holders<'a> {
+    fn start(way: Way<'a>, hosts: &str, timeout: u64) -> Self {
         let root = fresh_path("availability");
-        let client = connect(hosts, timeout);
-        let guards = (0..EACH).map(|i| {
+        // This process knows no such names.
+        let client = (!matches!(way, Way::ByName(_))).then(|| connect(hosts, timeout));
+        let guard = |(i, client): (usize, &Client)| {
             let mutex = client.mutex(&format!("{root}/guard-{i}"));
             mutex.unwrap().lock().map(MutexGuard::into_send).unwrap()
-        });
-        let run = |i| {
-            let path = format!("{root}/run-{i}");
-            program(hosts, timeout, &["run", &path])
         };
-        let path = format!("{root}/standby");
+        let guards = (0..EACH).zip(client.iter().cycle()).map(guard).collect();
+        let run = |i| program(way, hosts, timeout, &["run", &format!("{root}/run-{i}")]);
+        let standby = ["standby", "--restart", "never", &format!("{root}/standby")];
         Self {
+            way,
+            hosts: hosts.to_owned(),
             timeout,
-            guards: guards.collect(),
+            guards,
             commands: (0..EACH).map(run).collect(),
-            standby: program(hosts, timeout, &["standby", "--restart", "never", &path]),
+            standby: program(way, hosts, timeout, &standby),
             _client: client,
         }
+    }
+
+    /// Begins again with the same.
+    fn renew(&mut self) {
+        *self = Self::start(self.way, &self.hosts, self.timeout);
     }
 
     /// Counts what was lost, and says of each when that is seen first.
@@ -165,8 +210,17 @@ fn connect(hosts: &str, timeout: u64) -> Client {
 }
 
 /// Starts the program, and a command that ends with it.
-fn program(hosts: &str, timeout: u64, args: &[&str]) -> Leashed {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
+fn program(way: Way<'_>, hosts: &str, timeout: u64, args: &[&str]) -> Leashed {
+    let zklock = env!("CARGO_BIN_EXE_zklock");
+    let mut command = match way {
+        Way::ByName(file) => {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", WITH_NAMES]);
+            command.arg(file).arg(zklock);
+            command
+        }
+        _ => Command::new(zklock),
+    };
     command
         .env("ZKLOCK_HOSTS", hosts)
         .args(["--session-timeout", &timeout.to_string()])
@@ -228,6 +282,48 @@ fn take_turns(client: &Client, over: &AtomicBool) -> Vec<(Instant, Instant)> {
     holds
 }
 
+/// Those who have something, in each way and for each session timeout.
+fn start_all<'a>(hosts: &str, balancer: &Relay, names: &Names<'a>) -> Vec<Holders<'a>> {
+    let ports = hosts.split(',').map(|host| host.rsplit(':').next());
+    let named = ports.flatten().enumerate();
+    let named: Vec<_> = named
+        .map(|(at, port)| format!("zk-{at}.test:{port}"))
+        .collect();
+    let (named, by_name) = (named.join(","), Way::ByName(names.file));
+    names.look();
+    let mut all = Vec::new();
+    for timeout in TIMEOUTS {
+        all.push(Holders::start(Way::Directly, hosts, timeout));
+        all.push(Holders::start(Way::ByBalancer, &balancer.hosts, timeout));
+        if may_mount() {
+            all.push(Holders::start(by_name, &named, timeout));
+        }
+    }
+    all
+}
+
+/// Whether this user may give a process a file system of its own.
+fn may_mount() -> bool {
+    let tried = Command::new("unshare").args(["--mount", "true"]).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Counts what was lost, says it, and starts what is missing.
+fn look_after(all: &mut [Holders<'_>], what: &str, sum: &mut Lost) {
+    for holders in all {
+        let lost = holders.lost();
+        if lost == Lost::default() {
+            continue;
+        }
+        let Holders { way, timeout, .. } = holders;
+        println!("VIOLATION: {what}, {way:?}, T = {timeout} s: {lost}");
+        sum.guards += lost.guards;
+        sum.commands += lost.commands;
+        sum.standbys += lost.standbys;
+        holders.renew();
+    }
+}
+
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn what_operators_do_every_week_costs_no_lock() {
@@ -238,28 +334,21 @@ fn what_operators_do_every_week_costs_no_lock() {
         .line("syncLimit=5");
     let servers = Ensemble::start_with(&builder);
     let hosts = servers.hosts();
-    let mut all: Vec<_> = TIMEOUTS
-        .map(|timeout| Holders::start(&hosts, timeout))
-        .into();
+    let balancer = Relay::start(hosts.split(',').map(str::to_owned).collect());
+    let file = std::env::temp_dir().join(format!("zklock-names-{}", std::process::id()));
+    let names = Names {
+        file: &file,
+        since: Instant::now(),
+    };
+    let mut all = start_all(&hosts, &balancer, &names);
     wait(3000);
     let mut sum = Lost::default();
     for trouble in Trouble::ALL {
         let turns = Turns::start(&hosts);
         for round in 0..rounds {
+            names.look();
             trouble.befalls(&servers);
-            for holders in &mut all {
-                let lost = holders.lost();
-                if lost != Lost::default() {
-                    println!(
-                        "VIOLATION: {trouble:?}, round {round}, T = {} s: {lost}",
-                        holders.timeout
-                    );
-                    sum.guards += lost.guards;
-                    sum.commands += lost.commands;
-                    sum.standbys += lost.standbys;
-                    *holders = Holders::start(&hosts, holders.timeout);
-                }
-            }
+            look_after(&mut all, &format!("{trouble:?}, round {round}"), &mut sum);
         }
         let (share, longest) = turns.end();
         println!(
@@ -268,5 +357,6 @@ fn what_operators_do_every_week_costs_no_lock() {
         );
     }
     println!("CHAOS availability, all: {sum}");
+    let _ = fs::remove_file(&file);
     assert_eq!(sum, Lost::default());
 }
