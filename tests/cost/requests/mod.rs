@@ -160,7 +160,7 @@ fn come_back_often(mutex: &Mutex) {
 }
 
 #[test]
-fn trying_a_taken_lock_reads_once_and_writes_nothing() {
+fn trying_a_taken_lock_reads_again_behind_a_sync_and_writes_nothing() {
     let scene = Scene::new("taken");
     let other = Client::connect(scene.server.hosts()).unwrap();
     let _guard = other.mutex(&scene.path).unwrap().lock().unwrap();
@@ -168,7 +168,9 @@ fn trying_a_taken_lock_reads_once_and_writes_nothing() {
     for _ in 0..5 {
         assert!(mutex.try_lock().unwrap().is_none());
     }
-    assert_eq!(scene.tap.take(), vec![vec![op::GET_CHILDREN]; 5]);
+    let read = vec![op::GET_CHILDREN];
+    let again = vec![op::SYNC, op::GET_CHILDREN];
+    assert_eq!(scene.tap.take(), vec![[read, again]; 5].concat());
 }
 
 #[test]
