@@ -233,6 +233,37 @@ fn after_waits(first: Duration, second: Duration) -> Vec<Vec<i32>> {
 }
 
 #[test]
+fn who_evicts_the_overdue_looks_at_a_new_head_when_the_queue_moves() {
+    let scene = Scene::new("overdue");
+    let [one, other] = &[scene.connect(), scene.connect()];
+    let lock = &|client: &Client| client.mutex(&scene.path).unwrap().lock().unwrap();
+    let first = lock(one);
+    thread::scope(|scope| {
+        // However this ends, the second one goes on.
+        let (tell, told) = bounded::<()>(0);
+        scope.spawn(move || {
+            let _guard = lock(other);
+            told.recv().unwrap_err();
+        });
+        wait_for_queue(one, &scene.path, 2);
+        scope.spawn(|| {
+            let minute = Duration::from_secs(60);
+            let options = LockOptions::new().evict_overdue(minute, minute);
+            let mutex = scene.client.mutex(&scene.path).unwrap();
+            drop(mutex.lock_with(options).unwrap());
+        });
+        // It looks at the head of the queue, behind a write that is refused.
+        scene.tap.wait_for(op::DELETE);
+        scene.tap.take();
+        let moved = Instant::now();
+        drop(first);
+        scene.tap.wait_for(op::DELETE);
+        assert!(moved.elapsed() < Duration::from_secs(3), "{moved:?}");
+        drop(tell);
+    });
+}
+
+#[test]
 fn a_release_wakes_nobody_but_the_next_two() {
     let scene = Scene::new("herd");
     let hosts = scene.server.hosts();
