@@ -199,16 +199,17 @@ impl<'a> LockOptions<'a> {
     ///
     /// While this thread waits, a contender that is at the head of the queue for longer than
     /// `held_longer_than` is asked to release the lock, and after another `grace` its node is
-    /// deleted. The time counts from when this thread first saw it there. Both sides log the
-    /// eviction. Permits held by the same call are skipped. If the sequence numbers of the
-    /// directory are used up, no holder is evicted.
+    /// deleted. The time counts from when this thread first saw it there, at most 5 s later; the next
+    /// two in the queue of a mutex see it at once. Both sides log the eviction. Permits held by the
+    /// same call are skipped. If the sequence numbers of the directory are used up, no holder is
+    /// evicted.
     ///
     /// **Dangerous**: a holder that does not watch its guard continues beside the next one. Use it
     /// where the holder checks its guard, or where what the lock protects checks fencing tokens. A
     /// holder that is cut off from the servers when it is evicted learns of it late: its guard stays
     /// valid for up to half of its session timeout beside the next one. Only fencing tokens exclude that.
-    /// Costs the server one listing every half of the shorter time, 5 s at most, and one when a time
-    /// is up. [`Duration::MAX`] means never.
+    /// Costs the server one listing every half of the shorter time, 5 s at most, one when a time
+    /// is up, and one when what this thread watches of the queue moves. [`Duration::MAX`] means never.
     /// Defaults to never.
     pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
         self.overdue = Some(Rule {

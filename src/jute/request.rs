@@ -102,6 +102,13 @@ impl Request {
         }
     }
 
+    /// Has a follower catch up with its leader, which may have been deposed without knowing it.
+    pub(crate) fn sync(path: &str) -> Self {
+        Self::Sync {
+            path: path.to_owned(),
+        }
+    }
+
     pub(crate) fn get(path: &str) -> Self {
         Self::GetData {
             path: path.to_owned(),

@@ -17,7 +17,7 @@ use crate::recipe::dialect::Role;
 use crate::recipe::multi::{Action, Event, Multi, Outcome};
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::call_error::CallError;
+use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
@@ -125,7 +125,11 @@ impl MultiDriver<'_, '_> {
 
     fn step(&mut self, action: Action) -> Result<Event> {
         match action {
-            Action::List(at) => self.list(at),
+            Action::List(at) => self.list(at, false),
+            Action::CatchUpAndList(at) => {
+                self.request.taken = true;
+                self.list(at, true)
+            }
             Action::Place(prefix) => self.place(&prefix),
             Action::MakeParents => {
                 let (caller, limit) = (&mut self.caller, &self.limit);
@@ -148,10 +152,13 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    fn list(&mut self, at: usize) -> Result<Event> {
+    fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
         let path = &self.paths[at];
-        match self.caller.call(&Request::list(path), path, &self.limit) {
-            Ok(Reply::Children { names, .. }) if names.contains("leases") => {
+        let sync = catch_up.then(|| Request::sync(path));
+        let requests: Vec<_> = sync.into_iter().chain([Request::list(path)]).collect();
+        let listed = self.caller.call_all(&requests, path, &self.limit);
+        match listed.map(|mut answers| answers.pop()) {
+            Ok(Some(Ok(Reply::Children { names, .. }))) if names.contains("leases") => {
                 let (caller, limit) = (&mut self.caller, &self.limit);
                 match self.session.is_idle_semaphore(caller, path, false, limit) {
                     Ok(true) => Ok(Event::Children(without_permits(&names))),
@@ -159,8 +166,9 @@ impl MultiDriver<'_, '_> {
                     Err(error) => error.or(path, Event::Cancel),
                 }
             }
-            Ok(Reply::Children { names, .. }) => Ok(Event::Children(names)),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Ok(Some(Ok(Reply::Children { names, .. }))) => Ok(Event::Children(names)),
+            Ok(Some(Err(ErrorCode::NO_NODE))) => Ok(Event::NoNode),
+            Ok(Some(Err(code))) => Err(refused(path, code)),
             Ok(_) => Ok(Event::Cancel),
             Err(error) => error.or(path, Event::Cancel),
         }

@@ -1,10 +1,11 @@
 //! One attempt to get into a queue and to its head.
 //!
 //! ```text
-//!  Peek ──► (taken: Finish, or wait without a node and peek again)
-//!   │                                no parents
-//!   │ free                  Create ◄───────────► Parents
-//!   └──────────────────────► │  │
+//!  Peek ──► (taken: wait without a node and peek again, or
+//!   │        CatchUp ──► PeekAgain ──► (taken: Finish))
+//!   │                       │        no parents
+//!   │ free             free │  Create ◄────────► Parents
+//!   └───────────────────────┴─► │  │
 //!                  created   │  │ reply lost
 //!            ┌───────────────┘  ▼
 //!            │       none     Sync ──► Find ──► (not there: Create)
@@ -63,6 +64,8 @@ pub struct Attempt {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
     Peek,
+    CatchUp,
+    PeekAgain,
     Full,
     Create,
     Parents,
@@ -127,9 +130,12 @@ impl Attempt {
         match &self.state {
             State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch(true),
             State::Peek if self.patience == Patience::Waits => Action::ListAndWatch(false),
-            State::Peek | State::Find | State::List(_) | State::Relist(..) => Action::List,
+            State::Peek | State::PeekAgain | State::Find | State::List(_) | State::Relist(..) => {
+                Action::List
+            }
             State::Create => Action::Create(self.prefix.clone()),
             State::Parents => Action::MakeParents,
+            State::CatchUp => Action::CatchUp,
             State::Sync => Action::Sync,
             State::Inspect(name) => Action::Inspect(name.clone()),
             State::Births(_, names) => Action::Births(names.clone()),
@@ -188,6 +194,8 @@ impl Attempt {
             (state, Event::NewSession) => self.leave(state, Outcome::Restart),
             (
                 state @ (State::Peek
+                | State::CatchUp
+                | State::PeekAgain
                 | State::Full
                 | State::Create
                 | State::Parents
@@ -203,13 +211,18 @@ impl Attempt {
     /// The transitions of an attempt that is not known to have a node in the queue.
     fn enters(&mut self, state: State, event: Event) -> State {
         match (state, event) {
-            (State::Peek, Event::Children(names)) => match self.contest.is_taken(&names) {
-                Ok(false) => State::Create,
-                Ok(true) if self.patience == Patience::Waits => State::Full,
-                Ok(true) => State::Finish(Outcome::Gone),
-                Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
-            },
-            (State::Peek, Event::NoNode) => State::Create,
+            (state @ (State::Peek | State::PeekAgain), Event::Children(names)) => {
+                match self.contest.is_taken(&names) {
+                    Ok(false) => State::Create,
+                    Ok(true) if self.patience == Patience::Waits => State::Full,
+                    // A server that lags still shows a node whose deletion was answered.
+                    Ok(true) if state == State::Peek => State::CatchUp,
+                    Ok(true) => State::Finish(Outcome::Gone),
+                    Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
+                }
+            }
+            (State::Peek | State::PeekAgain, Event::NoNode) => State::Create,
+            (State::CatchUp, Event::Synced) => State::PeekAgain,
             (State::Full, Event::Deleted | Event::Woken) => State::Peek,
 
             (State::Create, Event::Created(name, Some(origin))) => self.created(name, origin),
@@ -331,7 +344,13 @@ impl Attempt {
     fn leave(&mut self, state: State, outcome: Outcome) -> State {
         match state {
             // Cancelled in `Create` means that no request is under way.
-            State::Peek | State::Full | State::Create | State::Parents | State::Finish(_) => {}
+            State::Peek
+            | State::CatchUp
+            | State::PeekAgain
+            | State::Full
+            | State::Create
+            | State::Parents
+            | State::Finish(_) => {}
             State::Sync | State::Find => {
                 self.orphans.push(Orphan::Prefix(self.prefix.clone()));
             }

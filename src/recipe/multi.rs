@@ -1,7 +1,7 @@
 //! Going through several queues at once: all or none.
 //!
 //! ```text
-//!  Peek ─► .. ─► Peek ─► (taken: Finish)          no parents
+//!  Peek ─► .. ─► Peek ─► (taken: Finish*)         no parents
 //!    (if it only tries)   │                 Place ◄────────► Parents
 //!                         └────────────────► │ │ reply lost
 //!                              created       │ └──────────► Finish(Restart)
@@ -16,6 +16,7 @@
 //!   └── GiveBack ◄─┘
 //!
 //!  A node is gone: Finish(Evicted).   Cancel: Finish(Gone).   New session: Finish(Restart).
+//!  * The first time, it peeks again at a server that has caught up with its leader.
 //! ```
 //!
 //! With transactions, one transaction creates all nodes. They stand in the same order in every
@@ -65,6 +66,8 @@ enum Way {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
     Peek(usize),
+    /// At a server that has caught up.
+    PeekAgain(usize),
     Place,
     Parents,
     Births(Vec<String>),
@@ -80,6 +83,8 @@ enum State {
 pub enum Action {
     /// List this queue.
     List(usize),
+    /// List this queue, at a server that has caught up with its leader.
+    CatchUpAndList(usize),
     /// Create an ephemeral sequential node with this prefix in every queue, in one transaction.
     Place(String),
     /// Create all the directories and what is above them.
@@ -195,6 +200,7 @@ impl Multi {
     pub fn action(&self) -> Action {
         match &self.state {
             State::Peek(at) => Action::List(*at),
+            State::PeekAgain(at) => Action::CatchUpAndList(*at),
             State::Place => Action::Place(self.prefix().to_owned()),
             State::Parents => Action::MakeParents,
             State::Births(names) => Action::Births(names.clone()),
@@ -242,8 +248,13 @@ impl Multi {
     /// The transitions with all nodes in one transaction, and those of the proof.
     fn stands(&mut self, state: State, event: Event) -> State {
         match (state, event) {
-            (State::Peek(at), Event::Children(names)) => self.peeked(at, &names),
-            (State::Peek(at), Event::NoNode) => self.after_peek(at),
+            (State::Peek(at), Event::Children(names)) => match self.peeked(at, &names) {
+                // A server that lags still shows a node whose deletion was answered.
+                State::Finish(Outcome::Gone) => State::PeekAgain(at),
+                state => state,
+            },
+            (State::PeekAgain(at), Event::Children(names)) => self.peeked(at, &names),
+            (State::Peek(at) | State::PeekAgain(at), Event::NoNode) => self.after_peek(at),
 
             (State::Place, Event::Created(names)) => State::Births(names),
             (State::Place, Event::NoNode) => State::Parents,
@@ -350,7 +361,7 @@ impl Multi {
                 self.orphans.extend(names.enumerate());
             }
             // Cancelled in `Place` means that no request is under way.
-            State::Place | State::Peek(_) | State::Parents => {}
+            State::Place | State::Peek(_) | State::PeekAgain(_) | State::Parents => {}
             State::Take(_) | State::GiveBack(_) | State::Finish(_) => {}
         }
         State::Finish(outcome)

@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Off unless asked for. A holder's time counts from when this thread first saw it at the
-//! head, by this thread's clock, so no holder is hurried because clocks differ. The first look comes
-//! soon, and a look comes when a holder's time is up, whatever the pause between two of them.
+//! head, by this thread's clock, so no holder is hurried because clocks differ. A look comes soon at
+//! first and when the queue moves, and when a holder's time is up, whatever the pause between two of
+//! them.
 
 use std::time::Duration;
 
@@ -121,6 +122,11 @@ impl Overdue {
             Action::Sleep(period) => period,
             _ => Duration::ZERO,
         }
+    }
+
+    /// Looks soon: the queue has moved, and its head may be another.
+    pub fn stir(&mut self) {
+        self.pause = PERIODS.0;
     }
 
     /// Takes in the result of the last action.
@@ -234,6 +240,22 @@ mod tests {
             assert_eq!(overdue.action(), *expected, "at {time}");
             overdue.handle(Event::Done);
         }
+    }
+
+    #[test]
+    fn the_time_of_a_new_head_counts_from_when_the_queue_moved() {
+        let rule = Rule {
+            held_longer_than: Duration::from_secs(10),
+            grace: Duration::from_secs(10),
+        };
+        let mut overdue = Overdue::new(rule);
+        overdue.handle(Event::Failed);
+        assert_eq!(overdue.action(), Action::Sleep(PERIODS.1));
+        overdue.stir();
+        assert_eq!(overdue.action(), Action::Sleep(PERIODS.0));
+        overdue.handle(Event::Elapsed);
+        overdue.handle(Event::Failed);
+        assert_eq!(overdue.action(), Action::Sleep(PERIODS.1), "once");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One of a semaphore's permits, or several.
 //!
 //! ```text
-//!  Open ──► Line ──► Look ──────────────► Permit ──► Check ──► Finish(Held)
+//!  Open* ─► Line ──► Look ──────────────► Permit ──► Check ──► Finish(Held)
 //!            ▲       │ ▲ ▲  agreed          ▲          │
 //!            │       ▼ │ │                  │          │ the place in the line
 //!            │    Read │ ├── Write ─────────┤          │ was lost
@@ -13,6 +13,7 @@
 //!
 //!  Others go by another number, and the caller does not wait: Finish(Disagrees).
 //!  The node is not a semaphore's: Finish(Unmarked).   Cancel, from anywhere: Finish(Gone).
+//!  * A call that does not wait looks again, behind a sync, before it is turned away.
 //! ```
 //!
 //! A client that asks for several permits goes through Permit once for each, and stays first in
@@ -50,6 +51,7 @@ pub struct Permit {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
     Open,
+    OpenAgain,
     Meet(Others),
     Line,
     Look(OwnNode),
@@ -86,6 +88,7 @@ impl Permit {
     pub fn action(&self) -> Action {
         match &self.state {
             State::Open | State::Look(_) => Action::Look,
+            State::OpenAgain => Action::LookAgain,
             State::Line => Action::Line,
             State::Make(_) => Action::Make,
             State::Meet(others) | State::Read(_, others) => Action::Read(others.clone()),
@@ -115,7 +118,9 @@ impl Permit {
             | State::Permit(line, _)
             | State::Check(line, _)
             | State::Inspect(line) => Some(line),
-            State::Open | State::Meet(_) | State::Line | State::Finish(_) => None,
+            State::Open | State::OpenAgain | State::Meet(_) | State::Line | State::Finish(_) => {
+                None
+            }
         }
     }
 
@@ -131,7 +136,12 @@ impl Permit {
             (State::Await(_, others), Event::TimeOut) => State::Finish(Outcome::Disagrees(others)),
             (_, Event::Cancel | Event::TimeOut) => State::Finish(Outcome::Gone),
 
-            (State::Open, Event::Looked(look)) => self.opened(&look),
+            (State::Open, Event::Looked(look)) => match self.opened(&look) {
+                // A server that lags still shows a permit whose return was answered.
+                State::Meet(_) | State::Finish(Outcome::Gone) => State::OpenAgain,
+                state => state,
+            },
+            (State::OpenAgain, Event::Looked(look)) => self.opened(&look),
             (State::Meet(others), Event::IsThere) => State::Finish(Outcome::Disagrees(others)),
             // A permit that has gone meanwhile need not be waited for.
             (State::Meet(_), Event::NoNode) => State::Open,

@@ -86,7 +86,11 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     fn step(&mut self, action: Action) -> Result<Event> {
         match action {
-            Action::Look => self.look(),
+            Action::Look => self.look(self.sync_after_wait()),
+            Action::LookAgain => {
+                self.request.taken = true;
+                self.look(Some(Request::sync(self.semaphore.path)))
+            }
             Action::Line => self.line(),
             Action::Make => self.make(),
             Action::Read(others) => {

@@ -126,7 +126,7 @@ impl Semaphore {
 
     /// Acquires a permit if one is free.
     ///
-    /// Blocks for one round trip if none is free, which costs the server no write, and for a few
+    /// Blocks for two round trips if none is free, which costs the server no write, and for a few
     /// more if one is. Without a connection it blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors

@@ -47,7 +47,7 @@ impl World {
                 self.make_parents();
                 Event::ParentsMade
             }
-            Action::Sync => Event::Synced,
+            Action::Sync | Action::CatchUp => Event::Synced,
             Action::List => self.list(i, None),
             Action::Inspect(name) => self.inspect(i, &name, None),
             Action::Births(names) => match mutant {

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use zklock::embedded::Server;
 use zklock::{Client, LockGuard, Result, SessionState};
 
 use crate::support::{eventually, fresh_path};
@@ -66,6 +67,23 @@ impl Kind {
             Self::Multi => Box::new(client.multi_lock([one.as_str(), other.as_str()])?.lock()?),
             Self::Permit => Box::new(client.semaphore(path, 1)?.acquire()?),
             Self::Permits => return two_permits(client, path),
+        })
+    }
+
+    /// Tries to take what those wait for who do.
+    fn try_take(self, client: &Client, path: &str) -> Result<Option<Box<dyn LockGuard>>> {
+        fn boxed<G: LockGuard + 'static>(guard: Option<G>) -> Option<Box<dyn LockGuard>> {
+            guard.map(|guard| Box::new(guard) as _)
+        }
+        let both = [format!("{path}/a"), format!("{path}/b")];
+        let both = both.each_ref().map(String::as_str);
+        Ok(match self {
+            Self::Mutex => boxed(client.mutex(path)?.try_lock()?),
+            Self::WriteToRead => boxed(client.rwlock(path)?.try_read()?),
+            Self::ReadToWrite | Self::WriteToWrite => boxed(client.rwlock(path)?.try_write()?),
+            Self::Multi => boxed(client.multi_lock(both)?.try_lock()?),
+            Self::Permit => boxed(client.semaphore(path, 1)?.try_acquire()?),
+            Self::Permits => boxed(client.semaphore(path, 2)?.try_acquire_many(2)?),
         })
     }
 
@@ -142,6 +160,23 @@ fn a_release_after_a_reconnect_is_a_grant(place: Place) {
             "late without a reason:\n{}",
             late.join("\n")
         );
+    }
+}
+
+#[test]
+fn a_release_that_was_answered_is_seen_by_who_tries_at_a_server_that_lags() {
+    let server = Server::start().expect("a server");
+    let [holder, other] = [(); 2].map(|()| connect(server.hosts()));
+    for kind in KINDS {
+        let path = fresh_path("lag");
+        let held = kind.take(&holder, &path, true).expect("the first holder");
+        // From this node on, only its owner sees what is done.
+        server.hide_next_create();
+        let hidden = holder.mutex(&format!("{path}-hidden"));
+        let _hidden = hidden.and_then(|mutex| mutex.lock()).expect("another lock");
+        held.unlock().expect("an answer");
+        let tried = kind.try_take(&other, &path).expect("an answer");
+        assert!(tried.is_some(), "{kind:?} was refused though it is free");
     }
 }
 

@@ -13,9 +13,10 @@ use zklock::embedded::Server;
 use super::{SOON, a_while, connect, logs};
 use crate::support::proxy::Proxy;
 use crate::support::raw::wait_for_children;
+use crate::support::relay::Relay;
 use crate::support::worker::{self, Worker};
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -86,6 +87,19 @@ fn servers_that_accept_and_never_greet_leave_the_time_to_ask_the_others() {
             .connect()
             .expect("a session");
     }
+}
+
+/// As if a packet was lost, or the server was just started.
+#[test]
+fn the_only_address_is_asked_again_soon_if_it_did_not_greet() {
+    let server = Server::start().expect("a server");
+    let mute = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let silent = mute.local_addr().expect("its port").to_string();
+    let address = Relay::start(vec![silent, server.hosts().to_owned()]);
+    let (connected, took) = timed(|| Client::connect(&address.hosts));
+    connected.expect("a session");
+    assert_eq!(address.picked(), [0, 1]);
+    assert!(took < TIMEOUT, "{took:?}");
 }
 
 /// Returns a process whose client has a lock and waits for another one.

@@ -197,7 +197,8 @@ impl<'a, 'q> Driver<'a, 'q> {
         loop {
             let action = self.attempt.action();
             self.request.taken |= match &action {
-                Action::Wait | Action::Watch(_) | Action::WatchAround(..) => true,
+                // What a listing has shown, whether or not the server can catch up.
+                Action::CatchUp | Action::Wait | Action::Watch(_) | Action::WatchAround(..) => true,
                 Action::Finish(Outcome::Gone) => listed,
                 _ => false,
             };
@@ -275,7 +276,8 @@ impl<'a, 'q> Driver<'a, 'q> {
         match action {
             Action::Create(prefix) => self.create(&prefix),
             Action::MakeParents => self.make_parents(),
-            Action::Sync => self.sync(),
+            Action::Sync => self.sync(self.session.transport.capabilities().sync(self.queue.dir)),
+            Action::CatchUp => self.sync(Request::sync(self.queue.dir)),
             Action::List => self.list(),
             Action::ListAndWatch(queued) => self.list_and_watch(queued),
             Action::Inspect(name) => self.inspect(&name),

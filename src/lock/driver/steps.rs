@@ -90,12 +90,16 @@ impl Driver<'_, '_> {
         }))
     }
 
-    pub(super) fn sync(&mut self) -> Result<Step> {
-        let request = self.session.transport.capabilities().sync(self.queue.dir);
-        match self.ask(request) {
+    /// Has the server catch up by this request, and lists the directory in the same write.
+    pub(super) fn sync(&mut self, sync: Request) -> Result<Step> {
+        let call_id = self.post([sync, Request::list(self.queue.dir)]);
+        match self.answer(call_id) {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
             // A refusal passes through the quorum too.
-            Ok(Ok(_) | Err(Failure::Refused(_))) => Ok(Step::Report(Event::Synced)),
+            Ok(Ok(_) | Err(Failure::Refused(_))) => {
+                self.listing = Some(Listing::Asked(call_id.next()));
+                Ok(Step::Report(Event::Synced))
+            }
             Ok(answered) => self.trouble(answered),
         }
     }

@@ -129,6 +129,9 @@ impl Driver<'_, '_> {
     }
 
     fn woken(&mut self, fired: Fired) -> Step {
+        if let Some(overdue) = self.request.overdue.as_mut() {
+            overdue.stir();
+        }
         // The events of a new connection come in any order.
         let ordered = self.caller.is_steady(&self.snapshot);
         self.heard(fired, ordered)

@@ -23,6 +23,8 @@ pub enum Action {
     MakeParents,
     /// Make sure that the next listing is no older than this moment.
     Sync,
+    /// The same, unless the leader was deposed: a lock may look taken for longer then.
+    CatchUp,
     /// List the directory.
     List,
     /// List the directory, leaving a watch on it. Says whether our own node is there already.

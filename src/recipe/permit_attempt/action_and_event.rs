@@ -51,6 +51,8 @@ pub struct Others {
 pub enum Action {
     /// Read the number, and list the permits that are out.
     Look,
+    /// The same, at a server that has caught up with its leader.
+    LookAgain,
     /// Give up what is held, and go through the line.
     Line,
     /// Create the semaphore's node, with our number, and the directory of the permits.

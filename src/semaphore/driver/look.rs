@@ -8,10 +8,10 @@ use crate::recipe::permit_attempt::{Event, Look};
 use crate::session::call_error::refused;
 
 impl PermitDriver<'_, '_> {
-    /// Reads the number and lists the permits.
-    pub(super) fn look(&self) -> Result<Event> {
+    /// Reads the number and lists the permits, behind the `sync` if there is one.
+    pub(super) fn look(&self, sync: Option<Request>) -> Result<Event> {
         let path = self.semaphore.path;
-        let (requests, synced) = self.questions();
+        let (requests, synced) = self.questions(sync);
         let mut caller = self.session().caller();
         let answers = match caller.call_all(&requests, path, &self.request.limit) {
             Ok(answers) => answers,
@@ -46,14 +46,18 @@ impl PermitDriver<'_, '_> {
         }))
     }
 
-    /// The requests of a look, and how many of the first only bring the server up to date.
-    fn questions(&self) -> (Vec<Request>, usize) {
-        let path = self.semaphore.path;
+    /// After a wait for our place in the queue, what brings the server up to date.
+    pub(super) fn sync_after_wait(&self) -> Option<Request> {
         let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
         let capabilities = self.session().transport.capabilities();
         // The refused write names the queue's directory, where a contender may delete: a refusal
         // for lack of rights would not do, because some servers answer that by themselves.
-        let sync = waited.then(|| capabilities.sync(&self.semaphore.locks()));
+        waited.then(|| capabilities.sync(&self.semaphore.locks()))
+    }
+
+    /// The requests of a look, and how many of the first only bring the server up to date.
+    fn questions(&self, sync: Option<Request>) -> (Vec<Request>, usize) {
+        let path = self.semaphore.path;
         let mut requests: Vec<_> = sync.into_iter().collect();
         let synced = requests.len();
         requests.extend([Request::get(path), Request::list(path)]);

@@ -1,60 +1,65 @@
 //! How long to pause between two rounds of attempts to connect.
 
+use std::mem;
 use std::time::Duration;
 
-/// The first pauses; each further one is twice as long.
-const FIRST: Duration = Duration::from_millis(100);
-/// How many pauses are that short if there is a session. Behind a balancer with a dead server, an
-/// attempt in two or three fails, and its locks must not wait long for the one that does not.
-const SHORT: u32 = 6;
+use crate::time::clock::Moment;
+
+/// The shortest pause.
+///
+/// The first ones are that short: behind a balancer with a dead server, an attempt in two or three
+/// fails, and the locks of the client must not wait long for the one that does not.
+const LEAST: Duration = Duration::from_millis(100);
+/// A pause is this part of the time without a server, so that a client is late by a fraction of
+/// the outage, and a quarter of it with the jitter.
+const PART: u32 = 5;
 /// A connection that lasted for less counts as a failure.
 const WORTHWHILE: Duration = Duration::from_millis(500);
 /// The longest pause is a third of the session timeout, within these bounds: short enough
 /// to keep the session, long enough not to burden the servers.
-const CAP: (Duration, Duration) = (Duration::from_millis(1300), Duration::from_millis(2500));
+const CAP: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_millis(2500));
 
 #[derive(Debug)]
 pub(super) struct Backoff {
     cap: Duration,
-    failures: u32,
+    /// The end of the last connection that lasted, or the beginning.
+    away_since: Moment,
+    /// A session expired since.
+    expired: bool,
 }
 
 impl Backoff {
-    pub(super) fn new(session_timeout: Duration) -> Self {
+    pub(super) fn new(session_timeout: Duration, now: Moment) -> Self {
         Self {
             cap: (session_timeout / 3).clamp(CAP.0, CAP.1),
-            failures: 0,
+            away_since: now,
+            expired: false,
         }
     }
 
     /// The pause after a round in which no server gave a session.
-    pub(super) fn after_failure(&mut self, session: bool) -> Duration {
-        let short = if session { SHORT } else { 1 };
-        self.failures += 1;
-        let doubled = self.failures.saturating_sub(short).min(10);
-        let pause = FIRST.saturating_mul(1 << doubled);
+    pub(super) fn after_failure(&self, now: Moment) -> Duration {
+        let away = now.saturating_since(self.away_since);
+        let pause = (away / PART).clamp(LEAST, self.cap);
         // The jitter keeps clients that lost the same server from coming back in step.
-        pause.min(self.cap).mul_f64(0.8 + 0.4 * fastrand::f64())
+        pause.mul_f64(0.8 + 0.4 * fastrand::f64())
     }
 
     /// The pause after a connection: none, unless it was short and no `others` are left to try.
-    pub(super) fn after_service(&mut self, lived: Duration, others: bool) -> Duration {
+    pub(super) fn after_service(&mut self, lived: Duration, others: bool, now: Moment) -> Duration {
         match is_worthwhile(lived) {
-            true => self.failures = 0,
+            true => (self.away_since, self.expired) = (now, false),
             false if others => {}
-            false => return self.after_failure(true),
+            false => return self.after_failure(now),
         }
         Duration::ZERO
     }
 
     /// The pause after an expiry: none for the first, because the server answers.
-    pub(super) fn after_expiry(&mut self) -> Duration {
-        match self.failures {
-            0 => {
-                self.failures = 1;
-                Duration::ZERO
-            }
-            _ => self.after_failure(false),
+    pub(super) fn after_expiry(&mut self, now: Moment) -> Duration {
+        match mem::replace(&mut self.expired, true) {
+            false => Duration::ZERO,
+            true => self.after_failure(now),
         }
     }
 }
@@ -70,15 +75,18 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
+    /// A machine has been up for a while.
+    const START: Moment = Moment::from_nanos(7_000_000_000);
+
     fn attempts_in_a_minute(
         timeout: Duration,
-        mut pause: impl FnMut(&mut Backoff) -> Duration,
+        mut pause: impl FnMut(&mut Backoff, Moment) -> Duration,
     ) -> u32 {
-        let mut backoff = Backoff::new(timeout);
-        let (mut attempts, mut time) = (0, Duration::ZERO);
-        while time < MINUTE {
+        let mut backoff = Backoff::new(timeout, START);
+        let (mut attempts, mut now) = (0, START);
+        while now < START + MINUTE {
             attempts += 1;
-            time += pause(&mut backoff);
+            now = now + pause(&mut backoff, now);
         }
         attempts
     }
@@ -87,9 +95,9 @@ mod tests {
     fn a_refusing_server_sees_fewer_than_sixty_attempts_a_minute() {
         for seconds in [1, 4, 10, 40] {
             let timeout = Duration::from_secs(seconds);
-            let refused = attempts_in_a_minute(timeout, |backoff| backoff.after_failure(true));
-            let cut = attempts_in_a_minute(timeout, |backoff| {
-                backoff.after_service(Duration::ZERO, false)
+            let refused = attempts_in_a_minute(timeout, |backoff, now| backoff.after_failure(now));
+            let cut = attempts_in_a_minute(timeout, |backoff, now| {
+                backoff.after_service(Duration::ZERO, false, now)
             });
             let expired = attempts_in_a_minute(timeout, Backoff::after_expiry);
             for attempts in [refused, cut, expired] {
@@ -99,24 +107,53 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_lasted_is_made_again_at_once() {
-        let mut backoff = Backoff::new(Duration::from_secs(4));
-        for _ in 0..9 {
-            backoff.after_failure(true);
+    fn a_client_is_back_a_quarter_of_the_outage_later_or_earlier() {
+        for (timeout, tenths) in [4, 20, 60]
+            .into_iter()
+            .flat_map(|t| (1..600).map(move |o| (t, o)))
+        {
+            let backoff = Backoff::new(Duration::from_secs(timeout), START);
+            let outage = Duration::from_millis(100 * tenths);
+            let mut now = START;
+            while now < START + outage {
+                now = now + backoff.after_failure(now);
+            }
+            let late = now.saturating_since(START + outage);
+            let most = (outage / 4).max(Duration::from_millis(120));
+            assert!(
+                late <= most.min(Duration::from_secs(3)),
+                "{late:?} after {outage:?}"
+            );
         }
+    }
+
+    #[test]
+    fn a_connection_that_lasted_is_made_again_at_once() {
+        let mut backoff = Backoff::new(Duration::from_secs(4), START);
+        let now = START + MINUTE;
+        assert!(Duration::from_secs(1) < backoff.after_failure(now));
         let lived = Duration::from_secs(1);
-        assert_eq!(backoff.after_service(lived, false), Duration::ZERO);
-        assert!(backoff.after_failure(true) < Duration::from_millis(200));
+        assert_eq!(backoff.after_service(lived, false, now), Duration::ZERO);
+        assert!(backoff.after_failure(now) < Duration::from_millis(200));
+    }
+
+    #[test]
+    fn a_session_that_expired_in_an_outage_is_replaced_at_once() {
+        let mut backoff = Backoff::new(Duration::from_secs(4), START);
+        let now = START + MINUTE;
+        backoff.after_failure(now);
+        assert_eq!(backoff.after_expiry(now), Duration::ZERO);
+        assert!(Duration::ZERO < backoff.after_expiry(now));
     }
 
     /// Each attempt of a session of 4 s that holds a lock may meet the dead one of two servers.
     #[test]
     fn a_dead_server_behind_a_balancer_leaves_many_attempts_before_a_lock_is_lost() {
         for _ in 0..100 {
-            let mut backoff = Backoff::new(Duration::from_secs(4));
-            let (mut attempts, mut time) = (1, Duration::ZERO);
-            while time < Duration::from_secs(2) {
-                time += backoff.after_service(Duration::from_millis(10), false);
+            let mut backoff = Backoff::new(Duration::from_secs(4), START);
+            let (mut attempts, mut now) = (1, START);
+            while now < START + Duration::from_secs(2) {
+                now = now + backoff.after_service(Duration::from_millis(10), false, now);
                 attempts += 1;
             }
             assert!(9 <= attempts, "{attempts}");
@@ -125,8 +162,9 @@ mod tests {
 
     #[test]
     fn a_short_connection_costs_no_pause_while_others_are_left_to_try() {
-        let mut backoff = Backoff::new(Duration::from_secs(4));
-        assert_eq!(backoff.after_service(Duration::ZERO, true), Duration::ZERO);
-        assert!(Duration::ZERO < backoff.after_service(Duration::ZERO, false));
+        let mut backoff = Backoff::new(Duration::from_secs(4), START);
+        let (short, now) = (Duration::ZERO, START);
+        assert_eq!(backoff.after_service(short, true, now), Duration::ZERO);
+        assert!(Duration::ZERO < backoff.after_service(short, false, now));
     }
 }

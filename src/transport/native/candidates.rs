@@ -7,7 +7,7 @@ use super::hosts::Target;
 
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
-/// The same in the first round, if there are several.
+/// The same in the first round; each further round has twice as much.
 const FIRST_ROUND: Duration = Duration::from_millis(1500);
 /// The shortest such time, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
@@ -36,8 +36,9 @@ pub(super) struct Candidate {
 /// The time for one address, so that the session outlasts a round and the next. Without a
 /// session, so that a round fits into the time to make the `first` connection.
 ///
-/// Where there are others to try, a silent address costs little in the first round. Servers that
-/// are slow because they are burdened get more in each further one.
+/// A silent address costs little in the first round: another one may answer, or the same one if it
+/// was just started or a packet was lost. Servers that are slow because they are burdened get more
+/// in each further round.
 pub(super) fn dial_limit(
     timeout: Duration,
     first: Option<Duration>,
@@ -51,10 +52,7 @@ pub(super) fn dial_limit(
     let first = first.map_or(Duration::MAX, |first| {
         share(first.min(timeout)).max(FIRST_LEAST)
     });
-    let longest = match addresses {
-        0 | 1 => DIAL_LIMIT,
-        _ => FIRST_ROUND * 2_u32.pow(rounds.min(4)),
-    };
+    let longest = FIRST_ROUND * 2_u32.pow(rounds.min(4));
     share(timeout).min(first).min(longest)
 }
 
@@ -118,15 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_address_costs_little_at_first_if_there_are_others() {
+    fn a_silent_address_costs_little_at_first_even_if_it_is_the_only_one() {
         let of = |addresses, rounds| {
             let wait = Some(Duration::from_secs(60));
             dial_limit(Duration::from_secs(20), wait, addresses, rounds)
         };
-        assert_eq!(of(1, 0), DIAL_LIMIT);
-        assert_eq!(of(2, 0), FIRST_ROUND);
-        assert_eq!(of(2, 1), 2 * FIRST_ROUND);
-        assert_eq!(of(2, u32::MAX), DIAL_LIMIT);
+        for addresses in [1, 2] {
+            assert_eq!(of(addresses, 0), FIRST_ROUND);
+            assert_eq!(of(addresses, 1), 2 * FIRST_ROUND);
+            assert_eq!(of(addresses, u32::MAX), DIAL_LIMIT);
+        }
     }
 
     #[test]

