@@ -132,7 +132,7 @@ MUTANTS = [
         "no-pings",
         "a connection that is idle sends no pings",
         "src/transport/native/receive.rs",
-        "            state.queue.ping();\n",
+        "        state.queue.ping_after(self.timeout / pings, now);\n",
         "",
     ),
     # Requests on their way.
@@ -652,9 +652,9 @@ MUTANTS = [
         "job-panic-unwritten",
         "a panic is not written down as a failure",
         "src/job/driver.rs",
-        "        if let Some(data) = panicked {",
-        "        if let Some(data) = panicked.filter(|_| false) {",
-        "        if let Some(data) = panicked.filter(|_| !{mutant}) {{",
+        "        if let Some((data, version)) = panicked {",
+        "        if let Some((data, version)) = panicked.filter(|_| false) {",
+        "        if let Some((data, version)) = panicked.filter(|_| !{mutant}) {{",
     ),
     (
         "job-lists-without-limit",
