@@ -1,5 +1,6 @@
 //! A client: one session with ZooKeeper, shared by any number of locks.
 
+mod for_the_program;
 mod inspect;
 
 use std::fmt;
@@ -249,13 +250,6 @@ impl Client {
         self.locks.session.status.snapshot().state
     }
 
-    /// Returns the key with which another process can use the session, for the program. A process
-    /// that has it can end the session, and do all that its credentials allow.
-    #[doc(hidden)]
-    pub fn session_key(&self) -> Option<String> {
-        self.locks.session.transport.key().map(|key| key.text())
-    }
-
     /// Returns a channel of the session's events from now on.
     ///
     /// It keeps the first 1,024 unread events and drops later ones.
@@ -284,20 +278,7 @@ impl Client {
     /// session in time. A connection that the server closes counts as a confirmation, because
     /// some servers give no other answer.
     pub fn close(&self) -> Result<()> {
-        let is_connected = self.state() == SessionState::Connected;
-        let limit = Limit::after(CLOSE_LIMIT);
-        match self.locks.session.close() {
-            true => Ok(()),
-            false => Err(Error::Unconfirmed {
-                what: match is_connected {
-                    true => "the end of the session",
-                    // The client does not wait for it.
-                    false => "without a connection, the end of the session",
-                },
-                next: "its locks are free when it has timed out",
-                limit: limit.spent(),
-            }),
-        }
+        self.close_within(CLOSE_LIMIT)
     }
 }
 

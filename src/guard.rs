@@ -163,17 +163,19 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
         self.check().is_ok()
     }
 
-    /// Returns whether the last contender that was ahead is known to have released in order, for
-    /// the program; `None` if there was none. Blocks for one read.
+    /// Returns whether all that the call has seen ahead released in order; `None` if it saw nobody.
     #[doc(hidden)]
     fn follows_release(&self) -> Option<bool> {
         None
     }
 
-    /// Has an orderly release of an exclusive lock tell
-    /// [`follows_release`](Self::follows_release), for the program.
+    /// Has an orderly release tell [`follows_release`](Self::follows_release).
     #[doc(hidden)]
     fn note_release(&self) {}
+
+    /// Releases a lock that others may share, if that is to tell; the guard must be dropped next.
+    #[doc(hidden)]
+    fn release_shared(&self) {}
 }
 
 /// Releases a guard whose size is not known. Every guard has it.
@@ -225,6 +227,10 @@ macro_rules! guard_traits {
 
             fn note_release(&self) {
                 self.$($raw).+.note_release()
+            }
+
+            fn release_shared(&self) {
+                self.$($raw).+.release_shared()
             }
         }
 
@@ -376,8 +382,7 @@ pub(crate) fn finish_with<G: LockGuard, T, E: From<Error>>(
     run: impl FnOnce(&G) -> result::Result<T, E>,
 ) -> result::Result<T, E> {
     let path = guard.paths().join(", ");
-    let done = run(&guard);
-    match (done, guard.unlock()) {
+    match (run(&guard), guard.unlock()) {
         (Ok(value), released) => Ok(released.map(|()| value)?),
         (Err(error), released) => {
             if let Err(second) = released {

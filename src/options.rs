@@ -11,10 +11,11 @@ use crate::path;
 use crate::queues;
 use crate::recipe::attempt::Patience;
 use crate::recipe::overdue_holder::{Overdue, Rule};
+use crate::recipe::seen_ahead::SeenAhead;
 use crate::session::Session;
 use crate::system::channel::Receiver;
 use crate::system::clock;
-use crate::time::limit::Limit;
+use crate::time::limit::{Limit, from_now};
 
 /// How long one try waits for a missing connection: long enough for another server to take over.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -44,6 +45,9 @@ pub struct LockOptions<'a> {
     overdue: Option<Rule>,
     hold_at_least: Option<Duration>,
     tracking: Option<Tracking>,
+    /// How long to wait for an answer, even if the deadline has passed.
+    least: Duration,
+    sees_ahead: bool,
 }
 
 /// The callback that runs when the place of a waiter changes.
@@ -219,6 +223,22 @@ impl<'a> LockOptions<'a> {
         self
     }
 
+    /// Has a deadline that comes sooner than this count only when a server has said that the lock is
+    /// taken, for the program.
+    #[doc(hidden)]
+    pub fn answered_within(mut self, least: Duration) -> Self {
+        self.least = least;
+        self
+    }
+
+    /// Has the guard know how those that were ahead have left, for the program; see
+    /// [`LockGuard::follows_release`](crate::LockGuard::follows_release).
+    #[doc(hidden)]
+    pub fn sees_ahead(mut self) -> Self {
+        self.sees_ahead = true;
+        self
+    }
+
     /// Options of a wait that ends after this long.
     pub(crate) fn within(limit: Duration) -> Self {
         Self::new().timeout(limit)
@@ -237,7 +257,9 @@ impl<'a> LockOptions<'a> {
         patience: Patience,
     ) -> Result<LockRequest<'a>> {
         let circles = self.circles.map(|root| circles(session, root));
-        let limit = Limit::new(self.deadline, self.cancel);
+        let least = from_now(self.least);
+        let late = self.deadline.map(|deadline| deadline.max(least));
+        let limit = Limit::new(late, self.cancel);
         Ok(LockRequest {
             patience,
             limit: match patience {
@@ -245,6 +267,8 @@ impl<'a> LockOptions<'a> {
                 Patience::Waits => limit,
             },
             taken: false,
+            until_if_taken: self.deadline.filter(|deadline| *deadline < least),
+            seen: self.sees_ahead.then(SeenAhead::default),
             note: self.note,
             on_wait: self.on_wait.map(|callback| on_wait(session, callback)),
             circles: circles.transpose()?,

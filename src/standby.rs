@@ -202,7 +202,7 @@ impl Standby {
     /// Waits in the queue; `None` if the wait is cancelled.
     fn elected(&self, cancel: Option<&Receiver<()>>) -> Result<Option<MutexGuard>> {
         loop {
-            let mut options = LockOptions::new();
+            let mut options = LockOptions::new().sees_ahead();
             if let Some(note) = &self.note {
                 options = options.note(note);
             }
@@ -254,6 +254,18 @@ impl Term<'_> {
     /// [`Contender::revoke`](crate::Contender::revoke).
     pub fn revoked(&self) -> bool {
         self.raw.lease().is_revoked()
+    }
+
+    /// As [`LockGuard::follows_release`](crate::LockGuard::follows_release).
+    #[doc(hidden)]
+    pub fn follows_release(&self) -> Option<bool> {
+        self.raw.follows_release()
+    }
+
+    /// As [`LockGuard::note_release`](crate::LockGuard::note_release).
+    #[doc(hidden)]
+    pub fn note_release(&self) {
+        self.raw.note_release();
     }
 
     /// Returns `true` if the call was cancelled.

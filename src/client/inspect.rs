@@ -132,11 +132,4 @@ impl Client {
             .session
             .wait_for_change(path, known, &Limit::after(limit))
     }
-
-    /// Returns the nodes below a path that are not contenders, for the program.
-    #[doc(hidden)]
-    pub fn strangers(&self, path: &str) -> Result<Vec<String>> {
-        path::check(path)?;
-        self.locks.session.strangers(path)
-    }
 }

@@ -64,4 +64,8 @@ impl<G: LockGuard + ?Sized> LockGuard for Box<G> {
     fn note_release(&self) {
         (**self).note_release();
     }
+
+    fn release_shared(&self) {
+        (**self).release_shared();
+    }
 }

@@ -11,10 +11,12 @@ use crate::lock::raw_guard::Grant;
 use crate::lock::release_writes::Closing;
 use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::lock::{Locked, Locks, would_deadlock};
+use crate::path;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
 use crate::recipe::journal::{Journal, Outcome as Ending};
+use crate::recipe::seen_ahead::SeenAhead;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
@@ -50,6 +52,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             }
         }));
         request.circles = None;
+        request.seen = Some(SeenAhead::default());
         Self {
             locks,
             path,
@@ -82,6 +85,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         run: impl FnOnce(&Run<'_>) -> Result<T, E>,
     ) -> Result<Result<T, E>> {
         let panicked = self.once.panicked();
+        let follows_release = self.follows_release();
         let (Some(grant), Some((this, before))) = (self.grant.as_mut(), self.once.run()) else {
             return Err(self.lost());
         };
@@ -96,6 +100,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             attempt: this.attempt,
             retry_of: before.cloned().map(RunRecord::new),
             message: Mutex::default(),
+            follows_release,
         };
         let done = run(&this);
         let ending = match done {
@@ -140,6 +145,18 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             .clone()
             .filter(|ahead| ahead.holds && ahead.stat.czxid != 0)?;
         Some(Contender::new(self.session(), nearest, holds, stat, &data))
+    }
+
+    /// Whether the last contender ahead wrote down the end of its run, which its release does; `None`
+    /// if there was none.
+    fn follows_release(&self) -> Option<bool> {
+        let seen = self.grant.as_ref()?.raw.seen()?;
+        let last = seen.last()?;
+        let ahead = self.ahead.lock();
+        let read = ahead
+            .as_ref()
+            .filter(|ahead| path::name(&ahead.nearest) == last);
+        Some(read.is_some_and(|last| self.once.has_ended(last.stat.czxid)))
     }
 
     /// The error of a call that ended without a run, and saw no client running it.

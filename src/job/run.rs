@@ -21,6 +21,7 @@ pub struct Run<'a> {
     pub(super) attempt: u32,
     pub(super) retry_of: Option<RunRecord>,
     pub(super) message: Mutex<Option<String>>,
+    pub(super) follows_release: Option<bool>,
 }
 
 guard_views!(Run<'_>, raw);
@@ -44,6 +45,13 @@ impl Run<'_> {
     /// Returns a number that grows with every run of this job.
     pub fn fencing_token(&self) -> FencingToken {
         self.raw.token()
+    }
+
+    /// Returns whether the last contender that was ahead is known to have ended its run, for the program;
+    /// `None` if there was none.
+    #[doc(hidden)]
+    pub fn follows_release(&self) -> Option<bool> {
+        self.follows_release
     }
 
     /// Adds this to the run's record, such as how many rows it wrote or why it failed.

@@ -18,6 +18,7 @@ use crate::error::{LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::local::turnstile;
 use crate::recipe::dialect::Role;
+use crate::recipe::seen_ahead::SeenAhead;
 use crate::recipe::skip_listing::LastGrant;
 use crate::session::Session;
 use crate::session::lease::Lease;
@@ -50,8 +51,10 @@ pub(crate) struct RawGuard {
     heirs: Option<(Turnstile, u32)>,
     /// See [`has_waited`](Self::has_waited).
     has_waited: bool,
-    /// See [`behind`](Self::behind).
-    behind: Option<String>,
+    /// See [`seen`](Self::seen).
+    seen: Option<SeenAhead>,
+    /// The node is deleted already.
+    has_left: AtomicBool,
     /// A transaction that checks the nodes may still be carried out, as long as they exist.
     in_doubt: AtomicBool,
     /// When it was granted; absent if it does not count as a grant of its own.
@@ -90,7 +93,8 @@ impl RawGuard {
             at_least_until: None,
             heirs: None,
             has_waited: false,
-            behind: None,
+            seen: None,
+            has_left: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             since: None,
         }
@@ -111,7 +115,6 @@ impl RawGuard {
             lease,
             mine,
             waited,
-            behind,
             beside_semaphore,
         }) = reached
         else {
@@ -130,7 +133,7 @@ impl RawGuard {
         }
         raw.at_least_until = at_least.map(from_now);
         raw.has_waited = waited;
-        raw.behind = behind;
+        raw.seen = request.seen.clone();
         Ok(Some(raw))
     }
 
@@ -189,6 +192,23 @@ impl RawGuard {
         self.noted.set(replaces).is_ok()
     }
 
+    /// Whether the release is to leave a note, and nothing stands against it.
+    pub(super) fn is_to_note(&self) -> bool {
+        self.noted.get().is_some() && self.at_least_until.is_none() && self.check().is_ok()
+    }
+
+    /// Has nobody told any more that the node goes, which this client is about to delete.
+    pub(super) fn stop_watching(&self) {
+        if let Some(watched) = self.watched {
+            self.session.leases.end(watched);
+        }
+    }
+
+    /// Notes that the node is deleted already.
+    pub(super) fn has_left(&self) {
+        self.has_left.store(true, Ordering::Release);
+    }
+
     /// The same lock over other nodes.
     pub(super) fn renewed(&mut self, lease: Lease) -> Self {
         let mut renewed = Self::new(&self.session, lease, self.token);
@@ -207,9 +227,9 @@ impl RawGuard {
         self.has_waited
     }
 
-    /// The name of the last node that was ahead, if there was one.
-    pub(super) fn behind(&self) -> Option<&str> {
-        self.behind.as_deref()
+    /// Whom its call has seen ahead, if that was asked for.
+    pub(crate) fn seen(&self) -> Option<&SeenAhead> {
+        self.seen.as_ref()
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {

@@ -1,48 +1,52 @@
 //! The note that an orderly release leaves for the next holder.
 //!
-//! Who waited for a lock knows that the node ahead is gone, and not why: its holder released it,
-//! or was evicted and may not know yet. The transaction that deletes a node in order can say so in
-//! the directory, which costs no further write. Only a directory without data is used, or one that
-//! has such a note: marks, records and what other programs keep there stay. Without a note that
-//! names the node ahead, how its holder left is unknown.
+//! Who waited for a lock knows that the nodes ahead are gone, and not why: their holders released
+//! it, or were evicted and may not know yet. The transaction that deletes a node in order can say so
+//! in the directory, which costs no further write. Only a directory without data is used, or one
+//! that has such a note: marks, records and what other programs keep there stay. Of nodes that no
+//! note names, how their holders left is unknown.
 
 use std::time::Duration;
 
 use super::raw_guard::{RawGuard, Replaces};
-use crate::jute::{Reply, Request};
+use crate::jute::{ErrorCode, Reply, Request};
 use crate::path;
-use crate::recipe::release_note::released;
+use crate::recipe::name::NodeName;
+use crate::recipe::release_note::{Note, is_shared};
+use crate::session::Session;
+use crate::session::call_error::CallError;
+use crate::session::caller::Caller;
+use crate::session::cleanup_call::close;
 use crate::time::limit::Limit;
 use crate::transport::{Answered, Call};
 
-/// How long to wait for the directory's data; later, how the holder ahead left is unknown.
-const LONGEST_READ: Duration = Duration::from_millis(250);
+/// How long to wait for a note, or for a release that leaves one; later, how the holders ahead left
+/// is unknown.
+const LONGEST: Duration = Duration::from_millis(250);
 
 impl RawGuard {
-    /// Whether the last contender that was ahead has said that it released in order; `None` if there
-    /// was none.
-    ///
-    /// Each contender between the two had gone while that one was still there, so it was the last
-    /// to hold the lock. Blocks for one read.
+    /// Whether all that were ahead have said that they released in order; `None` if nobody was, or
+    /// the call did not look. Blocks for one read.
     pub(crate) fn follows_release(&self) -> Option<bool> {
-        let ahead = self.behind()?;
-        let dir = path::parent(self.node());
-        let limit = Limit::after(LONGEST_READ.min(self.valid_for()));
-        let answered = self
-            .session()
-            .caller()
-            .call(&Request::get(dir), dir, &limit);
-        Some(match answered {
-            Ok(Reply::Data { data, .. }) => released(&data).as_deref() == Some(ahead),
-            _ => false,
-        })
+        let seen = self.seen().filter(|seen| !seen.is_empty())?;
+        let limit = Limit::after(LONGEST.min(self.valid_for()));
+        let note = note(
+            &mut self.session().caller(),
+            path::parent(self.node()),
+            &limit,
+        );
+        Some(note.is_some_and(|(note, _)| seen.released(&note)))
     }
 
-    /// Has an orderly release leave a note. Sends a read of the directory, and waits for nothing.
+    /// Has an orderly release leave a note. If the lock is not shared, it sends a read of the
+    /// directory, and waits for nothing.
     pub(crate) fn note_release(&self) {
         let replaces = Replaces::default();
         let multi = self.session().transport.capabilities().multi;
         if self.nodes().len() != 1 || !multi || !self.note_over(replaces.clone()) {
+            return;
+        }
+        if self.is_shared() {
             return;
         }
         let read = Call {
@@ -52,11 +56,64 @@ impl RawGuard {
                 let Ok(Reply::Data { data, stat }) = answered else {
                     return;
                 };
-                if data.is_empty() || released(&data).is_some() {
+                if Note::parse(&data).is_some() {
                     let _ = replaces.set(stat.version);
                 }
             }),
         };
         self.session().transport.send(vec![read]);
+    }
+
+    /// If the lock is shared and the release is to leave a note, deletes the node and adds it to
+    /// the note of the others. While others write theirs, it reads and writes again.
+    pub(crate) fn release_shared(&self) {
+        if !self.is_shared() || !self.is_to_note() {
+            return;
+        }
+        let (dir, name) = (path::parent(self.node()), path::name(self.node()));
+        let limit = Limit::after(LONGEST.min(self.valid_for()));
+        let mut caller = self.session().caller();
+        self.stop_watching();
+        while let Some((note, version)) = note(&mut caller, dir, &limit) {
+            let Some(data) = note.with(name) else {
+                return;
+            };
+            match caller.call(&close(dir, name, &data, version), dir, &limit) {
+                // Without the node, the request was carried out before, or the lock is lost.
+                Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => return self.has_left(),
+                Err(CallError::Refused(ErrorCode::BAD_VERSION)) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        NodeName::parse(path::name(self.node())).is_some_and(|name| is_shared(&name))
+    }
+}
+
+impl Session {
+    /// Whether the holders with these nodes, which are gone, have said that they released in order.
+    pub(crate) fn have_released(&self, nodes: &[String]) -> bool {
+        let limit = Limit::after(LONGEST);
+        let mut caller = self.caller();
+        let mut notes = Vec::<(&str, Note)>::new();
+        nodes.iter().all(|node| {
+            let dir = path::parent(node);
+            if !notes.iter().any(|(of, _)| *of == dir) {
+                let note = note(&mut caller, dir, &limit);
+                notes.push((dir, note.map(|(note, _)| note).unwrap_or_default()));
+            }
+            let told = |(of, note): &(&str, Note)| *of == dir && note.tells_of(path::name(node));
+            notes.iter().any(told)
+        })
+    }
+}
+
+/// The note in this directory, which may be empty, and the version of its data.
+fn note(caller: &mut Caller, dir: &str, limit: &Limit) -> Option<(Note, i32)> {
+    match caller.call(&Request::get(dir), dir, limit) {
+        Ok(Reply::Data { data, stat }) => Some((Note::parse(&data)?, stat.version)),
+        _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! What a call asks for: which queue to go through, and how to wait in it.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, Request, Stat};
@@ -9,6 +9,7 @@ use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::overdue_holder::Overdue;
 use crate::recipe::queue::Contest;
+use crate::recipe::seen_ahead::SeenAhead;
 use crate::recipe::skip_listing::LastGrant;
 use crate::session::Session;
 use crate::session::lease::Lease;
@@ -47,6 +48,10 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) limit: Limit,
     /// A server has said that others are ahead.
     pub(crate) taken: bool,
+    /// When to give up once a server has said so, if that is before the limit.
+    pub(crate) until_if_taken: Option<Instant>,
+    /// Whom the call has seen ahead, if it is to find out how they left.
+    pub(crate) seen: Option<SeenAhead>,
     /// What others are shown instead of the client's own text.
     pub(crate) note: Option<String>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
@@ -120,6 +125,12 @@ impl LockRequest<'_> {
     /// Whether any node of this client's will do.
     pub(crate) fn is_plain(&self) -> bool {
         self.note.is_none() && self.hold_at_least.is_none() && self.tracking.is_none()
+    }
+
+    /// Notes that a server has said that others are ahead.
+    pub(crate) fn is_taken(&mut self) {
+        self.taken = true;
+        self.limit = self.limit.clone().until(self.until_if_taken);
     }
 
     /// The result of a call that ends without the lock: `None` if the lock is taken, or the caller

@@ -169,6 +169,15 @@ impl Once {
         Some((run, before.filter(repeats)))
     }
 
+    /// Whether the run with this token has written down how it ended, before the one that is under way.
+    pub fn has_ended(&self, token: i64) -> bool {
+        let State::Run(_, journal, _) = &self.state else {
+            return false;
+        };
+        let mut ended = [&journal.done, &journal.failed].into_iter().flatten();
+        ended.any(|run| run.token == token && run.outcome != Ending::Unknown)
+    }
+
     /// What the transaction that deletes our node writes if the work panics, over which version.
     pub fn panicked(&self) -> Option<(Vec<u8>, i32)> {
         let State::Run(_, journal, version) = &self.state else {

@@ -2,7 +2,7 @@
 
 use super::journal::Journal;
 use super::permits::{is_address, number};
-use super::release_note::released;
+use super::release_note::is_note;
 
 /// What a node's data is to a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,7 +27,7 @@ pub fn standing(data: &[u8]) -> Standing {
     if data.starts_with(BEGINNING) && !is_json {
         return Standing::Torn;
     }
-    let left = number(data).is_some() || is_address(data) || released(data).is_some();
+    let left = number(data).is_some() || is_address(data) || is_note(data);
     match data.is_empty() || left {
         true => Standing::Unclaimed,
         false => Standing::Kept,
@@ -48,7 +48,7 @@ mod tests {
             (b"", Standing::Unclaimed),
             (b"2", Standing::Unclaimed),
             (b"127.0.0.1", Standing::Unclaimed),
-            (b"{\"released\":\"n-1\"}", Standing::Unclaimed),
+            (b"{\"released\":1}", Standing::Unclaimed),
             (CLEAN, Standing::Kept),
             (b"{\"held\":7}", Standing::Kept),
             // A later version's.

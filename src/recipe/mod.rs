@@ -15,7 +15,8 @@
 //! - [`downgrade`] turns a writer into a reader,
 //! - [`job`] runs something once, and [`journal`] says what has run,
 //! - [`abandonment`] tells a holder that its predecessor went without releasing,
-//! - [`release_note`] tells a waiter that the holder ahead released in order,
+//! - [`release_note`] tells a waiter that the holders ahead released in order, and [`seen_ahead`] whom
+//!   it has seen there,
 //! - [`overdue_holder`] says which holder to hurry, and when,
 //! - [`validity`] says how long a proof of a lock is good,
 //! - [`lifetime`] says which messages of a session the leader has heard of,
@@ -51,6 +52,7 @@ pub mod permits;
 pub mod places;
 pub mod queue;
 pub mod release_note;
+pub mod seen_ahead;
 pub mod skip_listing;
 pub mod validity;
 

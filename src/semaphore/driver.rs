@@ -19,6 +19,7 @@ use crate::recipe::attempt::{Origin, OwnNode, Patience};
 use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::overdue_holder::Overdue;
 use crate::recipe::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
+use crate::recipe::seen_ahead::SeenAhead;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
@@ -31,6 +32,8 @@ pub(super) struct PermitDriver<'a, 'q> {
     permit: Permit,
     patience: Patience,
     overdue: Option<Overdue>,
+    /// Whose permits were out, if the call is to find out how they left.
+    seen: Option<SeenAhead>,
     /// The number of permits, as it is stored.
     number: String,
     /// The holder of the oldest permit that was granted under another number.
@@ -58,6 +61,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             patience,
             // The queue must not evict: its first contender has no permit yet, but waits for one.
             overdue: request.overdue.take(),
+            // Whoever is ahead there has no permit yet either.
+            seen: request.seen.take(),
             number: semaphore.permits.to_string(),
             holder: None,
             held: Vec::new(),
@@ -94,11 +99,11 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Action::Line => self.line(),
             Action::Make => self.make(),
             Action::Read(others) => {
-                self.request.taken = true;
+                self.request.is_taken();
                 self.read(&others)
             }
             Action::Await(others) => {
-                self.request.taken = true;
+                self.request.is_taken();
                 self.wait_for(&others)
             }
             Action::Write(_, version, before) => self.write(version, before),
@@ -279,7 +284,9 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             under: self.first.as_ref().map(RawGuard::lease),
             ..Queue::of(self.semaphore.path, Role::Permit)
         };
+        self.request.seen = self.seen.take();
         let held = RawGuard::acquire(self.session(), &queue, &mut self.request, None)?;
+        self.seen = self.request.seen.take();
         // The directory of the permits has gone: go through the queue again.
         let waits = self.patience == Patience::Waits && !self.request.limit.is_over();
         let event = match held.is_none() && waits {

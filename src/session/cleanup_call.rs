@@ -5,7 +5,7 @@ use crate::recipe::cleanup::{Action, Event};
 use crate::transport::{Answered, Capabilities, Failure};
 
 /// Deletes a node and writes into its directory over this version, or does neither.
-pub(super) fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
+pub(crate) fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
     Request::Multi(vec![
         Op::Delete {
             path: format!("{dir}/{name}"),

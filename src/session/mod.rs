@@ -22,7 +22,7 @@ mod batched_reads;
 pub(crate) mod call_error;
 pub(crate) mod caller;
 pub(crate) mod cleaner;
-mod cleanup_call;
+pub(crate) mod cleanup_call;
 pub(crate) mod confirm_grant;
 pub(crate) mod early_create;
 pub(crate) mod heartbeat;
@@ -137,7 +137,7 @@ impl Session {
 
     /// Ends the session, in bounded time; does nothing the second time. Returns whether the
     /// server confirmed it.
-    pub(crate) fn close(&self) -> bool {
+    pub(crate) fn close(&self, limit: Duration) -> bool {
         if self.is_inherited() {
             return true;
         }
@@ -146,9 +146,9 @@ impl Session {
         // The guards first: the server may grant their locks to other clients at once.
         self.status.closed();
         let began = clock::now();
-        self.transport.close(CLOSE_LIMIT);
-        let in_time = clock::now().saturating_duration_since(began) < CLOSE_LIMIT;
-        self.background.stop(CLOSE_LIMIT);
+        self.transport.close(limit);
+        let in_time = clock::now().saturating_duration_since(began) < limit;
+        self.background.stop(limit);
         snapshot.is_over() || (in_time && snapshot.state == SessionState::Connected)
     }
 

@@ -21,3 +21,4 @@ mod support;
 mod terminal;
 mod unanswered;
 mod usage;
+mod waits;

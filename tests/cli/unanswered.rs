@@ -10,18 +10,27 @@ use crate::support::fresh_path;
 
 /// Greets every client, and hangs up at its first request.
 fn hangs_up() -> String {
+    greets(|mut stream| stream.read_exact(&mut [0; 4]))
+}
+
+/// Greets every client, and answers nothing.
+fn stays_silent() -> String {
+    greets(|mut stream| stream.read_to_end(&mut Vec::new()).map(drop))
+}
+
+fn greets(then: fn(TcpStream) -> std::io::Result<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let hosts = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             // Fails if the client is gone.
-            let _ = greet(stream);
+            thread::spawn(move || greet(stream).and_then(then));
         }
     });
     hosts
 }
 
-fn greet(mut stream: TcpStream) -> std::io::Result<()> {
+fn greet(mut stream: TcpStream) -> std::io::Result<TcpStream> {
     let mut asked = [0; 4 + 45];
     stream.read_exact(&mut asked)?;
     let timeout = &asked[16..20];
@@ -32,7 +41,7 @@ fn greet(mut stream: TcpStream) -> std::io::Result<()> {
     greeting.extend([9; 16]);
     greeting.push(0);
     stream.write_all(&greeting)?;
-    stream.read_exact(&mut [0; 4])
+    Ok(stream)
 }
 
 #[test]
@@ -75,6 +84,33 @@ fn a_deadline_holds_whatever_is_printed() {
         assert_eq!(ended.code, Some(69), "{args}: {}", ended.err);
         assert!(took < Duration::from_secs(10), "{args}: {took:?}");
     }
+}
+
+/// The end of the session went on for another second.
+#[test]
+fn a_server_that_falls_silent_is_not_waited_for_after_the_deadline() {
+    let hosts = stays_silent();
+    for args in ["run -w 1 /a -- true", "once -w 1 --slot a /j -- true"] {
+        let wait = || {
+            let begun = Instant::now();
+            let ended = Zklock::run(&hosts, args, "");
+            assert_eq!(ended.code, Some(69), "{args}: {}", ended.err);
+            begun.elapsed()
+        };
+        // A busy machine may delay one of them.
+        let took = (0..3).map(|_| wait()).min();
+        assert!(took < Some(Duration::from_millis(1800)), "{args}: {took:?}");
+    }
+    let standby = || {
+        let standby = Zklock::start(&hosts, "standby /s", ":");
+        thread::sleep(Duration::from_millis(500));
+        let begun = Instant::now();
+        standby.signal("TERM");
+        assert_eq!(standby.end().signal, Some(15));
+        begun.elapsed()
+    };
+    let took = (0..3).map(|_| standby()).min();
+    assert!(took < Some(Duration::from_millis(800)), "{took:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! semaphore and another kind of lock do not share a queue, and the library refuses to hold one
 //! next to the other: `run` waits until the other kind has gone, and tries again.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use zklock::{
 use crate::args::Run;
 use crate::child::NODES;
 use crate::failure::Failure;
+use crate::refused_attempts::RefusedAttempts;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
@@ -27,12 +29,8 @@ use crate::table::who;
 /// there, one for that kind, and one for changes in the meantime.
 const MIN_ATTEMPTS: u32 = 3;
 
-/// How long an attempt takes at least, though connecting has used the time up.
+/// How long a server has to say whether the lock is taken, though connecting has used the time up.
 const LEAST: Duration = Duration::from_millis(500);
-
-/// How often a node that is no contender's refuses before it is believed to stay: the directory of
-/// an idle semaphore of another library, and not of one that looked in for a moment.
-const MAX_EMPTY: u32 = 5;
 
 /// A lock that is held.
 #[derive(Debug)]
@@ -46,8 +44,8 @@ pub(crate) struct HeldLock {
 #[derive(Debug)]
 pub(crate) struct Acquired {
     pub(crate) lock: HeldLock,
-    /// Another client was there first.
-    pub(crate) waited: bool,
+    /// Those that used the path for another kind of lock before are known to have released it.
+    pub(crate) in_order: bool,
 }
 
 /// What lock to acquire, and how long to wait for it.
@@ -81,33 +79,6 @@ enum Next {
     Try(LockKind),
     /// Wait for contenders of another kind.
     Wait,
-}
-
-/// Counts the attempts that were refused.
-#[derive(Debug, Default)]
-struct RefusedAttempts {
-    count: u32,
-    /// How many of the last ones were refused although nobody was there.
-    empty: u32,
-    has_told: bool,
-}
-
-impl RefusedAttempts {
-    /// Counts an attempt; returns whether what refused it seems to stay.
-    fn count(&mut self, present: &[Contender]) -> bool {
-        self.count += 1;
-        self.empty = match present.is_empty() {
-            true => self.empty + 1,
-            false => 0,
-        };
-        MAX_EMPTY <= self.empty
-    }
-
-    /// Returns a pause that is short at first, and random.
-    fn pause(&self) -> Duration {
-        let longest = Duration::from_millis(10) * 2_u32.pow(self.count.min(7));
-        longest.mul_f64(0.5 + fastrand::f64() / 2.0)
-    }
 }
 
 macro_rules! held_lock_from {
@@ -148,6 +119,13 @@ impl WaitLimit {
         }
     }
 
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Until(deadline) => Some(deadline),
+            Self::OneTry | Self::Forever => None,
+        }
+    }
+
     /// Returns whether the time is up; one attempt is made even then.
     fn is_over(self) -> bool {
         match self {
@@ -161,7 +139,7 @@ impl WaitLimit {
 impl AcquireRequest<'_> {
     /// Acquires the lock; returns `None` if it is taken.
     pub(crate) fn acquire(&self) -> Result<Option<Acquired>, Failure> {
-        let mut waited = false;
+        let (mut in_order, mut waited) = (true, false);
         let mut kind = match (self.run.permits, self.run.shared) {
             (Some(permits), _) => LockKind::Permit(permits),
             (None, true) => LockKind::Read,
@@ -170,22 +148,24 @@ impl AcquireRequest<'_> {
         let mut refused = RefusedAttempts::default();
         loop {
             let error = match self.attempt(kind, &mut waited) {
-                Ok(lock) => return Ok(lock.map(|lock| Acquired { lock, waited })),
+                Ok(lock) => return Ok(lock.map(|lock| Acquired { lock, in_order })),
                 Err(error) => error,
             };
             let Error::ForeignContender { node, .. } = &error else {
                 return self.evicted(error);
             };
-            let mut present = self.client.contenders(&self.run.what.path)?;
+            let present = self.client.contenders(&self.run.what.path)?;
             let stays = refused.count(&present);
             match next(kind, node, &present) {
                 Some(Next::Try(next)) if !stays => kind = next,
                 Some(Next::Wait) => {
-                    waited = true;
                     self.tell_of_others(kind, node, &present, &mut refused);
-                    if self.others_stay(kind, node, &mut present)? {
-                        return Ok(None);
+                    let since = Instant::now();
+                    match self.others_go(kind, node, present)? {
+                        Some(released) => in_order &= released,
+                        None => return Ok(None),
                     }
+                    refused.stayed(since.elapsed());
                 }
                 _ => return Err(error.into()),
             }
@@ -253,6 +233,7 @@ impl AcquireRequest<'_> {
     fn options<'b>(&'b self, waited: &'b mut bool) -> LockOptions<'b> {
         let options = LockOptions::new()
             .cancel(self.cancel.clone())
+            .sees_ahead()
             .on_wait(|waiting| {
                 if !*waited {
                     look_around(&self.run.what.path);
@@ -261,34 +242,44 @@ impl AcquireRequest<'_> {
                 self.status_line.tell(waiting);
             });
         match self.limit {
-            // A wait of zero length would give up before it has begun.
-            WaitLimit::Until(deadline) => options.deadline(deadline.max(Instant::now() + LEAST)),
+            WaitLimit::Until(deadline) => options.deadline(deadline).answered_within(LEAST),
             WaitLimit::OneTry | WaitLimit::Forever => options,
         }
     }
 
-    /// Waits until no contender of another kind is left; returns `true` if one is left when the
-    /// time is up.
-    fn others_stay(
+    /// Waits until no contender of another kind is left; returns whether all of them are known to
+    /// have released, and `None` if one is left when the time is up.
+    fn others_go(
         &self,
         kind: LockKind,
         node: &str,
-        present: &mut Vec<Contender>,
-    ) -> Result<bool, Failure> {
-        /// How often to check whether the time is up.
-        const LOOK: Duration = Duration::from_millis(200);
-
-        while present
-            .iter()
-            .any(|one| is_of_another_kind(kind, node, one))
-        {
-            if self.limit.is_over() || !self.cancel.is_empty() {
-                return Ok(true);
+        mut present: Vec<Contender>,
+    ) -> Result<Option<bool>, Failure> {
+        let (path, deadline) = (&self.run.what.path, self.limit.deadline());
+        let mut seen = BTreeSet::new();
+        loop {
+            let mut others = present
+                .iter()
+                .filter(|one| is_of_another_kind(kind, node, one))
+                .peekable();
+            if others.peek().is_none() {
+                let seen: Vec<_> = seen.into_iter().collect();
+                return Ok(Some(self.client.have_released(&seen)));
             }
-            let path = &self.run.what.path;
-            *present = self.client.wait_for_change(path, present, LOOK)?;
+            if self.limit.is_over() {
+                return Ok(None);
+            }
+            // Whoever waits for a permit has none, and gets another node with it.
+            let may_hold = |one: &&Contender| one.holds() || one.role() != Role::Permit;
+            seen.extend(others.filter(may_hold).map(|one| one.node().to_owned()));
+            let changed =
+                self.client
+                    .wait_for_change_until(path, &present, deadline, self.cancel)?;
+            let Some(changed) = changed else {
+                return Ok(None);
+            };
+            present = changed;
         }
-        Ok(false)
     }
 
     /// Says once that another kind of lock is there, because a queue does not help against it.

@@ -40,6 +40,7 @@ mod list;
 mod once;
 mod outage;
 mod overview;
+mod refused_attempts;
 mod revoke;
 mod run;
 mod run_setup;

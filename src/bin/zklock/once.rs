@@ -1,7 +1,7 @@
 //! Runs a command once per slot.
 
 use std::cell::{Cell, RefCell};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord, SessionState};
 
@@ -18,6 +18,9 @@ use crate::table::who;
 /// The exit status if another machine is still running it, or no attempts are left.
 const NOT_RUN: u8 = 1;
 
+/// How long a look for the holder may take after the wait.
+const GLANCE: Duration = Duration::from_millis(250);
+
 pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     let started = Instant::now();
     let stage = Stage::set(args, &once.what, longest_connect(once.wait))?;
@@ -26,11 +29,13 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     let connected = stage.client.state() == SessionState::Connected;
     // A client that is ahead of us in the queue but does not hold the lock is not running it.
     let contenders = match &ran {
-        Err(Error::GaveUp { path }) if connected => stage.client.contenders(path).ok(),
+        Err(Error::GaveUp { path }) if connected => {
+            stage.client.wait_for_change(path, &[], GLANCE).ok()
+        }
         _ => None,
     };
     let holder = contenders.and_then(|all| all.into_iter().find(Contender::holds));
-    drop(stage.client.close());
+    stage.end(matches!(ran, Ok(Ran::Done(_) | Ran::Failed(_))));
     match (ran, signal) {
         (Ok(Ran::Done(ending)), _) => Ok(ending),
         (Ok(Ran::Failed(failed)), _) => failed,
@@ -71,8 +76,9 @@ fn run(
     stage.signals.waiting();
     let work = |run: &Run<'_>| {
         drop(line.take());
-        if waited.get() {
-            stage.settle();
+        if run.follows_release() == Some(false) {
+            // However it ends, its end is written down, and the next one relies on that.
+            while !stage.settle() {}
         }
         execute(once, stage, run)
     };

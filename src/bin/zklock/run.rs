@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let acquired = acquire(run, &stage, started)?;
     let signal = signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
-        drop(client.close());
+        stage.end(false);
         return Ok(match signal {
             Some(signal) => Ending::Signal(signal as i32),
             None => {
@@ -56,9 +56,10 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     };
     let ended = stage.run(&run.what, &lock.guard, variables)?;
     let signal = hold_on(run, &lock, acquired_at, signals);
+    lock.guard.release_shared();
     drop(lock);
     // The end of the session removes the node even if its deletion was lost on the way.
-    drop(client.close());
+    stage.end(true);
     Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
 }
 
@@ -91,16 +92,11 @@ fn acquire(run: &Run, stage: &Stage, started: Instant) -> Result<Option<HeldLock
     };
     let acquired = request.acquire();
     drop(status_line);
-    let Some(Acquired { lock, waited }) = acquired? else {
+    let Some(Acquired { lock, in_order }) = acquired? else {
         return Ok(None);
     };
-    let settled = match (waited, lock.guard.follows_release()) {
-        (false, None) | (_, Some(true)) => true,
-        _ => stage.settle(),
-    };
-    // Of several that shared the lock, the last to release it says nothing of the others.
-    let exclusive = !run.shared && run.permits.is_none();
-    if settled && exclusive {
+    let in_order = in_order && lock.guard.follows_release() != Some(false);
+    if in_order || stage.settle() {
         lock.guard.note_release();
     }
     Ok(Some(lock))

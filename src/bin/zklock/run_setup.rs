@@ -19,10 +19,13 @@ use crate::stop_policy::StopPolicy;
 use crate::supervisor::{Ended, Order, Supervisor};
 use crate::terminal::Terminal;
 
-/// How long the command is held back if another client held the lock a moment ago, and did not say
-/// that it released it. A holder that was evicted, or whose session the server has ended, learns of
+/// How long the command is held back if others held the lock a moment ago, and did not all say
+/// that they released it. A holder that was evicted, or whose session the server has ended, learns of
 /// that at the same time, or as soon as it has connected again.
 const SETTLE: Duration = Duration::from_millis(250);
+
+/// How long the end of a session that has no lock is waited for.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -56,9 +59,18 @@ impl Stage {
         StatusLine::new(&what.path, foreground, &self.client)
     }
 
-    /// Holds the command back after a wait; returns whether no signal came.
+    /// Holds the command back; returns whether no signal came.
     pub(crate) fn settle(&self) -> bool {
         self.signals.cancel.recv_timeout(SETTLE) == Err(RecvTimeoutError::Timeout)
+    }
+
+    /// Ends the session. The answer helps nobody if this client had no lock, so a server that is
+    /// silent is not waited for then.
+    pub(crate) fn end(&self, had_lock: bool) {
+        drop(match had_lock {
+            true => self.client.close(),
+            false => self.client.close_within(MOMENT),
+        });
     }
 
     /// Runs the command while the lock is held.

@@ -33,7 +33,6 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
     let (mut last, mut late) = (None, None);
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
         drop(line.lock().take());
-        stage.settle();
         let ended = run(standby, &stage, term);
         let again = again(standby.restart, &ended);
         if again {
@@ -52,7 +51,7 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         ControlFlow::Continue(())
     });
     let signal = late.or_else(|| stage.signals.ended_by());
-    drop(stage.client.close());
+    stage.end(last.is_some());
     done?;
     match (signal, last) {
         (Some(signal), _) => Ok(Ending::Signal(signal as i32)),
@@ -94,6 +93,9 @@ fn tell(ended: &Result<Ended, Failure>) {
 }
 
 fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failure> {
+    if term.follows_release() != Some(false) || stage.settle() {
+        term.note_release();
+    }
     let more = [("ZKLOCK_TERM", term.number().to_string())];
     let variables = Variables {
         path: &standby.what.path,

@@ -44,8 +44,6 @@ pub(crate) struct Reached {
     pub(crate) mine: OwnNode,
     /// Others were ahead.
     pub(crate) waited: bool,
-    /// The last of them.
-    pub(crate) behind: Option<String>,
     /// A semaphore has directories here, whose clients use up no numbers of the queue.
     pub(crate) beside_semaphore: bool,
 }
@@ -138,8 +136,6 @@ struct Driver<'a, 'q> {
     /// Reports changes of the connection in the same place.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
-    /// The last contender that was ahead.
-    behind: Option<String>,
     /// A semaphore has directories here, and `Some(true)` if nobody used it while our node stood.
     semaphore: Option<bool>,
 }
@@ -187,7 +183,6 @@ impl<'a, 'q> Driver<'a, 'q> {
             heard_early: VecDeque::new(),
             listening: None,
             told: None,
-            behind: None,
             semaphore: None,
         }
     }
@@ -196,20 +191,30 @@ impl<'a, 'q> Driver<'a, 'q> {
         let mut listed = false;
         loop {
             let action = self.attempt.action();
-            self.request.taken |= match &action {
+            match &action {
                 // What a listing has shown, whether or not the server can catch up.
-                Action::CatchUp | Action::Wait | Action::Watch(_) | Action::WatchAround(..) => true,
-                Action::Finish(Outcome::Gone) => listed,
-                _ => false,
-            };
+                Action::CatchUp | Action::Wait | Action::Watch(_) | Action::WatchAround(..) => {
+                    self.request.is_taken();
+                }
+                Action::Finish(Outcome::Gone) if listed => self.request.is_taken(),
+                _ => {}
+            }
             if let Action::Finish(outcome) = action {
                 return self.finish(outcome);
             }
             if let Step::Report(event) = self.step(action)? {
                 let event = self.in_session(event);
                 listed = matches!(event, Event::Births(_) | Event::Children(_));
+                self.see(&event);
                 self.attempt.handle(event);
             }
+        }
+    }
+
+    /// Notes who is ahead, if the caller wants to know how they leave.
+    fn see(&mut self, event: &Event) {
+        if let (Some(seen), Event::Children(names)) = (&mut self.request.seen, event) {
+            seen.look(self.attempt.contest(), names, self.attempt.node());
         }
     }
 
@@ -267,7 +272,6 @@ impl<'a, 'q> Driver<'a, 'q> {
             lease,
             mine,
             waited,
-            behind: self.behind.clone(),
             beside_semaphore: self.semaphore.is_some(),
         }
     }
@@ -282,14 +286,8 @@ impl<'a, 'q> Driver<'a, 'q> {
             Action::ListAndWatch(queued) => self.list_and_watch(queued),
             Action::Inspect(name) => self.inspect(&name),
             Action::Births(names) => self.births(&names),
-            Action::Watch(blocked) => {
-                self.behind = Some(blocked.nearest.clone());
-                self.watch(&blocked)
-            }
-            Action::WatchAround(blocked, mine) => {
-                self.behind = Some(blocked.nearest.clone());
-                self.watch_around(&blocked, &mine)
-            }
+            Action::Watch(blocked) => self.watch(&blocked),
+            Action::WatchAround(blocked, mine) => self.watch_around(&blocked, &mine),
             Action::Wait => self.wait(),
             Action::Prove(name) => self.prove(&name),
             // `run` handles this action.

@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::RawGuard;
+use super::{RawGuard, Replaces};
 use crate::error::Result;
 use crate::lock::release_writes::Closing;
 use crate::path;
-use crate::recipe::release_note::note;
+use crate::recipe::release_note::Note;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::early_create::EarlyCreate;
 use crate::system::clock;
@@ -25,7 +25,7 @@ impl RawGuard {
     /// up.
     pub(super) fn hand_off(&mut self) -> bool {
         let kept = self.closing.is_some() || self.at_least_until.is_some();
-        if kept || *self.in_doubt.get_mut() {
+        if kept || *self.in_doubt.get_mut() || *self.has_left.get_mut() {
             return false;
         }
         let heirs = self.heirs.clone().filter(|(_, most)| 0 < *most);
@@ -45,7 +45,8 @@ impl RawGuard {
                 at_least_until: None,
                 heirs: self.heirs.clone(),
                 has_waited: self.has_waited,
-                behind: None,
+                seen: None,
+                has_left: AtomicBool::new(false),
                 in_doubt: AtomicBool::new(false),
                 since: None,
             })
@@ -124,11 +125,20 @@ impl RawGuard {
         };
         self.lease.tell(&self.session.counters);
         self.count_time();
+        if *self.has_left.get_mut() {
+            self.session.leases.end(watched);
+            if let Some(waiter) = waiter {
+                waiter.put(Ended::Deleted);
+            }
+            return;
+        }
         let (panics, lost) = (thread::panicking(), self.check().is_err());
         let closing = self.closing.as_ref();
         let closing = closing.and_then(|closing| closing.data(panics, lost));
         let replaces = self.noted.get().filter(|_| !panics && !lost);
-        let note = replaces.and_then(|over| Some((note(path::name(self.node())), *over.get()?)));
+        let note =
+            |over: &Replaces| Some((Note::default().with(path::name(self.node()))?, *over.get()?));
+        let note = replaces.and_then(note);
         let note = note.as_ref().map(|(text, over)| (&text[..], *over));
         let release = Release {
             session: self.lease.session(),

@@ -9,7 +9,7 @@ use crate::session::call_error::refused;
 
 impl PermitDriver<'_, '_> {
     /// Reads the number and lists the permits, behind the `sync` if there is one.
-    pub(super) fn look(&self, sync: Option<Request>) -> Result<Event> {
+    pub(super) fn look(&mut self, sync: Option<Request>) -> Result<Event> {
         let path = self.semaphore.path;
         let (requests, synced) = self.questions(sync);
         let mut caller = self.session().caller();
@@ -37,6 +37,9 @@ impl PermitDriver<'_, '_> {
             true => Some(own.clone()),
             false => names(&self.semaphore.leases(), true)?,
         };
+        if let (Some(seen), Some(out)) = (&mut self.seen, &out) {
+            seen.add(out.iter());
+        }
         Ok(Event::Looked(Look {
             number,
             absent,

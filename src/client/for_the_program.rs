@@ -1,0 +1,77 @@
+//! What the program needs besides, and nobody else.
+
+use std::time::{Duration, Instant};
+
+use super::Client;
+use crate::contender::Contender;
+use crate::error::{Error, Result};
+use crate::path;
+use crate::system::channel::Receiver;
+use crate::time::limit::Limit;
+use crate::transport::session_state::SessionState;
+
+impl Client {
+    /// Returns the key with which another process can use the session, for the program. A process
+    /// that has it can end the session, and do all that its credentials allow.
+    #[doc(hidden)]
+    pub fn session_key(&self) -> Option<String> {
+        self.locks.session.transport.key().map(|key| key.text())
+    }
+
+    /// As [`close`](Self::close), with another limit for each step; for the program.
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Self::close).
+    #[doc(hidden)]
+    pub fn close_within(&self, longest: Duration) -> Result<()> {
+        let is_connected = self.state() == SessionState::Connected;
+        let limit = Limit::after(longest);
+        match self.locks.session.close(longest) {
+            true => Ok(()),
+            false => Err(Error::Unconfirmed {
+                what: match is_connected {
+                    true => "the end of the session",
+                    // The client does not wait for it.
+                    false => "without a connection, the end of the session",
+                },
+                next: "its locks are free when it has timed out",
+                limit: limit.spent(),
+            }),
+        }
+    }
+
+    /// As [`wait_for_change`](Self::wait_for_change), to a deadline if there is one, and at most until
+    /// `cancel` has a message; then it returns `None`. For the program.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for_change`](Self::wait_for_change).
+    #[doc(hidden)]
+    pub fn wait_for_change_until(
+        &self,
+        path: &str,
+        known: &[Contender],
+        deadline: Option<Instant>,
+        cancel: &Receiver<()>,
+    ) -> Result<Option<Vec<Contender>>> {
+        path::check(path)?;
+        let limit = Limit::new(deadline, Some(cancel.clone()));
+        let present = self.locks.session.wait_for_change(path, known, &limit)?;
+        Ok((!limit.is_over()).then_some(present))
+    }
+
+    /// Returns whether the holders with these nodes, which are gone, have said that they released in
+    /// order, for the program. Blocks for a round trip or two.
+    #[doc(hidden)]
+    pub fn have_released(&self, nodes: &[String]) -> bool {
+        self.locks.session.have_released(nodes)
+    }
+
+    /// Returns the nodes below a path that are not contenders, for the program.
+    #[doc(hidden)]
+    pub fn strangers(&self, path: &str) -> Result<Vec<String>> {
+        path::check(path)?;
+        self.locks.session.strangers(path)
+    }
+}

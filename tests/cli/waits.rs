@@ -1,0 +1,87 @@
+//! How long `zklock` waits for what is taken, and what the wait costs.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zklock::embedded::Server;
+
+use crate::program::{Log, Zklock, on_every_server};
+use crate::support::{eventually, fresh_path};
+
+on_every_server! {
+    a_wait_is_as_short_as_the_user_says
+    a_wait_that_connecting_has_used_up_still_gets_a_free_lock
+}
+
+/// It took half a second, and longer than that if the lock was of another kind.
+fn a_wait_is_as_short_as_the_user_says(hosts: &str) {
+    let (path, log) = (fresh_path("short"), Log::new());
+    let holds = format!("{}; read -r _", log.write("holds"));
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &holds);
+    log.await_word("holds");
+    for kind in ["run", "run -s", "run --permits 2"] {
+        let wait = || {
+            let began = Instant::now();
+            let ended = Zklock::run(hosts, &format!("{kind} -w 0.05 {path}"), ":");
+            assert_eq!(ended.code, Some(1), "{kind}: {ended:?}");
+            began.elapsed()
+        };
+        // A busy machine may delay one of them.
+        let took = (0..5).map(|_| wait()).min();
+        assert!(took < Some(Duration::from_millis(400)), "{kind}: {took:?}");
+    }
+    holder.feed("\n");
+    assert_eq!(holder.end().code, Some(0));
+}
+
+fn a_wait_that_connecting_has_used_up_still_gets_a_free_lock(hosts: &str) {
+    for kind in ["run", "run -s", "run --permits 2"] {
+        let path = fresh_path("used-up");
+        let ended = Zklock::run(hosts, &format!("{kind} -w 0.001 {path}"), "exit 3");
+        assert_eq!(ended.code, Some(3), "{kind}: {}", ended.err);
+    }
+}
+
+/// It asked ten times a second.
+#[test]
+fn a_wait_for_another_kind_of_lock_asks_nothing() {
+    const A_WHILE: Duration = Duration::from_secs(3);
+    let server = Server::start().expect("a server");
+    let path = fresh_path("asks-nothing");
+    let log = Log::new();
+    let holds = format!("{}; read -r _", log.write("holds"));
+    let mut holder = Zklock::start(server.hosts(), &format!("run {path}"), &holds);
+    log.await_word("holds");
+    let waiter = Zklock::start(server.hosts(), &format!("run --permits 2 {path}"), ":");
+    let asked = || received(server.hosts());
+    // The watch is set when nothing is asked any more.
+    let mut before = asked();
+    eventually("it waits", || {
+        thread::sleep(Duration::from_millis(500));
+        let since = std::mem::replace(&mut before, asked());
+        before - since <= 2
+    });
+    thread::sleep(A_WHILE);
+    let count = asked() - before;
+    // Both clients ping, and the holder has its lock confirmed.
+    assert!(count < 10, "{count} requests");
+    holder.feed("\n");
+    assert_eq!(holder.end().code, Some(0));
+    assert_eq!(waiter.end().code, Some(0));
+}
+
+/// How many requests the server has received.
+fn received(hosts: &str) -> u64 {
+    let mut stream = TcpStream::connect(hosts).expect("a connection");
+    stream.write_all(b"srvr").expect("asking");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("an answer");
+    let count = said
+        .lines()
+        .find_map(|line| line.strip_prefix("Received: "));
+    count
+        .and_then(|count| count.trim().parse().ok())
+        .expect("a number")
+}
