@@ -14,6 +14,7 @@ on_every_server! {
     two_signals_at_once_leave_the_queue
     whoever_is_ended_by_a_signal_dies_of_it
     a_caller_that_ignores_the_end_of_children_changes_nothing
+    a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does
     a_command_that_was_stopped_through_zklock_continues_with_it
 }
 
@@ -128,6 +129,19 @@ fn a_caller_that_ignores_the_end_of_children_changes_nothing(hosts: &str) {
     let ended = with("exit 5");
     assert_eq!(ended.code, Some(5), "{}", ended.err);
     assert_eq!(with("kill -TERM $$").signal, Some(15));
+}
+
+fn a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does(hosts: &str) {
+    for caller in ["--ignore-signal=PIPE", "--default-signal=PIPE"] {
+        let mut command = Command::new("env");
+        let path = fresh_path("pipe");
+        command.args([caller, env!("CARGO_BIN_EXE_zklock"), "run", &path, "--"]);
+        command.args(["grep", "SigIgn", "/proc/self/status"]);
+        let ended = Zklock::spawn(command.env("ZKLOCK_HOSTS", hosts)).end();
+        let mask = ended.out.split_whitespace().last().expect("a mask");
+        let mask = u64::from_str_radix(mask, 16).expect("a number");
+        assert_eq!(mask & 1 << 12, 0, "{caller}: {ended:?}");
+    }
 }
 
 /// Without a terminal, and in a session of its own.
