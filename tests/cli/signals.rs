@@ -10,6 +10,7 @@ use crate::support::{eventually, fresh_path, run};
 
 on_every_server! {
     signals_are_passed_on_to_the_whole_group
+    a_signal_reaches_what_is_orphaned_by_it
     a_signal_while_waiting_leaves_the_queue
     two_signals_at_once_leave_the_queue
     whoever_is_ended_by_a_signal_dies_of_it
@@ -49,6 +50,23 @@ fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
     log.await_word("on");
     zklock.signal("USR1");
     assert_eq!(zklock.end().code, Some(3));
+}
+
+fn a_signal_reaches_what_is_orphaned_by_it(hosts: &str) {
+    for _ in 0..rounds(25) {
+        let (path, log) = (fresh_path("orphans"), Log::new());
+        let job = format!("setsid sh -c '{}' & ", log.beat("beat")).repeat(4);
+        let zklock = Zklock::start(
+            hosts,
+            &format!("run {path}"),
+            &format!("{job} exec sleep 60"),
+        );
+        eventually("all beat", || {
+            log.writers("beat") == 4 + 1 && !log.words().is_empty()
+        });
+        zklock.signal("TERM");
+        assert_eq!(zklock.end().code, Some(143));
+    }
 }
 
 fn a_signal_while_waiting_leaves_the_queue(hosts: &str) {

@@ -21,6 +21,8 @@ const CHASE: Duration = Duration::from_millis(20);
 /// How long a process may take to notice a signal before it is looked at again.
 const NOTICE: Duration = Duration::from_millis(1);
 
+const RESTLESS: &str = "its processes replace each other";
+
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum State {
     Dead,
@@ -121,12 +123,30 @@ impl Descendants {
         Ok(all.filter(|child| !self.except.contains(child)).collect())
     }
 
-    /// Returns the living descendants. Those that are started or orphaned during the look can
-    /// be missed: look again.
+    /// Returns the living descendants. Those that are started during the look can be missed.
     pub(crate) fn living(&self) -> io::Result<Vec<Process>> {
-        let mut all = below(&self.children()?);
-        all.retain(|one| one.state > State::Dead);
-        Ok(all)
+        let until = Instant::now() + CHASE;
+        loop {
+            let (mut all, is_still) = self.look()?;
+            let is_late = Instant::now() > until;
+            all.retain(|one| one.state > State::Dead);
+            match is_still || is_late && !all.is_empty() {
+                true => return Ok(all),
+                false if is_late => return Err(io::Error::other(RESTLESS)),
+                false => {}
+            }
+        }
+    }
+
+    /// Returns the descendants, and whether a second look has found the same.
+    ///
+    /// Who is orphaned meanwhile goes to an ancestor, so ancestors are looked at again last.
+    fn look(&self) -> io::Result<(Vec<Process>, bool)> {
+        let children = self.children()?;
+        let all = below(&children);
+        let is_same = |one: &Process| read(one.id).as_ref() == Some(one);
+        let are_same = all.iter().rev().all(is_same);
+        Ok((all, are_same && self.children()? == children))
     }
 
     /// Stops the descendants, and fails if, a moment later, one of them still is in a greater
@@ -146,8 +166,8 @@ impl Descendants {
     }
 
     fn stop_once(&self, at_most: State, stopped: &mut Vec<Process>) -> io::Result<()> {
-        let children = self.children()?;
-        let (all, before) = (below(&children), stopped.len());
+        let (all, is_still) = self.look()?;
+        let before = stopped.len();
         for process in all.iter().filter(|one| one.runs()) {
             if !stopped.iter().any(|other| other.is(process)) {
                 process.signal(Signal::STOP)?;
@@ -158,12 +178,9 @@ impl Descendants {
             let what = process.describe();
             return Err(io::Error::other(format!("process {what} does not stop")));
         }
-        // Who is orphaned during the look goes to an ancestor: these are looked at later.
-        let is_same = |one: &Process| read(one.id).as_ref() == Some(one);
-        let is_still = stopped.len() == before && all.iter().rev().all(is_same);
-        match is_still && self.children()? == children {
+        match is_still && stopped.len() == before {
             true => Ok(()),
-            false => Err(io::Error::other("its processes replace each other")),
+            false => Err(io::Error::other(RESTLESS)),
         }
     }
 
@@ -177,7 +194,7 @@ impl Descendants {
                 // Not reaped yet, so the number is still its own.
                 let _ = kill_process(child, Signal::KILL);
             }
-            for process in self.living().unwrap_or_default() {
+            for process in self.look().unwrap_or_default().0 {
                 if known.insert((process.id, process.started)) {
                     drop(process.signal(Signal::KILL));
                 }
