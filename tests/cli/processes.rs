@@ -19,6 +19,8 @@ on_every_server! {
     a_process_that_cannot_be_listed_keeps_the_lock
     nothing_of_a_command_is_left_when_its_keeper_is_killed
     nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed
+    nothing_of_a_command_is_left_where_few_files_may_be_open
+    a_limit_of_threads_that_prevents_a_command_is_told
     what_keeps_the_lock_is_named
     a_blocked_signal_stays_blocked
     however_a_process_is_started_it_ends_before_the_next_command_begins
@@ -29,7 +31,7 @@ const ZKLOCK: &str = env!("CARGO_BIN_EXE_zklock");
 /// Longer than the kernel's names, and cut inside a character.
 const NAME: &str = "jahresbericht-übersicht.sh";
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     run(Command::new("id").arg("-u")).trim() == "0"
 }
 
@@ -272,6 +274,62 @@ fn nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed(hosts: &s
         run(Command::new("pkill").args(["-9", "-f", &path]));
         eventually("nothing is left", || log.writers("beat") == 0);
         await_queue(hosts, &path, 0);
+    }
+}
+
+fn nothing_of_a_command_is_left_where_few_files_may_be_open(hosts: &str) {
+    let mut began = 0;
+    for limit in 5..10 {
+        let (path, log) = (fresh_path("few"), Log::new());
+        let script = format!(
+            "exec >> {}; ulimit -n {limit}; exec {ZKLOCK} run {path} -- sh -c '\
+                setsid sh -c \"echo \\$\\$; exec sleep 100\" & exec sleep 60'",
+            log.file().display()
+        );
+        let mut zklock = Zklock::spawn(&mut shell(hosts, &["sh"], &script));
+        eventually("it begins or fails", || {
+            !log.words().is_empty() || zklock.has_ended()
+        });
+        let Some(process) = log.words().pop() else {
+            let ended = zklock.end();
+            assert!(ended.err.contains("cannot start"), "{limit}: {ended:?}");
+            continue;
+        };
+        began += 1;
+        zklock.kill();
+        eventually("nothing is left", || {
+            !Path::new("/proc").join(&process).exists()
+        });
+        await_queue(hosts, &path, 0);
+    }
+    assert!(began > 0);
+}
+
+fn a_limit_of_threads_that_prevents_a_command_is_told(hosts: &str) {
+    for limit in 1..5 {
+        // A user without other processes.
+        let user: &[&str] = match is_root() {
+            true => &["setpriv", "--reuid", "65533", "--clear-groups"],
+            false => &[],
+        };
+        let limit = format!("--nproc={limit}");
+        let program = [
+            user,
+            &[
+                "prlimit",
+                &limit,
+                ZKLOCK,
+                "run",
+                &fresh_path("threads"),
+                "--",
+                "true",
+            ],
+        ];
+        let program = program.concat();
+        let mut command = Command::new(program[0]);
+        let ended = Zklock::spawn(command.args(&program[1..]).env("ZKLOCK_HOSTS", hosts)).end();
+        assert_eq!(ended.code, Some(70), "{limit}: {ended:?}");
+        assert!(ended.err.contains("cannot"), "{limit}: {ended:?}");
     }
 }
 

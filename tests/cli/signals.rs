@@ -10,10 +10,12 @@ use crate::support::{eventually, fresh_path, run};
 
 on_every_server! {
     signals_are_passed_on_to_the_whole_group
+    a_signal_reaches_what_is_orphaned_by_it
     a_signal_while_waiting_leaves_the_queue
     two_signals_at_once_leave_the_queue
     whoever_is_ended_by_a_signal_dies_of_it
     a_caller_that_ignores_the_end_of_children_changes_nothing
+    a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does
     a_command_that_was_stopped_through_zklock_continues_with_it
 }
 
@@ -48,6 +50,23 @@ fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
     log.await_word("on");
     zklock.signal("USR1");
     assert_eq!(zklock.end().code, Some(3));
+}
+
+fn a_signal_reaches_what_is_orphaned_by_it(hosts: &str) {
+    for _ in 0..rounds(25) {
+        let (path, log) = (fresh_path("orphans"), Log::new());
+        let job = format!("setsid sh -c '{}' & ", log.beat("beat")).repeat(4);
+        let zklock = Zklock::start(
+            hosts,
+            &format!("run {path}"),
+            &format!("{job} exec sleep 60"),
+        );
+        eventually("all beat", || {
+            log.writers("beat") == 4 + 1 && !log.words().is_empty()
+        });
+        zklock.signal("TERM");
+        assert_eq!(zklock.end().code, Some(143));
+    }
 }
 
 fn a_signal_while_waiting_leaves_the_queue(hosts: &str) {
@@ -138,6 +157,19 @@ signal.signal(signal.SIGTSTP, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP, signal.SIGCONT])
 os.execvp(sys.argv[1], sys.argv[1:])
 ";
+
+fn a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does(hosts: &str) {
+    for caller in ["--ignore-signal=PIPE", "--default-signal=PIPE"] {
+        let mut command = Command::new("env");
+        let path = fresh_path("pipe");
+        command.args([caller, env!("CARGO_BIN_EXE_zklock"), "run", &path, "--"]);
+        command.args(["grep", "SigIgn", "/proc/self/status"]);
+        let ended = Zklock::spawn(command.env("ZKLOCK_HOSTS", hosts)).end();
+        let mask = ended.out.split_whitespace().last().expect("a mask");
+        let mask = u64::from_str_radix(mask, 16).expect("a number");
+        assert_eq!(mask & 1 << 12, 0, "{caller}: {ended:?}");
+    }
+}
 
 /// Without a terminal, and in a session of its own.
 fn a_command_that_was_stopped_through_zklock_continues_with_it(hosts: &str) {

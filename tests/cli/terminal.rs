@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::processes::is_root;
 use crate::program::{Log, Zklock, await_queue, command, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
@@ -14,6 +15,8 @@ on_every_server! {
     ctrl_c_ends_a_script_around_a_wait
     ctrl_z_stops_all_that_a_command_has_started
     ctrl_z_stops_no_zklock_whose_command_runs_on
+    ctrl_z_stops_processes_that_replace_each_other
+    ctrl_z_stops_no_zklock_under_a_process_that_is_hidden
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     a_terminal_that_shows_nothing_does_not_delay_anything
@@ -173,6 +176,74 @@ fn ctrl_z_stops_no_zklock_whose_command_runs_on(hosts: &str) {
     terminal.kill();
     await_queue(hosts, &path, 0);
     await_queue(hosts, &deaf, 0);
+}
+
+/// Ignores Ctrl-Z, writes a word, and lets a child take its place, until its file is removed.
+const CHAIN: &str = "
+import os, signal, sys
+signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+if sys.argv[2:]: os.setsid()
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+while os.path.exists(sys.argv[0]):
+    os.write(log, b'beat\\n')
+    if os.fork(): os._exit(0)";
+
+fn ctrl_z_stops_processes_that_replace_each_other(hosts: &str) {
+    for leaves in ["", " leaves"] {
+        let (path, log) = (fresh_path("chain"), Log::new());
+        let chain = log.file().with_file_name("chain.py");
+        fs::write(&chain, CHAIN).expect("writing");
+        let (program, file) = (chain.display(), log.file());
+        let job = format!("python3 {program} {}{leaves} & ", file.display()).repeat(3);
+        let run = format!("{} -- sh -c '{job} exec sleep 60'", zklock(&path));
+        let script = format!("set -m; {run}; sleep 60");
+        let steps = "beat=^Z,@cannot stop=!told";
+        let mut terminal = start(hosts, &log, steps, "bash", &script);
+        log.await_word("beat");
+        let state = holder(hosts, &path);
+        let is_told = || log.words().iter().any(|word| word == "told");
+        eventually("it is stopped or says why not", || {
+            state() == "T" || is_told()
+        });
+        assert!(is_told() || log.is_still(), "{leaves}");
+        fs::remove_file(&chain).expect("removing");
+        terminal.kill();
+        await_queue(hosts, &path, 0);
+    }
+}
+
+fn ctrl_z_stops_no_zklock_under_a_process_that_is_hidden(hosts: &str) {
+    if !is_root() {
+        return println!("only root can hide processes");
+    }
+    let (path, log) = (fresh_path("hidden"), Log::new());
+    let folder = log.file().parent().expect("a folder").to_owned();
+    let sudo = folder.join("sudo");
+    // It also ends with the folder, if the test fails.
+    let until = format!("while [ -e {} ]", sudo.display());
+    let script = format!(
+        "mount -t proc -o hidepid=2 none /proc; chmod -R a+rwX {folder}
+        cp $(which setpriv) {sudo}; chmod u+s {sudo}; set -m
+        setpriv --reuid 65534 --regid 65534 --clear-groups {zklock} -- \
+            sh -c '{sudo} --reuid 0 setsid sh -c \"{beat}\" & exec sleep 60'
+        sleep 60",
+        folder = folder.display(),
+        sudo = sudo.display(),
+        zklock = zklock(&path),
+        beat = log.beat("beat").replace("while :", &until),
+    );
+    let script = format!(
+        "exec unshare -m bash -c \"{}\"",
+        script.replace('"', "\\\"")
+    );
+    let steps = "beat=^Z,@cannot stop=!told";
+    let mut terminal = start(hosts, &log, steps, "bash", &script);
+    log.await_word("told");
+    assert_ne!(holder(hosts, &path)(), "T");
+    assert!(!log.is_still());
+    fs::remove_file(sudo).expect("removing");
+    terminal.kill();
+    await_queue(hosts, &path, 0);
 }
 
 fn a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal(

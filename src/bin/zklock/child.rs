@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait, waitpid};
 
-use crate::descendants;
+use crate::descendants::Descendants;
 use crate::exit::Ending;
 use crate::helper::wire::{Kind, number, receive, send, send_file, send_number};
 use crate::helper::{self, KEEP};
@@ -41,8 +41,8 @@ pub(crate) struct Child {
     keeper: UnixStream,
     /// What the keeper says; disconnected when it is gone.
     pub(crate) reports: Receiver<Report>,
-    /// The processes that this one has, or had before, and that are not the command's.
-    others: Vec<Pid>,
+    /// All but the processes that this one has, or had before, and that are not the command's.
+    descendants: Descendants,
     /// The keeper, until it is reaped.
     process: Option<Pid>,
     ended: Option<Ending>,
@@ -89,7 +89,8 @@ impl Child {
         key: Option<&str>,
     ) -> io::Result<Self> {
         helper::adopt_orphans();
-        let others = bystanders();
+        let mut descendants = Descendants::new();
+        descendants.except = bystanders(&descendants);
         let (keeper, its_end) = UnixStream::pair()?;
         let process = start_keeper(variables, its_end.into())?;
         send_file(&keeper, io::stdin().as_fd())?;
@@ -102,7 +103,7 @@ impl Child {
             group: group.ok_or_else(|| io::Error::other("a process without a number"))?,
             reports: listen_to(keeper.try_clone()?)?,
             keeper,
-            others,
+            descendants,
             process: Some(process),
             ended: None,
             is_gone: false,
@@ -124,7 +125,7 @@ impl Child {
     /// Starts a helper that reports what the terminal sends to the group.
     pub(crate) fn listen(&mut self) -> io::Result<TerminalListener> {
         let listener = TerminalListener::start(self.group)?;
-        self.others.push(listener.process);
+        self.descendants.except.push(listener.process);
         Ok(listener)
     }
 
@@ -205,15 +206,15 @@ impl Child {
         if is_only_group && kill_process_group(self.group, Signal::KILL) == Err(Errno::SRCH) {
             return true;
         }
-        drop(descendants::kill(&self.others));
-        !self.reap() || descendants::living(&self.others).is_ok_and(|rest| rest.is_empty())
+        self.descendants.kill();
+        !self.reap() || self.descendants.living().is_ok_and(|rest| rest.is_empty())
     }
 
     /// Reaps the processes of this one that have ended; returns whether it has others.
     pub(crate) fn reap(&mut self) -> bool {
         reap(|process| {
             // The number may be given to another process.
-            self.others.retain(|other| *other != process);
+            self.descendants.except.retain(|other| *other != process);
             self.process.take_if(|keeper| *keeper == process);
         })
     }
@@ -263,9 +264,9 @@ impl Drop for Child {
 
 /// Returns the processes that this one has although it did not start them: it was another
 /// program before, such as a shell, or the first process of a container.
-fn bystanders() -> Vec<Pid> {
+fn bystanders(all: &Descendants) -> Vec<Pid> {
     match reap(|_| {}) {
-        true => descendants::children(),
+        true => all.children().unwrap_or_default(),
         false => Vec::new(),
     }
 }

@@ -1,36 +1,72 @@
-//! The living descendants of this process, on systems that list them, and signals to them.
+//! The descendants of this process, as Linux lists them, and signals to them.
 //!
 //! A process can leave its group and its session. It cannot leave its ancestors: an orphan
 //! becomes the child of the nearest subreaper. Whether any descendant is left, the kernel
-//! tells: a subreaper without children has none. What is read here, from Linux's `/proc`,
-//! only finds those to send a signal to.
+//! tells: a subreaper without children has none. What is read here, the lists of children in
+//! `/proc`, only finds those to send a signal to. What cannot be read counts as running.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Seek};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpid};
+use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
 
-/// How many times to look for processes that start while others are being stopped.
-const ROUNDS: usize = 16;
+/// How long to chase processes that start while others are being stopped or killed.
+const CHASE: Duration = Duration::from_millis(20);
 
-#[derive(Debug, PartialEq)]
+/// How long a process may take to notice a signal before it is looked at again.
+const NOTICE: Duration = Duration::from_millis(1);
+
+const RESTLESS: &str = "its processes replace each other";
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum State {
+    Dead,
+    Stopped,
+    /// In a call that no signal interrupts, such as vfork(2) or a write to a disk.
+    Uninterruptible,
+    Running,
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Process {
     id: i32,
-    parent: i32,
     group: i32,
-    state: u8,
-    threads: u32,
+    /// The greatest state of its threads.
+    state: State,
     /// When it was started, in the kernel's ticks.
     started: u64,
     name: Vec<u8>,
+    children: Vec<i32>,
 }
 
 impl Process {
+    fn unreadable(id: i32) -> Self {
+        Self {
+            id,
+            group: 0,
+            state: State::Running,
+            started: 0,
+            name: b"cannot be read".to_vec(),
+            children: Vec::new(),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        (self.id, self.started) == (other.id, other.started)
+    }
+
     pub(crate) fn is_in(&self, group: Pid) -> bool {
         self.group == group.as_raw_pid()
+    }
+
+    /// Whether it is not stopped.
+    pub(crate) fn runs(&self) -> bool {
+        self.state > State::Stopped
     }
 
     /// Returns its name and number.
@@ -43,94 +79,140 @@ impl Process {
     /// The open folder is a pidfd: it stands for this process, whoever gets the number next.
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
         let sent = File::open(format!("/proc/{}", self.id)).and_then(|folder| {
-            match read(self.id)?.started == self.started {
+            match read(self.id).is_some_and(|now| self.is(&now)) {
                 true => send(&folder, signal),
                 false => Ok(()),
             }
         });
-        sent.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
-    }
-
-    fn lives(&self) -> bool {
-        match self.state {
-            // If only its first thread has ended, the process lives on.
-            b'Z' => self.threads > 1,
-            state => !matches!(state, b'X' | b'x'),
+        match sent {
+            Err(error) if !is_gone(&error, self.id) => Err(io::Error::new(
+                error.kind(),
+                format!("process {}: {error}", self.describe()),
+            )),
+            _ => Ok(()),
         }
     }
 }
 
-/// Returns the living descendants of this process, without the processes in `except` and
-/// theirs.
-///
-/// A process that is started and orphaned during the look can be missed: look again.
-pub(crate) fn living(except: &[Pid]) -> io::Result<Vec<Process>> {
-    let me = getpid().as_raw_pid();
-    // The `/proc` of another namespace has other numbers.
-    if fs::read_link("/proc/self")? != Path::new(&me.to_string()) {
-        return Err(io::Error::other("/proc is another namespace's"));
+/// The descendants of this process.
+#[derive(Debug)]
+pub(crate) struct Descendants {
+    /// The list of the children. It stays open, so that a limit of open files hides none.
+    list: io::Result<File>,
+    /// Children that do not count, nor do theirs.
+    pub(crate) except: Vec<Pid>,
+}
+
+impl Descendants {
+    /// Returns those of this process, to be called in its first thread, which adopts orphans.
+    pub(crate) fn new() -> Self {
+        Self {
+            list: open_list(),
+            except: Vec::new(),
+        }
     }
-    Ok(below(me, except, all()?))
-}
 
-/// Returns the children of this process.
-pub(crate) fn children() -> Vec<Pid> {
-    let me = getpid().as_raw_pid();
-    let all = living(&[]).unwrap_or_default();
-    let children = all.iter().filter(|process| process.parent == me);
-    children
-        .filter_map(|child| Pid::from_raw(child.id))
-        .collect()
-}
+    /// Returns the children, of which some may be dead.
+    pub(crate) fn children(&self) -> io::Result<Vec<Pid>> {
+        let list = self.list.as_ref();
+        let mut list = list.map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        let mut text = Vec::new();
+        list.rewind()?;
+        list.read_to_end(&mut text)?;
+        let all = numbers(&text).into_iter().filter_map(Pid::from_raw);
+        Ok(all.filter(|child| !self.except.contains(child)).collect())
+    }
 
-/// Stops the living descendants of this process for which this is true, until there are no new
-/// ones. Returns those that it stopped, and the last failure.
-pub(crate) fn stop(
-    except: &[Pid],
-    which: impl Fn(&Process) -> bool,
-) -> (Vec<Process>, io::Result<()>) {
-    let (mut stopped, mut told, mut known) = (Vec::new(), Ok(()), HashSet::new());
-    for _ in 0..ROUNDS {
-        let look = living(except).unwrap_or_else(|error| {
-            told = Err(error);
-            Vec::new()
-        });
-        let before = known.len();
-        for process in look {
-            if !which(&process) || !known.insert((process.id, process.started)) {
-                continue;
+    /// Returns the living descendants. Those that are started during the look can be missed.
+    pub(crate) fn living(&self) -> io::Result<Vec<Process>> {
+        let until = Instant::now() + CHASE;
+        loop {
+            let (mut all, is_still) = self.look()?;
+            let is_late = Instant::now() > until;
+            all.retain(|one| one.state > State::Dead);
+            match is_still || is_late && !all.is_empty() {
+                true => return Ok(all),
+                false if is_late => return Err(io::Error::other(RESTLESS)),
+                false => {}
             }
-            match process.signal(Signal::STOP) {
-                Ok(()) => stopped.push(process),
-                Err(error) => {
-                    told = Err(io::Error::new(
-                        error.kind(),
-                        format!("process {}: {error}", process.describe()),
-                    ));
+        }
+    }
+
+    /// Returns the descendants, and whether a second look has found the same.
+    ///
+    /// Who is orphaned meanwhile goes to an ancestor, so ancestors are looked at again last.
+    fn look(&self) -> io::Result<(Vec<Process>, bool)> {
+        let children = self.children()?;
+        let all = below(&children);
+        let is_same = |one: &Process| read(one.id).as_ref() == Some(one);
+        let are_same = all.iter().rev().all(is_same);
+        Ok((all, are_same && self.children()? == children))
+    }
+
+    /// Stops the descendants, and fails if, a moment later, one of them still is in a greater
+    /// state than this. Also returns those that it has stopped.
+    pub(crate) fn stop(&self, at_most: State) -> (Vec<Process>, io::Result<()>) {
+        let (mut stopped, until) = (Vec::new(), Instant::now() + CHASE);
+        loop {
+            let before = stopped.len();
+            let told = self.stop_once(at_most, &mut stopped);
+            if told.is_ok() || Instant::now() > until {
+                return (stopped, told);
+            }
+            if stopped.len() == before {
+                thread::sleep(NOTICE);
+            }
+        }
+    }
+
+    fn stop_once(&self, at_most: State, stopped: &mut Vec<Process>) -> io::Result<()> {
+        let (all, is_still) = self.look()?;
+        let before = stopped.len();
+        for process in all.iter().filter(|one| one.runs()) {
+            if !stopped.iter().any(|other| other.is(process)) {
+                process.signal(Signal::STOP)?;
+                stopped.push(process.clone());
+            }
+        }
+        if let Some(process) = all.iter().find(|one| one.state > at_most) {
+            let what = process.describe();
+            return Err(io::Error::other(format!("process {what} does not stop")));
+        }
+        match is_still && stopped.len() == before {
+            true => Ok(()),
+            false => Err(io::Error::other(RESTLESS)),
+        }
+    }
+
+    /// Kills the descendants, without waiting for their end: look again.
+    pub(crate) fn kill(&self) {
+        let (mut known, until) = (HashSet::new(), Instant::now() + CHASE);
+        loop {
+            let before = known.len();
+            // This needs no other file, and is allowed for most of what cannot be read.
+            for child in self.children().unwrap_or_default() {
+                // Not reaped yet, so the number is still its own.
+                let _ = kill_process(child, Signal::KILL);
+            }
+            for process in self.look().unwrap_or_default().0 {
+                if known.insert((process.id, process.started)) {
+                    drop(process.signal(Signal::KILL));
                 }
             }
-        }
-        if known.len() == before {
-            break;
+            if known.len() == before || Instant::now() > until {
+                return;
+            }
         }
     }
-    (stopped, told)
 }
 
-/// Whether a process still runs, rather than being stopped.
-pub(crate) fn runs(process: &Process) -> bool {
-    !matches!(process.state, b'T' | b't')
-}
-
-/// Kills the living descendants. All of them are stopped first, so that they start no others.
-///
-/// This does not wait for their end: look again.
-pub(crate) fn kill(except: &[Pid]) -> io::Result<()> {
-    let (stopped, told) = stop(except, |_| true);
-    for process in &stopped {
-        process.signal(Signal::KILL)?;
+fn open_list() -> io::Result<File> {
+    let me = getpid().to_string();
+    // The `/proc` of another namespace has other numbers.
+    if fs::read_link("/proc/self")? != Path::new(&me) {
+        return Err(io::Error::other("/proc is another namespace's"));
     }
-    told
+    File::open(format!("/proc/self/task/{me}/children"))
 }
 
 #[cfg(target_os = "linux")]
@@ -143,49 +225,74 @@ fn send(_: &File, _: Signal) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
-fn below(root: i32, except: &[Pid], mut rest: Vec<Process>) -> Vec<Process> {
-    rest.retain(|one| !except.iter().any(|pid| pid.as_raw_pid() == one.id));
-    let (mut found, mut parents) = (Vec::new(), HashSet::from([root]));
-    loop {
-        let (children, others): (Vec<_>, Vec<_>) = rest
-            .into_iter()
-            .partition(|one| parents.contains(&one.parent));
-        if children.is_empty() {
-            found.retain(Process::lives);
-            return found;
-        }
-        parents = children.iter().map(|one| one.id).collect();
-        found.extend(children);
-        rest = others;
+/// Returns these processes and their descendants, each after its parent.
+fn below(children: &[Pid]) -> Vec<Process> {
+    let children = children.iter().map(|child| child.as_raw_pid());
+    let mut all: Vec<_> = children.filter_map(read).collect();
+    let mut at = 0;
+    while let Some(process) = all.get(at) {
+        let children: Vec<_> = process.children.iter().copied().filter_map(read).collect();
+        all.extend(children);
+        at += 1;
+    }
+    all
+}
+
+/// Returns nothing if it is gone.
+fn read(id: i32) -> Option<Process> {
+    match read_threads(id) {
+        Err(error) if is_gone(&error, id) => None,
+        read => Some(read.unwrap_or_else(|_| Process::unreadable(id))),
     }
 }
 
-fn all() -> io::Result<Vec<Process>> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        match read(id) {
-            Ok(process) => all.push(process),
-            // Another user's, where the system hides those.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
-            Err(error) if is_gone(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(all)
+/// A process that `/proc` hides is not gone.
+fn is_gone(error: &io::Error, id: i32) -> bool {
+    let exists = || Pid::from_raw(id).map(test_kill_process) != Some(Err(Errno::SRCH));
+    has_ended(error) && !exists()
 }
 
-fn is_gone(error: &io::Error) -> bool {
+fn has_ended(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number == Some(Errno::NOENT.raw_os_error()) || number == Some(Errno::SRCH.raw_os_error())
 }
 
-fn read(id: i32) -> io::Result<Process> {
-    let stat = fs::read(format!("/proc/{id}/stat"))?;
-    parse(&stat).ok_or_else(|| io::Error::other(format!("/proc/{id}/stat is not understood")))
+fn read_threads(id: i32) -> io::Result<Process> {
+    let (mut process, mut state, mut children) = (None, State::Dead, Vec::new());
+    let threads: Vec<_> = fs::read_dir(format!("/proc/{id}/task"))?.collect();
+    for thread in threads {
+        let folder = thread?.path();
+        // In this order: what is stopped has no more children afterwards.
+        let read = fs::read(folder.join("stat"));
+        let read = read.and_then(|stat| Ok((stat, fs::read(folder.join("children"))?)));
+        let (stat, list) = match read {
+            // Its children are another thread's now, which may have been read already.
+            Err(error) if has_ended(&error) => {
+                state = State::Running;
+                continue;
+            }
+            read => read?,
+        };
+        let thread = parse(&stat)
+            .ok_or_else(|| io::Error::other(format!("/proc/{id}/stat is not understood")))?;
+        state = state.max(thread.state);
+        children.extend(numbers(&list));
+        if thread.id == id {
+            process = Some(thread);
+        }
+    }
+    let process = process.ok_or(ErrorKind::NotFound)?;
+    Ok(Process {
+        state,
+        children,
+        ..process
+    })
+}
+
+fn numbers(list: &[u8]) -> Vec<i32> {
+    let list = String::from_utf8_lossy(list);
+    let words = list.split_ascii_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
 }
 
 /// Reads proc(5)'s `stat`. The kernel cuts a name after 15 bytes, inside a character if need
@@ -197,19 +304,22 @@ fn parse(stat: &[u8]) -> Option<Process> {
     );
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let rest: Vec<_> = rest.split_ascii_whitespace().collect();
-    let number = |at: usize| rest.get(at)?.parse::<i32>().ok();
     Some(Process {
         id: std::str::from_utf8(stat.get(..begin)?)
             .ok()?
             .trim()
             .parse()
             .ok()?,
-        state: *rest.first()?.as_bytes().first()?,
-        parent: number(1)?,
-        group: number(2)?,
-        threads: rest.get(17)?.parse().ok()?,
+        state: match *rest.first()?.as_bytes().first()? {
+            b'Z' | b'X' | b'x' => State::Dead,
+            b'T' | b't' => State::Stopped,
+            b'D' => State::Uninterruptible,
+            _ => State::Running,
+        },
+        group: rest.get(2)?.parse().ok()?,
         started: rest.get(19)?.parse().ok()?,
         name: stat.get(begin + 1..end)?.to_vec(),
+        children: Vec::new(),
     })
 }
 
@@ -217,32 +327,23 @@ fn parse(stat: &[u8]) -> Option<Process> {
 mod tests {
     use super::*;
 
-    fn stat(id: i32, name: &[u8], state: char, parent: i32, threads: i32) -> Option<Process> {
-        let rest =
-            format!(") {state} {parent} 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 99\n");
-        parse(&[format!("{id} (").as_bytes(), name, rest.as_bytes()].concat())
-    }
-
     #[test]
-    fn descendants_are_found_through_all_generations_and_zombies_are_not_alive() {
-        let process = |id, state, parent, threads| {
-            // A name that the kernel has cut inside a character.
-            stat(id, b"a) R 1 (\xc3", state, parent, threads).expect("a process")
-        };
-        let all = vec![
-            process(9, 'S', 8, 1),
-            process(8, 'T', 7, 1),
-            process(7, 'Z', 5, 1),
-            process(6, 'S', 1, 1),
-            process(5, 'S', 2, 1),
-            process(10, 'Z', 5, 3),
-            process(11, 'S', 2, 1),
-            process(12, 'S', 11, 1),
-        ];
-        let found = below(2, &[Pid::from_raw(11).expect("a number")], all);
-        let mut found: Vec<_> = found.iter().map(|process| process.id).collect();
-        found.sort_unstable();
-        assert_eq!(found, [5, 8, 9, 10]);
+    fn a_name_that_is_cut_or_has_spaces_and_parentheses_is_read() {
+        for (letter, state) in [
+            ('Z', State::Dead),
+            ('T', State::Stopped),
+            ('D', State::Uninterruptible),
+            ('S', State::Running),
+        ] {
+            let rest = format!(") {letter} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 99 4096\n");
+            let process = parse(&[b"12 (a) R 1 (\xc3", rest.as_bytes()].concat());
+            let process = process.expect("a process");
+            assert_eq!((process.id, process.group, process.started), (12, 7, 99));
+            assert_eq!(
+                (process.name, process.state),
+                (b"a) R 1 (\xc3".to_vec(), state)
+            );
+        }
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl SignalState {
 /// the status of children that have ended.
 ///
 /// The handler never runs, because the signal is blocked, and no child inherits it.
-fn hear_of_children() -> io::Result<()> {
+pub(crate) fn hear_of_children() -> io::Result<()> {
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use log::{LevelFilter, Log, Metadata, Record};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::sanitize::plain;
 
@@ -68,8 +69,11 @@ impl Log for Logger {
 }
 
 fn post(line: String) {
-    let lost = lines().is_none_or(|lines| lines.try_send(Message::Line(line)).is_err());
-    if lost {
+    let is_posted = match lines() {
+        Some(lines) => lines.try_send(Message::Line(line)).is_ok(),
+        None => accepts_a_line() && writeln!(io::stderr(), "{line}").is_ok(),
+    };
+    if !is_posted {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -85,6 +89,14 @@ fn lines() -> Option<&'static Sender<Message>> {
         thread.spawn(move || write(&lines)).ok().map(|_| to)
     };
     LINES_OUT.get_or_init(start).as_ref()
+}
+
+/// Returns whether stderr, if it is a terminal or a pipe, takes a line without waiting.
+fn accepts_a_line() -> bool {
+    let stderr = io::stderr();
+    let mut stderr = [PollFd::new(&stderr, PollFlags::OUT)];
+    let now = Timespec::default();
+    poll(&mut stderr, Some(&now)).is_ok() && stderr[0].revents() == PollFlags::OUT
 }
 
 fn write(messages: &Receiver<Message>) {

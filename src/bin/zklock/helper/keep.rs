@@ -7,29 +7,32 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use nix::sys::select::{FdSet, pselect};
 use nix::sys::signal::{SigSet, Signal as Number};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::sys::time::TimeSpec;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait, waitpid,
 };
 
-use crate::descendants::{self, Process, runs};
+use crate::descendants::{Descendants, Process, State};
 use crate::helper::session::Session;
 use crate::helper::wire::{Kind, number, receive, receive_file, send, send_number};
 use crate::helper::{self, EXEC};
+use crate::signals;
 
 /// How often what is to be stopped or killed is looked for.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How long the group has to stop by itself: an editor restores the terminal first.
+/// How long the group has to stop by itself: an editor restores the terminal first. Then, how
+/// long everything may take to stop.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// How long processes may be left before that is told.
@@ -40,9 +43,9 @@ const NAMED: usize = 8;
 
 /// See the module's documentation.
 struct Keeper {
+    /// The same as the input.
     zklock: UnixStream,
-    /// Readable when a child has stopped or ended.
-    children: UnixStream,
+    descendants: Descendants,
     /// The command, which leads its group.
     head: Pid,
     /// While it is not reaped, its number is its group's.
@@ -73,9 +76,9 @@ pub(super) fn main() -> ExitCode {
 fn keep() -> io::Result<()> {
     let zklock = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     helper::adopt_orphans();
-    let (children, wake) = UnixStream::pair()?;
-    children.set_nonblocking(true)?;
-    signal_hook::low_level::pipe::register(Number::SIGCHLD as i32, wake)?;
+    // Before the command begins, so that no limit of open files can prevent it later.
+    let descendants = Descendants::new();
+    signals::hear_of_children()?;
     let input = receive_file(&zklock)?;
     let (Kind::Brief, brief) = receive(&zklock)? else {
         return Err(ErrorKind::InvalidData.into());
@@ -95,7 +98,7 @@ fn keep() -> io::Result<()> {
     send_number(&zklock, Kind::Started, head.as_raw_pid())?;
     let keeper = Keeper {
         zklock,
-        children,
+        descendants,
         head,
         head_lives: true,
         suspended: Vec::new(),
@@ -123,13 +126,10 @@ fn start(input: OwnedFd, unblocked: OsString, command: Vec<OsString>) -> io::Res
 }
 
 /// Lets go of what the command's readers and its folder's file system wait for, and leaves all
-/// signals but that of a child to the command.
+/// signals to the command.
 fn become_quiet() -> io::Result<()> {
-    let mut all = SigSet::all();
-    all.remove(Number::SIGCHLD);
-    all.thread_set_mask()?;
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
+    SigSet::all().thread_set_mask()?;
+    let null = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     drop(env::set_current_dir("/"));
@@ -142,7 +142,10 @@ impl Keeper {
             self.suspend();
             self.kill();
             self.tell_what_is_left();
-            self.listen()?;
+            // What has ended gets no signal that comes later.
+            if self.wait()? && !self.reap() {
+                self.hear();
+            }
         }
         let told = send_number(&self.zklock, Kind::Gone, self.obeyed);
         match self.session {
@@ -196,37 +199,21 @@ impl Keeper {
         drop(send_number(&self.zklock, kind, number));
     }
 
-    /// Waits for a child, a message, or the next time to look; handles the message.
-    fn listen(&mut self) -> io::Result<()> {
-        let timeout = self.timeout().map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
-        let (changed, spoken) = {
-            let mut both = [
-                PollFd::new(&self.children, PollFlags::IN),
-                PollFd::new(&self.zklock, PollFlags::IN),
-            ];
-            let polled = if self.orphaned {
-                &mut both[..1]
-            } else {
-                &mut both[..]
-            };
-            match poll(polled, timeout.as_ref()) {
-                Err(Errno::INTR) => return Ok(()),
-                polled => polled?,
-            };
-            (!both[0].revents().is_empty(), !both[1].revents().is_empty())
-        };
-        // What has ended gets no signal that comes later.
-        if changed {
-            let mut signals = [0; 64];
-            while matches!(self.children.read(&mut signals), Ok(64)) {}
-            return Ok(());
+    /// Waits for a child, a message, or the next time to look; returns whether there is a message.
+    fn wait(&self) -> io::Result<bool> {
+        let (input, mut read, mut mask) = (io::stdin(), FdSet::new(), SigSet::all());
+        if !self.orphaned {
+            read.insert(input.as_fd());
         }
-        if !spoken {
-            return Ok(());
+        mask.remove(Number::SIGCHLD);
+        let timeout = self.timeout().map(TimeSpec::from_duration);
+        match pselect(None, &mut read, None, None, timeout.as_ref(), &mask) {
+            Err(nix::Error::EINTR) => Ok(false),
+            ready => Ok(ready? > 0),
         }
+    }
+
+    fn hear(&mut self) {
         match receive(&self.zklock) {
             Ok((kind, text)) => self.obey(kind, &text),
             Err(_) => {
@@ -234,7 +221,6 @@ impl Keeper {
                 self.start_killing();
             }
         }
-        Ok(())
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -273,7 +259,7 @@ impl Keeper {
             let _ = kill_process_group(self.head, signal);
             return true;
         }
-        for process in descendants::living(&[]).unwrap_or_default() {
+        for process in self.descendants.living().unwrap_or_default() {
             if process.is_in(self.head) {
                 drop(process.signal(signal));
             }
@@ -284,7 +270,7 @@ impl Keeper {
     /// Sends a signal to the group, and to the processes that have left it.
     fn signal_all(&self, signal: Signal) {
         self.signal_group(signal);
-        for process in descendants::living(&[]).unwrap_or_default() {
+        for process in self.descendants.living().unwrap_or_default() {
             if !process.is_in(self.head) {
                 // Those of other users are told when they are left.
                 drop(process.signal(signal));
@@ -303,7 +289,7 @@ impl Keeper {
             if self.head_lives {
                 let _ = kill_process_group(self.head, Signal::KILL);
             }
-            drop(descendants::kill(&[]));
+            self.descendants.kill();
         }
     }
 
@@ -311,14 +297,21 @@ impl Keeper {
     fn suspend(&mut self) {
         let Some(until) = self.suspending else { return };
         let head = self.head;
-        let stops = |all: Vec<Process>| all.iter().any(|one| one.is_in(head) && runs(one));
-        if Instant::now() < until && descendants::living(&[]).is_ok_and(stops) {
+        let stops = |all: Vec<Process>| all.iter().any(|one| one.is_in(head) && one.runs());
+        if Instant::now() < until && self.descendants.living().is_ok_and(stops) {
+            return;
+        }
+        let is_late = Instant::now() > until + STOP_LIMIT;
+        let (stopped, told) = self.descendants.stop(match is_late {
+            true => State::Uninterruptible,
+            false => State::Stopped,
+        });
+        self.suspended.extend(stopped);
+        if told.is_err() && !is_late {
             return;
         }
         self.suspending = None;
-        let (stopped, failed) = descendants::stop(&[], runs);
-        self.suspended.extend(stopped);
-        let failed = failed.err().map(|error| error.to_string());
+        let failed = told.err().map(|error| error.to_string());
         self.say(Kind::Suspended, &failed.unwrap_or_default());
     }
 
@@ -335,7 +328,7 @@ impl Keeper {
             return;
         }
         self.told = true;
-        let text = match descendants::living(&[]) {
+        let text = match self.descendants.living() {
             Err(error) => format!("processes that cannot be listed: {error}"),
             Ok(rest) => {
                 let rest: Vec<_> = rest.iter().take(NAMED).map(Process::describe).collect();
