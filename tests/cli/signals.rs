@@ -173,11 +173,19 @@ fn a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does(hosts: &
 
 /// Without a terminal, and in a session of its own.
 fn a_command_that_was_stopped_through_zklock_continues_with_it(hosts: &str) {
+    // As while it waits in vfork(2), the head of the second does not stop.
+    let second = "trap '' TSTP; env --default-signal=TSTP sh -c \"$0\"; :";
+    for head in ["exec sh -c \"$0\"", second] {
+        continues_with_zklock(hosts, head);
+    }
+}
+
+fn continues_with_zklock(hosts: &str, head: &str) {
     let (path, log) = (fresh_path("stopped"), Log::new());
     let zklock = env!("CARGO_BIN_EXE_zklock");
     let mut command = Command::new("setsid");
     command.args(["-w", "python3", "-c", STOPPABLE, zklock, "run", &path]);
-    command.args(["--", "sh", "-c"]);
+    command.args(["--", "sh", "-c", head]);
     let trap = format!("trap '{}' CONT", log.write("on"));
     command.arg(format!("{trap}; {}; {}", log.write("in"), log.beat("beat")));
     let session = Zklock::spawn(command.env("ZKLOCK_HOSTS", hosts));

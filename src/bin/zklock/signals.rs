@@ -27,8 +27,9 @@ const SECOND_LEAVE_LIMIT: Duration = Duration::from_secs(2);
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// The signals that are turned into values.
-const TAKEN: [Signal; 8] = [
+const TAKEN: [Signal; 9] = [
     Signal::SIGCHLD,
+    Signal::SIGCONT,
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,

@@ -5,6 +5,7 @@
 
 mod job_control;
 
+use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -143,8 +144,10 @@ impl<'a> Supervisor<'a> {
         }
         self.child.begin();
         // Continuing a process cancels its stop. SIGUSR1 and SIGUSR2 would end the helper.
-        if early.contains(&Number::SIGTSTP) {
-            self.signalled(Number::SIGTSTP);
+        for signal in early {
+            if [Number::SIGTSTP, Number::SIGCONT].contains(&signal) {
+                self.signalled(signal);
+            }
         }
         log::info!(
             "got {}, the command is process {}",
@@ -308,6 +311,13 @@ impl<'a> Supervisor<'a> {
             Number::SIGTSTP => {
                 self.passed_stop = true;
                 self.child.signal_group(number);
+            }
+            // A command that has stopped continues with this process. One that has not may have
+            // started something that has, and wait for it, as vfork(2) does.
+            Number::SIGCONT => {
+                if mem::take(&mut self.passed_stop) {
+                    self.child.signal_group(number);
+                }
             }
             _ => {
                 self.last = Some((signal, self.child.signal(number)));
