@@ -18,6 +18,9 @@ use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
 /// How long to chase processes that start while others are being stopped or killed.
 const CHASE: Duration = Duration::from_millis(20);
 
+/// How many times to look at processes that change meanwhile.
+const LOOKS: usize = 8;
+
 /// How long a process may take to notice a signal before it is looked at again.
 const NOTICE: Duration = Duration::from_millis(1);
 
@@ -125,16 +128,18 @@ impl Descendants {
 
     /// Returns the living descendants. Those that are started during the look can be missed.
     pub(crate) fn living(&self) -> io::Result<Vec<Process>> {
-        let until = Instant::now() + CHASE;
-        loop {
-            let (mut all, is_still) = self.look()?;
-            let is_late = Instant::now() > until;
+        let mut all = Vec::new();
+        for _ in 0..LOOKS {
+            let (found, is_still) = self.look()?;
+            all = found;
             all.retain(|one| one.state > State::Dead);
-            match is_still || is_late && !all.is_empty() {
-                true => return Ok(all),
-                false if is_late => return Err(io::Error::other(RESTLESS)),
-                false => {}
+            if is_still {
+                return Ok(all);
             }
+        }
+        match all.is_empty() {
+            true => Err(io::Error::other(RESTLESS)),
+            false => Ok(all),
         }
     }
 

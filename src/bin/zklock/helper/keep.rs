@@ -32,8 +32,11 @@ use crate::signals;
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long the group has to stop by itself: an editor restores the terminal first. Then, how
-/// long everything may take to stop.
+/// long a call that no signal interrupts may take.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
+
+/// How long everything may take to stop, on a machine that is busy.
+const LAST_STOP: Duration = Duration::from_secs(2);
 
 /// How long processes may be left before that is told.
 const QUIET: Duration = Duration::from_secs(2);
@@ -301,13 +304,13 @@ impl Keeper {
         if Instant::now() < until && self.descendants.living().is_ok_and(stops) {
             return;
         }
-        let is_late = Instant::now() > until + STOP_LIMIT;
-        let (stopped, told) = self.descendants.stop(match is_late {
+        let late = Instant::now().saturating_duration_since(until);
+        let (stopped, told) = self.descendants.stop(match late > STOP_LIMIT {
             true => State::Uninterruptible,
             false => State::Stopped,
         });
         self.suspended.extend(stopped);
-        if told.is_err() && !is_late {
+        if told.is_err() && late < LAST_STOP {
             return;
         }
         self.suspending = None;
