@@ -282,8 +282,8 @@ impl Client {
     }
 }
 
-/// When to tell why no server has given a session yet.
-const EARLY_NEWS: Duration = Duration::from_millis(1500);
+/// When to tell why no server has given a session yet: after the time of one that is silent.
+const EARLY_NEWS: Duration = Duration::from_millis(1900);
 
 impl ClientBuilder {
     /// Connects to the first server that answers.

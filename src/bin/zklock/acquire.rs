@@ -25,6 +25,9 @@ use crate::status_line::StatusLine;
 use crate::stderr::say;
 use crate::table::who;
 
+/// Longer than a command waits.
+const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
 /// How many attempts are made even without a wait: one to find out which kind of lock is
 /// there, one for that kind, and one for changes in the meantime.
 const MIN_ATTEMPTS: u32 = 3;
@@ -223,11 +226,20 @@ impl AcquireRequest<'_> {
                 let semaphore = client.semaphore(path, permits)?;
                 let permit = match try_once {
                     true => semaphore.try_acquire()?,
-                    false => semaphore.acquire_with(self.options(waited))?,
+                    false => semaphore.acquire_with(self.with_a_limit(waited))?,
                 };
                 permit.map(HeldLock::from)
             }
         })
+    }
+
+    /// With a limit, a semaphore waits for its turn while others have permits of another number.
+    fn with_a_limit<'b>(&'b self, waited: &'b mut bool) -> LockOptions<'b> {
+        let options = self.options(waited);
+        match (self.limit, Instant::now().checked_add(FOREVER)) {
+            (WaitLimit::Forever, Some(deadline)) => options.deadline(deadline),
+            _ => options,
+        }
     }
 
     fn options<'b>(&'b self, waited: &'b mut bool) -> LockOptions<'b> {
@@ -306,10 +318,11 @@ impl AcquireRequest<'_> {
         }
     }
 
-    /// An eviction is reported with the exit code for a lock that is taken.
+    /// An eviction is reported with the exit code for a lock that is taken, and so are permits of
+    /// another number.
     fn evicted(&self, error: Error) -> Result<Option<Acquired>, Failure> {
         match error {
-            Error::Evicted { .. } => {
+            Error::Evicted { .. } | Error::PermitsDisagree { .. } => {
                 Err(Failure::new(self.run.conflict_exit_code, error.to_string()))
             }
             error => Err(error.into()),

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord, SessionState};
+use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord};
 
 use crate::acquire::look_around;
 use crate::args::{Args, Once};
@@ -26,10 +26,10 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &once.what, longest_connect(once.wait))?;
     let ran = run(once, &stage, started);
     let signal = stage.signals.ended_by();
-    let connected = stage.client.state() == SessionState::Connected;
+    let told = stage.is_told(&once.what.path);
     // A client that is ahead of us in the queue but does not hold the lock is not running it.
     let contenders = match &ran {
-        Err(Error::GaveUp { path }) if connected => {
+        Err(Error::GaveUp { path }) if told.is_ok() => {
             stage.client.wait_for_change(path, &[], GLANCE).ok()
         }
         _ => None,
@@ -40,7 +40,7 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
         (Ok(Ran::Done(ending)), _) => Ok(ending),
         (Ok(Ran::Failed(failed)), _) => failed,
         (_, Some(signal)) => Ok(Ending::Signal(signal as i32)),
-        (Err(Error::GaveUp { path }), _) => Err(gave_up(&path, holder)),
+        (Err(Error::GaveUp { path }), _) => Err(told.err().unwrap_or(gave_up(&path, holder))),
         (Err(error), _) => Err(failure(error)),
         (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),
     }
@@ -106,6 +106,7 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
         more: &more,
     };
     let ended = stage.run(&once.what, run, variables).map_err(Err)?;
+    stage.await_servers(&once.what.path);
     match ended.ending {
         Ending::Code(0) => Ok(ended.ending),
         ending => {

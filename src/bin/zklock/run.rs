@@ -38,14 +38,14 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let acquired = acquire(run, &stage, started)?;
     let signal = signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
+        let told = stage.is_told(&run.what.path);
         stage.end(false);
-        return Ok(match signal {
-            Some(signal) => Ending::Signal(signal as i32),
-            None => {
-                log::info!("somebody else has the lock {}", run.what.path);
-                Ending::Code(run.conflict_exit_code)
-            }
-        });
+        if let Some(signal) = signal {
+            return Ok(Ending::Signal(signal as i32));
+        }
+        told?;
+        log::info!("somebody else has the lock {}", run.what.path);
+        return Ok(Ending::Code(run.conflict_exit_code));
     };
     let acquired_at = Instant::now();
     let variables = Variables {
@@ -56,6 +56,7 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     };
     let ended = stage.run(&run.what, &lock.guard, variables)?;
     let signal = hold_on(run, &lock, acquired_at, signals);
+    stage.await_servers(&run.what.path);
     lock.guard.release_shared();
     drop(lock);
     // The end of the session removes the node even if its deletion was lost on the way.

@@ -2,21 +2,24 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use zklock::Client;
+use zklock::{Client, SessionState};
 
 use crate::args::{Args, Guarded};
 use crate::child::{Child, Variables};
 use crate::connect::connect;
-use crate::failure::Failure;
+use crate::failure::{Failure, UNAVAILABLE};
 use crate::held::Held;
+use crate::sanitize::plain;
 use crate::signals::Signals;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
 use crate::stop_policy::StopPolicy;
 use crate::supervisor::{Ended, Order, Supervisor};
+use crate::table::brief;
 use crate::terminal::Terminal;
 
 /// How long the command is held back if others held the lock a moment ago, and did not all say
@@ -26,6 +29,11 @@ const SETTLE: Duration = Duration::from_millis(250);
 
 /// How long the end of a session that has no lock is waited for.
 const MOMENT: Duration = Duration::from_millis(100);
+
+/// How often the connection is looked at while there is none, and how long it may be missing before
+/// that is told.
+const LOOK: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_secs(1);
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -62,6 +70,39 @@ impl Stage {
     /// Holds the command back; returns whether no signal came.
     pub(crate) fn settle(&self) -> bool {
         self.signals.cancel.recv_timeout(SETTLE) == Err(RecvTimeoutError::Timeout)
+    }
+
+    /// Fails if there is no connection: what a server said before need not be true any more.
+    pub(crate) fn is_told(&self, path: &str) -> Result<(), Failure> {
+        match self.client.state() {
+            SessionState::Connected => Ok(()),
+            _ => Err(Failure::new(
+                UNAVAILABLE,
+                format!(
+                    "no server answers any more: whether {} is taken is not known",
+                    plain(path)
+                ),
+            )),
+        }
+    }
+
+    /// Without a connection, waits for one as long as servers that come back keep the session: the
+    /// lock is free as soon as they do. A signal ends the program then.
+    pub(crate) fn await_servers(&self, path: &str) {
+        let (began, timeout) = (Instant::now(), self.client.session_timeout());
+        let mut told = false;
+        self.signals.leaving();
+        while self.client.state() == SessionState::Connecting && began.elapsed() < timeout {
+            if !told && SOON < began.elapsed() {
+                told = true;
+                say(&format!(
+                    "no server answers: waiting up to {} for one, to release {}",
+                    brief(timeout),
+                    plain(path)
+                ));
+            }
+            thread::sleep(LOOK);
+        }
     }
 
     /// Ends the session. The answer helps nobody if this client had no lock, so a server that is

@@ -111,6 +111,11 @@ impl Signals {
         self.enter(Phase::Waiting);
     }
 
+    /// From now on, a signal ends the program: the end of the session cleans up.
+    pub(crate) fn leaving(&self) {
+        self.enter(Phase::Connecting);
+    }
+
     /// From now on, a signal goes to the command.
     pub(crate) fn running(&self) {
         self.enter(Phase::Running);

@@ -146,18 +146,24 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
     // Without a wait there is no line.
     let Ok(mut now) = seen.recv() else { return };
     let (started, mut outage) = (Instant::now(), Outage::default());
-    let bar = bar();
+    let (bar, terminal) = (bar(), Terminal::open());
     loop {
         let silent = outage.look(client);
-        bar.set_message(text(path, &now, started.elapsed(), silent));
-        bar.tick();
+        // A job that goes on in the background leaves the line to the shell.
+        if terminal.as_ref().is_none_or(Terminal::is_ours) {
+            bar.set_message(text(path, &now, started.elapsed(), silent));
+            bar.tick();
+        }
         match seen.recv_timeout(TICK) {
             Ok(next) => now = next,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    bar.finish_and_clear();
+    match terminal.as_ref().is_none_or(Terminal::is_ours) {
+        true => bar.finish_and_clear(),
+        false => bar.abandon(),
+    }
 }
 
 /// Draws until the sender is gone.

@@ -57,8 +57,8 @@ impl StopPolicy {
         let spare = self.spare(session_timeout);
         (spare < RECONNECT).then(|| {
             format!(
-                "a connection that is lost for {spare:.1?} stops the command: a third of the session timeout of {session_timeout:?} is left then, and the grace of {:?} and the margin of {:?} use it up",
-                self.grace, self.margin
+                "a connection that is lost for {:.1} s stops the command: a third of the session timeout of {session_timeout:?} is left then, and the grace of {:?} and the margin of {:?} use it up",
+                spare.as_secs_f64(), self.grace, self.margin
             )
         })
     }
