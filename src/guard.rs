@@ -173,9 +173,9 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
     #[doc(hidden)]
     fn note_release(&self) {}
 
-    /// Releases a lock that others may share, if that is to tell; the guard must be dropped next.
+    /// Releases a lock that has to read before it can tell; the guard must be dropped next.
     #[doc(hidden)]
-    fn release_shared(&self) {}
+    fn release_noting(&self) {}
 }
 
 /// Releases a guard whose size is not known. Every guard has it.
@@ -229,8 +229,8 @@ macro_rules! guard_traits {
                 self.$($raw).+.note_release()
             }
 
-            fn release_shared(&self) {
-                self.$($raw).+.release_shared()
+            fn release_noting(&self) {
+                self.$($raw).+.release_noting()
             }
         }
 

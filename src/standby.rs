@@ -74,6 +74,8 @@ type WaitCallback = dyn Fn(&Waiting) + Send + Sync;
 /// It has the methods of every guard, except that it ends when the function returns.
 pub struct Term<'a> {
     raw: &'a RawGuard,
+    /// Another client deleted the node with which this one waited before.
+    evicted: bool,
     number: u64,
     resigned: AtomicBool,
     limit: &'a Limit,
@@ -166,7 +168,7 @@ impl Standby {
     ) -> Result<()> {
         let limit = Limit::new(None, cancel.clone());
         let (mut number, mut pause) = (0, FIRST_PAUSE);
-        while let Some(guard) = self.elected(cancel.as_ref())? {
+        while let Some((guard, evicted)) = self.elected(cancel.as_ref())? {
             if limit.is_over() {
                 return Ok(());
             }
@@ -174,6 +176,7 @@ impl Standby {
             let began = clock::now();
             let done = term(&Term {
                 raw: guard.raw(),
+                evicted,
                 number,
                 resigned: AtomicBool::new(false),
                 limit: &limit,
@@ -199,8 +202,10 @@ impl Standby {
         Ok(())
     }
 
-    /// Waits in the queue; `None` if the wait is cancelled.
-    fn elected(&self, cancel: Option<&Receiver<()>>) -> Result<Option<MutexGuard>> {
+    /// Waits in the queue; `None` if the wait is cancelled. Says whether another client deleted a
+    /// node of this one meanwhile, and perhaps those ahead with it.
+    fn elected(&self, cancel: Option<&Receiver<()>>) -> Result<Option<(MutexGuard, bool)>> {
+        let mut evicted = false;
         loop {
             let mut options = LockOptions::new().sees_ahead();
             if let Some(note) = &self.note {
@@ -215,10 +220,11 @@ impl Standby {
             match self.mutex.lock_with(options) {
                 Err(Error::Evicted { node }) => {
                     log::warn!("{node} was deleted: standing in line again");
+                    evicted = true;
                 }
                 // Without a limit there is no reason to give up.
                 Ok(None) if cancel.is_none() => {}
-                elected => return elected,
+                elected => return Ok(elected?.map(|guard| (guard, evicted))),
             }
         }
     }
@@ -259,13 +265,22 @@ impl Term<'_> {
     /// As [`LockGuard::follows_release`](crate::LockGuard::follows_release).
     #[doc(hidden)]
     pub fn follows_release(&self) -> Option<bool> {
-        self.raw.follows_release()
+        match self.evicted {
+            true => Some(false),
+            false => self.raw.follows_release(),
+        }
     }
 
     /// As [`LockGuard::note_release`](crate::LockGuard::note_release).
     #[doc(hidden)]
     pub fn note_release(&self) {
         self.raw.note_release();
+    }
+
+    /// As [`LockGuard::release_noting`](crate::LockGuard::release_noting); the term must end next.
+    #[doc(hidden)]
+    pub fn release_noting(&self) {
+        self.raw.release_noting();
     }
 
     /// Returns `true` if the call was cancelled.

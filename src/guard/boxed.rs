@@ -65,7 +65,7 @@ impl<G: LockGuard + ?Sized> LockGuard for Box<G> {
         (**self).note_release();
     }
 
-    fn release_shared(&self) {
-        (**self).release_shared();
+    fn release_noting(&self) {
+        (**self).release_noting();
     }
 }

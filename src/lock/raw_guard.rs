@@ -31,8 +31,9 @@ use crate::token::FencingToken;
 pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant, Wish>;
 pub(crate) type Turn = turnstile::Turn<RawGuard, Grant, Wish>;
 
-/// The version of the directory's data that a note of the release may replace, once it is known.
-pub(super) type Replaces = Arc<OnceLock<i32>>;
+/// The version of the directory's data that a note of the release may replace, once it is known;
+/// `None` if that data stays.
+pub(super) type Replaces = Arc<OnceLock<Option<i32>>>;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -192,9 +193,11 @@ impl RawGuard {
         self.noted.set(replaces).is_ok()
     }
 
-    /// Whether the release is to leave a note, and nothing stands against it.
+    /// Whether the release is to leave a note, nothing stands against it, and it is not known over
+    /// which version.
     pub(super) fn is_to_note(&self) -> bool {
-        self.noted.get().is_some() && self.at_least_until.is_none() && self.check().is_ok()
+        let unknown = self.noted.get().is_some_and(|over| over.get().is_none());
+        unknown && self.at_least_until.is_none() && self.check().is_ok()
     }
 
     /// Has nobody told any more that the node goes, which this client is about to delete.

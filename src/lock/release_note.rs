@@ -53,21 +53,19 @@ impl RawGuard {
             request: Request::get(path::parent(self.node())),
             watch: None,
             answer: Box::new(move |answered: Answered| {
-                let Ok(Reply::Data { data, stat }) = answered else {
-                    return;
-                };
-                if Note::parse(&data).is_some() {
-                    let _ = replaces.set(stat.version);
+                if let Ok(Reply::Data { data, stat }) = answered {
+                    let _ = replaces.set(Note::parse(&data).map(|_| stat.version));
                 }
             }),
         };
         self.session().transport.send(vec![read]);
     }
 
-    /// If the lock is shared and the release is to leave a note, deletes the node and adds it to
-    /// the note of the others. While others write theirs, it reads and writes again.
-    pub(crate) fn release_shared(&self) {
-        if !self.is_shared() || !self.is_to_note() {
+    /// If the release is to leave a note, and has to read the directory first, deletes the node and
+    /// writes the note: the lock is shared, or was held for less than that read takes. While others
+    /// write theirs, it reads and writes again.
+    pub(crate) fn release_noting(&self) {
+        if !self.is_to_note() {
             return;
         }
         let (dir, name) = (path::parent(self.node()), path::name(self.node()));

@@ -1,22 +1,27 @@
 //! The note in a lock's directory by which holders say that they have released the lock in order.
 //!
 //! Nodes are named by their numbers. Who held alone had seen every earlier holder go, so its number
-//! stands for all up to its own; of those who shared the lock since, each number is there.
+//! stands for all up to its own; of those who shared the lock since, each number is there, of several
+//! in a row the first and the last.
 
 use serde_json::{Value, json};
 
 use super::dialect::{Kind, Sharing};
 use super::name::NodeName;
 
-/// How many of those who shared the lock are remembered.
+/// How many numbers, or rows of them, of those who shared the lock are remembered.
 const MOST_SHARED: usize = 128;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Note {
     alone: Option<i64>,
-    shared: Vec<i64>,
+    /// In order, and with a gap between two of them.
+    shared: Vec<Row>,
 }
+
+/// The first and the last of consecutive numbers.
+type Row = (i64, i64);
 
 impl Note {
     /// Reads a directory's data; `None` if it is neither a note nor empty.
@@ -37,7 +42,7 @@ impl Note {
         let shared = match note.get("shared") {
             None if note.len() == 1 => Vec::new(),
             Some(Value::Array(all)) if note.len() == 2 => {
-                all.iter().map(Value::as_i64).collect::<Option<_>>()?
+                all.iter().map(row).collect::<Option<_>>()?
             }
             _ => return None,
         };
@@ -55,9 +60,23 @@ impl Note {
                     .into_bytes(),
             );
         }
-        self.shared.push(node.sequence);
+        self.shared.push((node.sequence, node.sequence));
+        self.shared.sort_unstable();
+        self.shared.dedup_by(|next, before| {
+            let joins = next.0 <= before.1.saturating_add(1);
+            if joins {
+                before.1 = before.1.max(next.1);
+            }
+            joins
+        });
         let first = self.shared.len().saturating_sub(MOST_SHARED);
-        let note = json!({ "released": self.alone, "shared": self.shared[first..] });
+        let shared = self.shared[first..]
+            .iter()
+            .map(|(first, last)| match first == last {
+                true => json!(first),
+                false => json!([first, last]),
+            });
+        let note = json!({ "released": self.alone, "shared": shared.collect::<Vec<_>>() });
         Some(note.to_string().into_bytes())
     }
 
@@ -66,11 +85,23 @@ impl Note {
         let Some(node) = NodeName::parse(node).filter(is_told_apart) else {
             return false;
         };
+        // No mutex waits for permits, even if somebody has one in their directory.
+        let waited_for = !is_permit(&node);
         // Whoever shared the lock since has seen the last one go that held it alone.
-        let seen_go = |later: &i64| !is_shared(&node) && node.sequence < *later;
-        self.alone.is_some_and(|alone| node.sequence <= alone)
-            || self.shared.contains(&node.sequence)
-            || self.shared.iter().any(seen_go)
+        let seen_go = |last: i64| !is_shared(&node) && node.sequence < last;
+        let tells =
+            |(first, last): &Row| (*first..=*last).contains(&node.sequence) || seen_go(*last);
+        self.alone
+            .is_some_and(|alone| waited_for && node.sequence <= alone)
+            || self.shared.iter().any(tells)
+    }
+}
+
+fn row(value: &Value) -> Option<Row> {
+    match value.as_array().map(Vec::as_slice) {
+        Some([first, last]) => Some((first.as_i64()?, last.as_i64()?)),
+        Some(_) => None,
+        None => value.as_i64().map(|number| (number, number)),
     }
 }
 
@@ -81,8 +112,11 @@ pub fn is_note(data: &[u8]) -> bool {
 
 /// Whether several may hold at a time with such nodes.
 pub fn is_shared(node: &NodeName<'_>) -> bool {
-    let permit = matches!(node.kind, Kind::Lease | Kind::KazooLease);
-    permit || node.kind.role().sharing() == Sharing::WithReaders
+    is_permit(node) || node.kind.role().sharing() == Sharing::WithReaders
+}
+
+fn is_permit(node: &NodeName<'_>) -> bool {
+    matches!(node.kind, Kind::Lease | Kind::KazooLease)
 }
 
 fn is_told_apart(node: &NodeName<'_>) -> bool {
@@ -116,8 +150,9 @@ mod tests {
     #[test]
     fn a_note_tells_of_those_who_released_in_order_and_of_those_they_waited_for() {
         let table = [
-            ("m3", "m3 m1 r2 w0", "m4 r4"),
+            ("m3", "m3 m1 r2 w0", "m4 r4 p1"),
             ("m3 r4 r6", "m3 r4 r6 w5 r1", "r5 m7"),
+            ("p3 p1 p2 p6 p5 p8", "p1 p2 p3 p5 p6 p8", "p0 p4 p7 p9"),
             ("r4 r5 w6", "r4 r5 w6 r2", "r7"),
             ("p3 p1", "p3 p1", "p2 p0 p4"),
         ];
@@ -134,12 +169,20 @@ mod tests {
 
     #[test]
     fn a_note_stays_short() {
-        let nodes: Vec<_> = (0..300).map(|number| format!("p{number}")).collect();
-        let data = released(&nodes.join(" "));
+        let all = |numbers: &mut dyn Iterator<Item = u32>| {
+            let nodes: Vec<_> = numbers.map(|number| format!("p{number}")).collect();
+            released(&nodes.join(" "))
+        };
+        // One after the other, or with a gap between any two.
+        assert_eq!(
+            all(&mut (0..300)),
+            b"{\"released\":null,\"shared\":[[0,299]]}"
+        );
+        let data = all(&mut (0..300).map(|number| 2 * number));
         assert!(data.len() < 1000, "{}", data.len());
         let note = Note::parse(&data).unwrap();
-        assert!(note.tells_of(&name("p299")) && note.tells_of(&name("p172")));
-        assert!(!note.tells_of(&name("p171")));
+        assert!(note.tells_of(&name("p598")) && note.tells_of(&name("p344")));
+        assert!(!note.tells_of(&name("p342")) && !note.tells_of(&name("p345")));
     }
 
     #[test]
@@ -157,6 +200,7 @@ mod tests {
         for data in [
             &b"{\"released\":7}"[..],
             b"{\"released\":null,\"shared\":[3,4]}",
+            b"{\"released\":2,\"shared\":[3,[5,9223372036854775807]]}",
         ] {
             assert!(is_note(data));
         }
@@ -168,6 +212,7 @@ mod tests {
             b"{\"held\":null,\"released\":1}",
             b"{\"released\":\"1\"}",
             b"{\"released\":1,\"shared\":[\"2\"]}",
+            b"{\"released\":1,\"shared\":[[2]]}",
             b"{\"shared\":[2]}",
             b"[\"released\"]",
         ] {

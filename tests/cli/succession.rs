@@ -1,12 +1,15 @@
 //! When a command begins after another one: at once if that one was released in order, and after a
 //! pause if its holder may not know yet that the lock is gone.
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use zklock::Client;
 use zklock::embedded::Server;
 
 use crate::program::{Log, Zklock, await_queue, command, on_every_server};
+use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
 use crate::support::{eventually, fresh_path};
 
@@ -20,6 +23,9 @@ on_every_server! {
     whoever_may_have_been_evicted_holds_the_next_command_back
     a_command_is_held_back_after_a_holder_that_was_evicted
     a_command_is_held_back_after_a_holder_of_another_program
+    a_standby_is_held_back_if_its_node_went_together_with_the_holders
+    a_command_that_is_shorter_than_a_round_trip_leaves_a_note
+    a_command_is_held_back_after_an_eviction_even_if_another_kind_of_lock_came_after_it
     what_others_keep_in_the_directory_of_a_lock_stays
 }
 
@@ -113,10 +119,7 @@ fn whoever_may_have_been_evicted_holds_the_next_command_back(hosts: &str) {
             false => path.clone(),
         };
         let names = children(hosts, &dir);
-        let first = names
-            .iter()
-            .min_by_key(|name| name[name.len() - 10..].to_owned())
-            .expect("a holder");
+        let first = first_of(&names);
         let evicted = now();
         let evict = Raw::connect(hosts).delete(&format!("{dir}/{first}"));
         assert_eq!(evict, Ok(()));
@@ -183,6 +186,71 @@ fn a_command_is_held_back_after_a_holder_of_another_program(hosts: &str) {
     assert!(PAUSE <= times(&log)[0] - released);
 }
 
+/// As when somebody deletes the whole queue: it stands in line again, and nobody is ahead.
+fn a_standby_is_held_back_if_its_node_went_together_with_the_holders(hosts: &str) {
+    let (path, log) = (fresh_path("all-evicted"), Log::new());
+    let holder = Zklock::start(hosts, &format!("run {path}"), "read -r _");
+    await_queue(hosts, &path, 1);
+    let waiter = start_waiting(hosts, &format!("standby {path}"), &begins(&log));
+    let client = Client::connect(hosts).expect("a client");
+    let beside = client.mutex(&fresh_path("beside")).expect("a mutex");
+    let beside = beside.lock().expect("the mutex");
+    // Its own node first: the event of the other one would make it the holder for a moment.
+    let mut names = children(hosts, &path);
+    names.sort_by_key(|name| Reverse(name[name.len() - 10..].to_owned()));
+    let evict = names.iter().fold(beside.transaction(), |all, name| {
+        all.delete(&format!("{path}/{name}"))
+    });
+    let evicted = now();
+    evict.commit().expect("the evictions");
+    assert_ne!(holder.end().code, Some(0));
+    assert_eq!(waiter.end().code, Some(0));
+    let begun = times(&log)[0] - evicted;
+    assert!(PAUSE <= begun, "{begun:?}");
+}
+
+fn a_command_that_is_shorter_than_a_round_trip_leaves_a_note(hosts: &str) {
+    for runs in ["run", "standby"] {
+        let (path, proxy) = (fresh_path("short"), Proxy::start(hosts));
+        proxy.delay(Duration::from_millis(30));
+        let ended = Zklock::run(&proxy.hosts(), &format!("{runs} {path}"), ":");
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        let note = Raw::connect(hosts).data(&path);
+        assert_eq!(note.as_deref(), Some(&b"{\"released\":0}"[..]), "{runs}");
+    }
+}
+
+/// The permit is given back in order, and says nothing of the holder that was evicted.
+fn a_command_is_held_back_after_an_eviction_even_if_another_kind_of_lock_came_after_it(
+    hosts: &str,
+) {
+    const PERSISTENT: i32 = 0;
+    let (path, log) = (fresh_path("evicted-before-a-permit"), Log::new());
+    let holder = Zklock::start(hosts, &format!("run -s {path}"), "read -r _");
+    await_queue(hosts, &path, 1);
+    let (waiter, said) = spawn_waiting(hosts, &format!("run {path}"), &begins(&log));
+    let mut other = Raw::connect(hosts);
+    let node = format!("{path}/{}", first_of(&children(hosts, &path)));
+    let leases = format!("{path}/leases");
+    let permit = format!("{leases}/_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab-lease-0000000003");
+    assert_eq!(other.set_data(&path, b"1"), Ok(()));
+    for node in [&leases, &permit] {
+        assert!(other.create(node, b"", PERSISTENT).is_ok());
+    }
+    let evicted = now();
+    assert_eq!(other.delete(&node), Ok(()));
+    eventually("it waits for the permit", || {
+        has_said(&said, "free for this command")
+    });
+    let note = b"{\"released\":null,\"shared\":[3]}";
+    assert_eq!(other.set_data(&leases, note), Ok(()));
+    assert_eq!(other.delete(&permit), Ok(()));
+    assert_eq!(waiter.end().code, Some(0));
+    assert_ne!(holder.end().code, Some(0));
+    let begun = times(&log)[0] - evicted;
+    assert!(PAUSE <= begun, "{begun:?}");
+}
+
 fn what_others_keep_in_the_directory_of_a_lock_stays(hosts: &str) {
     let path = fresh_path("not-ours");
     let mut other = Raw::connect(hosts);
@@ -238,6 +306,11 @@ fn a_release_that_says_so_costs_no_further_write() {
 
 /// Returns once it waits: a contender whose holder goes before that does not.
 fn start_waiting(hosts: &str, args: &str, script: &str) -> Zklock {
+    spawn_waiting(hosts, args, script).0
+}
+
+/// As above, with what it says.
+fn spawn_waiting(hosts: &str, args: &str, script: &str) -> (Zklock, Log) {
     let said = Log::new();
     let errors = File::options().append(true).open(said.file());
     let mut command = command(hosts);
@@ -245,11 +318,19 @@ fn start_waiting(hosts: &str, args: &str, script: &str) -> Zklock {
     command.args(["--", "sh", "-c", script]);
     let zklock = Zklock::spawn_to(&mut command, errors.expect("opening"));
     eventually("it waits", || {
-        let waits =
-            |line: &String| line.contains("waiting for ") || line.contains("free for this command");
-        said.words().iter().any(waits)
+        has_said(&said, "waiting for ") || has_said(&said, "free for this command")
     });
-    zklock
+    (zklock, said)
+}
+
+fn has_said(said: &Log, what: &str) -> bool {
+    said.words().iter().any(|line| line.contains(what))
+}
+
+/// The node that was created first.
+fn first_of(names: &[String]) -> &str {
+    let number = |name: &&String| name[name.len() - 10..].to_owned();
+    names.iter().min_by_key(number).expect("a holder")
 }
 
 /// The script that writes when it begins.

@@ -159,6 +159,8 @@ impl AcquireRequest<'_> {
             };
             let present = self.client.contenders(&self.run.what.path)?;
             let stays = refused.count(&present);
+            // Unknown is who was ahead of an earlier attempt, or has come and gone since.
+            in_order &= !waited && refused.count == 1 && !present.is_empty();
             match next(kind, node, &present) {
                 Some(Next::Try(next)) if !stays => kind = next,
                 Some(Next::Wait) => {

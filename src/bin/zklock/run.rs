@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let ended = stage.run(&run.what, &lock.guard, variables)?;
     let signal = hold_on(run, &lock, acquired_at, signals);
     stage.await_servers(&run.what.path);
-    lock.guard.release_shared();
+    lock.guard.release_noting();
     drop(lock);
     // The end of the session removes the node even if its deletion was lost on the way.
     stage.end(true);

@@ -103,7 +103,9 @@ fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failu
         token: Some(term.fencing_token().to_string()),
         more: &more,
     };
-    stage.run(&standby.what, term, variables)
+    let ended = stage.run(&standby.what, term, variables)?;
+    term.release_noting();
+    Ok(ended)
 }
 
 /// Whether to join the line again.

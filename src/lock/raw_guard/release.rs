@@ -136,8 +136,12 @@ impl RawGuard {
         let closing = self.closing.as_ref();
         let closing = closing.and_then(|closing| closing.data(panics, lost));
         let replaces = self.noted.get().filter(|_| !panics && !lost);
-        let note =
-            |over: &Replaces| Some((Note::default().with(path::name(self.node()))?, *over.get()?));
+        let note = |over: &Replaces| {
+            Some((
+                Note::default().with(path::name(self.node()))?,
+                (*over.get()?)?,
+            ))
+        };
         let note = replaces.and_then(note);
         let note = note.as_ref().map(|(text, over)| (&text[..], *over));
         let release = Release {
