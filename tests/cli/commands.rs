@@ -282,15 +282,24 @@ fn no_more_than_the_permits_run_at_a_time(hosts: &str) {
     });
     let third = Zklock::run(hosts, &format!("run -n --permits 2 {path}"), ":");
     assert_eq!(third.code, Some(1));
-    let other = || Zklock::run(hosts, &format!("run --permits 3 {path}"), ":");
-    let refused = other();
-    assert_eq!(refused.code, Some(70));
+    // Another number waits until nobody has one of the two any more.
+    let refused = Zklock::run(hosts, &format!("run -n --permits 3 {path}"), ":");
+    assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("2 permits"), "{}", refused.err);
+    let other = Zklock::start(hosts, &format!("run --permits 3 {path}"), ":");
+    eventually("it waits", || {
+        2 < Zklock::run(hosts, &format!("list {path}"), "")
+            .out
+            .lines()
+            .count()
+    });
     for zklock in two {
         zklock.signal("TERM");
         assert_eq!(zklock.end().code, Some(143));
     }
-    assert_eq!(other().code, Some(0), "nobody has one of the two any more");
+    let other = other.end();
+    assert_eq!(other.code, Some(0), "{}", other.err);
+    assert!(other.err.contains("waiting: "), "{}", other.err);
 }
 
 fn a_list_shows_who_holds_and_who_waits_and_creates_nothing(hosts: &str) {

@@ -5,8 +5,12 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::{Zklock, embedded};
-use crate::support::fresh_path;
+use zklock::embedded::Server;
+
+use crate::program::{Log, Zklock, embedded};
+use crate::support::proxy::Proxy;
+use crate::support::raw::children;
+use crate::support::{eventually, fresh_path};
 
 /// Greets every client, and hangs up at its first request.
 fn hangs_up() -> String {
@@ -111,6 +115,72 @@ fn a_server_that_falls_silent_is_not_waited_for_after_the_deadline() {
     };
     let took = (0..3).map(|_| standby()).min();
     assert!(took < Some(Duration::from_millis(800)), "{took:?}");
+}
+
+/// It ended as if the lock was taken, and with `-E 0` as if all was well.
+#[test]
+fn a_wait_that_ends_without_a_server_does_not_say_that_the_lock_is_taken() {
+    let server = Server::start().expect("a server");
+    let (hosts, log) = (server.hosts(), Log::new());
+    let holders = [("/taken/a", "run"), ("/taken/b", "once --slot a")];
+    let _holders = holders.map(|(path, kind)| {
+        let holder = Zklock::start(hosts, &format!("{kind} {path}"), &log.beat(path));
+        log.await_word(path);
+        holder
+    });
+    let waiting = [
+        "run -E 0 -w 8 /taken/a",
+        "run -s -E 0 -w 8 /taken/a",
+        "once -w 8 --slot a /taken/b",
+    ];
+    let waiting = waiting.map(|args| (args, Zklock::start(hosts, args, ":")));
+    for (path, count) in [("/taken/a", 3), ("/taken/b", 2)] {
+        eventually("they wait", || children(hosts, path).len() == count);
+    }
+    drop(server);
+    for (args, waiting) in waiting {
+        let ended = waiting.end();
+        assert_eq!(ended.code, Some(69), "{args}: {ended:?}");
+        assert!(
+            ended.err.contains("no server answers any more"),
+            "{ended:?}"
+        );
+    }
+}
+
+/// It was free when the session had timed out, 40 s later.
+#[test]
+fn a_lock_that_was_in_doubt_is_free_as_soon_as_servers_are_back() {
+    for kind in ["run", "once --slot a"] {
+        let (path, log, proxy) = (fresh_path("back"), Log::new(), Proxy::start(embedded()));
+        // With this grace the command is told to stop as soon as the connection breaks.
+        let args = format!("--session-timeout 40 {kind} --grace 12 {path}");
+        let holder = Zklock::start(&proxy.hosts(), &args, &log.beat("beat"));
+        log.await_word("beat");
+        proxy.refuse();
+        eventually("the command is stopped", || log.writers("beat") == 0);
+        proxy.accept();
+        let next = Zklock::run(embedded(), &format!("run -w 20 {path}"), "exit 3");
+        assert_eq!(next.code, Some(3), "{kind}: {next:?}");
+        assert_eq!(holder.end().code, Some(75), "{kind}");
+    }
+}
+
+/// Cron would send what is written.
+#[test]
+fn a_silent_server_beside_a_good_one_is_not_worth_a_line() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hosts = format!("{},{}", silent.local_addr().unwrap(), embedded());
+    for _ in 0..6 {
+        let args = format!("once -q --slot a {}", fresh_path("quiet"));
+        let begun = Instant::now();
+        let ended = Zklock::run(&hosts, &args, ":");
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        // A busy machine takes longer, and says so.
+        if begun.elapsed() < Duration::from_millis(1800) {
+            assert_eq!(ended.err, "");
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crossbeam_channel::Receiver;
 use zklock::recipe::name::NodeName;
 use zklock::{
     Client, Contender, Error, FencingToken, LockGuard, LockOptions, MutexGuard, Permit, Role,
-    RwLockReadGuard, RwLockWriteGuard,
+    RwLockReadGuard, RwLockWriteGuard, Semaphore,
 };
 
 use crate::args::Run;
@@ -228,19 +228,23 @@ impl AcquireRequest<'_> {
                 let semaphore = client.semaphore(path, permits)?;
                 let permit = match try_once {
                     true => semaphore.try_acquire()?,
-                    false => semaphore.acquire_with(self.with_a_limit(waited))?,
+                    false => self.permit(&semaphore, waited)?,
                 };
                 permit.map(HeldLock::from)
             }
         })
     }
 
-    /// With a limit, a semaphore waits for its turn while others have permits of another number.
-    fn with_a_limit<'b>(&'b self, waited: &'b mut bool) -> LockOptions<'b> {
-        let options = self.options(waited);
-        match (self.limit, Instant::now().checked_add(FOREVER)) {
-            (WaitLimit::Forever, Some(deadline)) => options.deadline(deadline),
-            _ => options,
+    /// While others have permits of another number, a call without a limit fails, and one with a limit
+    /// waits for its turn.
+    fn permit(&self, semaphore: &Semaphore, waited: &mut bool) -> zklock::Result<Option<Permit>> {
+        let far = Instant::now().checked_add(FOREVER);
+        match (semaphore.acquire_with(self.options(waited)), far) {
+            (Err(error @ Error::PermitsDisagree { .. }), Some(far)) => {
+                say(&format!("waiting: {error}"));
+                semaphore.acquire_with(self.options(waited).deadline(far))
+            }
+            (acquired, _) => acquired,
         }
     }
 

@@ -36,11 +36,15 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     };
     let holder = contenders.and_then(|all| all.into_iter().find(Contender::holds));
     stage.end(matches!(ran, Ok(Ran::Done(_) | Ran::Failed(_))));
+    let waited_in_vain = matches!(ran, Ok(Ran::Running(_)) | Err(Error::GaveUp { .. }));
+    if waited_in_vain && !once.nonblock && signal.is_none() {
+        told?;
+    }
     match (ran, signal) {
         (Ok(Ran::Done(ending)), _) => Ok(ending),
         (Ok(Ran::Failed(failed)), _) => failed,
         (_, Some(signal)) => Ok(Ending::Signal(signal as i32)),
-        (Err(Error::GaveUp { path }), _) => Err(told.err().unwrap_or(gave_up(&path, holder))),
+        (Err(Error::GaveUp { path }), _) => Err(gave_up(&path, holder)),
         (Err(error), _) => Err(failure(error)),
         (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),
     }

@@ -90,9 +90,13 @@ impl Stage {
     /// lock is free as soon as they do. A signal ends the program then.
     pub(crate) fn await_servers(&self, path: &str) {
         let (began, timeout) = (Instant::now(), self.client.session_timeout());
+        let is_away = || self.client.state() == SessionState::Connecting;
+        if !is_away() {
+            return;
+        }
         let mut told = false;
         self.signals.leaving();
-        while self.client.state() == SessionState::Connecting && began.elapsed() < timeout {
+        while is_away() && began.elapsed() < timeout {
             if !told && SOON < began.elapsed() {
                 told = true;
                 say(&format!(
@@ -103,6 +107,7 @@ impl Stage {
             }
             thread::sleep(LOOK);
         }
+        self.signals.running();
     }
 
     /// Ends the session. The answer helps nobody if this client had no lock, so a server that is
