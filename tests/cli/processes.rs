@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::program::{Ended, Log, Zklock, await_queue, command, on_every_server};
-use crate::support::{eventually, fresh_path, run};
+use crate::support::{eventually, fresh_path, run, within};
 
 on_every_server! {
     a_name_that_is_cut_inside_a_character_hides_no_process
@@ -368,7 +368,9 @@ const WAYS: [&str; 11] = [
     r#"exec python3 -c 'import os, pty, time
 pid, terminal = pty.fork()
 if pid == 0: os.execvp("sh", ["sh", "-c", "trap : HUP; " + os.environ["BEAT"]])
-time.sleep(0.2); os.close(terminal)'"#,
+log = os.environ["FOLDER"] + "/log"
+while not os.path.exists(log) or b"beat" not in open(log, "rb").read(): time.sleep(0.02)
+os.close(terminal)'"#,
     r#"exec python3 -c 'import os, subprocess
 subprocess.Popen(["sh", "-c", os.environ["BEAT"]], start_new_session=True)'"#,
     r#"exec python3 -c 'import os
@@ -407,7 +409,14 @@ fn however_a_process_is_started_it_ends_before_the_next_command_begins(hosts: &s
             .iter()
             .map(|way| (way, start(hosts, place, way)))
             .collect();
-        for (way, (log, plot)) in plots {
+        for (way, (log, mut plot)) in plots {
+            let ended = within(Duration::from_secs(60), || plot.has_ended());
+            assert!(
+                ended,
+                "{place:?} {way}: {:?}\n{}",
+                log.words(),
+                every_process()
+            );
             let ended = plot.end();
             let words = log.words();
             let are_apart = words.iter().all(|word| word != "free");
@@ -415,6 +424,13 @@ fn however_a_process_is_started_it_ends_before_the_next_command_begins(hosts: &s
             assert!(are_apart && is_last, "{place:?} {way}: {ended:?} {words:?}");
         }
     }
+}
+
+/// The processes, of which one does not end.
+fn every_process() -> String {
+    let columns = "pid,ppid,pgid,sid,stat,wchan:18,etimes,args";
+    let listed = Command::new("ps").args(["-eo", columns]).output();
+    String::from_utf8_lossy(&listed.expect("a list").stdout).into_owned()
 }
 
 fn start(hosts: &str, place: &[&str], way: &str) -> (Log, Zklock) {

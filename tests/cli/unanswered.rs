@@ -189,7 +189,7 @@ fn a_command_that_a_short_disconnect_would_stop_is_told_so_when_it_begins() {
     let path = fresh_path("margin");
     let begins = "zklock: a connection that is lost for ";
     let ended = Zklock::run(hosts, &format!("run --grace 9 {path}"), "exit 3");
-    assert_eq!(ended.code, Some(3));
+    assert_eq!(ended.code, Some(3), "{ended:?}");
     assert!(ended.err.starts_with(begins), "{}", ended.err);
     let ended = Zklock::run(hosts, &format!("run {path}"), "exit 3");
     assert_eq!((ended.code, ended.err.as_str()), (Some(3), ""));
