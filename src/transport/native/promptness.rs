@@ -1,9 +1,9 @@
 //! When to leave a server that keeps the connection and answers no request.
 //!
 //! A follower that is cut off from its leader answers pings and nothing else, and a server that
-//! hangs answers nothing. Another server may answer at once, so the client moves on before its
-//! guards are in doubt. It does so once: if no server answers, as while the servers look for a
-//! leader, moving from one to the next gains nothing.
+//! hangs answers nothing. Another server may answer at once, also behind the same address, as at a
+//! balancer. So the client moves on before its guards are in doubt. It does so once: if no server
+//! answers, as while the servers look for a leader, moving from one to the next gains nothing.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ const LEAST: Duration = Duration::from_millis(500);
 /// How promptly one connection's server has answered.
 #[derive(Debug)]
 pub(super) struct Promptness {
-    /// How long a request may take; absent where there is no other server.
-    limit: Option<Duration>,
+    /// How long a request may take.
+    limit: Duration,
     /// When the last reply arrived, if it came so soon that the next ones should, too.
     prompt_at: Option<Moment>,
 }
 
 impl Promptness {
-    pub(super) fn new(timeout: Duration, has_others: bool) -> Self {
+    pub(super) fn new(timeout: Duration) -> Self {
         Self {
-            limit: has_others.then(|| (timeout / 8).max(LEAST)),
+            limit: (timeout / 8).max(LEAST),
             prompt_at: None,
         }
     }
@@ -33,13 +33,12 @@ impl Promptness {
     pub(super) fn answered(&mut self, queued: Moment, now: Moment) {
         // On a link whose round trips take long, a late answer says nothing of the server.
         let took = now.saturating_since(queued);
-        let is_prompt = self.limit.is_some_and(|limit| took <= limit / 4);
-        self.prompt_at = is_prompt.then_some(now);
+        self.prompt_at = (took <= self.limit / 4).then_some(now);
     }
 
     /// When to leave the server, if the `oldest` open request is still unanswered then.
     pub(super) fn leaves_at(&self, oldest: Option<Moment>) -> Option<Moment> {
-        Some(oldest?.max(self.prompt_at?) + self.limit?)
+        Some(oldest?.max(self.prompt_at?) + self.limit)
     }
 }
 
@@ -55,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_server_that_was_prompt_and_answers_no_more_is_left() {
-        let mut server = Promptness::new(T, true);
+        let mut server = Promptness::new(T);
         assert_eq!(
             server.leaves_at(Some(at(0))),
             None,
@@ -74,11 +73,8 @@ mod tests {
     }
 
     #[test]
-    fn the_only_server_is_not_left_and_a_short_session_leaves_time() {
-        let mut only = Promptness::new(T, false);
-        only.answered(at(0), at(1));
-        assert_eq!(only.leaves_at(Some(at(2))), None);
-        let mut short = Promptness::new(Duration::from_millis(300), true);
+    fn a_short_session_leaves_time() {
+        let mut short = Promptness::new(Duration::from_millis(300));
         short.answered(at(0), at(1));
         assert_eq!(short.leaves_at(Some(at(2))), Some(at(502)));
     }

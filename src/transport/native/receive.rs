@@ -118,7 +118,7 @@ impl Connection {
             timeout,
             auths: shared.config.auth.len(),
             heard: Moment::now(),
-            promptness: Promptness::new(timeout, 1 < shared.config.hosts.servers().len()),
+            promptness: Promptness::new(timeout),
             leaves_at: None,
             patience: Duration::ZERO,
         }
