@@ -123,8 +123,14 @@ impl Heartbeat {
     /// It looks at each lease when its time comes or something has happened to it: what one lease
     /// costs does not depend on how many others there are.
     pub(crate) fn look(&mut self) -> Option<Duration> {
+        let begun = self.leases.next.load(Ordering::Acquire);
         let snapshot = self.status.snapshot();
-        self.follow(&snapshot);
+        self.look_with(begun, &snapshot)
+    }
+
+    /// As above, with what was known when so many leases had begun.
+    fn look_with(&mut self, begun: u64, snapshot: &Snapshot) -> Option<Duration> {
+        self.follow(snapshot);
         let now = Moment::now();
         if self.leases.is_empty() {
             self.urgent = false;
@@ -132,23 +138,26 @@ impl Heartbeat {
         }
         let connected = snapshot.state == SessionState::Connected;
         let mut due = self.leases.take_due(now.since_boot());
-        due.iter().for_each(|due| due.lease.hear(self.news));
+        // What is older than a lease, even from before its session, is no news for it.
+        let heard = due.iter().filter(|due| due.id < begun);
+        heard.for_each(|due| due.lease.hear(self.news));
         // A lost lock needs no proof.
         due.retain(|due| self.is_held_as_told(&due.lease));
         if connected {
-            self.check_what_is_due(&mut due, now, &snapshot);
+            self.check_what_is_due(&mut due, now, snapshot);
             self.watch_long_holds(now);
         }
         for due in due {
             // Without a connection, the only task is to report locks whose proofs age.
-            let proof = self.next_proof(&due, &snapshot).filter(|_| connected);
+            let proof = self.next_proof(&due, snapshot).filter(|_| connected);
             let steady = due.lease.steady_for();
             let steady = steady.map(|steady| now.since_boot() + steady);
-            let next = proof.into_iter().chain(steady).min();
+            let again = (begun <= due.id).then_some(now.since_boot());
+            let next = proof.into_iter().chain(steady).chain(again).min();
             let soon = now.since_boot() + Duration::from_millis(1);
             self.leases.look_at(due.id, next.map(|next| next.max(soon)));
         }
-        Some(self.pause_from(now, &snapshot))
+        Some(self.pause_from(now, snapshot))
     }
 
     /// Announces the next look, and returns how long it is until then.

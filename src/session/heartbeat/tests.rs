@@ -26,6 +26,20 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
     (heartbeat, status)
 }
 
+/// The thread stood still while its client connected and got a lock: the lock was lost.
+#[test]
+fn what_is_older_than_a_lease_says_nothing_of_it() {
+    let (mut heartbeat, status) = heartbeat();
+    let before = Status::new(Duration::from_secs(20), true).snapshot();
+    let state = |heartbeat: &Heartbeat| heartbeat.leases.get(0).map(|lease| lease.state());
+    heartbeat.look_with(0, &before);
+    assert_eq!(state(&heartbeat), Some(GuardState::Held));
+    status.disconnected();
+    std::thread::sleep(Duration::from_millis(5));
+    heartbeat.look();
+    assert_eq!(state(&heartbeat), Some(GuardState::Suspect));
+}
+
 /// What a look costs is the number of leases that it takes.
 #[test]
 fn a_lock_beside_many_that_are_held_costs_one_look_at_itself() {

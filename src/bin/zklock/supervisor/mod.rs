@@ -133,7 +133,9 @@ impl<'a> Supervisor<'a> {
             self.child.kill();
             self.take_terminal_back();
             let path = &self.what.path;
-            let message = format!("the lock {path} was lost before the command began");
+            let why = lock.lost_reason().map(|why| format!(", because {why}"));
+            let why = why.unwrap_or_default();
+            let message = format!("the lock {path} was lost before the command began{why}");
             return Err(Failure::new(LOST, message));
         }
         // The helper that becomes the command dies of a signal that ends programs. The command
