@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use nix::sys::signal::Signal;
-use zklock::Client;
+use zklock::{Client, LockGuard};
 
 use crate::acquire::{AcquireRequest, Acquired, HeldLock, WaitLimit};
 use crate::args::{Args, Run};
@@ -56,12 +56,18 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     };
     let ended = stage.run(&run.what, &lock.guard, variables)?;
     let signal = hold_on(run, &lock, acquired_at, signals);
-    stage.await_servers(&run.what.path);
+    release(&stage, lock, &run.what.path);
+    Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
+}
+
+fn release(stage: &Stage, lock: HeldLock, path: &str) {
+    stage.await_servers(path);
+    stage.signals.waiting();
     lock.guard.release_noting();
-    drop(lock);
+    // A server that hangs up, as all do in an election, may not have heard of the release.
+    let _ = lock.guard.unlock();
     // The end of the session removes the node even if its deletion was lost on the way.
     stage.end(true);
-    Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
 }
 
 /// Tells the user what a lock on a directory of locks means, if a server answers until then.
