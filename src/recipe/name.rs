@@ -137,6 +137,21 @@ fn is_apache(stem: &str) -> bool {
     id.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
+/// The name that a test calls `m3`, `r3` or `w3`, if it is a mutex's, a reader's or a writer's, or,
+/// for a permit, `p3`.
+#[cfg(test)]
+pub(super) fn of_short(short: &str) -> String {
+    let (token, number) = short.split_at(1);
+    let token = match token {
+        "m" => "-lock-",
+        "r" => "-__READ__",
+        "w" => "-__WRIT__",
+        _ => "-lease-",
+    };
+    let number: i64 = number.parse().unwrap();
+    format!("_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab{token}{number:010}")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

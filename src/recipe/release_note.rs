@@ -126,19 +126,7 @@ fn is_told_apart(node: &NodeName<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ID: &str = "_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab";
-
-    fn name(of: &str) -> String {
-        let (token, number) = of.split_at(1);
-        let token = match token {
-            "m" => "-lock-",
-            "r" => "-__READ__",
-            "w" => "-__WRIT__",
-            _ => "-lease-",
-        };
-        format!("{ID}{token}{:010}", number.parse::<i64>().unwrap())
-    }
+    use crate::recipe::name::of_short as name;
 
     /// What is written when these are released one after the other.
     fn released(nodes: &str) -> Vec<u8> {

@@ -89,18 +89,7 @@ impl SeenAhead {
 mod tests {
     use super::*;
     use crate::recipe::dialect::Dialect;
-
-    const ID: &str = "_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab";
-
-    fn name(of: &str) -> String {
-        let (token, number) = of.split_at(1);
-        let token = match token {
-            "m" => "-lock-",
-            "r" => "-__READ__",
-            _ => "-lease-",
-        };
-        format!("{ID}{token}{:010}", number.parse::<i64>().unwrap())
-    }
+    use crate::recipe::name::of_short as name;
 
     fn listing(names: &str) -> Names {
         let names: Vec<_> = names.split_whitespace().map(name).collect();

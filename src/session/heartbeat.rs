@@ -215,6 +215,8 @@ impl Heartbeat {
             self.probe(&[], usize::MAX);
         } else if !late.is_empty() || of_many.is_some_and(|next| next <= now) {
             self.probe(&late, NODES_A_CHECK);
+        } else {
+            return;
         }
         for due in due {
             due.asked = self.leases.asked(due.id);

@@ -1,7 +1,7 @@
 //! The program as a user uses it, and what its commands leave in a file.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -77,6 +77,17 @@ impl Zklock {
             command.args(["--", "sh", "-c", script]);
         }
         Self::spawn(&mut command)
+    }
+
+    /// As above, and logs what it says.
+    pub(crate) fn start_logged(hosts: &str, args: &str, script: &str) -> (Self, Log) {
+        let said = Log::new();
+        let errors = File::options().append(true).open(said.file());
+        let mut command = command(hosts);
+        command.args(args.split(' '));
+        command.args(["--", "sh", "-c", script]);
+        let zklock = Self::spawn_to(&mut command, errors.expect("opening"));
+        (zklock, said)
     }
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
@@ -263,7 +274,7 @@ impl Log {
 
     /// Writes a word itself.
     pub(crate) fn say(&self, word: &str) {
-        let file = fs::File::options().append(true).open(self.file());
+        let file = File::options().append(true).open(self.file());
         writeln!(file.expect("opening"), "{word}").expect("writing");
     }
 
@@ -274,6 +285,11 @@ impl Log {
     pub(crate) fn words(&self) -> Vec<String> {
         let text = fs::read_to_string(self.0.path("log")).expect("reading");
         text.lines().map(str::to_owned).collect()
+    }
+
+    /// Whether a line has this in it.
+    pub(crate) fn contains(&self, what: &str) -> bool {
+        self.words().iter().any(|line| line.contains(what))
     }
 
     #[track_caller]

@@ -1,12 +1,10 @@
 //! `zklock standby`.
 
-use std::fs::{self, File};
-use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::{Log, Zklock, await_queue, command, embedded, on_every_server};
+use crate::program::{Log, Zklock, await_queue, embedded, on_every_server};
 use crate::support::raw::{Raw, children};
 use crate::support::{eventually, fresh_path};
 
@@ -66,30 +64,22 @@ fn a_daemon_that_ends_is_not_restarted_unless_that_is_wanted(hosts: &str) {
 
 fn a_revoked_daemon_stands_in_line_again(hosts: &str) {
     let (path, log) = (fresh_path("revoked"), Log::new());
-    let stands_by = format!("standing by for {path}, behind ");
-    let start = |word: &str| {
-        let said = log.file().with_file_name(word);
-        let mut command = command(hosts);
-        command.args(standby(&path).split(' '));
-        command.args(["--", "sh", "-c", &log.beat(word)]);
-        let file = File::create(&said).expect("a file");
-        (Zklock::spawn_to(&mut command, file), said)
-    };
-    let has_said = |said: &Path| {
+    let start = |word: &str| Zklock::start_logged(hosts, &standby(&path), &log.beat(word));
+    let stands_by = |said: &Log| {
         eventually("it stands by", || {
-            fs::read_to_string(said).is_ok_and(|text| text.contains(&stands_by))
+            said.contains(&format!("standing by for {path}, behind "))
         });
     };
     let (first, first_said) = start("first");
     log.await_word("first");
     let (second, second_said) = start("second");
-    has_said(&second_said);
+    stands_by(&second_said);
     assert_eq!(
         Zklock::run(hosts, &format!("revoke {path}"), "").code,
         Some(0)
     );
     log.await_word("second");
-    has_said(&first_said);
+    stands_by(&first_said);
     for daemon in [second, first] {
         daemon.signal("TERM");
         daemon.end();

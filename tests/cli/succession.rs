@@ -2,13 +2,12 @@
 //! pause if its holder may not know yet that the lock is gone.
 
 use std::cmp::Reverse;
-use std::fs::File;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zklock::Client;
 use zklock::embedded::Server;
 
-use crate::program::{Log, Zklock, await_queue, command, on_every_server};
+use crate::program::{Log, Zklock, await_queue, on_every_server};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
 use crate::support::{eventually, fresh_path};
@@ -240,7 +239,7 @@ fn a_command_is_held_back_after_an_eviction_even_if_another_kind_of_lock_came_af
     let evicted = now();
     assert_eq!(other.delete(&node), Ok(()));
     eventually("it waits for the permit", || {
-        has_said(&said, "free for this command")
+        said.contains("free for this command")
     });
     let note = b"{\"released\":null,\"shared\":[3]}";
     assert_eq!(other.set_data(&leases, note), Ok(()));
@@ -311,20 +310,11 @@ fn start_waiting(hosts: &str, args: &str, script: &str) -> Zklock {
 
 /// As above, with what it says.
 fn spawn_waiting(hosts: &str, args: &str, script: &str) -> (Zklock, Log) {
-    let said = Log::new();
-    let errors = File::options().append(true).open(said.file());
-    let mut command = command(hosts);
-    command.arg("-v").args(args.split(' '));
-    command.args(["--", "sh", "-c", script]);
-    let zklock = Zklock::spawn_to(&mut command, errors.expect("opening"));
+    let (zklock, said) = Zklock::start_logged(hosts, &format!("-v {args}"), script);
     eventually("it waits", || {
-        has_said(&said, "waiting for ") || has_said(&said, "free for this command")
+        said.contains("waiting for ") || said.contains("free for this command")
     });
     (zklock, said)
-}
-
-fn has_said(said: &Log, what: &str) -> bool {
-    said.words().iter().any(|line| line.contains(what))
 }
 
 /// The node that was created first.

@@ -26,7 +26,7 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &once.what, longest_connect(once.wait))?;
     let ran = run(once, &stage, started);
     let signal = stage.signals.ended_by();
-    let told = stage.is_told(&once.what.path);
+    let told = stage.check_connection(&once.what.path);
     // A client that is ahead of us in the queue but does not hold the lock is not running it.
     let contenders = match &ran {
         Err(Error::GaveUp { path }) if told.is_ok() => {

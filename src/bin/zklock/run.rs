@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let acquired = acquire(run, &stage, started)?;
     let signal = signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
-        let told = stage.is_told(&run.what.path);
+        let told = stage.check_connection(&run.what.path);
         stage.end(false);
         if let Some(signal) = signal {
             return Ok(Ending::Signal(signal as i32));

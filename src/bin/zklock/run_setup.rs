@@ -73,7 +73,7 @@ impl Stage {
     }
 
     /// Fails if there is no connection: what a server said before need not be true any more.
-    pub(crate) fn is_told(&self, path: &str) -> Result<(), Failure> {
+    pub(crate) fn check_connection(&self, path: &str) -> Result<(), Failure> {
         match self.client.state() {
             SessionState::Connected => Ok(()),
             _ => Err(Failure::new(

@@ -13,9 +13,7 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
     let leases = Arc::new(Leases::new(bounded(1).0));
     status.greeted(7, Duration::from_secs(20), Moment::now());
     status.connected(7);
-    let nodes = vec!["/m/n".to_owned()];
-    let lease = Lease::new("/m", nodes, 7, status.bounds(7), status.stamp());
-    leases.begin(Arc::new(lease));
+    begin(&leases, &status, "/m/n");
     let heartbeat = Heartbeat::new(
         status.clone(),
         transport,
@@ -24,6 +22,18 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
         Arc::default(),
     );
     (heartbeat, status)
+}
+
+/// Begins a lease over this node.
+fn begin(leases: &Leases, status: &Status, node: &str) -> u64 {
+    let (bounds, nodes) = (status.bounds(7), vec![node.to_owned()]);
+    leases.begin(Arc::new(Lease::new("/m", nodes, 7, bounds, status.stamp())))
+}
+
+/// Begins so many.
+fn begin_many(heartbeat: &Heartbeat, status: &Status, count: usize) -> Vec<u64> {
+    let begin = |at| begin(&heartbeat.leases, status, &format!("/m/{at}"));
+    (0..count).map(begin).collect()
 }
 
 /// The thread stood still while its client connected and got a lock: the lock was lost.
@@ -44,12 +54,7 @@ fn what_is_older_than_a_lease_says_nothing_of_it() {
 #[test]
 fn a_lock_beside_many_that_are_held_costs_one_look_at_itself() {
     let (mut heartbeat, status) = heartbeat();
-    let begin = |at: u32| {
-        let (bounds, nodes) = (status.bounds(7), vec![format!("/m/{at}")]);
-        let lease = Lease::new("/m", nodes, 7, bounds, status.stamp());
-        heartbeat.leases.begin(Arc::new(lease))
-    };
-    let ids: Vec<_> = (0..4_000).map(begin).collect();
+    let ids = begin_many(&heartbeat, &status, 4_000);
     heartbeat.look();
     // The first look proves and watches them all; nothing is due again before T/6.
     let looked_at = |heartbeat: &Heartbeat| {
@@ -58,14 +63,7 @@ fn a_lock_beside_many_that_are_held_costs_one_look_at_itself() {
     };
     heartbeat.look();
     assert!(looked_at(&heartbeat).is_empty());
-    let lease = Lease::new(
-        "/m",
-        vec!["/m/one".into()],
-        7,
-        status.bounds(7),
-        status.stamp(),
-    );
-    let one = heartbeat.leases.begin(Arc::new(lease));
+    let one = begin(&heartbeat.leases, &status, "/m/one");
     assert_eq!(looked_at(&heartbeat), [one]);
     heartbeat.leases.end(one);
     heartbeat.leases.end(ids[0]);
@@ -84,12 +82,7 @@ fn a_lock_beside_many_that_are_held_costs_one_look_at_itself() {
 #[test]
 fn more_locks_than_one_check_names_are_checked_in_turns() {
     let (mut heartbeat, status) = heartbeat();
-    let begin = |at: u32| {
-        let (bounds, nodes) = (status.bounds(7), vec![format!("/m/{at}")]);
-        let lease = Lease::new("/m", nodes, 7, bounds, status.stamp());
-        heartbeat.leases.begin(Arc::new(lease))
-    };
-    let ids: Vec<_> = (0..4 * NODES_A_CHECK as u32).map(begin).collect();
+    let ids = begin_many(&heartbeat, &status, 4 * NODES_A_CHECK);
     let begun = status.stamp().sent;
     heartbeat.checked = begun;
     heartbeat.urgent = false;

@@ -185,8 +185,9 @@ impl<R: Read> LeaderFollowers<R> {
     /// A thread waits on a channel and cannot read: until it is [`attended`](Self::attended), the I/O
     /// thread leads as soon as no calling thread does.
     pub(super) fn attend(&self) {
-        self.lead.lock().attending += 1;
-        self.reclaim();
+        let mut state = self.lead.lock();
+        state.attending += 1;
+        self.call_io(&mut state);
     }
 
     /// The thread has what it waited for.
