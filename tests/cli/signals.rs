@@ -4,6 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use crate::processes::is_root;
 use crate::program::{Log, Zklock, await_queue, on_every_server, rounds};
 use crate::support::raw::children;
 use crate::support::{eventually, fresh_path, run};
@@ -17,6 +18,7 @@ on_every_server! {
     a_caller_that_ignores_the_end_of_children_changes_nothing
     a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does
     a_command_that_was_stopped_through_zklock_continues_with_it
+    a_command_stops_and_continues_whose_caller_has_no_number
 }
 
 fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
@@ -147,6 +149,29 @@ fn a_caller_that_ignores_the_end_of_children_changes_nothing(hosts: &str) {
     let ended = with("exit 5");
     assert_eq!(ended.code, Some(5), "{}", ended.err);
     assert_eq!(with("kill -TERM $$").signal, Some(15));
+}
+
+/// The numbers of who starts it are outside of its namespace, as where a container is entered.
+fn a_command_stops_and_continues_whose_caller_has_no_number(hosts: &str) {
+    if !is_root() {
+        return println!("only root can make a namespace everywhere");
+    }
+    let (path, log) = (fresh_path("outside"), Log::new());
+    let script = format!(
+        "setsid {} run {path} -- sh -c 'trap \"{}\" CONT; {}' & zklock=$!
+        while ! grep -qs beat {log}; do sleep 0.02; done
+        kill -TSTP $zklock; sleep 0.3; kill -CONT $zklock
+        while ! grep -q on {log}; do sleep 0.02; done
+        kill -TERM $zklock; wait $zklock",
+        env!("CARGO_BIN_EXE_zklock"),
+        log.write("on"),
+        log.beat("beat"),
+        log = log.file().display(),
+    );
+    let mut container = Command::new("unshare");
+    container.args(["-pf", "--kill-child", "--mount-proc", "sh", "-c", &script]);
+    let ended = Zklock::spawn(container.env("ZKLOCK_HOSTS", hosts)).end();
+    assert_eq!(ended.code, Some(128 + 15), "{ended:?}");
 }
 
 /// Becomes the rest of its arguments, which SIGTSTP stops whatever the caller has set: some that run

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, Signal, raise};
-use rustix::process::{getpgrp, kill_process_group};
+use rustix::process::kill_current_process_group;
 
 use crate::exit::Ending;
 
@@ -136,7 +136,7 @@ impl Signals {
     pub(crate) fn stop_group(&self) {
         let _ = self.continued.try_recv();
         self.pass_over(Signal::SIGTSTP);
-        let _ = kill_process_group(getpgrp(), rustix::process::Signal::TSTP);
+        let _ = kill_current_process_group(rustix::process::Signal::TSTP);
         let _ = self.continued.recv_timeout(STOP_LIMIT);
         self.state.passes_over(Signal::SIGTSTP);
     }

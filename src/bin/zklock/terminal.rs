@@ -9,13 +9,17 @@
 use std::fs::File;
 use std::io::{self, IsTerminal};
 
-use rustix::process::{Pid, getpgrp, getpid, getppid, getsid};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use nix::unistd::{Pid as Number, getpgrp, getpid, getppid, getsid, tcgetpgrp, tcsetpgrp};
+use rustix::process::Pid;
+
+/// What the kernel says of a process, a group or a session outside of this process's namespace,
+/// as those of who starts a container may be. rustix takes it for a number.
+const OUTSIDE: Number = Number::from_raw(0);
 
 #[derive(Debug)]
 pub(crate) struct Terminal {
     file: File,
-    ours: Pid,
+    ours: Number,
 }
 
 impl Terminal {
@@ -26,20 +30,19 @@ impl Terminal {
             .write(true)
             .open("/dev/tty")
             .ok()?;
-        Some(Self {
-            file,
-            ours: getpgrp(),
-        })
+        // A group without a number cannot be put into the foreground again.
+        let ours = Some(getpgrp()).filter(|group| *group != OUTSIDE)?;
+        Some(Self { file, ours })
     }
 
     /// Returns whether this process is in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
-        self.is_with(&[self.ours])
+        tcgetpgrp(&self.file) == Ok(self.ours)
     }
 
-    /// Returns whether one of these groups is in the foreground.
-    pub(crate) fn is_with(&self, groups: &[Pid]) -> bool {
-        tcgetpgrp(&self.file).is_ok_and(|group| groups.contains(&group))
+    /// Returns whether this group is in the foreground.
+    pub(crate) fn is_with(&self, group: Pid) -> bool {
+        tcgetpgrp(&self.file) == Ok(number(group))
     }
 
     /// Returns whether the terminal has hung up.
@@ -58,20 +61,25 @@ impl Terminal {
     /// Puts `group` into the foreground.
     pub(crate) fn give(&self, group: Pid) {
         // This fails if the group has ended.
-        let _ = tcsetpgrp(&self.file, group);
+        let _ = tcsetpgrp(&self.file, number(group));
     }
 
     /// Puts this process into the foreground if `group` is there.
     pub(crate) fn take_back(&self, group: Pid) {
-        if self.is_with(&[group]) {
+        if self.is_with(group) {
             let _ = tcsetpgrp(&self.file, self.ours);
         }
     }
 }
 
+fn number(group: Pid) -> Number {
+    Number::from_raw(group.as_raw_pid())
+}
+
 /// Returns whether a shell in the same session would continue this process if it stopped.
 pub(crate) fn has_job_control() -> bool {
     let session = getsid(None);
-    let parent = getppid().and_then(|parent| getsid(Some(parent)).ok());
-    session.is_ok_and(|session| parent == Some(session) && session != getpid())
+    let parent = Some(getppid()).filter(|parent| *parent != OUTSIDE);
+    let of_parent = parent.and_then(|parent| getsid(Some(parent)).ok());
+    session.is_ok_and(|session| of_parent == Some(session) && session != getpid())
 }

@@ -4,7 +4,7 @@ use std::mem;
 
 use crossbeam_channel::{Receiver, never};
 use nix::sys::signal::Signal as Number;
-use rustix::process::{Signal, getpgrp, kill_process_group};
+use rustix::process::{Signal, kill_current_process_group};
 
 use super::Supervisor;
 use crate::exit::Ending;
@@ -17,12 +17,16 @@ impl Supervisor<'_> {
     pub(super) fn stopped(&mut self, signal: i32) {
         let asked = mem::take(&mut self.passed_stop);
         self.wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
-        let ours = [getpgrp(), self.child.group()];
         // The command may have got the terminal while it was being stopped for it.
-        if self.wants_terminal && self.terminal.is_some_and(|it| it.is_with(&ours)) {
+        let group = self.child.group();
+        let is_one_of_ours = |terminal: &Terminal| terminal.is_ours() || terminal.is_with(group);
+        if self.wants_terminal && self.terminal.is_some_and(is_one_of_ours) {
             self.give_terminal();
             self.child.signal_group(Signal::CONT);
             return;
+        }
+        if self.wants_terminal && self.terminal.is_none() {
+            say("the command wants the terminal of another process namespace, and has stopped");
         }
         // What was sent only to the command leaves it its lock.
         if asked || self.terminal.is_some() && signal != Signal::STOP.as_raw() {
@@ -94,7 +98,7 @@ impl Supervisor<'_> {
     pub(super) fn tell_foreground(&self, signal: Number) {
         if let Some(number) = Signal::from_named_raw(signal as i32) {
             self.signals.pass_over(signal);
-            let _ = kill_process_group(getpgrp(), number);
+            let _ = kill_current_process_group(number);
         }
         if signal == Number::SIGHUP {
             // The terminal is gone: nobody else continues what is stopped.
