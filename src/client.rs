@@ -269,14 +269,13 @@ impl Client {
     /// Ends the session: its locks become free, and its waiters get [`Error::Closed`].
     ///
     /// Its guards fail [`check`](crate::MutexGuard::check) before the server learns of the end.
-    /// Blocks for one round trip; when the connection is lost, at most for three seconds, and the
-    /// locks are then free once the session has timed out. A second call does nothing.
+    /// Blocks for one round trip; when the connection is lost, at most for three seconds, in which a
+    /// server that is back is asked. If none is, the locks are free once the session has timed out. A
+    /// second call does nothing.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Unconfirmed`] if the server did not confirm the end of the
-    /// session in time. A connection that the server closes counts as a confirmation, because
-    /// some servers give no other answer.
+    /// Fails with [`Error::Unconfirmed`] if no server confirmed the end of the session in time.
     pub fn close(&self) -> Result<()> {
         self.close_within(CLOSE_LIMIT)
     }

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::path;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
-use crate::transport::session_state::SessionState;
 
 impl Client {
     /// Returns the key with which another process can use the session, for the program. A process
@@ -25,16 +24,11 @@ impl Client {
     /// As [`close`](Self::close).
     #[doc(hidden)]
     pub fn close_within(&self, longest: Duration) -> Result<()> {
-        let is_connected = self.state() == SessionState::Connected;
         let limit = Limit::after(longest);
         match self.locks.session.close(longest) {
             true => Ok(()),
             false => Err(Error::Unconfirmed {
-                what: match is_connected {
-                    true => "the end of the session",
-                    // The client does not wait for it.
-                    false => "without a connection, the end of the session",
-                },
+                what: "the end of the session",
                 next: "its locks are free when it has timed out",
                 limit: limit.spent(),
             }),

@@ -52,7 +52,6 @@ use crate::system::channel::bounded;
 use crate::system::clock;
 use crate::system::thread;
 use crate::transport::counted::Counted;
-use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Transport, WatchId};
 
@@ -145,11 +144,9 @@ impl Session {
         self.wait_for_delayed_releases(&snapshot);
         // The guards first: the server may grant their locks to other clients at once.
         self.status.closed();
-        let began = clock::now();
-        self.transport.close(limit);
-        let in_time = clock::now().saturating_duration_since(began) < limit;
+        let confirmed = self.transport.close(limit);
         self.background.stop(limit);
-        snapshot.is_over() || (in_time && snapshot.state == SessionState::Connected)
+        confirmed || snapshot.is_over()
     }
 
     /// Waits until every release that was put off is due, except those put off until the

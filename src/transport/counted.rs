@@ -53,8 +53,8 @@ impl Transport for Counted {
         self.inner.key()
     }
 
-    fn close(&self, limit: Duration) {
-        self.inner.close(limit);
+    fn close(&self, limit: Duration) -> bool {
+        self.inner.close(limit)
     }
 
     fn leave(&self) {

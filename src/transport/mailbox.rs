@@ -80,7 +80,9 @@ mod tests {
             unreachable!("no test asks")
         }
 
-        fn close(&self, _: Duration) {}
+        fn close(&self, _: Duration) -> bool {
+            true
+        }
     }
 
     #[test]

@@ -71,14 +71,15 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Ends the session; waits at most `limit` for that.
+    /// Ends the session; waits at most `limit` for that. Returns whether a server has said that it is
+    /// over, or there is none.
     ///
     /// Every open call and every later one is answered with [`Failure::Closed`].
-    fn close(&self, limit: Duration);
+    fn close(&self, limit: Duration) -> bool;
 
     /// Like `close`, but does not wait: the transport's threads do the rest.
     fn leave(&self) {
-        self.close(Duration::ZERO);
+        let _ = self.close(Duration::ZERO);
     }
 }
 

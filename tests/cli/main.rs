@@ -2,6 +2,7 @@
 
 mod commands;
 mod doctor;
+mod elections;
 #[cfg(feature = "tls")]
 mod encrypted;
 mod first_mistakes;

@@ -110,13 +110,14 @@ impl Stage {
         self.signals.running();
     }
 
-    /// Ends the session. The answer helps nobody if this client had no lock, so a server that is
-    /// silent is not waited for then.
+    /// Ends the session, and with it all nodes of this client, even if a deletion was lost on the way.
+    /// If this client had no lock, a server that is silent is not waited for.
     pub(crate) fn end(&self, had_lock: bool) {
-        drop(match had_lock {
-            true => self.client.close(),
-            false => self.client.close_within(MOMENT),
-        });
+        let limit = match had_lock {
+            true => self.client.session_timeout(),
+            false => MOMENT,
+        };
+        drop(self.client.close_within(limit));
     }
 
     /// Runs the command while the lock is held.

@@ -22,7 +22,9 @@ impl Transport for Refusing {
         unreachable!("nobody asks")
     }
 
-    fn close(&self, _: Duration) {}
+    fn close(&self, _: Duration) -> bool {
+        true
+    }
 }
 
 /// Has no connection, and has not said so.
@@ -42,7 +44,9 @@ impl Transport for Silent {
         unreachable!("nobody asks")
     }
 
-    fn close(&self, _: Duration) {}
+    fn close(&self, _: Duration) -> bool {
+        true
+    }
 }
 
 #[test]

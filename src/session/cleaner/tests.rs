@@ -24,7 +24,9 @@ impl Transport for Mute {
         }
     }
 
-    fn close(&self, _: Duration) {}
+    fn close(&self, _: Duration) -> bool {
+        true
+    }
 }
 
 /// A cleaner with one entry for what a lost reply may have created, and the entry's id.

@@ -324,7 +324,6 @@ impl Io {
         }
         self.session.id = reply.session;
         self.session.password = reply.password;
-        self.shared.state.lock().key = Some(self.session.key());
         Ok(Some(Duration::from_millis(timeout)))
     }
 
@@ -338,7 +337,9 @@ impl Io {
         drop(state);
         self.shared.status.expired();
         // Logged after the guards have failed: the log may be slow.
-        log::warn!("session {:#x} expired", self.session.id);
+        if !self.shared.status.snapshot().is_over() {
+            log::warn!("session {:#x} expired", self.session.id);
+        }
         self.session.id = 0;
         self.session.password.clear();
     }
@@ -347,6 +348,8 @@ impl Io {
     fn restore(&self) {
         let config = &self.shared.config;
         let mut state = self.shared.state.lock();
+        // From here on the session may have nodes.
+        state.key = Some(self.session.key());
         for credentials in &config.auth {
             let auth = Request::Auth {
                 scheme: credentials.scheme.clone(),

@@ -26,6 +26,7 @@ mod cipher;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod cipher;
+mod closing;
 mod config;
 mod connection_end;
 mod frame_reader;
@@ -74,9 +75,6 @@ use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 
-/// How long the I/O thread waits for the end of the session when no caller does.
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
-
 /// Starts to connect and returns at once; the status shows how it goes.
 pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     let shared = Arc::new(Shared::new(config, status));
@@ -105,6 +103,10 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
         ended,
     })
 }
+
+/// How long the end of a session is at least asked for while there is no connection: most elections
+/// take less.
+const AWAY_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long a thread whose socket was shut down takes to end, unless it is connecting.
 const END_LIMIT: Duration = Duration::from_millis(20);
@@ -160,28 +162,30 @@ impl Transport for Native {
 
     fn leave(&self) {
         if !self.process.is_another() {
-            self.begin_close(CLOSE_LIMIT);
+            // Then the session has ended by itself.
+            self.begin_close(self.shared.status.snapshot().timeout);
         }
     }
 
-    fn close(&self, limit: Duration) {
+    fn close(&self, limit: Duration) -> bool {
         if self.process.is_another() {
-            return;
+            return false;
         }
-        self.begin_close(limit.max(CLOSE_LIMIT));
-        let Some(thread) = self.thread.lock().take() else {
-            return;
-        };
+        self.begin_close(limit.max(AWAY_LIMIT));
+        let thread = self.thread.lock().take();
         // An answer that drops the last handle runs on the I/O thread itself.
-        if thread.thread().id() == thread::current().id() {
-            return;
+        let others = thread.filter(|thread| thread.thread().id() != thread::current().id());
+        if let Some(thread) = others {
+            let more = AWAY_LIMIT.saturating_sub(limit);
+            let ended = self.ends_within(limit) || self.shared.is_away() && self.ends_within(more);
+            if !ended {
+                self.shared.give_up_close();
+            }
+            if self.ends_within(END_LIMIT) && thread.join().is_err() {
+                log::error!("the I/O thread panicked");
+            }
         }
-        if !self.ends_within(limit) {
-            self.shared.shut_down();
-        }
-        if self.ends_within(END_LIMIT) && thread.join().is_err() {
-            log::error!("the I/O thread panicked");
-        }
+        self.key().is_none()
     }
 }
 

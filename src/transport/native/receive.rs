@@ -86,11 +86,11 @@ impl Read for ConnectionReader {
         let until = self.connection.shared.next_write(until);
         self.connection.set_patience(until)?;
         match self.inbox.fill(&self.connection.channel) {
-            Ok(0) => return Err(self.connection.hung_up()),
+            Ok(0) => return Err(End::HungUp),
             Ok(_) => self.connection.heard = Moment::now(),
             Err(error) if is_timeout(&error) => {}
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
-                return Err(self.connection.hung_up());
+                return Err(End::HungUp);
             }
             Err(error) => return Err(End::Broken(error.to_string())),
         }
@@ -144,18 +144,12 @@ impl Connection {
         if self.auths > 0 {
             return Ok(());
         }
-        if !self.shared.serve() {
-            return Err(End::Closed);
+        match self.shared.serve() {
+            Stage::Serving => self.shared.status.connected(self.session),
+            Stage::Closing { .. } => {}
+            Stage::Away | Stage::Over => return Err(End::Closed),
         }
-        self.shared.status.connected(self.session);
         Ok(())
-    }
-
-    fn hung_up(&self) -> End {
-        match self.shared.state.lock().stage {
-            Stage::Closing { .. } | Stage::Over => End::Closed,
-            Stage::Away | Stage::Serving => End::HungUp,
-        }
     }
 
     /// Keeps the connection alive, or finds it dead.
@@ -219,11 +213,11 @@ impl Connection {
     }
 
     fn welcome_once(&self) -> Result<(), End> {
-        match self.shared.state.lock().stage {
-            Stage::Away => {}
-            _ => return Ok(()),
+        let stage = self.shared.state.lock().stage;
+        match stage {
+            Stage::Away | Stage::Closing { reply: None, .. } => self.welcome(),
+            _ => Ok(()),
         }
-        self.welcome()
     }
 
     fn event(&self, event: Event) {
@@ -246,7 +240,7 @@ impl Connection {
         let mut state = self.shared.state.lock();
         if let Stage::Closing { reply, .. } = state.stage {
             return match reply {
-                Some(xid) if xid == header.xid => Err(End::Closed),
+                Some(xid) if xid == header.xid => Err(state.closed_by(header.code)),
                 _ => Ok(()),
             };
         }

@@ -59,7 +59,8 @@ pub(super) enum Stage {
     /// There is no connection that serves requests.
     Away,
     Serving,
-    /// The end of the session is requested, by the request with the number `reply`.
+    /// The session is to end until then. This connection asks for it with the request of the number
+    /// `reply`; another one asks again if it breaks without an answer.
     Closing {
         reply: Option<i32>,
         until: Moment,
@@ -77,7 +78,7 @@ impl Shared {
             watches: Watches::default(),
             names: Vec::new(),
             features: Features::default(),
-            key: None,
+            key: config.resume.clone(),
         };
         Self {
             config,
@@ -172,7 +173,7 @@ impl Shared {
     /// Returns `false` if the transport has to end instead.
     pub(super) fn attach(&self, channel: &Arc<Channel>) -> bool {
         let mut state = self.state.lock();
-        if state.stage != Stage::Away {
+        if !state.wants_connection() {
             return false;
         }
         state.channel = Some(Arc::clone(channel));
@@ -182,14 +183,20 @@ impl Shared {
         true
     }
 
-    /// Lets requests use the connection. Returns `false` if the transport has to end.
-    pub(super) fn serve(&self) -> bool {
+    /// Lets requests use the connection, or asks on it for the end of the session. Returns what the
+    /// transport does now.
+    pub(super) fn serve(&self) -> Stage {
         let mut state = self.state.lock();
-        if state.stage != Stage::Away {
-            return false;
+        match state.stage {
+            Stage::Away => state.stage = Stage::Serving,
+            Stage::Closing { until, .. } if state.wants_connection() => {
+                state.ask_for_the_end(self, until);
+            }
+            _ => state.stage = Stage::Over,
         }
-        state.stage = Stage::Serving;
-        true
+        let stage = state.stage;
+        self.flush(state);
+        stage
     }
 
     /// Takes the connection away. The open requests fail after the status has changed.
@@ -198,8 +205,10 @@ impl Shared {
         let state = &mut *state;
         let served = state.stage == Stage::Serving;
         self.behind.store(false, Ordering::Relaxed);
-        if served {
-            state.stage = Stage::Away;
+        match &mut state.stage {
+            stage @ Stage::Serving => *stage = Stage::Away,
+            Stage::Closing { reply, .. } => *reply = None,
+            Stage::Away | Stage::Over => {}
         }
         if let Some(channel) = state.channel.take() {
             channel.shut_down();
@@ -219,51 +228,16 @@ impl Shared {
         Detached { served, open }
     }
 
-    /// Begins to end the session. Returns `false` if that was done before.
-    ///
-    /// The guards fail before the server hears of it: the server may grant their locks to other
-    /// clients at once.
-    pub(super) fn begin_close(&self, limit: Duration) -> bool {
-        let mut state = self.state.lock();
-        let until = Moment::now() + limit;
-        let served = match state.stage {
-            Stage::Closing { .. } | Stage::Over => return false,
-            Stage::Away => {
-                if let Some(channel) = &state.channel {
-                    channel.shut_down();
-                }
-                false
-            }
-            Stage::Serving => true,
-        };
-        // From here on the only request is the one to close.
-        state.stage = Stage::Closing { reply: None, until };
-        let open = state.queue.take_pending();
-        drop(state);
-        self.status.closed();
-        let mut state = self.state.lock();
-        if served && matches!(state.stage, Stage::Closing { .. }) {
-            let reply = state.push_silently(&self.config, Request::Close);
-            state.stage = Stage::Closing { reply, until };
-        }
-        self.stop.notify_all();
-        self.flush(state);
-        answer_all(open, Failure::Closed);
-        true
-    }
-
-    pub(super) fn shut_down(&self) {
-        if let Some(channel) = &self.state.lock().channel {
-            channel.shut_down();
-        }
-    }
-
-    /// Pauses before the next attempt. Returns `false` if the transport has to end.
+    /// Pauses before the next attempt; for a part of what is left, if the session is to end. Returns
+    /// `false` if the transport has to end.
     pub(super) fn rest(&self, time: Duration) -> bool {
-        let end = Moment::now() + time;
+        let began = Moment::now();
         let mut state = self.state.lock();
-        while state.stage == Stage::Away {
-            let left = end.saturating_since(Moment::now());
+        while state.wants_connection() {
+            let pause = state
+                .longest_pause(began)
+                .map_or(time, |longest| time.min(longest));
+            let left = (began + pause).saturating_since(Moment::now());
             if left.is_zero() {
                 return true;
             }

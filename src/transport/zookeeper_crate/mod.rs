@@ -38,7 +38,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
 use parking_lot::{Condvar, Mutex};
 pub(crate) use zookeeper::ZooKeeper;
 
-use self::shared::{Life, LinkNews, Owned, Shared};
+use self::shared::{Life, Link, LinkNews, Owned, Shared};
 use self::watches::Watches;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
@@ -125,12 +125,15 @@ impl Transport for Handle {
         }
     }
 
-    fn close(&self, limit: Duration) {
+    fn close(&self, limit: Duration) -> bool {
+        let was_up = matches!(self.shared.life.lock().link, Link::Up(_));
         self.shared.end(Failure::Closed);
         // Nothing is ever sent: the channel disconnects with the handle.
-        if self.gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+        let in_time = self.gone.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
+        if !in_time {
             log::warn!("the zookeeper crate did not close its session within {limit:?}");
         }
+        was_up && in_time
     }
 
     fn leave(&self) {

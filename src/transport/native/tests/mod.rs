@@ -1,6 +1,7 @@
 //! The client against real servers, and against servers that break the protocol.
 
 mod broken;
+mod closing;
 mod fake;
 mod lying;
 mod old;

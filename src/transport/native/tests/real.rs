@@ -252,7 +252,7 @@ fn close_ends_the_session_at_once_and_leaves_no_thread() {
     let other = Rig::connect(&server().hosts(), LONG);
     let path = node();
     rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
-    let ((), took) = timed(|| rig.transport.close(Duration::from_secs(5)));
+    let (_, took) = timed(|| rig.transport.close(Duration::from_secs(5)));
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert_eq!(other.ask(exists(&path, false)), NO_NODE);
     assert_eq!(rig.ask(data("/", false)), Err(Failure::Closed));

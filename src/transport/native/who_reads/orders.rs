@@ -121,7 +121,9 @@ impl Transport for Rig {
         self.reading.attended();
     }
 
-    fn close(&self, _: Duration) {}
+    fn close(&self, _: Duration) -> bool {
+        true
+    }
 }
 
 impl Rig {

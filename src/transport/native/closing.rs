@@ -1,0 +1,106 @@
+//! The end of the session: asked for until a server says that it is over, or the time for it is.
+//!
+//! A server that goes away closes its connections, and perhaps has not read what was sent. So the
+//! end of a connection is no answer: the next server resumes the session and is asked again, or
+//! says that there is no such session. What the session has made would otherwise stay for a
+//! session timeout, in the way of those who wait behind it.
+
+use std::time::Duration;
+
+use super::connection_end::End;
+use super::shared::{Shared, Stage, State, answer_all};
+use crate::jute::{ErrorCode, Request};
+use crate::time::clock::Moment;
+use crate::transport::Failure;
+
+/// A pause between two attempts is at most this part of the time that is left for the end.
+const PARTS: u32 = 8;
+/// A pause may always be so long.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Shared {
+    /// Begins to end the session. Returns `false` if that was done before.
+    ///
+    /// The guards fail before the server hears of it: the server may grant their locks to other
+    /// clients at once.
+    pub(super) fn begin_close(&self, limit: Duration) -> bool {
+        self.status.closed();
+        let mut state = self.state.lock();
+        if let Stage::Closing { .. } | Stage::Over = state.stage {
+            return false;
+        }
+        // From here on the only request is the one to close.
+        let open = state.queue.take_pending();
+        state.watches.clear();
+        let until = Moment::now() + limit;
+        match state.stage {
+            Stage::Serving => state.ask_for_the_end(self, until),
+            _ => {
+                state.stage = Stage::Closing { reply: None, until };
+                if !state.wants_connection() {
+                    // There is no session yet.
+                    state.shut_down();
+                }
+            }
+        }
+        self.stop.notify_all();
+        self.flush(state);
+        answer_all(open, Failure::Closed);
+        true
+    }
+
+    /// Whether no server is being asked for the end of the session at present.
+    pub(super) fn is_away(&self) -> bool {
+        matches!(self.state.lock().stage, Stage::Closing { reply: None, .. })
+    }
+
+    /// Nobody waits for the end of the session any more.
+    pub(super) fn give_up_close(&self) {
+        let mut state = self.state.lock();
+        state.stage = Stage::Over;
+        state.shut_down();
+        self.stop.notify_all();
+    }
+}
+
+impl State {
+    /// Queues the request to end the session.
+    pub(super) fn ask_for_the_end(&mut self, shared: &Shared, until: Moment) {
+        let reply = self.push_silently(&shared.config, Request::Close);
+        self.stage = Stage::Closing { reply, until };
+    }
+
+    /// The end of a connection with this answer to that request.
+    pub(super) fn closed_by(&mut self, code: ErrorCode) -> End {
+        if let ErrorCode::SESSION_MOVED | ErrorCode::CONNECTION_LOSS = code {
+            return End::Broken(code.to_string());
+        }
+        self.key = None;
+        End::Closed
+    }
+
+    /// Whether there is anything to connect for.
+    pub(super) fn wants_connection(&self) -> bool {
+        match self.stage {
+            Stage::Away => true,
+            Stage::Closing { until, .. } => self.key.is_some() && Moment::now() < until,
+            Stage::Serving | Stage::Over => false,
+        }
+    }
+
+    /// The longest pause from `began` on before the next attempt, if the session is to end.
+    pub(super) fn longest_pause(&self, began: Moment) -> Option<Duration> {
+        match self.stage {
+            Stage::Closing { until, .. } => {
+                Some((until.saturating_since(began) / PARTS).max(PAUSE))
+            }
+            _ => None,
+        }
+    }
+
+    fn shut_down(&self) {
+        if let Some(channel) = &self.channel {
+            channel.shut_down();
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What those who wait meet where a command or a wait ends while the leader goes away.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::program::{Log, Zklock};
+use crate::support::ensemble::Ensemble;
+use crate::support::raw::children;
+use crate::support::zookeeper::{Folder, ZooKeeper};
+use crate::support::{eventually, fresh_path};
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A lock with a holder, one that gives up, and one that stays behind both.
+struct Line {
+    log: Log,
+    waiters: [Zklock; 3],
+}
+
+impl Line {
+    /// The holder ends so long after the file is there.
+    fn new(hosts: &str, i: usize, end: &str) -> Self {
+        let (path, log) = (fresh_path("line"), Log::new());
+        let args = format!("run {path}");
+        let until = format!(
+            "until [ -e {end} ]; do sleep 0.01; done; sleep 0.{:02}",
+            2 * i
+        );
+        let holder = Zklock::start(hosts, &args, &format!("{}; {until}", log.write("in")));
+        log.await_word("in");
+        let queued = |n| eventually("it waits", || children(hosts, &path).len() == n);
+        let leaves = Zklock::start(hosts, &args, ":");
+        queued(2);
+        let next = Zklock::start(hosts, &args, &log.write("next"));
+        queued(3);
+        let waiters = [holder, leaves, next];
+        Self { log, waiters }
+    }
+}
+
+#[test]
+#[ignore = "needs ZooKeeper servers"]
+fn who_ends_or_gives_up_while_the_leader_goes_leaves_nothing_in_the_way() {
+    let builder = ZooKeeper::builder().fsync(false).tick(TIMEOUT / 10);
+    let ensemble = Ensemble::start_with(&builder);
+    for is_asked in [true, false] {
+        let folder = Folder::new();
+        let end = folder.path("end");
+        let hosts = ensemble.hosts();
+        let lines = (0..6).map(|i| Line::new(&hosts, i, &end.display().to_string()));
+        let lines: Vec<_> = lines.collect();
+        let leader = ensemble.wait_for_leader();
+        fs::write(&end, "").expect("writing");
+        // Some end before, some while, and some after the leader goes.
+        thread::sleep(Duration::from_millis(60));
+        let begun = Instant::now();
+        match is_asked {
+            true => ensemble.server(leader).terminate(),
+            false => ensemble.kill(leader),
+        }
+        for line in &lines {
+            line.waiters[1].signal("TERM");
+        }
+        for line in lines {
+            line.log.await_word("next");
+            assert!(begun.elapsed() < TIMEOUT / 2, "{:?}", begun.elapsed());
+            let ended = line.waiters.map(Zklock::end);
+            assert_eq!(ended[0].code, Some(0), "{ended:?}");
+        }
+        ensemble.restart(leader);
+    }
+}
