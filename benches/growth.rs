@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench --bench growth -- HOST:PORT [idle=N] [held=N] [clients=N] [waiting=N] [parked=N]
 //! cargo bench --bench growth -- HOST:PORT beside=N
+//! cargo bench --bench growth -- HOST:PORT reconnect=N
 //! cargo bench --bench growth -- HOST:PORT wait=N PATH
 //! ```
 //!
@@ -15,11 +16,15 @@
 //! `beside` prints the processor time of this process for one more lock beside those, which is held
 //! for 60 ms, and its requests: what as long a time takes with it and without it.
 //!
+//! `reconnect` prints the processor time and the requests that half a session timeout with a cut
+//! connection costs beyond one without, for each of those locks.
+//!
 //! `wait` is a process for `peers/waiting.py`: threads of one client that each get the lock once.
 
-use std::sync::mpsc;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{env, fs, io, thread};
 
 use zklock::Client;
 use zklock::diagnostics::Requests;
@@ -60,6 +65,7 @@ fn main() {
             "idle" => idle(hosts, one, count),
             "held" => held(hosts, one, count),
             "beside" => beside(hosts, one, count),
+            "reconnect" => reconnect(hosts, one, count),
             "clients" => clients(hosts, one, count),
             "waiting" => waiting(hosts, one, count),
             "parked" => parked(one, count),
@@ -127,6 +133,67 @@ fn beside(hosts: &str, name: &str, count: usize) {
         (with.1 as f64 - alone.1 as f64) / f64::from(MORE)
     );
     drop(guards);
+}
+
+fn reconnect(hosts: &str, name: &str, count: usize) {
+    let relay = Relay::start(hosts);
+    let client = connect(&relay.address);
+    let lock = |at: usize| {
+        let mutex = client.mutex(&format!("/zklock-growth/reconnect-{at:08}"));
+        mutex.expect("a path").lock().expect("the lock")
+    };
+    let guards: Vec<_> = (0..count).map(lock).collect();
+    thread::sleep(TIMEOUT / 4);
+    let run = |begin: &dyn Fn()| {
+        let (used, sent) = (processor_time(), all_requests(client.metrics().requests));
+        begin();
+        thread::sleep(TIMEOUT / 2);
+        let sent = all_requests(client.metrics().requests) - sent;
+        (processor_time().saturating_sub(used), sent)
+    };
+    let (alone, with) = (run(&|| ()), run(&|| relay.cut()));
+    assert_eq!(client.metrics().reconnects, 1);
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+    let each = with.0.saturating_sub(alone.0).as_nanos() as f64 / 1000.0 / count as f64;
+    let requests = with.1.saturating_sub(alone.1);
+    println!(
+        "{name:<16} {each:>10.1} us of processor time for each lock, and {requests} requests for all"
+    );
+    drop(guards);
+}
+
+/// Passes on what a client and a server say, in this process, until it cuts the connection.
+struct Relay {
+    address: String,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn start(hosts: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let open = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let (hosts, streams) = (hosts.to_owned(), open.clone());
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(&hosts).expect("a server");
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let pair = [from, to].map(|stream| stream.try_clone().expect("a copy"));
+                    let [mut from, mut to] = pair;
+                    thread::spawn(move || io::copy(&mut from, &mut to));
+                }
+                streams.lock().expect("no panic").extend([client, server]);
+            }
+        });
+        Self { address, open }
+    }
+
+    fn cut(&self) {
+        for stream in self.open.lock().expect("no panic").drain(..) {
+            // Fails if the other side has closed it.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 /// What all threads of this process have used.

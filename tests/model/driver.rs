@@ -162,7 +162,7 @@ impl World {
         let fired = client.events.get(nth).filter(|_| step == Step::Wake(i));
         let deleted = fired.filter(|fired| fired.what == Change::Deleted);
         let event = match deleted.map(|fired| fired.of) {
-            Some(Place::Nearest) => Event::Deleted,
+            Some(Place::Nearest) if mutant != Mutant::TakesADeletionForAnyWake => Event::Deleted,
             Some(Place::Beyond) => Event::BeyondDeleted,
             Some(Place::Own) if mutant == Mutant::TakesOwnEndForEviction => Event::Evicted,
             _ if mutant == Mutant::TakesAnyWakeForADeletion => Event::Deleted,

@@ -20,6 +20,11 @@ pub(crate) trait Model: Clone + Hash {
     /// Whether `step` happens eventually; a mishap need never happen.
     fn is_progress(step: Self::Step) -> bool;
 
+    /// How many times `step` waits for a server's answer.
+    fn exchanges(_step: Self::Step) -> u32 {
+        0
+    }
+
     /// Every client has a result, and nothing is left anywhere.
     fn is_finished(&self) -> bool;
 
@@ -35,6 +40,9 @@ pub(crate) trait Model: Clone + Hash {
 pub(crate) struct Explored {
     pub(crate) worlds: usize,
     pub(crate) steps: usize,
+    /// How many times all clients together wait for an answer on the longest way; `None` if a way
+    /// has no end.
+    pub(crate) exchanges: Option<u32>,
     /// The first one for each property that does not hold.
     pub(crate) counterexamples: Vec<Counterexample>,
 }
@@ -53,6 +61,8 @@ struct Graph<Step> {
     parents: Vec<Option<(usize, Step)>>,
     /// The steps that need no mishap, as (to, from).
     ways: Vec<(usize, usize)>,
+    /// All steps, as (from, to, exchanges).
+    prices: Vec<(usize, usize, u32)>,
     finished: Vec<usize>,
     steps: usize,
     counterexamples: Vec<Counterexample>,
@@ -76,6 +86,7 @@ pub(crate) fn explore<M: Model>(start: M) -> Explored {
             graph.note(here, Some(step), next.violations());
             let (there, new) = graph.number(&next, Some((here, step)));
             graph.steps += 1;
+            graph.prices.push((here, there, M::exchanges(step)));
             if M::is_progress(step) {
                 graph.ways.push((there, here));
             }
@@ -94,6 +105,7 @@ pub(crate) fn explore<M: Model>(start: M) -> Explored {
     Explored {
         worlds: graph.parents.len(),
         steps: graph.steps,
+        exchanges: graph.most_exchanges(),
         counterexamples: graph.counterexamples,
     }
 }
@@ -104,6 +116,7 @@ impl<Step: Copy + fmt::Debug> Graph<Step> {
             numbers: HashMap::new(),
             parents: Vec::new(),
             ways: Vec::new(),
+            prices: Vec::new(),
             finished: Vec::new(),
             steps: 0,
             counterexamples: Vec::new(),
@@ -138,6 +151,31 @@ impl<Step: Copy + fmt::Debug> Graph<Step> {
             }
         }
         hope.iter().position(|hope| !hope)
+    }
+
+    /// The price of the dearest way from the first world: worlds are taken off from the end, once all
+    /// that can follow them is known.
+    fn most_exchanges(&mut self) -> Option<u32> {
+        let worlds = self.parents.len();
+        let mut follow = vec![0_usize; worlds];
+        self.prices.iter().for_each(|(from, ..)| follow[*from] += 1);
+        self.prices.sort_unstable_by_key(|(_, to, _)| *to);
+        let mut most = vec![0; worlds];
+        let mut known: Vec<_> = (0..worlds).filter(|world| follow[*world] == 0).collect();
+        let mut done = 0;
+        while let Some(world) = known.pop() {
+            done += 1;
+            let first = self.prices.partition_point(|(_, to, _)| *to < world);
+            let into = self.prices[first..].iter();
+            for (from, _, price) in into.take_while(|(_, to, _)| *to == world) {
+                most[*from] = most[*from].max(most[world] + price);
+                follow[*from] -= 1;
+                if follow[*from] == 0 {
+                    known.push(*from);
+                }
+            }
+        }
+        (done == worlds).then(|| most[0])
     }
 
     /// Keeps the first violation of each property, with the way that led to it.

@@ -35,7 +35,8 @@ pub(crate) enum Mutant {
     TakesAnyNumberForTheNext,
     TrustsANewDirectory,
 
-    // Sleeping.
+    // Sleeping. The first only costs more.
+    TakesADeletionForAnyWake,
     TakesAnyWakeForADeletion,
     SleepsThroughReconnects,
     SleepsThroughChanges,

@@ -49,6 +49,13 @@ impl Model for World {
         )
     }
 
+    fn exchanges(step: Step) -> u32 {
+        u32::from(matches!(
+            step,
+            Step::Run(_) | Step::Batch(_) | Step::Part(..)
+        ))
+    }
+
     fn is_finished(&self) -> bool {
         self.clients.iter().all(Client::is_done) && self.directory.nodes.is_empty()
     }

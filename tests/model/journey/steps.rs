@@ -98,6 +98,10 @@ impl Model for Journey {
         )
     }
 
+    fn exchanges(step: Step) -> u32 {
+        u32::from(matches!(step, Step::Run(_) | Step::Part(..)))
+    }
+
     fn is_finished(&self) -> bool {
         let empty = self.dirs.iter().all(|dir| dir.nodes.is_empty());
         empty && self.travellers.iter().all(Traveller::is_done)
