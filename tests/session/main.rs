@@ -9,6 +9,7 @@ mod access;
 mod balancer;
 mod blackhole;
 mod closing;
+mod dropping;
 mod expiry;
 mod forked;
 mod leaks;
