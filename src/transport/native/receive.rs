@@ -42,6 +42,8 @@ pub(super) struct Connection {
     timeout: Duration,
     /// How many answers to the credentials must arrive before requests are sent.
     auths: usize,
+    /// A request was answered.
+    pub(super) answered: bool,
     /// When something last arrived.
     heard: Moment,
     promptness: Promptness,
@@ -116,6 +118,7 @@ impl Connection {
             last_zxid: session.last_zxid,
             timeout,
             auths: shared.config.auth.len(),
+            answered: false,
             heard: Moment::now(),
             promptness: Promptness::new(timeout),
             leaves_at: None,
@@ -262,6 +265,7 @@ impl Connection {
         }
         self.shared.status.answered(pending.queued, self.heard);
         self.promptness.answered(pending.queued, self.heard);
+        self.answered = true;
         if header.code == ErrorCode::OK {
             state.features.succeeded(&pending.request);
             if pending.request.commits() {
