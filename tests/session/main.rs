@@ -12,6 +12,7 @@ mod closing;
 mod dropping;
 mod expiry;
 mod forked;
+mod keeper;
 mod leaks;
 mod logs;
 mod lost_reply;

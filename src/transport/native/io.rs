@@ -289,7 +289,7 @@ impl Io {
         let mut state = self.shared.state.lock();
         state.queue.push_aside(|out| request.encode(out));
         self.shared.flush(state);
-        greeting(channel, inbox, limit)
+        greeting(channel, inbox, limit, self.shared.config.wall_clock_expiry)
     }
 
     /// The session's password; servers expect sixteen bytes even without one.

@@ -235,7 +235,7 @@ fn a_bad_greeting_turns_the_client_away_with_a_reason() {
     let reply = ConnectReply {
         timeout_ms: 4000,
         session: 1,
-        password: vec![0; 16],
+        password: vec![9; 16],
         read_only: false,
     };
     let encoded = |reply: &ConnectReply| {
@@ -278,6 +278,8 @@ fn nonsense() -> Vec<(Vec<u8>, &'static str)> {
         // ClickHouse Keeper without a leader.
         (greets(42, 4000, -1, 16), "another version of the protocol"),
         (greets(1, 4000, 7, 16), "another version of the protocol"),
+        // RaftKeeper without a leader.
+        (greets(42, -1, -1, 16), "another version of the protocol"),
         (greets(0, 4000, -1, 16), "the session -1, which is none"),
         (greets(0, 4000, 0, 16), "the session 0, which is none"),
         (greets(0, 0, 7, 16), "a timeout of 0 ms"),
