@@ -12,8 +12,8 @@ use crate::support::ensemble::Ensemble;
 use crate::support::relay::Relay;
 use crate::support::{aside, eventually, free_port, fresh_path};
 
-/// The shortest session that a server with default limits grants.
-const SHORTEST: Duration = Duration::from_secs(4);
+/// A session whose guards outlast a machine that is busy for a second or two.
+const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// A connection that lived this long was not a failure.
 const WORTHWHILE: Duration = Duration::from_millis(700);
@@ -59,12 +59,12 @@ fn a_restless_client_keeps_its_lock(bad: Vec<String>) {
     let mut servers = vec![server.hosts().to_owned()];
     servers.extend(bad);
     let balancer = Relay::start(servers);
-    let client = connect(&balancer.hosts, SHORTEST);
+    let client = connect(&balancer.hosts, TIMEOUT);
     let session = client.session_id();
     let guard = client.mutex("/restless").unwrap().lock().unwrap();
     let begun = Instant::now();
     let mut cuts = 0;
-    while begun.elapsed() < 3 * SHORTEST {
+    while begun.elapsed() < 2 * TIMEOUT {
         eventually("a server answers", || {
             guard.verify().is_ok() || lost(&guard)
         });

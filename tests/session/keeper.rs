@@ -23,13 +23,12 @@ fn a_server_that_ends_sessions_by_a_wall_clock_is_refused_unless_that_is_accepte
     for kind in KINDS {
         let server = Server::start().expect("a server");
         let hosts = keeper::start(kind, server.hosts());
-        let refused = Client::builder(&hosts)
-            .connect_timeout(TIMEOUT / 2)
-            .connect();
+        let refused = Client::builder(&hosts).connect_timeout(TIMEOUT).connect();
         let Err(Error::ConnectTimeout { tried, .. }) = refused else {
             panic!("{refused:?}");
         };
-        assert!(tried[0].contains("wall_clock_expiry"), "{tried:?}");
+        let told = |line: &String| line.contains("wall_clock_expiry");
+        assert!(tried.iter().any(told), "{tried:?}");
         let client = accepting(&hosts);
         let guard = client.mutex("/m").unwrap().lock().unwrap();
         guard.verify().unwrap();
