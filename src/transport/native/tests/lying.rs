@@ -371,6 +371,28 @@ fn a_server_that_drops_what_it_does_not_know_is_asked_in_the_older_form() {
     assert_eq!(server.connections(), 2);
 }
 
+/// Nothing else is asked, so nothing overtakes the request, and no answer was prompt before.
+#[test]
+fn a_server_that_drops_the_only_request_is_asked_in_the_older_form() {
+    let server = Fake::start(Script::new(|_, request| match request {
+        Request::Create { stat: true, .. } => Act::Ignore,
+        Request::Create { path, .. } => Act::Reply(Reply::Created { path, stat: None }),
+        Request::Ping => Act::Say(pong()),
+        _ => Act::Refuse(ErrorCode::NO_NODE),
+    }));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    eventually("the older form is answered", || {
+        rig.ask(create("/a", CreateMode::Ephemeral)).is_ok()
+    });
+    assert!(server.connections() <= 4);
+}
+
+fn pong() -> Vec<u8> {
+    let mut frame = Vec::new();
+    header(xid::PING, ErrorCode::OK).encode(None, &mut frame);
+    frame
+}
+
 #[test]
 fn a_server_that_does_not_greet_is_given_up_and_close_does_not_wait_for_it() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
