@@ -47,6 +47,7 @@ pub struct ClientBuilder {
     hosts: String,
     session_timeout: Duration,
     granted_at_least: Option<Duration>,
+    wall_clock_expiry: bool,
     idle_pings: u32,
     connect_timeout: Duration,
     max_buffer: usize,
@@ -69,6 +70,7 @@ impl ClientBuilder {
             hosts: hosts.to_owned(),
             session_timeout: Duration::from_secs(20),
             granted_at_least: None,
+            wall_clock_expiry: false,
             idle_pings: native::PINGS,
             connect_timeout: Duration::from_secs(15),
             max_buffer: native::FRAME_LIMIT,
@@ -114,6 +116,19 @@ impl ClientBuilder {
     #[doc(alias = "maxSessionTimeout")]
     pub fn granted_at_least(mut self, least: Duration) -> Self {
         self.granted_at_least = Some(least);
+        self
+    }
+
+    /// Accepts servers that end sessions by a wall clock, as ClickHouse Keeper and RaftKeeper do.
+    ///
+    /// If the clock of such a server's leader is set forward by half a session timeout or more, a
+    /// session ends while guards are still trusted, and two clients may hold one lock; a fencing
+    /// token covers that. ClickHouse Keeper resumes no session either, so each reconnect costs all
+    /// locks. `docs/compatibility.md` has the details. A server that is not accepted
+    /// is left for the next one; the client knows it by the password that it gives to sessions, which
+    /// `Client::from_zookeeper` cannot see. Defaults to `false`.
+    pub fn wall_clock_expiry(mut self, accept: bool) -> Self {
+        self.wall_clock_expiry = accept;
         self
     }
 
@@ -278,6 +293,7 @@ impl ClientBuilder {
             session_timeout,
             connect_timeout: self.connect_timeout,
             granted_at_least: self.granted_at_least,
+            wall_clock_expiry: self.wall_clock_expiry,
             idle_pings: self.idle_pings,
             auth: self.auth,
             frame_limit: self.max_buffer,

@@ -15,6 +15,7 @@ brings() {
     3.4.14) echo 3.1.3 ;;
     3.6.3) echo 3.5.3 ;;
     3.9.3) echo 4.0.0 ;;
+    3.9.5) echo 4.3.0 ;;
     *) echo "no source of the jars of $1 is known" >&2; return 1 ;;
   esac
 }
@@ -38,7 +39,7 @@ have() {
   touch "$jars/complete"
 }
 
-[ $# -gt 0 ] || set -- 3.4.14 3.6.3 3.9.3
+[ $# -gt 0 ] || set -- 3.4.14 3.6.3 3.9.3 3.9.5
 for version; do
   have "$version"
   echo "==> ZooKeeper $version"

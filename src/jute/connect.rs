@@ -4,6 +4,9 @@ use std::fmt;
 
 use super::codec::{Malformed, Reader, frame};
 
+/// The version in the refusals of ClickHouse Keeper and RaftKeeper.
+const REJECTED: i32 = 42;
+
 /// A client's first frame on a connection.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct ConnectRequest {
@@ -76,10 +79,14 @@ impl ConnectReply {
     /// Reads a frame's content.
     pub(crate) fn decode(frame: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(frame);
-        if reader.int()? != 0 {
-            return Err(Malformed(
-                "another version of the protocol, as of a ClickHouse Keeper without a leader",
-            ));
+        match reader.int()? {
+            0 => {}
+            REJECTED if is_expiry(frame) => return Ok(Self::expired()),
+            _ => {
+                return Err(Malformed(
+                    "another version of the protocol, as of a ClickHouse Keeper without a leader",
+                ));
+            }
         }
         Ok(Self {
             timeout_ms: reader.int()?,
@@ -88,6 +95,14 @@ impl ConnectReply {
             read_only: trailing_bool(&mut reader)?,
         })
     }
+}
+
+/// RaftKeeper refuses a session that has ended with a timeout of -1 and that session. Without a
+/// leader it names the session -1.
+fn is_expiry(frame: &[u8]) -> bool {
+    let mut reader = Reader::new(frame);
+    let fields = (reader.int(), reader.int(), reader.long());
+    matches!(fields, (Ok(REJECTED), Ok(-1), Ok(session)) if 0 < session)
 }
 
 /// Reads the last field, which peers from before ZooKeeper 3.4 leave out.

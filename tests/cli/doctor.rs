@@ -8,7 +8,9 @@ use zklock::{Acl, Client};
 
 use crate::program::{Log, Zklock, masked, on_every_server};
 use crate::support::ensemble::Ensemble;
-use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, children};
+use crate::support::keeper::{self, Kind};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, children, op};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, free_port, fresh_path};
 
@@ -276,4 +278,48 @@ fn whoever_may_not_write_is_told() {
     let told = Zklock::run(&server.hosts(), &format!("{WELL} {path}/mine/lock"), "");
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(told.out.contains("no right to"), "{told:?}");
+}
+
+/// Played by their sources; an embedded server is behind them.
+#[test]
+fn a_server_that_ends_sessions_by_a_wall_clock_is_named() {
+    for (kind, name) in [
+        (Kind::ClickHouse, "ClickHouse Keeper, version v25.3.2.39"),
+        (Kind::Raft, "RaftKeeper, version RaftKeeper v2.1.4"),
+    ] {
+        let hosts = keeper::start(kind, crate::program::embedded());
+        let accepting = format!("{WELL} --wall-clock-expiry");
+        let told = Zklock::run(&hosts, &accepting, "");
+        assert_eq!(told.code, Some(1), "{told:?}");
+        assert!(told.out.contains(name), "{told:?}");
+        assert!(told.out.contains("a lock can be taken"), "{told:?}");
+        let told = Zklock::run(&hosts, &format!("{WELL} --connect-timeout 1"), "");
+        assert_eq!(told.code, Some(2), "{told:?}");
+        assert!(told.out.contains(name), "{told:?}");
+        assert!(told.out.contains("--wall-clock-expiry"), "{told:?}");
+    }
+}
+
+/// Whatever it lacks, a lock can be taken there.
+#[test]
+fn a_server_that_drops_a_newer_request_is_not_accused() {
+    for opcode in [op::CREATE2, op::CREATE_CONTAINER, op::REMOVE_WATCHES] {
+        let network = Proxy::start(crate::program::embedded());
+        network.swallow(opcode);
+        let told = Zklock::run(&network.hosts(), WELL, "");
+        assert!(told.out.contains("a lock can be taken"), "{told:?}");
+    }
+}
+
+/// What is no session is named, and the next server is looked at.
+#[test]
+fn a_server_with_a_greeting_that_is_none_is_named() {
+    let hosts = keeper::start_leaderless();
+    let told = Zklock::run(&format!("{hosts},{}", crate::program::embedded()), WELL, "");
+    assert_eq!(told.code, Some(2), "{told:?}");
+    assert!(
+        told.out.contains("it runs, and knows no leader"),
+        "{told:?}"
+    );
+    assert!(told.out.contains("a lock can be taken"), "{told:?}");
 }

@@ -1,12 +1,19 @@
 //! Servers behind one address, where a balancer picks one for each connection.
 
+use std::net::TcpListener;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use zklock::MutexGuard;
+use zklock::embedded::Server;
 
 use super::{SOON, connect};
 use crate::support::ensemble::Ensemble;
 use crate::support::relay::Relay;
-use crate::support::{aside, eventually, fresh_path};
+use crate::support::{aside, eventually, free_port, fresh_path};
+
+/// A session whose guards outlast a machine that is busy for a second or two.
+const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// A connection that lived this long was not a failure.
 const WORTHWHILE: Duration = Duration::from_millis(700);
@@ -43,4 +50,47 @@ fn behind_a_load_balancer_a_session_moves_from_server_to_server_and_keeps_its_lo
     assert!(token < next.recv_timeout(SOON).unwrap().unwrap());
     let picked = balancer.picked();
     assert!((0..3).all(|server| picked.contains(&server)), "{picked:?}");
+}
+
+/// However often its connections are cut, and although the balancer leads it to servers that refuse
+/// or keep silent in between.
+fn a_restless_client_keeps_its_lock(bad: Vec<String>) {
+    let server = Server::start().expect("a server");
+    let mut servers = vec![server.hosts().to_owned()];
+    servers.extend(bad);
+    let balancer = Relay::start(servers);
+    let client = connect(&balancer.hosts, TIMEOUT);
+    let session = client.session_id();
+    let guard = client.mutex("/restless").unwrap().lock().unwrap();
+    let begun = Instant::now();
+    let mut cuts = 0;
+    while begun.elapsed() < 2 * TIMEOUT {
+        eventually("a server answers", || {
+            guard.verify().is_ok() || lost(&guard)
+        });
+        assert!(!lost(&guard), "it is lost after {cuts} cuts");
+        // Too short a connection for one that counts as steady.
+        thread::sleep(WORTHWHILE / 3);
+        balancer.cut();
+        cuts += 1;
+    }
+    assert_eq!(client.session_id(), session);
+    println!("{cuts} cuts");
+}
+
+fn lost(guard: &MutexGuard) -> bool {
+    guard.check().is_err_and(|error| error.is_lost())
+}
+
+#[test]
+fn who_is_cut_off_again_and_again_keeps_its_lock_although_most_servers_refuse() {
+    let refused = format!("127.0.0.1:{}", free_port());
+    a_restless_client_keeps_its_lock(vec![refused; 2]);
+}
+
+#[test]
+fn who_is_cut_off_again_and_again_keeps_its_lock_although_another_server_is_silent() {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent = mute.local_addr().expect("its port").to_string();
+    a_restless_client_keeps_its_lock(vec![silent]);
 }

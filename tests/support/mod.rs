@@ -17,6 +17,7 @@ pub(crate) mod jaas;
 pub(crate) mod kazoo;
 #[cfg(feature = "sasl-gssapi")]
 pub(crate) mod kdc;
+pub(crate) mod keeper;
 pub(crate) mod leash;
 pub(crate) mod netns;
 pub(crate) mod port;

@@ -43,6 +43,8 @@ struct State {
     /// How many connect requests reached the server.
     greetings: usize,
     loses_greetings: bool,
+    /// The kind of request that never reaches the server.
+    swallowed: Option<i32>,
     requests: HashMap<i32, usize>,
 }
 
@@ -154,6 +156,12 @@ impl Proxy {
     /// saw it, the client can't know.
     pub(crate) fn drop_next_request(&self, opcode: i32) {
         self.shared.arm(Rule::DropRequest(opcode));
+    }
+
+    /// From now on swallows every request of this kind, as a server does that drops what it does
+    /// not know: whatever follows on the connection is passed on.
+    pub(crate) fn swallow(&self, opcode: i32) {
+        self.shared.change(|state| state.swallowed = Some(opcode));
     }
 
     /// Ends the session of each connection, which to its client is an expiry: the server reports
@@ -333,6 +341,9 @@ impl Shared {
         }
         let mut state = self.state();
         *state.requests.entry(opcode).or_default() += 1;
+        if state.swallowed == Some(opcode) {
+            return Verdict::Swallow;
+        }
         match state.rule {
             Some(Rule::DropRequest(wanted)) if wanted == opcode => {
                 state.rule = None;
@@ -381,7 +392,9 @@ impl Shared {
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
     Pass,
+    /// The connection is cut in its place.
     Drop,
+    Swallow,
     Truncate,
 }
 
@@ -398,6 +411,7 @@ struct Parcel {
 fn enqueue(queue: &Sender<Parcel>, mut bytes: Vec<u8>, verdict: Verdict) -> bool {
     match verdict {
         Verdict::Pass => {}
+        Verdict::Swallow => return true,
         Verdict::Drop => bytes.clear(),
         Verdict::Truncate => bytes.truncate(bytes.len() / 2),
     }

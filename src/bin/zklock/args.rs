@@ -38,6 +38,10 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero)]
     pub(crate) granted_at_least: Option<Duration>,
 
+    /// Accepts servers that end sessions by a clock that may be set, as ClickHouse Keeper does.
+    #[arg(long, global = true, help_heading = SERVERS)]
+    pub(crate) wall_clock_expiry: bool,
+
     /// How long to wait for a server.
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
     pub(crate) connect_timeout: Duration,

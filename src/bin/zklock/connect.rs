@@ -92,7 +92,9 @@ fn dialect(dialect: LockDialect) -> Dialect {
 }
 
 fn with_timeouts(args: &Args, builder: ClientBuilder) -> ClientBuilder {
-    let builder = builder.session_timeout(args.session_timeout);
+    let builder = builder
+        .session_timeout(args.session_timeout)
+        .wall_clock_expiry(args.wall_clock_expiry);
     match args.granted_at_least {
         Some(least) => builder.granted_at_least(least),
         None => builder,

@@ -68,6 +68,7 @@ impl Ensemble {
             }
         }
         let Transaction { ask, .. } = &*transaction;
+        self.renew(server, ask);
         if let Deed::End(_) = ask.deed {
             self.close_session(server, ask);
         }
@@ -105,6 +106,7 @@ impl Ensemble {
                 node.begin_session(ask.session, *timeout_ms);
                 (Ok(Reply::Nothing), Vec::new())
             }
+            Deed::Ping => (Ok(Reply::Nothing), Vec::new()),
             Deed::End(_) => {
                 let changes = node.view.tree.end_session(ask.session, at);
                 (Ok(Reply::Nothing), changes)
@@ -113,6 +115,22 @@ impl Ensemble {
                 let change = node.view.tree.remove_container(path, at);
                 (Ok(Reply::Nothing), change.ok().into_iter().collect())
             }
+        }
+    }
+
+    /// Notes that a session's request is applied, which prolongs it on a Keeper.
+    fn renew(&mut self, server: usize, ask: &Ask) {
+        let Some(timeout_ms) = self.servers[server].sessions.get(&ask.session).copied() else {
+            return;
+        };
+        if !self.config.keeper || ask.origin.is_none() {
+            return;
+        }
+        let (clock_ms, leader_ms) = (self.clock_ms(server), self.leader_ms(server));
+        let node = &mut self.servers[server];
+        node.renewed.insert(ask.session, clock_ms);
+        if let Some(leading) = node.leading() {
+            leading.tracker.touch(ask.session, timeout_ms, leader_ms);
         }
     }
 

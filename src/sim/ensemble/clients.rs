@@ -140,12 +140,12 @@ impl Ensemble {
         };
         let server = connection.server;
         // The client has seen changes that this server does not have.
-        if self.servers[server].view.zxid < request.last_zxid {
+        if !self.config.keeper && self.servers[server].view.zxid < request.last_zxid {
             return self.close(number);
         }
         connection.phase = Phase::Handshake;
         connection.timeout_ms = timeout_ms;
-        if request.session == 0 {
+        if request.session == 0 || self.config.keeper {
             return self.begin_session(number, server, timeout_ms);
         }
         // Before the password is checked, as in ZooKeeper.
@@ -219,7 +219,10 @@ impl Ensemble {
         let reply = ConnectReply {
             timeout_ms: i32::try_from(connection.timeout_ms).unwrap_or(i32::MAX),
             session: connection.session,
-            password: password_of(connection.session).to_vec(),
+            password: match self.config.keeper {
+                true => Password::default().to_vec(),
+                false => password_of(connection.session).to_vec(),
+            },
             read_only: false,
         };
         reply.encode(&mut frame);

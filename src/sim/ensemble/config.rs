@@ -27,6 +27,10 @@ pub struct EnsembleConfig {
     /// Whether the servers are of version 3.4, without `create2`, containers and everything
     /// newer. Defaults to `false`.
     pub old: bool,
+    /// Whether the servers have the session rules of ClickHouse Keeper: no session is resumed, only
+    /// committed requests prolong one, and a server counts by its own wall clock from when it
+    /// applied them. Defaults to `false`.
+    pub keeper: bool,
     /// At which number the sequence of a directory starts. Defaults to none.
     pub counters: BTreeMap<String, i32>,
     /// How often containers that have lost their last child are removed. Defaults to 60 s.
@@ -49,6 +53,7 @@ impl Default for EnsembleConfig {
             hop: Duration::from_micros(100)..=Duration::from_millis(2),
             election: Duration::from_millis(200)..=Duration::from_secs(1),
             old: false,
+            keeper: false,
             counters: BTreeMap::new(),
             container_check: Duration::from_secs(60),
             expiry: Duration::ZERO,

@@ -96,11 +96,16 @@ impl Ensemble {
         }
         // Everything in its log counts, whether a quorum had it or not.
         self.apply_up_to(winner, self.servers[winner].log.len());
-        let now_ms = self.now_ms() + phase_ms;
+        let now_ms = self.clock_ms(winner) + phase_ms;
         let node = &mut self.servers[winner];
         node.view.zxid = zxid;
         node.epoch = self.epoch;
-        let tracker = SessionTracker::new(self.settings.timeouts(), &node.sessions, now_ms);
+        let mut tracker = SessionTracker::new(self.settings.timeouts(), &node.sessions, now_ms);
+        for (session, at_ms) in &node.renewed {
+            if let Some(timeout_ms) = node.sessions.get(session) {
+                tracker.touch(*session, *timeout_ms, at_ms + phase_ms);
+            }
+        }
         node.change_role(Role::Leading(Leading {
             zxid,
             tracker,

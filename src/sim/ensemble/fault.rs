@@ -51,6 +51,13 @@ pub enum Fault {
         /// The number of the server, from 0.
         to: usize,
     },
+    /// Sets a server's wall clock forward.
+    SetClock {
+        /// The number of the server, from 0.
+        server: usize,
+        /// By how much.
+        by: Duration,
+    },
     /// Ends a session, as an administrator can. Without a leader, nothing happens; the same
     /// holds for `Evict` and `Revoke`.
     Expire {

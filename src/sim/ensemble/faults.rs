@@ -43,6 +43,10 @@ impl Ensemble {
                     self.resign(leader);
                 }
             }
+            Fault::SetClock { server, by } => {
+                let by_ms = u64::try_from(by.as_millis()).unwrap_or(0);
+                self.servers[server].set_forward_ms += by_ms;
+            }
             Fault::Ghost { server, path } => {
                 self.servers[server].ghosts.insert(path);
             }

@@ -93,7 +93,7 @@ impl Ensemble {
             Deed::End(_) => {
                 tracker.close(ask.session);
             }
-            Deed::Write(_) | Deed::Reap { .. } => {}
+            Deed::Write(_) | Deed::Ping | Deed::Reap { .. } => {}
         }
         leading.zxid += 1;
         let zxid = leading.zxid;
@@ -285,9 +285,17 @@ impl Ensemble {
 
     /// Returns the time of a leader's own clock.
     pub(super) fn leader_ms(&mut self, leader: usize) -> u64 {
-        let now_ms = self.now_ms();
+        let clock_ms = self.clock_ms(leader);
         let leading = self.servers[leader].leading();
-        leading.map_or(0, |leading| now_ms + leading.phase_ms)
+        leading.map_or(0, |leading| clock_ms + leading.phase_ms)
+    }
+
+    /// Returns the time that a server counts sessions by.
+    pub(super) fn clock_ms(&self, server: usize) -> u64 {
+        match self.config.keeper {
+            true => self.now_ms() + self.servers[server].set_forward_ms,
+            false => self.now_ms(),
+        }
     }
 }
 

@@ -57,6 +57,8 @@ pub(super) enum Deed {
         timeout_ms: u64,
     },
     End(SessionEnd),
+    /// A ping of a client, where pings are committed.
+    Ping,
     /// Removes a container that has lost its last child.
     Reap {
         path: String,

@@ -46,6 +46,10 @@ impl Ensemble {
         request: Request,
     ) {
         match request {
+            Request::Ping if self.config.keeper => {
+                self.queue(number, xid::PING, kind, Work::Ordered);
+                self.order_for(number, Deed::Ping);
+            }
             Request::Ping => self.queue(number, xid, kind, Work::Ping),
             Request::Close => {
                 self.queue(number, xid, kind, Work::Close);
@@ -114,6 +118,9 @@ impl Ensemble {
         let (server, session) = (connection.server, connection.session);
         let timeout_ms = connection.timeout_ms;
         self.note_arrival(session, Arrival::Other);
+        if self.config.keeper {
+            return true;
+        }
         let now_ms = self.leader_ms(server);
         let node = &mut self.servers[server];
         let Some(leading) = node.leading() else {

@@ -31,6 +31,10 @@ pub(super) struct ServerNode {
     pub(super) view: ServerView,
     /// The sessions that have begun and not ended, with the timeouts they began with.
     pub(super) sessions: BTreeMap<i64, u64>,
+    /// How far its wall clock was set forward.
+    pub(super) set_forward_ms: u64,
+    /// When it applied the last request of each session, by its wall clock.
+    pub(super) renewed: BTreeMap<i64, u64>,
     /// The sessions whose clients have sent something since the leader's last ping.
     pub(super) touched: BTreeMap<i64, u64>,
     /// The connection of each session.
@@ -106,6 +110,8 @@ impl ServerNode {
             lag: Duration::ZERO,
             view: ServerView::new(0, config.counters.clone()),
             sessions: BTreeMap::new(),
+            set_forward_ms: 0,
+            renewed: BTreeMap::new(),
             touched: BTreeMap::new(),
             clients: BTreeMap::new(),
             latest_session: 0,

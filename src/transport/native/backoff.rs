@@ -13,8 +13,11 @@ const LEAST: Duration = Duration::from_millis(100);
 /// A pause is this part of the time without a server, so that a client is late by a fraction of
 /// the outage, and a quarter of it with the jitter.
 const PART: u32 = 5;
-/// A connection that lasted for less counts as a failure.
+/// A connection that lasted for less counts as a failure, unless a request was answered on it.
 const WORTHWHILE: Duration = Duration::from_millis(500);
+/// The longest pause after a short connection on which a request was answered is this part of the
+/// session timeout: the session is alive, and whoever cuts its connections must not end it.
+const RESTLESS_PART: u32 = 12;
 /// The longest pause is a third of the session timeout, within these bounds: short enough
 /// to keep the session, long enough not to burden the servers.
 const CAP: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_millis(2500));
@@ -22,8 +25,11 @@ const CAP: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_m
 #[derive(Debug)]
 pub(super) struct Backoff {
     cap: Duration,
-    /// The end of the last connection that lasted, or the beginning.
+    restless_cap: Duration,
+    /// The end of the last connection that served, or the beginning.
     away_since: Moment,
+    /// The end of the last connection that lasted, or the beginning.
+    restless_since: Moment,
     /// A session expired since.
     expired: bool,
 }
@@ -32,27 +38,37 @@ impl Backoff {
     pub(super) fn new(session_timeout: Duration, now: Moment) -> Self {
         Self {
             cap: (session_timeout / 3).clamp(CAP.0, CAP.1),
+            restless_cap: (session_timeout / RESTLESS_PART).clamp(LEAST, CAP.1),
             away_since: now,
+            restless_since: now,
             expired: false,
         }
     }
 
     /// The pause after a round in which no server gave a session.
     pub(super) fn after_failure(&self, now: Moment) -> Duration {
-        let away = now.saturating_since(self.away_since);
-        let pause = (away / PART).clamp(LEAST, self.cap);
-        // The jitter keeps clients that lost the same server from coming back in step.
-        pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+        pause(now.saturating_since(self.away_since), self.cap)
     }
 
     /// The pause after a connection: none, unless it was short and no `others` are left to try.
-    pub(super) fn after_service(&mut self, lived: Duration, others: bool, now: Moment) -> Duration {
-        match is_worthwhile(lived) {
-            true => (self.away_since, self.expired) = (now, false),
-            false if others => {}
-            false => return self.after_failure(now),
+    pub(super) fn after_service(
+        &mut self,
+        service: Service,
+        others: bool,
+        now: Moment,
+    ) -> Duration {
+        if service.is_worthwhile() {
+            (self.away_since, self.restless_since, self.expired) = (now, now, false);
+            return Duration::ZERO;
         }
-        Duration::ZERO
+        if service.answered {
+            self.away_since = now;
+        }
+        match (others, service.answered) {
+            (true, _) => Duration::ZERO,
+            (false, true) => pause(now.saturating_since(self.restless_since), self.restless_cap),
+            (false, false) => self.after_failure(now),
+        }
     }
 
     /// The pause after an expiry: none for the first, because the server answers.
@@ -64,14 +80,36 @@ impl Backoff {
     }
 }
 
-/// Whether a connection lasted so long that it was no failure.
-pub(super) fn is_worthwhile(lived: Duration) -> bool {
-    WORTHWHILE <= lived
+/// A part of the time that trouble has lasted.
+fn pause(trouble: Duration, longest: Duration) -> Duration {
+    let pause = (trouble / PART).clamp(LEAST, longest);
+    // The jitter keeps clients that lost the same server from coming back in step.
+    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
+/// What came of a connection that was let in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service {
+    pub(super) lived: Duration,
+    /// A request was answered, which says that the session is alive.
+    pub(super) answered: bool,
+}
+
+impl Service {
+    /// Whether it lasted so long that it was no failure.
+    pub(super) fn is_worthwhile(self) -> bool {
+        WORTHWHILE <= self.lived
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const fn short(answered: bool) -> Service {
+        let lived = Duration::from_millis(10);
+        Service { lived, answered }
+    }
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -97,7 +135,7 @@ mod tests {
             let timeout = Duration::from_secs(seconds);
             let refused = attempts_in_a_minute(timeout, |backoff, now| backoff.after_failure(now));
             let cut = attempts_in_a_minute(timeout, |backoff, now| {
-                backoff.after_service(Duration::ZERO, false, now)
+                backoff.after_service(short(false), false, now)
             });
             let expired = attempts_in_a_minute(timeout, Backoff::after_expiry);
             for attempts in [refused, cut, expired] {
@@ -132,8 +170,11 @@ mod tests {
         let mut backoff = Backoff::new(Duration::from_secs(4), START);
         let now = START + MINUTE;
         assert!(Duration::from_secs(1) < backoff.after_failure(now));
-        let lived = Duration::from_secs(1);
-        assert_eq!(backoff.after_service(lived, false, now), Duration::ZERO);
+        let steady = Service {
+            lived: Duration::from_secs(1),
+            answered: false,
+        };
+        assert_eq!(backoff.after_service(steady, false, now), Duration::ZERO);
         assert!(backoff.after_failure(now) < Duration::from_millis(200));
     }
 
@@ -153,7 +194,7 @@ mod tests {
             let mut backoff = Backoff::new(Duration::from_secs(4), START);
             let (mut attempts, mut now) = (1, START);
             while now < START + Duration::from_secs(2) {
-                now = now + backoff.after_service(Duration::from_millis(10), false, now);
+                now = now + backoff.after_service(short(false), false, now);
                 attempts += 1;
             }
             assert!(9 <= attempts, "{attempts}");
@@ -163,8 +204,30 @@ mod tests {
     #[test]
     fn a_short_connection_costs_no_pause_while_others_are_left_to_try() {
         let mut backoff = Backoff::new(Duration::from_secs(4), START);
-        let (short, now) = (Duration::ZERO, START);
-        assert_eq!(backoff.after_service(short, true, now), Duration::ZERO);
-        assert!(Duration::ZERO < backoff.after_service(short, false, now));
+        let now = START;
+        for answered in [false, true] {
+            let short = short(answered);
+            assert_eq!(backoff.after_service(short, true, now), Duration::ZERO);
+            assert!(Duration::ZERO < backoff.after_service(short, false, now));
+        }
+    }
+
+    #[test]
+    fn who_is_cut_off_again_and_again_fits_many_attempts_into_its_session() {
+        for seconds in [4, 10, 40] {
+            let timeout = Duration::from_secs(seconds);
+            let mut backoff = Backoff::new(timeout, START);
+            let now = START + MINUTE;
+            let pause = backoff.after_service(short(true), false, now);
+            assert!(pause <= timeout / 10, "{pause:?}");
+            assert!(
+                backoff.after_failure(now + pause) <= Duration::from_millis(120).max(timeout / 20)
+            );
+            // And a server that answers once a connection is left in peace.
+            let cut = attempts_in_a_minute(timeout, |backoff, now| {
+                backoff.after_service(short(true), false, now)
+            });
+            assert!(cut < 240, "{cut} with {timeout:?}");
+        }
     }
 }

@@ -7,8 +7,11 @@ use super::hosts::Target;
 
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
-/// The same in the first round; each further round has twice as much.
+/// The same in the first round, or this part of a short session timeout: a guard is trusted for
+/// half of it after a check, and for a third at the end of a pause between two checks. Each further
+/// round has twice as much.
 const FIRST_ROUND: Duration = Duration::from_millis(1500);
+const FIRST_PART: u32 = 6;
 /// The shortest such time, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
 /// The shortest such time that a short wait for the first connection leaves: as long as a server
@@ -52,7 +55,7 @@ pub(super) fn dial_limit(
     let first = first.map_or(Duration::MAX, |first| {
         share(first.min(timeout)).max(FIRST_LEAST)
     });
-    let longest = FIRST_ROUND * 2_u32.pow(rounds.min(4));
+    let longest = FIRST_ROUND.min(timeout / FIRST_PART).max(DIAL_LEAST) * 2_u32.pow(rounds.min(4));
     share(timeout).min(first).min(longest)
 }
 
@@ -125,6 +128,18 @@ mod tests {
             assert_eq!(of(addresses, 0), FIRST_ROUND);
             assert_eq!(of(addresses, 1), 2 * FIRST_ROUND);
             assert_eq!(of(addresses, u32::MAX), DIAL_LIMIT);
+        }
+    }
+
+    /// As behind a balancer, whose only address leads to another server each time.
+    #[test]
+    fn a_guard_outlasts_a_silent_server() {
+        for seconds in [4, 10, 20] {
+            let timeout = Duration::from_secs(seconds);
+            let silent: Duration = (0..2)
+                .map(|round| dial_limit(timeout, None, 1, round))
+                .sum();
+            assert!(silent <= timeout / 2, "{silent:?} of {timeout:?}");
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) connect_timeout: Duration,
     /// What any server grants at least, if it may be less than what others have granted.
     pub(crate) granted_at_least: Option<Duration>,
+    /// Whether a server may end sessions by a clock that may be set.
+    pub(crate) wall_clock_expiry: bool,
     /// How many pings it sends in a session timeout while it watches nothing.
     pub(crate) idle_pings: u32,
     pub(crate) auth: Vec<Credentials>,
@@ -60,6 +62,7 @@ impl Config {
             session_timeout,
             connect_timeout: Duration::MAX,
             granted_at_least: None,
+            wall_clock_expiry: false,
             idle_pings: PINGS,
             auth: Vec::new(),
             frame_limit: FRAME_LIMIT,

@@ -19,6 +19,10 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// The complaint about a server that gives neither a session nor a reason.
 pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
 
+/// The complaint about a server that ends sessions by a wall clock.
+const WALL_CLOCK: &str = "it ends sessions by a clock that may be set, as ClickHouse Keeper and \
+    RaftKeeper do: ClientBuilder::wall_clock_expiry (--wall-clock-expiry) accepts that";
+
 /// What is known of a server until it greets.
 pub(super) const NOT_GREETED: &str = "it has accepted a connection, and has not greeted";
 
@@ -38,6 +42,7 @@ pub(super) fn greeting(
     channel: &Channel,
     inbox: &mut Inbox,
     limit: Duration,
+    wall_clock_expiry: bool,
 ) -> Result<ConnectReply, String> {
     let deadline = Moment::now() + limit;
     let reply = next_frame(channel, inbox, deadline, GREETING_LIMIT, |frame| {
@@ -52,7 +57,21 @@ pub(super) fn greeting(
         }
         Complaint::Broken(reason) => reason,
     })?;
-    nonsense(&reply).map_or(Ok(reply), Err)
+    if let Some(nonsense) = nonsense(&reply) {
+        return Err(nonsense);
+    }
+    match goes_by_a_wall_clock(&reply) && !wall_clock_expiry {
+        true => Err(WALL_CLOCK.to_owned()),
+        false => Ok(reply),
+    }
+}
+
+/// Whether a server ends sessions by a clock that may be set.
+///
+/// ClickHouse Keeper and RaftKeeper do, and give every session a password of zeros. ZooKeeper's are
+/// random.
+fn goes_by_a_wall_clock(reply: &ConnectReply) -> bool {
+    0 < reply.timeout_ms && reply.password.iter().all(|byte| *byte == 0)
 }
 
 /// What is wrong with a greeting that neither grants a session nor says that one has expired.

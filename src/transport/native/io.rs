@@ -12,7 +12,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, Service};
 use super::candidates::{Candidate, Resumption, candidates, dial_limit};
 use super::channel::Channel;
 use super::connection_end::End;
@@ -76,7 +76,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
             Round::Over => break,
             Round::Expired => backoff.after_expiry(now),
             Round::Refused => backoff.after_failure(now),
-            Round::Served(lived) => backoff.after_service(lived, io.rotation.has_others(), now),
+            Round::Served(service) => backoff.after_service(service, io.rotation.has_others(), now),
         };
         if !io.shared.rest(rest) {
             break;
@@ -234,7 +234,7 @@ impl Io {
             sent + limit,
             begun,
         ) {
-            return self.finish(target, end);
+            return self.finish(target, end, false);
         }
         let had = (before == self.session.id).then_some(had);
         tell_granted(target, granted, had, self.shared.config.session_timeout);
@@ -245,7 +245,7 @@ impl Io {
         let (reader, end) = self.reading.serve(reader);
         self.session.last_zxid = reader.connection.last_zxid;
         self.served = (Moment::now(), timeout);
-        self.finish(target, end)
+        self.finish(target, end, reader.connection.answered)
     }
 
     fn begin_anew(&mut self) {
@@ -289,7 +289,7 @@ impl Io {
         let mut state = self.shared.state.lock();
         state.queue.push_aside(|out| request.encode(out));
         self.shared.flush(state);
-        greeting(channel, inbox, limit)
+        greeting(channel, inbox, limit, self.shared.config.wall_clock_expiry)
     }
 
     /// The session's password; servers expect sixteen bytes even without one.
@@ -367,7 +367,7 @@ impl Io {
     }
 
     /// Reports the end of a connection to the status and to the open requests.
-    fn finish(&mut self, target: &Target, end: End) -> Result<Round, String> {
+    fn finish(&mut self, target: &Target, end: End, answered: bool) -> Result<Round, String> {
         let detached = self.shared.detach(end == End::HungUp);
         let status = &self.shared.status;
         let round = match end {
@@ -386,9 +386,8 @@ impl Io {
                 status.disconnected();
                 status.turned_away(&target.to_string(), &end);
                 log::info!("{target}: the connection broke: {end}");
-                Ok(Round::Served(
-                    Moment::now().saturating_since(status.snapshot().since),
-                ))
+                let lived = Moment::now().saturating_since(status.snapshot().since);
+                Ok(Round::Served(Service { lived, answered }))
             }
             end => Err(end.to_string()),
         };

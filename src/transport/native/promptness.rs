@@ -4,6 +4,9 @@
 //! hangs answers nothing. Another server may answer at once, also behind the same address, as at a
 //! balancer. So the client moves on before its guards are in doubt. It does so once: if no server
 //! answers, as while the servers look for a leader, moving from one to the next gains nothing.
+//!
+//! A server that was never prompt gets as long as one that sends nothing at all: it may drop a
+//! request that it does not know, and answer pings.
 
 use std::time::Duration;
 
@@ -17,6 +20,8 @@ const LEAST: Duration = Duration::from_millis(500);
 pub(super) struct Promptness {
     /// How long a request may take.
     limit: Duration,
+    /// The same where the server was not prompt.
+    longest: Duration,
     /// When the last reply arrived, if it came so soon that the next ones should, too.
     prompt_at: Option<Moment>,
 }
@@ -25,6 +30,7 @@ impl Promptness {
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             limit: (timeout / 8).max(LEAST),
+            longest: (timeout * 2 / 3).max(LEAST),
             prompt_at: None,
         }
     }
@@ -38,7 +44,13 @@ impl Promptness {
 
     /// When to leave the server, if the `oldest` open request is still unanswered then.
     pub(super) fn leaves_at(&self, oldest: Option<Moment>) -> Option<Moment> {
-        Some(oldest?.max(self.prompt_at?) + self.limit)
+        let oldest = oldest?;
+        let at_last = oldest + self.longest;
+        let expected = |prompt_at| oldest.max(prompt_at) + self.limit;
+        Some(
+            self.prompt_at
+                .map_or(at_last, |prompt_at| at_last.min(expected(prompt_at))),
+        )
     }
 }
 
@@ -56,8 +68,8 @@ mod tests {
     fn a_server_that_was_prompt_and_answers_no_more_is_left() {
         let mut server = Promptness::new(T);
         assert_eq!(
-            server.leaves_at(Some(at(0))),
-            None,
+            server.leaves_at(Some(at(300))),
+            Some(at(300) + T * 2 / 3),
             "it has answered nothing"
         );
         server.answered(at(0), at(500));
@@ -69,7 +81,12 @@ mod tests {
             "it answers in turn"
         );
         server.answered(at(9_000), at(9_501));
-        assert_eq!(server.leaves_at(Some(at(9_600))), None, "the link is slow");
+        let patient = Some(at(9_600) + T * 2 / 3);
+        assert_eq!(
+            server.leaves_at(Some(at(9_600))),
+            patient,
+            "the link is slow"
+        );
     }
 
     #[test]

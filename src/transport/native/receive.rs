@@ -42,6 +42,8 @@ pub(super) struct Connection {
     timeout: Duration,
     /// How many answers to the credentials must arrive before requests are sent.
     auths: usize,
+    /// A request was answered.
+    pub(super) answered: bool,
     /// When something last arrived.
     heard: Moment,
     promptness: Promptness,
@@ -73,7 +75,6 @@ impl ConnectionReader {
 impl Read for ConnectionReader {
     type End = End;
 
-    /// Lets requests in, unless the server must check the credentials first.
     fn begin(&mut self) -> Result<(), End> {
         self.connection.welcome()?;
         // Frames may have arrived along with the greeting.
@@ -117,6 +118,7 @@ impl Connection {
             last_zxid: session.last_zxid,
             timeout,
             auths: shared.config.auth.len(),
+            answered: false,
             heard: Moment::now(),
             promptness: Promptness::new(timeout),
             leaves_at: None,
@@ -166,6 +168,8 @@ impl Connection {
         }
         self.leaves_at = self.promptness.leaves_at(state.queue.oldest_since());
         if self.leaves_at.is_some_and(|at| at <= now) {
+            let state = &mut *state;
+            state.features.left_over(state.queue.oldest());
             return Err(End::Broken("it answers no request any more".to_owned()));
         }
         let pings = self.shared.config.pings(state.watches.is_empty());
@@ -248,17 +252,14 @@ impl Connection {
             return Err(End::Broken("a reply came without a request".to_owned()));
         };
         if pending.xid != header.xid {
-            state.forget_watch(&pending);
-            if state.queue.numbered(header.xid).is_some() {
-                state.features.skipped(&pending.request);
-            }
-            state.learn_from(header);
+            let end = state.learn_from(&pending, header);
             drop(state);
             pending.answer(Err(Failure::Lost));
-            return Err(End::Broken("a reply came out of order".to_owned()));
+            return Err(end);
         }
         self.shared.status.answered(pending.queued, self.heard);
         self.promptness.answered(pending.queued, self.heard);
+        self.answered = true;
         if header.code == ErrorCode::OK {
             state.features.succeeded(&pending.request);
             if pending.request.commits() {

@@ -1,14 +1,12 @@
 //! Which servers were tried already, so that the others are tried first.
 
-use std::time::Duration;
-
-use super::backoff::is_worthwhile;
+use super::backoff::Service;
 use super::hosts::Target;
 
 /// The outcome of a round of attempts.
 pub(super) enum Round {
-    /// A server served the session for this long.
-    Served(Duration),
+    /// A server served the session.
+    Served(Service),
     Refused,
     /// The session expired: the next round starts at once.
     Expired,
@@ -36,16 +34,16 @@ impl Rotation {
 
     /// A server was tried, with this outcome.
     pub(super) fn leave(&mut self, target: Target, outcome: &Result<Round, String>) {
-        if let Ok(Round::Served(lived)) = outcome {
-            self.served(*lived);
+        if let Ok(Round::Served(service)) = outcome {
+            self.served(*service);
         }
         self.left.retain(|left| *left != target);
         self.left.push(target);
     }
 
-    fn served(&mut self, lived: Duration) {
+    fn served(&mut self, service: Service) {
         self.rounds = 0;
-        if is_worthwhile(lived) {
+        if service.is_worthwhile() {
             self.left.clear();
         }
     }
@@ -71,6 +69,8 @@ impl Rotation {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn target(port: u16) -> Target {
@@ -83,15 +83,19 @@ mod tests {
         let mut rotation = Rotation::default();
         rotation.offer(&all, &[]);
         rotation.next_round();
-        let short = || Ok(Round::Served(Duration::ZERO));
+        let served = |millis| {
+            let lived = Duration::from_millis(millis);
+            let answered = false;
+            Ok(Round::Served(Service { lived, answered }))
+        };
+        let short = || served(0);
         for (port, others) in [(1, true), (2, true), (3, false), (1, false)] {
             rotation.leave(target(port), &short());
             assert_eq!(rotation.has_others(), others, "{port}");
         }
         assert_eq!(rotation.left(), [2, 3, 1].map(target));
         assert_eq!(rotation.rounds(), 0);
-        let steady = Ok(Round::Served(Duration::from_secs(1)));
-        rotation.leave(target(2), &steady);
+        rotation.leave(target(2), &served(1000));
         assert_eq!(rotation.left(), [target(2)]);
         assert!(rotation.has_others());
         rotation.offer(&all[..1], &[]);

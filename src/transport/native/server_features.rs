@@ -3,44 +3,44 @@
 //! ZooKeeper 3.4 answers an unknown request with "unimplemented" and closes the connection;
 //! ClickHouse Keeper just closes it, or says "bad arguments"; RaftKeeper leaves it without an
 //! answer. All know the older requests, so a request that fails is sent again in its older form.
+//!
+//! Each newer request is judged for itself: ClickHouse Keeper learned `create2` years before
+//! `createContainer`.
 
 use crate::jute::{CreateMode, ErrorCode, Op, OpCode, Request};
 use crate::transport::Capabilities;
 
-/// How often a server may hang up on a newer request before it is taken for old.
-///
-/// Once may be a coincidence. A wrong guess costs containers and the stats of created nodes.
-const HANGUPS: u8 = 2;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Features {
-    age: Age,
-    hangups: u8,
-    multi: bool,
-}
-
+/// What some servers lack. Of the first two a request has an older form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Age {
-    Unknown,
-    /// It knows create2, containers and removeWatches.
-    New,
-    Old,
+enum Feature {
+    Create2,
+    Containers,
+    RemoveWatches,
+    Multi,
 }
 
-impl Default for Features {
-    fn default() -> Self {
-        Self {
-            age: Age::Unknown,
-            hangups: 0,
-            multi: true,
-        }
-    }
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Knowledge {
+    #[default]
+    Unknown,
+    Present,
+    Missing,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Features {
+    create2: Knowledge,
+    containers: Knowledge,
+    remove_watches: Knowledge,
+    multi: Knowledge,
+    /// The server left the client last over this one.
+    suspect: Option<Feature>,
 }
 
 impl Features {
     pub(super) fn capabilities(self) -> Capabilities {
         Capabilities {
-            multi: self.multi,
+            multi: self.multi != Knowledge::Missing,
             // A leader answers a sync of its own client at once. The sync waits for what the
             // session asked of another server only if the leader passes that through its commit
             // processor (ZOOKEEPER-3690). A write is always carried out after it.
@@ -51,98 +51,145 @@ impl Features {
 
     /// Whether `removeWatches` is safe: a server that lacks it closes the connection.
     pub(super) fn removes_watches(self) -> bool {
-        self.age == Age::New
+        self.create2 == Knowledge::Present && self.remove_watches != Knowledge::Missing
     }
 
     /// Puts a request into the form that the server knows.
-    pub(super) fn fit(self, request: Request) -> Request {
-        match self.age {
-            Age::Old if is_newer(&request) => older(request),
-            _ => request,
-        }
+    pub(super) fn fit(self, mut request: Request) -> Request {
+        for_each_create(&mut request, |mode, stat| {
+            let lacks = match mode {
+                CreateMode::Container => [self.create2, self.containers],
+                _ => [self.create2; 2],
+            };
+            if lacks.contains(&Knowledge::Missing) {
+                age(mode, stat);
+            }
+        });
+        request
     }
 
     /// A request was carried out.
     pub(super) fn succeeded(&mut self, request: &Request) {
-        if matches!(request.op(), OpCode::CREATE2 | OpCode::CREATE_CONTAINER) {
-            self.age = Age::New;
-        }
+        let feature = match request.op() {
+            OpCode::CREATE2 => Feature::Create2,
+            OpCode::CREATE_CONTAINER => Feature::Containers,
+            OpCode::MULTI => Feature::Multi,
+            _ => return,
+        };
+        *self.of(feature) = Knowledge::Present;
     }
 
     /// A request was refused. Returns whether to send it again in its older form.
     pub(super) fn refused(&mut self, request: &Request, code: ErrorCode) -> bool {
-        let unknown = code == ErrorCode::UNIMPLEMENTED;
-        match request {
-            request if is_newer(request) => {
-                if unknown {
-                    self.age = Age::Old;
-                }
-                let container = request.op() == OpCode::CREATE_CONTAINER;
-                unknown || container && code == ErrorCode::BAD_ARGUMENTS
+        let Some(feature) = self.needed_by(request) else {
+            return false;
+        };
+        if code == ErrorCode::UNIMPLEMENTED {
+            *self.of(feature) = Knowledge::Missing;
+        }
+        match feature {
+            Feature::Create2 => code == ErrorCode::UNIMPLEMENTED,
+            Feature::Containers => {
+                matches!(code, ErrorCode::UNIMPLEMENTED | ErrorCode::BAD_ARGUMENTS)
             }
-            Request::Multi(_) if unknown => {
-                self.multi = false;
-                false
-            }
-            _ => false,
+            Feature::RemoveWatches | Feature::Multi => false,
         }
     }
 
     /// The server answered a later request, and not this one: it drops what it does not know.
+    ///
     /// Servers answer in order, so once is enough.
     pub(super) fn skipped(&mut self, request: &Request) {
-        if self.age == Age::Unknown && is_newer(request) {
-            self.age = Age::Old;
+        if let Some(feature) = self.needed_by(request) {
+            self.doubt(feature);
         }
     }
 
-    /// The server closed the connection while `oldest` was the oldest open request.
-    pub(super) fn hung_up_on(&mut self, oldest: Option<&Request>) {
-        if self.age != Age::Unknown {
-            return;
+    /// The server closed the connection, or fell silent, while `oldest` was the oldest open
+    /// request.
+    ///
+    /// Once may be a coincidence, and a wrong guess costs containers and the stats of created
+    /// nodes; that a watch is not removed costs a server next to nothing.
+    pub(super) fn left_over(&mut self, oldest: Option<&Request>) {
+        let feature = oldest.and_then(|request| self.needed_by(request));
+        // Any server may leave a transaction open when the quorum is lost.
+        let feature = feature.filter(|feature| *feature != Feature::Multi);
+        let before = std::mem::replace(&mut self.suspect, feature);
+        let Some(feature) = feature else { return };
+        let convinced = feature == Feature::RemoveWatches || before == Some(feature);
+        if convinced {
+            self.doubt(feature);
         }
-        self.hangups = match oldest {
-            Some(request) if is_newer(request) => self.hangups + 1,
-            _ => 0,
+    }
+
+    /// The server seems to lack this. If one has shown it, perhaps that was another server.
+    fn doubt(&mut self, feature: Feature) {
+        let known = self.of(feature);
+        *known = match known {
+            Knowledge::Present => Knowledge::Unknown,
+            Knowledge::Unknown | Knowledge::Missing => Knowledge::Missing,
         };
-        if self.hangups >= HANGUPS {
-            self.age = Age::Old;
+    }
+
+    /// What a server has to know for a request, as far as that is in doubt.
+    fn needed_by(&self, request: &Request) -> Option<Feature> {
+        let by_create = |mode: CreateMode, stat: bool| match mode {
+            CreateMode::Container => Some(Feature::Containers),
+            _ => stat.then_some(Feature::Create2),
+        };
+        match request {
+            Request::Create { mode, stat, .. } => by_create(*mode, *stat),
+            Request::RemoveWatches { .. } => Some(Feature::RemoveWatches),
+            Request::Multi(ops) => {
+                let mut needed = ops.iter().filter_map(|op| match op {
+                    Op::Create { mode, stat, .. } => by_create(*mode, *stat),
+                    _ => None,
+                });
+                let doubtful = |feature: &Feature| self.get(*feature) != Knowledge::Present;
+                needed.find(doubtful).or(Some(Feature::Multi))
+            }
+            _ => None,
+        }
+    }
+
+    fn get(mut self, feature: Feature) -> Knowledge {
+        *self.of(feature)
+    }
+
+    fn of(&mut self, feature: Feature) -> &mut Knowledge {
+        match feature {
+            Feature::Create2 => &mut self.create2,
+            Feature::Containers => &mut self.containers,
+            Feature::RemoveWatches => &mut self.remove_watches,
+            Feature::Multi => &mut self.multi,
         }
     }
 }
 
 /// The older form of a request, which every server knows.
 pub(super) fn older(mut request: Request) -> Request {
-    match &mut request {
-        Request::Create { mode, stat, .. } => age(mode, stat),
+    for_each_create(&mut request, age);
+    request
+}
+
+fn for_each_create(request: &mut Request, mut change: impl FnMut(&mut CreateMode, &mut bool)) {
+    match request {
+        Request::Create { mode, stat, .. } => change(mode, stat),
         Request::Multi(ops) => {
             for op in ops {
                 if let Op::Create { mode, stat, .. } = op {
-                    age(mode, stat);
+                    change(mode, stat);
                 }
             }
         }
         _ => {}
     }
-    request
 }
 
 fn age(mode: &mut CreateMode, stat: &mut bool) {
     *stat = false;
     if *mode == CreateMode::Container {
         *mode = CreateMode::Persistent;
-    }
-}
-
-/// Whether an old server does not know this form of a request.
-fn is_newer(request: &Request) -> bool {
-    let is_new = |mode: CreateMode, stat: bool| stat || mode == CreateMode::Container;
-    match request {
-        Request::Create { mode, stat, .. } => is_new(*mode, *stat),
-        Request::Multi(ops) => ops
-            .iter()
-            .any(|op| matches!(op, Op::Create { mode, stat, .. } if is_new(*mode, *stat))),
-        _ => false,
     }
 }
 
@@ -183,23 +230,22 @@ mod tests {
 
         let mut features = Features::default();
         for oldest in [Some(&newer), Some(&read), Some(&newer), None, Some(&newer)] {
-            features.hung_up_on(oldest);
+            features.left_over(oldest);
             assert_eq!(features.fit(newer.clone()), newer);
         }
-        features.hung_up_on(Some(&newer));
+        features.left_over(Some(&newer));
         assert_eq!(features.fit(newer.clone()), older);
 
         let mut features = Features::default();
         features.succeeded(&newer);
         assert!(features.removes_watches());
-        features.hung_up_on(Some(&newer));
-        features.hung_up_on(Some(&newer));
+        features.left_over(Some(&newer));
+        features.left_over(Some(&newer));
         assert_eq!(features.fit(newer.clone()), newer);
     }
 
     #[test]
-    fn a_server_that_skips_a_newer_request_is_taken_for_old_at_once_unless_it_has_shown_otherwise()
-    {
+    fn a_server_that_skips_a_newer_request_lacks_it_at_once_unless_it_has_shown_otherwise() {
         let newer = create(CreateMode::Ephemeral, true);
         let older = create(CreateMode::Ephemeral, false);
         let mut features = Features::default();
@@ -207,10 +253,59 @@ mod tests {
         assert_eq!(features.fit(newer.clone()), newer);
         features.skipped(&newer);
         assert_eq!(features.fit(newer.clone()), older);
+        // Perhaps it was another server that has shown it.
         let mut features = Features::default();
         features.succeeded(&newer);
         features.skipped(&newer);
         assert_eq!(features.fit(newer.clone()), newer);
+        features.skipped(&newer);
+        assert_eq!(features.fit(newer.clone()), older);
+    }
+
+    #[test]
+    fn a_server_that_knows_create2_may_lack_the_others() {
+        let newer = create(CreateMode::Ephemeral, true);
+        let container = create(CreateMode::Container, true);
+        let (path, kind) = ("/a".to_owned(), 1);
+        let removal = Request::RemoveWatches { path, kind };
+        let mut features = Features::default();
+        features.succeeded(&newer);
+        features.left_over(Some(&container));
+        assert_eq!(features.fit(container.clone()), container);
+        features.left_over(Some(&container));
+        let plain = create(CreateMode::Persistent, false);
+        assert_eq!(features.fit(container), plain);
+        assert_eq!(features.fit(newer.clone()), newer);
+        assert!(features.removes_watches());
+        features.left_over(Some(&removal));
+        assert!(!features.removes_watches());
+    }
+
+    #[test]
+    fn a_transaction_is_doubted_for_what_is_in_it_first_and_never_for_silence() {
+        let Request::Create { path, data, .. } = create(CreateMode::Ephemeral, true) else {
+            unreachable!("it is a create");
+        };
+        let transaction = Request::Multi(vec![Op::Create {
+            path,
+            data,
+            acl: Vec::new(),
+            mode: CreateMode::Ephemeral,
+            stat: true,
+        }]);
+        let mut features = Features::default();
+        features.skipped(&transaction);
+        assert_eq!(
+            features.fit(transaction.clone()),
+            older(transaction.clone())
+        );
+        let aged = older(transaction);
+        for _ in 0..9 {
+            features.left_over(Some(&aged));
+        }
+        assert!(features.capabilities().multi);
+        features.skipped(&aged);
+        assert!(!features.capabilities().multi);
     }
 
     #[test]

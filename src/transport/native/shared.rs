@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::{Channel, is_timeout};
 use super::config::Config;
+use super::connection_end::End;
 use super::lookup::Lookup;
 use super::request_queue::{Pending, RequestQueue};
 use super::server_features::Features;
@@ -215,7 +216,7 @@ impl Shared {
         }
         state.connection += 1;
         if served && by_peer {
-            state.features.hung_up_on(state.queue.oldest());
+            state.features.left_over(state.queue.oldest());
         }
         let mut open = VecDeque::new();
         for pending in state.queue.take_pending() {
@@ -334,12 +335,23 @@ pub(super) fn path_of(request: &Request) -> &str {
 }
 
 impl State {
-    /// Learns from a refusal that overtook earlier replies. ZooKeeper 3.4 refuses an unknown
-    /// request at once and hangs up; unless the client learns, every connection ends so.
-    pub(super) fn learn_from(&mut self, refusal: ReplyHeader) {
-        if let Some(request) = self.queue.numbered(refusal.xid) {
-            self.features.refused(request, refusal.code);
+    /// Learns from an answer that came while an earlier request was open; returns the
+    /// connection's end.
+    ///
+    /// ZooKeeper 3.4 refuses an unknown request at once and hangs up. A server that answers any
+    /// other request too early drops the earlier one, which it does not know. Unless the client
+    /// learns, every connection ends so.
+    pub(super) fn learn_from(&mut self, open: &Pending, early: ReplyHeader) -> End {
+        self.forget_watch(open);
+        match self.queue.numbered(early.xid) {
+            Some(request) if early.code == ErrorCode::UNIMPLEMENTED => {
+                self.features.refused(request, early.code);
+            }
+            Some(_) => self.features.skipped(&open.request),
+            None => {}
         }
+        let number = open.request.op().0;
+        End::Broken(format!("a reply came before that of operation {number}"))
     }
 
     /// Keeps the watch of a request only if the server set it.

@@ -269,6 +269,7 @@ fn connect(plan: &Plan, mine: &ClientPlan) -> Client {
     loop {
         let mut builder = Client::builder(&hosts.join(","))
             .session_timeout(ms(plan.timeout))
+            .wall_clock_expiry(plan.keeper)
             .local_handoffs(mine.handoffs);
         if plan.private {
             builder = builder.auth("digest", "sim:secret").acl(Acl::creator_all());

@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) is_timed: bool,
     /// The servers are of version 3.4.
     pub(crate) old: bool,
+    /// The servers have the session rules of ClickHouse Keeper.
+    pub(crate) keeper: bool,
     pub(crate) containers_vanish: bool,
     /// The sequence numbers of all queues begin near their end.
     pub(crate) counters_end: bool,
@@ -170,6 +172,12 @@ pub(crate) enum What {
     ChangeLeader {
         to: usize,
     },
+    /// Only at a Keeper, which only plans that are written by hand have.
+    #[cfg(test)]
+    SetClock {
+        server: usize,
+        by: u64,
+    },
     LoseReply,
     LatePings,
     Expire {
@@ -206,6 +214,7 @@ impl Plan {
             hop: 550,
             is_timed: false,
             old: false,
+            keeper: false,
             containers_vanish: false,
             counters_end: false,
             private: false,
@@ -499,6 +508,7 @@ impl Plan {
             hop: 50 + 10 * tick,
             is_timed: false,
             old: rng.u8(..10) == 0,
+            keeper: false,
             containers_vanish: rng.u8(..4) == 0,
             counters_end: rng.u8(..10) == 0,
             private: rng.u8(..10) == 0,

@@ -179,6 +179,7 @@ fn build(plan: &Plan) {
         servers: plan.servers,
         tick: ms(plan.tick),
         old: plan.old,
+        keeper: plan.keeper,
         container_check: match plan.containers_vanish {
             true => ms(plan.tick),
             false => Duration::from_secs(3600),

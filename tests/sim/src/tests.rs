@@ -235,3 +235,59 @@ fn waiters_at_a_server_whose_data_diverged_wait_until_it_is_mended() {
     assert!((1..40).contains(&stood_still), "{stood_still} of 40");
     println!("the queue stood still in {stood_still} of 40 runs");
 }
+
+/// Three clients at one lock of servers that have ClickHouse Keeper's session rules, whose clocks
+/// are set forward by this many hundredths of a session timeout just after the first client, which
+/// holds the lock, is cut off.
+fn at_a_keeper(seed: u64, hundredths: u64) -> Plan {
+    let client = |rest| {
+        let step = |_| Step::of(rest, Lock::Mutex(0), 2500);
+        ClientPlan::of(vec![(0..4).map(step).collect()])
+    };
+    let plan = Plan {
+        seed,
+        keeper: true,
+        ..Plan::quiet(vec![client(0), client(300), client(600)])
+    };
+    let (at, by) = (1000 + 20 * (seed % 20), plan.timeout * hundredths / 100);
+    (0..3).fold(plan, |plan, server| {
+        let hold = What::Hold {
+            client: 0,
+            server,
+            up: true,
+            down: true,
+        };
+        plan.with(at, 9000, hold)
+            .with(at + 10, 1, What::SetClock { server, by })
+    })
+}
+
+#[test]
+fn at_a_keeper_whose_clocks_are_set_forward_by_less_than_half_a_timeout_one_holds_at_a_time() {
+    let troubles = [
+        (4000, What::Cut { client: 1 }),
+        (7000, What::ChangeLeader { to: 1 }),
+        (9000, What::CutServer { server: 1 }),
+        (14_000, What::PauseServer { server: 2 }),
+        (18_000, What::CrashServer { server: 0 }),
+    ];
+    for seed in 0..300 {
+        let mut plan = at_a_keeper(seed, 45);
+        for (at, what) in troubles {
+            plan = plan.with(at, 1500, what);
+        }
+        if let Err(story) = play(&plan, true) {
+            panic!("seed {seed}: {story}");
+        }
+    }
+}
+
+/// What `ClientBuilder::wall_clock_expiry` accepts.
+#[test]
+fn at_a_keeper_whose_clocks_are_set_forward_by_a_timeout_two_may_hold_one_lock() {
+    let twice = |seed| {
+        let story = play(&at_a_keeper(seed, 100), true).err();
+        story.is_some_and(|story| story.contains("both had a valid hold"))
+    };
+    assert!((0..20).any(twice));
+}

@@ -71,6 +71,8 @@ pub(crate) fn begin(plan: &Plan, trouble: &Trouble, processes: &Processes) {
         What::CutServer { server } => fault(Fault::Cut { server }),
         What::Lag { server, by } => fault(Fault::Lag { server, by: ms(by) }),
         What::ChangeLeader { to } => fault(Fault::ChangeLeader { to }),
+        #[cfg(test)]
+        What::SetClock { server, by } => fault(Fault::SetClock { server, by: ms(by) }),
         What::LoseReply => fault(Fault::LoseNextReply { kind: None }),
         What::LatePings => fault(Fault::LatePings {
             by: ms(plan.timeout / 10),

@@ -18,6 +18,9 @@ const READS: usize = 5;
 /// A server that is slower than this is worth a look.
 const SLOW: Duration = Duration::from_millis(500);
 
+/// Servers of ZooKeeper's protocol that end sessions by a wall clock.
+const WALL_CLOCK: [&str; 2] = ["ClickHouse Keeper", "RaftKeeper"];
+
 /// What was seen of a server, for comparison with the others.
 #[derive(Debug, Default)]
 pub(super) struct View {
@@ -115,9 +118,15 @@ fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
 
 fn role(server: &str, text: &str, view: &mut View) -> Finding {
     let said = values(text, &[':']);
-    let version = said
-        .get("Zookeeper version")
-        .and_then(|all| all.split([',', '-']).next());
+    let version = |product: &str| {
+        let all = said.get(&format!("{product} version"))?;
+        all.split([',', '-']).next()
+    };
+    if let Some(product) = WALL_CLOCK.iter().find(|name| version(name).is_some()) {
+        view.role = said.get("Mode").cloned();
+        return goes_by_a_wall_clock(server, product, version(product));
+    }
+    let version = version("Zookeeper");
     view.role = said.get("Mode").cloned();
     view.version = version.map(str::to_owned);
     if view.role.is_none() && version.is_none() {
@@ -128,6 +137,15 @@ fn role(server: &str, text: &str, view: &mut View) -> Finding {
     let role = view.role.as_deref().unwrap_or("of an unknown role");
     let version = version.unwrap_or("unknown");
     Finding::good(server, format!("{role}, version {version}"))
+}
+
+fn goes_by_a_wall_clock(server: &str, product: &str, version: Option<&str>) -> Finding {
+    let version = version.unwrap_or("unknown");
+    let what = format!("{product}, version {version}: it ends sessions by a clock that may be set");
+    Finding::new(Level::Warning, server, what).advice(
+        "keep its clock from being set forward, fence what a lock protects, and accept this with \
+         --wall-clock-expiry",
+    )
 }
 
 /// Reports what the server's settings mean for locks.

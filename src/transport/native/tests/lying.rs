@@ -235,7 +235,7 @@ fn a_bad_greeting_turns_the_client_away_with_a_reason() {
     let reply = ConnectReply {
         timeout_ms: 4000,
         session: 1,
-        password: vec![0; 16],
+        password: vec![9; 16],
         read_only: false,
     };
     let encoded = |reply: &ConnectReply| {
@@ -278,6 +278,8 @@ fn nonsense() -> Vec<(Vec<u8>, &'static str)> {
         // ClickHouse Keeper without a leader.
         (greets(42, 4000, -1, 16), "another version of the protocol"),
         (greets(1, 4000, 7, 16), "another version of the protocol"),
+        // RaftKeeper without a leader.
+        (greets(42, -1, -1, 16), "another version of the protocol"),
         (greets(0, 4000, -1, 16), "the session -1, which is none"),
         (greets(0, 4000, 0, 16), "the session 0, which is none"),
         (greets(0, 0, 7, 16), "a timeout of 0 ms"),
@@ -367,6 +369,28 @@ fn a_server_that_drops_what_it_does_not_know_is_asked_in_the_older_form() {
         matches!(rig.ask(create()), Ok(Reply::Created { .. }))
     });
     assert_eq!(server.connections(), 2);
+}
+
+/// Nothing else is asked, so nothing overtakes the request, and no answer was prompt before.
+#[test]
+fn a_server_that_drops_the_only_request_is_asked_in_the_older_form() {
+    let server = Fake::start(Script::new(|_, request| match request {
+        Request::Create { stat: true, .. } => Act::Ignore,
+        Request::Create { path, .. } => Act::Reply(Reply::Created { path, stat: None }),
+        Request::Ping => Act::Say(pong()),
+        _ => Act::Refuse(ErrorCode::NO_NODE),
+    }));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    eventually("the older form is answered", || {
+        rig.ask(create("/a", CreateMode::Ephemeral)).is_ok()
+    });
+    assert!(server.connections() <= 4);
+}
+
+fn pong() -> Vec<u8> {
+    let mut frame = Vec::new();
+    header(xid::PING, ErrorCode::OK).encode(None, &mut frame);
+    frame
 }
 
 #[test]
