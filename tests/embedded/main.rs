@@ -10,6 +10,7 @@ mod kazoo_suite;
 mod lag;
 mod libraries;
 mod mistakes;
+mod order;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
