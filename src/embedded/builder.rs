@@ -114,7 +114,8 @@ impl ServerBuilder {
         self
     }
 
-    /// How often containers that have lost their last child are removed.
+    /// How often containers that have lost their last child are removed, and nodes whose time to
+    /// live is over.
     ///
     /// Defaults to 60 s.
     pub fn container_check(mut self, interval: Duration) -> Self {
@@ -133,6 +134,33 @@ impl ServerBuilder {
     /// "unimplemented" and closes the connection.
     pub fn without_containers(mut self) -> Self {
         self.config.without_containers = true;
+        self
+    }
+
+    /// Allows nodes with a time to live, as ZooKeeper's `extendedTypesEnabled` does.
+    ///
+    /// Such a node is removed once it has no children and was not set for its time; the server looks
+    /// for them at every [`container_check`](Self::container_check). Without this, a request for
+    /// one is refused with "unimplemented".
+    pub fn extended_types(mut self) -> Self {
+        self.config.extended_types = true;
+        self
+    }
+
+    /// Gives every permission to the client with these credentials, as ZooKeeper's
+    /// `DigestAuthenticationProvider.superDigest` does: the user and the hash of `user:password`, as an
+    /// access control list has them.
+    ///
+    /// ```
+    /// use zklock::embedded::Server;
+    ///
+    /// // With the password "secret".
+    /// let builder = Server::builder().super_digest("super:lK75jTNcA+U9vtVEw5vB51mj/w4=");
+    /// # builder.start()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn super_digest(mut self, digest: impl Into<String>) -> Self {
+        self.config.super_digest = Some(digest.into());
         self
     }
 

@@ -1,8 +1,8 @@
-//! Sessions that end, and containers that are left empty.
+//! Sessions that end, containers that are left empty, and nodes whose time is over.
 
 use std::time::{Duration, Instant};
 
-use super::state::ServerState;
+use super::state::{ServerState, epoch_ms};
 
 impl ServerState {
     /// Ends what is overdue; returns how long until the next end.
@@ -21,7 +21,7 @@ impl ServerState {
         }
         if now >= self.next_container_check {
             self.next_container_check = now + self.config.container_check;
-            self.remove_empty_containers();
+            self.remove_what_is_over();
         }
         self.until_next_tick(now)
     }
@@ -49,10 +49,10 @@ impl ServerState {
         self.announce(&changes);
     }
 
-    fn remove_empty_containers(&mut self) {
-        for path in self.view.tree.empty_containers() {
+    fn remove_what_is_over(&mut self) {
+        for path in self.view.tree.over(epoch_ms()) {
             let at = self.advance();
-            let change = self.view.tree.remove_container(&path, at);
+            let change = self.view.tree.remove_over(&path, at);
             self.announce(change.ok().as_slice());
         }
     }

@@ -81,8 +81,8 @@
 //! the clients that their sessions have ended, because its transaction ids and session ids
 //! start from the current time; if the clock was set back, it refuses them.
 //!
-//! A node with a time to live is refused with "unimplemented", as by a ZooKeeper whose
-//! configuration does not allow them (`extendedTypesEnabled`), which is the default.
+//! A node with a time to live is refused with "unimplemented", as by a ZooKeeper of the default
+//! configuration, unless [`extended_types`](ServerBuilder::extended_types) allows them.
 //!
 //! The four-letter words are `conf`, `cons`, `dump`, `envi`, `isro`, `mntr`, `ruok`,
 //! `srvr`, `stat` and `wchs`. Latencies in them are 0, `envi` says nothing of Java, and `mntr`

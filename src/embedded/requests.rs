@@ -74,8 +74,12 @@ impl ServerState {
             self.refused_identities += 1;
             return RequestAnswer::new(xid, 0, Err(ErrorCode::AUTH_FAILED)).closing();
         };
-        if !connection.identities.contains(&identity) {
-            connection.identities.push(identity);
+        let is_super = self.config.super_digest.as_ref() == Some(&identity.id);
+        let administrator = is_super.then(Identity::administrator);
+        for identity in administrator.into_iter().chain([identity]) {
+            if !connection.identities.contains(&identity) {
+                connection.identities.push(identity);
+            }
         }
         RequestAnswer::new(xid, 0, Ok(Reply::Nothing))
     }

@@ -8,8 +8,8 @@
 //! that; one client's queue is written in order. The queues of different clients are written by
 //! different threads: `NIOServerCnxnFactory` shuffles the connections that are ready and hands
 //! them to a pool of workers, `NettyServerCnxn` leaves each to the event loop of its channel.
-//! So a writer may read its reply before another client can read the event, here as there: in 2 to
-//! 7 of 100 writes on a busy machine with two cores, on either server.
+//! So a writer may read its reply before another client can read the event, here as there: of
+//! 100 events 2 to 13 were late on a busy machine with two cores, on either server.
 //!
 //! More methods of the state are in other files: `clients` (connections and sessions that
 //! begin), `requests` and `reads` (the answers to requests), `lag` (what a client of a lagging

@@ -19,7 +19,8 @@ pub(crate) enum Write {
 
 impl Write {
     /// Returns what the request writes, or the request if it writes nothing.
-    pub(crate) fn of(request: Request, config: &ServerConfig) -> Result<Self, Box<Request>> {
+    pub(crate) fn of(mut request: Request, config: &ServerConfig) -> Result<Self, Box<Request>> {
+        settle_modes(&mut request, config);
         Ok(match request {
             Request::Create {
                 path,
@@ -62,6 +63,19 @@ impl Write {
             Self::Multi(ops) => ops,
             Self::SetAcl { .. } | Self::Refused(_) => &[],
         }
+    }
+}
+
+/// Turns the modes of nodes into those of a server of this configuration.
+fn settle_modes(request: &mut Request, config: &ServerConfig) {
+    match request {
+        Request::Create { mode, .. } => *mode = config.known(*mode),
+        Request::Multi(ops) => ops.iter_mut().for_each(|op| {
+            if let Op::Create { mode, .. } = op {
+                *mode = config.known(*mode);
+            }
+        }),
+        _ => {}
     }
 }
 

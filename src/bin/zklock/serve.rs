@@ -10,12 +10,18 @@ use crate::failure::Failure;
 use crate::stderr::say;
 
 pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
-    let server = Server::builder()
+    let mut builder = Server::builder()
         .listen(serve.listen.ip())
         .port(serve.listen.port())
         .max_connections(10_000)
-        .container_check(serve.container_check)
-        .start();
+        .container_check(serve.container_check);
+    if serve.extended_types {
+        builder = builder.extended_types();
+    }
+    if let Some(digest) = &serve.super_digest {
+        builder = builder.super_digest(digest);
+    }
+    let server = builder.start();
     let server = server
         .map_err(|error| Failure::other(format!("cannot listen on {}: {error}", serve.listen)))?;
     say("this server is for development: one node, in memory, gone when it ends");
