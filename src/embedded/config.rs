@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::node::TTL;
@@ -13,6 +14,8 @@ pub(crate) struct ServerConfig {
     pub(crate) listen: IpAddr,
     /// 0 stands for any free port.
     pub(crate) port: u16,
+    /// Where the changes are kept.
+    pub(crate) data: Option<PathBuf>,
     pub(crate) max_frame: usize,
     pub(crate) max_connections: usize,
     pub(crate) container_check: Duration,
@@ -34,6 +37,7 @@ impl Default for ServerConfig {
         Self {
             listen: Ipv4Addr::LOCALHOST.into(),
             port: 0,
+            data: None,
             max_frame: 0xf_ffff,
             max_connections: 1000,
             container_check: Duration::from_secs(60),

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::entry::{Act, Entry};
 use super::state::{ServerState, epoch_ms};
 
 impl ServerState {
@@ -45,6 +46,8 @@ impl ServerState {
 
     pub(super) fn remove_nodes_of(&mut self, session: i64) {
         let at = self.advance();
+        let act = Act::End;
+        self.keep(Entry { at, session, act });
         let changes = self.view.tree.end_session(session, at);
         self.announce(&changes);
     }
@@ -53,6 +56,8 @@ impl ServerState {
         for path in self.view.tree.over(epoch_ms()) {
             let at = self.advance();
             let change = self.view.tree.remove_over(&path, at);
+            let (session, act) = (0, Act::Remove { path });
+            self.keep(Entry { at, session, act });
             self.announce(change.ok().as_slice());
         }
     }

@@ -1,6 +1,7 @@
 //! Answers the requests of clients; those that only read, or set watches, are in `reads`.
 
 use super::acl::Identity;
+use super::entry::{Act, Entry};
 use super::request::{RequestAnswer, Requester, Result};
 use super::state::ServerState;
 use super::watches::ConnectionId;
@@ -114,7 +115,14 @@ impl ServerState {
         self.catch_up_with(by.connection);
         let at = self.advance();
         let before = self.before_lag(write.ops());
+        let kept = self.journal.as_ref().map(|_| write.clone());
         let (reply, changes) = self.view.write(write, by.author(), at);
+        let sets_acl = matches!(kept, Some(Write::SetAcl { .. })) && reply.is_ok();
+        if let Some(write) = kept.filter(|_| sets_acl || !changes.is_empty()) {
+            let (session, who) = (by.session, by.who.to_vec());
+            let act = Act::Write { who, write };
+            self.keep(Entry { at, session, act });
+        }
         self.begin_lag(before, &changes, by.connection);
         self.announce(&changes);
         reply

@@ -25,6 +25,7 @@ use super::change::TreeChange;
 use super::config::ServerConfig;
 use super::faults::Faults;
 use super::follower::LaggingFollower;
+use super::journal::Journal;
 use super::node::ChangeTime;
 use super::outbox::Outbox;
 use super::sessions::Sessions;
@@ -46,6 +47,8 @@ pub(super) struct ServerState {
     /// Sessions that have ended, and when their nodes are removed.
     pub(super) lingering: Vec<(Instant, i64)>,
     pub(super) next_container_check: Instant,
+    /// Of a server with a data folder.
+    pub(super) journal: Option<Journal>,
 }
 
 #[derive(Debug)]
@@ -94,6 +97,7 @@ impl ServerState {
             latest_connection: 0,
             lingering: Vec::new(),
             next_container_check: now + config.container_check,
+            journal: None,
             config,
         }
     }

@@ -56,6 +56,25 @@ impl Write {
         })
     }
 
+    /// Returns a request that writes the same; its reply may differ.
+    pub(super) fn into_request(self) -> Request {
+        match self {
+            Self::One(op) => Request::Multi(vec![op]),
+            Self::Multi(ops) => Request::Multi(ops),
+            Self::SetAcl { path, acl, version } => Request::SetAcl { path, acl, version },
+            Self::Refused(_) => Request::Multi(Vec::new()),
+        }
+    }
+
+    /// Undoes [`into_request`](Self::into_request).
+    pub(super) fn from_request(request: Request) -> Option<Self> {
+        match request {
+            Request::Multi(ops) => Some(Self::Multi(ops)),
+            Request::SetAcl { path, acl, version } => Some(Self::SetAcl { path, acl, version }),
+            _ => None,
+        }
+    }
+
     /// Returns its operations on nodes.
     pub(super) fn ops(&self) -> &[Op] {
         match self {

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod clients;
+mod data;
 mod faults;
 mod kazoo;
 mod kazoo_suite;

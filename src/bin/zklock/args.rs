@@ -306,6 +306,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = time)]
     pub(crate) container_check: Duration,
 
+    /// Keeps sessions and nodes in this folder, for the next start.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+
     /// Allows nodes with a time to live, as ZooKeeper's extendedTypesEnabled does.
     #[arg(long)]
     pub(crate) extended_types: bool,
