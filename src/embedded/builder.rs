@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::config::ServerConfig;
@@ -114,7 +115,8 @@ impl ServerBuilder {
         self
     }
 
-    /// How often containers that have lost their last child are removed.
+    /// How often containers that have lost their last child are removed, and nodes whose time to
+    /// live is over.
     ///
     /// Defaults to 60 s.
     pub fn container_check(mut self, interval: Duration) -> Self {
@@ -136,6 +138,64 @@ impl ServerBuilder {
         self
     }
 
+    /// Keeps sessions and nodes in this folder: a later server with the same folder continues with them,
+    /// and every session has its whole timeout again.
+    ///
+    /// A change is written to a file there before it is answered, without an fsync: it outlives the
+    /// process, however that ends, but not a crash of the machine. The file only grows, and is read as a
+    /// whole at the start. Clients find the later server if it has the same [`port`](Self::port).
+    ///
+    /// Defaults to none: everything is in memory.
+    ///
+    /// ```
+    /// use zklock::Client;
+    /// use zklock::embedded::Server;
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("zklock-data-{}", std::process::id()));
+    /// let first = Server::builder().data(&folder).start()?;
+    /// let client = Client::connect(first.hosts())?;
+    /// let guard = client.mutex("/locks/nightly")?.lock()?;
+    /// let nodes = first.nodes();
+    /// drop(first);
+    ///
+    /// let second = Server::builder().data(&folder).start()?;
+    /// assert_eq!(second.nodes(), nodes);
+    /// assert_eq!(second.sessions(), [client.session_id()]);
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.config.data = Some(folder.into());
+        self
+    }
+
+    /// Allows nodes with a time to live, as ZooKeeper's `extendedTypesEnabled` does.
+    ///
+    /// Such a node is removed once it has no children and was not set for its time; the server looks
+    /// for them at every [`container_check`](Self::container_check). Without this, a request for
+    /// one is refused with "unimplemented".
+    pub fn extended_types(mut self) -> Self {
+        self.config.extended_types = true;
+        self
+    }
+
+    /// Gives every permission to the client with these credentials, as ZooKeeper's
+    /// `DigestAuthenticationProvider.superDigest` does: the user and the hash of `user:password`, as an
+    /// access control list has them.
+    ///
+    /// ```
+    /// use zklock::embedded::Server;
+    ///
+    /// // With the password "secret".
+    /// let builder = Server::builder().super_digest("super:lK75jTNcA+U9vtVEw5vB51mj/w4=");
+    /// # builder.start()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn super_digest(mut self, digest: impl Into<String>) -> Self {
+        self.config.super_digest = Some(digest.into());
+        self
+    }
+
     /// Starts the sequence numbers in `directory` at `number` when it is first created.
     ///
     /// A counter ends at 2,147,483,647: after that every node gets that number, as in
@@ -149,7 +209,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the address is not one of this machine, or if the port is taken.
+    /// Fails if the address is not one of this machine, if the port is taken, or if the data folder
+    /// cannot be written, is another server's or is damaged.
     pub fn start(self) -> io::Result<Server> {
         Server::start_with(self.config)
     }

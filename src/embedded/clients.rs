@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::acl::Identity;
+use super::entry::{Act, Entry};
 use super::faults::Faults;
 use super::four_letter_words::name;
 use super::outbox::Outbox;
@@ -119,10 +120,17 @@ impl ServerState {
     }
 
     fn begin_session(&mut self, id: ConnectionId, asked_ms: i32) -> ConnectReply {
-        self.advance();
+        let at = self.advance();
         let password = new_password();
         let session = self.sessions.begin(asked_ms, password, self.now_ms());
-        self.attach(id, session, password)
+        let reply = self.attach(id, session, password);
+        let timeout_ms = reply.timeout_ms;
+        let act = Act::Begin {
+            timeout_ms,
+            password,
+        };
+        self.keep(Entry { at, session, act });
+        reply
     }
 
     fn resume_session(

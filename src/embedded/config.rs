@@ -2,21 +2,29 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::node::TTL;
 use super::sessions::Timeouts;
-use crate::jute::{OpCode, Request};
+use crate::jute::{CreateMode, OpCode, Request};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ServerConfig {
     pub(crate) listen: IpAddr,
     /// 0 stands for any free port.
     pub(crate) port: u16,
+    /// Where the changes are kept.
+    pub(crate) data: Option<PathBuf>,
     pub(crate) max_frame: usize,
     pub(crate) max_connections: usize,
     pub(crate) container_check: Duration,
     pub(crate) without_create2: bool,
     pub(crate) without_containers: bool,
+    /// Who may do everything: a user and a hash, as in an access control list.
+    pub(crate) super_digest: Option<String>,
+    /// Whether nodes may have a time to live.
+    pub(crate) extended_types: bool,
     /// Where the counters of directories that are not created yet start.
     pub(crate) counters: HashMap<String, i32>,
     pub(crate) tick: Duration,
@@ -29,11 +37,14 @@ impl Default for ServerConfig {
         Self {
             listen: Ipv4Addr::LOCALHOST.into(),
             port: 0,
+            data: None,
             max_frame: 0xf_ffff,
             max_connections: 1000,
             container_check: Duration::from_secs(60),
             without_create2: false,
             without_containers: false,
+            super_digest: None,
+            extended_types: false,
             counters: HashMap::new(),
             tick: Duration::from_secs(2),
             min_session_timeout: None,
@@ -68,6 +79,18 @@ impl ServerConfig {
             Request::Unknown(request.op())
         } else {
             request
+        }
+    }
+
+    /// Returns the mode as a server of this configuration takes it.
+    pub(crate) fn known(&self, mode: CreateMode) -> CreateMode {
+        match mode {
+            CreateMode::Ttl { flag, .. } if TTL.contains(&flag) && !self.extended_types => {
+                CreateMode::Other(flag)
+            }
+            // A node of these kinds has to have a time.
+            CreateMode::Other(flag) if self.extended_types => CreateMode::Ttl { flag, ms: -1 },
+            _ => mode,
         }
     }
 

@@ -1,8 +1,9 @@
-//! Sessions that end, and containers that are left empty.
+//! Sessions that end, containers that are left empty, and nodes whose time is over.
 
 use std::time::{Duration, Instant};
 
-use super::state::ServerState;
+use super::entry::{Act, Entry};
+use super::state::{ServerState, epoch_ms};
 
 impl ServerState {
     /// Ends what is overdue; returns how long until the next end.
@@ -21,7 +22,7 @@ impl ServerState {
         }
         if now >= self.next_container_check {
             self.next_container_check = now + self.config.container_check;
-            self.remove_empty_containers();
+            self.remove_what_is_over();
         }
         self.until_next_tick(now)
     }
@@ -45,14 +46,18 @@ impl ServerState {
 
     pub(super) fn remove_nodes_of(&mut self, session: i64) {
         let at = self.advance();
+        let act = Act::End;
+        self.keep(Entry { at, session, act });
         let changes = self.view.tree.end_session(session, at);
         self.announce(&changes);
     }
 
-    fn remove_empty_containers(&mut self) {
-        for path in self.view.tree.empty_containers() {
+    fn remove_what_is_over(&mut self) {
+        for path in self.view.tree.over(epoch_ms()) {
             let at = self.advance();
-            let change = self.view.tree.remove_container(&path, at);
+            let change = self.view.tree.remove_over(&path, at);
+            let (session, act) = (0, Act::Remove { path });
+            self.keep(Entry { at, session, act });
             self.announce(change.ok().as_slice());
         }
     }

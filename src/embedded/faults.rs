@@ -71,7 +71,9 @@ enum LostReply {
 impl RequestKind {
     fn of(request: &Request) -> Option<Self> {
         Some(match request.op() {
-            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => Self::Create,
+            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
+                Self::Create
+            }
             OpCode::DELETE => Self::Delete,
             OpCode::SET_DATA | OpCode::SET_ACL => Self::Set,
             OpCode::EXISTS | OpCode::GET_DATA | OpCode::GET_ACL => Self::Get,

@@ -53,7 +53,7 @@ impl FourLetterWord {
 /// Returns what ZooKeeper's reports call a request.
 pub(super) fn name(request: &Request) -> &'static str {
     match request.op() {
-        OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => "CREA",
+        OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => "CREA",
         OpCode::DELETE => "DELE",
         OpCode::EXISTS => "EXIS",
         OpCode::GET_DATA => "GETD",

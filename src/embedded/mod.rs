@@ -2,7 +2,7 @@
 //! use a real ensemble.
 //!
 //! [`Server`] speaks ZooKeeper's protocol on a loopback port and keeps everything in
-//! memory: one node, no ensemble, no file. zklock's own client, the `zookeeper` crate,
+//! memory: one node, no ensemble, and no file unless [`data`](ServerBuilder::data) names a folder. zklock's own client, the `zookeeper` crate,
 //! kazoo, Curator and zkCli can all talk to it. What it answers is what ZooKeeper 3.8
 //! answers, error codes, versions and stats included; other libraries' own test suites run
 //! against it.
@@ -76,13 +76,13 @@
 //!
 //! # What it is not
 //!
-//! No ensemble, no disk, no TLS, no SASL, no quotas, no reconfiguration, no read-only mode.
-//! Everything is gone when the [`Server`] is dropped. A later server at the same port tells
+//! No ensemble, no TLS, no SASL, no quotas, no reconfiguration, no read-only mode. Without a data
+//! folder everything is gone when the [`Server`] is dropped. A later server at the same port tells
 //! the clients that their sessions have ended, because its transaction ids and session ids
 //! start from the current time; if the clock was set back, it refuses them.
 //!
-//! A node with a time to live is refused with "unimplemented", as by a ZooKeeper whose
-//! configuration does not allow them (`extendedTypesEnabled`), which is the default.
+//! A node with a time to live is refused with "unimplemented", as by a ZooKeeper of the default
+//! configuration, unless [`extended_types`](ServerBuilder::extended_types) allows them.
 //!
 //! The four-letter words are `conf`, `cons`, `dump`, `envi`, `isro`, `mntr`, `ruok`,
 //! `srvr`, `stat` and `wchs`. Latencies in them are 0, `envi` says nothing of Java, and `mntr`
@@ -98,6 +98,8 @@ mod acl;
 mod change;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod date;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod entry;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod node;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -118,6 +120,7 @@ mod watches;
 mod write;
 // Behind the one lock.
 mod clients;
+mod data;
 mod expiry;
 mod faults;
 mod follower;
@@ -125,8 +128,9 @@ mod four_letter_words;
 mod lag;
 mod requests;
 mod state;
-// Threads and sockets.
+// Threads, sockets and a file.
 mod connection;
+mod journal;
 mod listener;
 mod outbox;
 mod shared;

@@ -8,8 +8,11 @@ use crate::jute::{CreateMode, Data, ErrorCode, Stat};
 /// Stands for any version.
 const ANY_VERSION: i32 = -1;
 
-/// The modes of nodes with a time to live, which ZooKeeper allows only if so configured.
-const TTL: [i32; 2] = [5, 6];
+/// The modes of nodes with a time to live.
+pub(super) const TTL: [i32; 2] = [5, 6];
+
+/// The longest time to live: ZooKeeper keeps it in five bytes.
+const MAX_TTL_MS: i64 = 0xff_ffff_ffff;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -27,6 +30,8 @@ pub(crate) enum NodeOwner {
     Session(i64),
     /// A container is removed after its last child.
     Children,
+    /// Without children, the node is removed this many milliseconds after its data were set.
+    Time(i64),
 }
 
 /// The part of a stat that is the node's history.
@@ -90,9 +95,15 @@ impl Node {
         matches!(self.owner, NodeOwner::Session(_))
     }
 
-    /// A container that never had a child does not count.
-    pub(crate) fn is_empty_container(&self) -> bool {
-        self.owner == NodeOwner::Children && self.children.is_empty() && self.marks.counter > 0
+    /// Whether the node goes by itself at this time, in milliseconds since the epoch. A container
+    /// that never had a child stays.
+    pub(crate) fn is_over(&self, now_ms: i64) -> bool {
+        self.children.is_empty()
+            && match self.owner {
+                NodeOwner::Children => self.marks.counter > 0,
+                NodeOwner::Time(ttl_ms) => now_ms - self.marks.modified.ms > ttl_ms,
+                NodeOwner::Nobody | NodeOwner::Session(_) => false,
+            }
     }
 
     pub(crate) fn count_creation(&mut self, zxid: i64) {
@@ -111,16 +122,21 @@ impl NodeOwner {
             CreateMode::Persistent | CreateMode::PersistentSequential => Self::Nobody,
             CreateMode::Ephemeral | CreateMode::EphemeralSequential => Self::Session(session),
             CreateMode::Container => Self::Children,
+            CreateMode::Ttl { flag, ms }
+                if TTL.contains(&flag) && (1..=MAX_TTL_MS).contains(&ms) =>
+            {
+                Self::Time(ms)
+            }
             CreateMode::Other(flag) if TTL.contains(&flag) => return Err(ErrorCode::UNIMPLEMENTED),
-            CreateMode::Other(_) => return Err(ErrorCode::BAD_ARGUMENTS),
+            CreateMode::Ttl { .. } | CreateMode::Other(_) => return Err(ErrorCode::BAD_ARGUMENTS),
         })
     }
 
-    /// Returns the ephemeral owner of a stat, which is 0 for containers, too.
+    /// Returns the ephemeral owner of a stat, which is 0 unless that is a session.
     fn number(self) -> i64 {
         match self {
             Self::Session(id) => id,
-            Self::Nobody | Self::Children => 0,
+            Self::Nobody | Self::Children | Self::Time(_) => 0,
         }
     }
 }

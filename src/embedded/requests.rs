@@ -1,6 +1,7 @@
 //! Answers the requests of clients; those that only read, or set watches, are in `reads`.
 
 use super::acl::Identity;
+use super::entry::{Act, Entry};
 use super::request::{RequestAnswer, Requester, Result};
 use super::state::ServerState;
 use super::watches::ConnectionId;
@@ -74,8 +75,12 @@ impl ServerState {
             self.refused_identities += 1;
             return RequestAnswer::new(xid, 0, Err(ErrorCode::AUTH_FAILED)).closing();
         };
-        if !connection.identities.contains(&identity) {
-            connection.identities.push(identity);
+        let is_super = self.config.super_digest.as_ref() == Some(&identity.id);
+        let administrator = is_super.then(Identity::administrator);
+        for identity in administrator.into_iter().chain([identity]) {
+            if !connection.identities.contains(&identity) {
+                connection.identities.push(identity);
+            }
         }
         RequestAnswer::new(xid, 0, Ok(Reply::Nothing))
     }
@@ -110,7 +115,14 @@ impl ServerState {
         self.catch_up_with(by.connection);
         let at = self.advance();
         let before = self.before_lag(write.ops());
+        let kept = self.journal.as_ref().map(|_| write.clone());
         let (reply, changes) = self.view.write(write, by.author(), at);
+        let sets_acl = matches!(kept, Some(Write::SetAcl { .. })) && reply.is_ok();
+        if let Some(write) = kept.filter(|_| sets_acl || !changes.is_empty()) {
+            let (session, who) = (by.session, by.who.to_vec());
+            let act = Act::Write { who, write };
+            self.keep(Entry { at, session, act });
+        }
         self.begin_lag(before, &changes, by.connection);
         self.announce(&changes);
         reply

@@ -53,8 +53,12 @@ impl Server {
         let socket = listener::bind(config.listen, config.port)?;
         let address = socket.local_addr()?;
         config.port = address.port();
+        let mut state = ServerState::new(config.clone());
+        if let Some(folder) = &config.data {
+            state.open_data(folder)?;
+        }
         let shared = Arc::new(SharedServer {
-            state: Mutex::new(ServerState::new(config.clone())),
+            state: Mutex::new(state),
             config,
             network: Arc::default(),
         });

@@ -55,6 +55,14 @@ impl Sessions {
         self.latest
     }
 
+    /// Continues with a session of an earlier server, which has its whole timeout again.
+    pub(super) fn restore(&mut self, id: i64, timeout_ms: i32, password: Password, now_ms: u64) {
+        let latest = self.latest.max(id);
+        self.latest = id.wrapping_sub(1);
+        self.begin(timeout_ms, password, now_ms);
+        self.latest = latest;
+    }
+
     /// Resumes a session, if it is alive and the password is right.
     pub(super) fn resume(
         &mut self,

@@ -253,19 +253,19 @@ fn nodes_end_with_their_session() {
 fn a_container_is_reaped_once_its_last_child_is_gone() {
     let mut tree = NumberedTree::new();
     tree.create("/c", CreateMode::Container).unwrap();
-    assert_eq!(tree.nodes.empty_containers(), [""; 0]);
+    assert_eq!(tree.nodes.over(0), [""; 0]);
     tree.create("/c/x", CreateMode::Persistent).unwrap();
-    assert_eq!(tree.nodes.empty_containers(), [""; 0]);
+    assert_eq!(tree.nodes.over(0), [""; 0]);
     tree.apply(delete("/c/x")).unwrap();
-    assert_eq!(tree.nodes.empty_containers(), ["/c"]);
+    assert_eq!(tree.nodes.over(0), ["/c"]);
     let at = tree.at();
     tree.create("/c/y", CreateMode::Persistent).unwrap();
     assert_eq!(
-        tree.nodes.remove_container("/c", at).err(),
+        tree.nodes.remove_over("/c", at).err(),
         Some(ErrorCode::NOT_EMPTY)
     );
     tree.apply(delete("/c/y")).unwrap();
-    tree.nodes.remove_container("/c", at).unwrap();
+    tree.nodes.remove_over("/c", at).unwrap();
     // A new container counts from 0 again.
     tree.create("/c", CreateMode::Container).unwrap();
     let first = tree.create("/c/n-", CreateMode::PersistentSequential);

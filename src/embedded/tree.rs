@@ -24,7 +24,8 @@ pub(crate) struct Tree {
     nodes: HashMap<String, Node>,
     /// The nodes of each session.
     ephemerals: HashMap<i64, BTreeSet<String>>,
-    containers: BTreeSet<String>,
+    /// Containers, and nodes with a time to live.
+    passing: BTreeSet<String>,
 }
 
 /// The client that makes a change.
@@ -50,7 +51,7 @@ impl Tree {
         let mut tree = Self {
             nodes,
             ephemerals: HashMap::new(),
-            containers: BTreeSet::new(),
+            passing: BTreeSet::new(),
         };
         for path in SYSTEM.iter().skip(1) {
             tree.link(path);
@@ -117,10 +118,10 @@ impl Tree {
             .map(String::as_str)
     }
 
-    /// Returns the containers that have lost their last child.
-    pub(crate) fn empty_containers(&self) -> Vec<String> {
-        let is_empty = |path: &&String| self.node(path).is_ok_and(Node::is_empty_container);
-        self.containers.iter().filter(is_empty).cloned().collect()
+    /// Returns the containers that have lost their last child, and the nodes whose time is over.
+    pub(crate) fn over(&self, now_ms: i64) -> Vec<String> {
+        let is_over = |path: &&String| self.node(path).is_ok_and(|node| node.is_over(now_ms));
+        self.passing.iter().filter(is_over).cloned().collect()
     }
 
     pub(crate) fn set_counter(&mut self, path: &str, counter: i32) {
@@ -138,9 +139,9 @@ impl Tree {
             .collect()
     }
 
-    /// Removes a container, unless it has a child again.
-    pub(crate) fn remove_container(&mut self, path: &str, at: ChangeTime) -> Result<TreeChange> {
-        if !self.node(path)?.is_empty_container() {
+    /// Removes a node that is [`over`](Self::over), unless it has a child again or was set.
+    pub(crate) fn remove_over(&mut self, path: &str, at: ChangeTime) -> Result<TreeChange> {
+        if !self.node(path)?.is_over(at.ms) {
             return Err(ErrorCode::NOT_EMPTY);
         }
         self.remove(path, at)
@@ -191,8 +192,8 @@ impl Tree {
     pub(crate) fn insert(&mut self, path: &str, node: Node) {
         match node.owner {
             NodeOwner::Nobody => {}
-            NodeOwner::Children => {
-                self.containers.insert(path.to_owned());
+            NodeOwner::Children | NodeOwner::Time(_) => {
+                self.passing.insert(path.to_owned());
             }
             NodeOwner::Session(id) => {
                 self.ephemerals
@@ -214,7 +215,7 @@ impl Tree {
 
     fn unlink(&mut self, path: &str) -> Option<Node> {
         let node = self.nodes.remove(path)?;
-        self.containers.remove(path);
+        self.passing.remove(path);
         if let NodeOwner::Session(id) = node.owner {
             if let Some(own) = self.ephemerals.get_mut(&id) {
                 own.remove(path);

@@ -19,7 +19,8 @@ pub(crate) enum Write {
 
 impl Write {
     /// Returns what the request writes, or the request if it writes nothing.
-    pub(crate) fn of(request: Request, config: &ServerConfig) -> Result<Self, Box<Request>> {
+    pub(crate) fn of(mut request: Request, config: &ServerConfig) -> Result<Self, Box<Request>> {
+        settle_modes(&mut request, config);
         Ok(match request {
             Request::Create {
                 path,
@@ -55,6 +56,25 @@ impl Write {
         })
     }
 
+    /// Returns a request that writes the same; its reply may differ.
+    pub(super) fn into_request(self) -> Request {
+        match self {
+            Self::One(op) => Request::Multi(vec![op]),
+            Self::Multi(ops) => Request::Multi(ops),
+            Self::SetAcl { path, acl, version } => Request::SetAcl { path, acl, version },
+            Self::Refused(_) => Request::Multi(Vec::new()),
+        }
+    }
+
+    /// Undoes [`into_request`](Self::into_request).
+    pub(super) fn from_request(request: Request) -> Option<Self> {
+        match request {
+            Request::Multi(ops) => Some(Self::Multi(ops)),
+            Request::SetAcl { path, acl, version } => Some(Self::SetAcl { path, acl, version }),
+            _ => None,
+        }
+    }
+
     /// Returns its operations on nodes.
     pub(super) fn ops(&self) -> &[Op] {
         match self {
@@ -62,6 +82,19 @@ impl Write {
             Self::Multi(ops) => ops,
             Self::SetAcl { .. } | Self::Refused(_) => &[],
         }
+    }
+}
+
+/// Turns the modes of nodes into those of a server of this configuration.
+fn settle_modes(request: &mut Request, config: &ServerConfig) {
+    match request {
+        Request::Create { mode, .. } => *mode = config.known(*mode),
+        Request::Multi(ops) => ops.iter_mut().for_each(|op| {
+            if let Op::Create { mode, .. } = op {
+                *mode = config.known(*mode);
+            }
+        }),
+        _ => {}
     }
 }
 

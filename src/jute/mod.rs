@@ -21,6 +21,8 @@ mod types;
 
 pub use self::child_names::Names;
 pub(crate) use self::codec::Malformed;
+#[cfg(feature = "embedded")]
+pub(crate) use self::codec::{Reader, Writer};
 pub(crate) use self::connect::{ConnectReply, ConnectRequest};
 pub(crate) use self::error_code::ErrorCode;
 pub(crate) use self::multi::{Op, OpReply, culprit, failure};

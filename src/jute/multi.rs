@@ -245,7 +245,7 @@ impl Op {
                     path,
                     data,
                     acl,
-                    mode,
+                    mode: mode.of_a_part(),
                     stat: op != OpCode::CREATE,
                 }
             }
@@ -326,6 +326,9 @@ pub(super) fn write_create(
     writer.data(data);
     writer.acl(acl);
     writer.int(mode.flag());
+    if let CreateMode::Ttl { ms, .. } = mode {
+        writer.long(ms);
+    }
 }
 
 pub(super) fn write_set_data(writer: &mut Writer<'_>, path: &str, data: &Data, version: i32) {
@@ -341,10 +344,10 @@ pub(super) fn read_create(op: OpCode, reader: &mut Reader<'_>) -> Result<Creatio
     let (path, data, acl) = (reader.string()?, reader.data()?, reader.acl()?);
     let flag = reader.int()?;
     let mode = match op {
-        OpCode::CREATE_TTL => {
-            reader.long()?;
-            CreateMode::Other(flag)
-        }
+        OpCode::CREATE_TTL => CreateMode::Ttl {
+            flag,
+            ms: reader.long()?,
+        },
         _ => CreateMode::from_flag(flag),
     };
     Ok((path, data, acl, mode))

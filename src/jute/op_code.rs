@@ -42,10 +42,12 @@ impl OpCode {
     pub(crate) const ADD_WATCH: Self = Self(106);
     pub(crate) const WHO_AM_I: Self = Self(107);
 
-    /// The code of a creation; a container has its own, whose reply has a stat.
+    /// The code of a creation; containers and nodes with a time to live have their own, whose
+    /// replies have a stat.
     pub(super) fn create(mode: CreateMode, stat: bool) -> Self {
         match (mode, stat) {
             (CreateMode::Container, _) => Self::CREATE_CONTAINER,
+            (CreateMode::Ttl { .. }, _) => Self::CREATE_TTL,
             (_, true) => Self::CREATE2,
             (_, false) => Self::CREATE,
         }

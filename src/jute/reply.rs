@@ -151,7 +151,7 @@ impl Reply {
                 path: reader.string()?,
                 stat: None,
             },
-            OpCode::CREATE2 | OpCode::CREATE_CONTAINER => Self::Created {
+            OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => Self::Created {
                 path: reader.string()?,
                 stat: Some(reader.stat()?),
             },

@@ -54,12 +54,17 @@ fn acl() -> impl Strategy<Value = Vec<Access>> {
     vec(access, 0..3)
 }
 
-/// A mode, and whether the reply has a stat, which a container's always does.
+/// A mode, and whether the reply has a stat, as those of containers and of nodes with a time to
+/// live always do.
 fn mode() -> impl Strategy<Value = (CreateMode, bool)> {
-    (-1..=9, any::<bool>()).prop_map(|(flag, stat)| {
-        let mode = CreateMode::from_flag(flag);
-        (mode, stat || mode == CreateMode::Container)
-    })
+    let with_ttl = (5..=6, any::<i64>());
+    prop_oneof![
+        (-1..=9, any::<bool>()).prop_map(|(flag, stat)| {
+            let mode = CreateMode::from_flag(flag);
+            (mode, stat || mode == CreateMode::Container)
+        }),
+        with_ttl.prop_map(|(flag, ms)| (CreateMode::Ttl { flag, ms }, true)),
+    ]
 }
 
 fn op() -> impl Strategy<Value = Op> {

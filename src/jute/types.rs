@@ -72,7 +72,13 @@ pub(crate) enum CreateMode {
     PersistentSequential,
     EphemeralSequential,
     Container,
-    /// A kind that this crate does not create, such as a node with a time to live.
+    /// The mode 5 or 6, or a wrong one, with a time to live in milliseconds. This crate's client does
+    /// not create them.
+    Ttl {
+        flag: i32,
+        ms: i64,
+    },
+    /// A kind that this crate does not create.
     Other(i32),
 }
 
@@ -84,7 +90,16 @@ impl CreateMode {
             Self::PersistentSequential => 2,
             Self::EphemeralSequential => 3,
             Self::Container => 4,
-            Self::Other(flag) => flag,
+            Self::Ttl { flag, .. } | Self::Other(flag) => flag,
+        }
+    }
+
+    /// Returns the mode that ZooKeeper makes of this one in a multi, where it ignores the time to live
+    /// of every other kind of node.
+    pub(super) fn of_a_part(self) -> Self {
+        match self {
+            Self::Ttl { flag: 5 | 6, .. } => self,
+            _ => Self::from_flag(self.flag()),
         }
     }
 

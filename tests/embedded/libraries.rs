@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use zklock::Client;
 use zklock::embedded::Server;
 
-use super::support::free_port;
 use super::support::raw::{EPHEMERAL, PERSISTENT, op};
+use super::support::zookeeper::ZooKeeper;
+use super::support::{eventually, free_port};
 use super::wire::{LONG, Wire, buffer, creation, creation_with, look};
 
 const OK: i32 = 0;
@@ -14,7 +15,11 @@ const MARSHALLING_ERROR: i32 = -5;
 const UNIMPLEMENTED: i32 = -6;
 const BAD_ARGUMENTS: i32 = -8;
 const NO_NODE: i32 = -101;
+const NO_AUTH: i32 = -102;
 const AUTH_FAILED: i32 = -115;
+
+/// How often the servers look for nodes whose time is over.
+const TTL_CHECK: Duration = Duration::from_millis(100);
 
 /// The length of missing data.
 const NULL: [u8; 4] = (-1_i32).to_be_bytes();
@@ -23,6 +28,7 @@ const NULL: [u8; 4] = (-1_i32).to_be_bytes();
 const END: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff];
 
 mod code {
+    pub(super) const GET_ACL: i32 = 6;
     pub(super) const CREATE_TTL: i32 = 21;
     pub(super) const MULTI_READ: i32 = 22;
     pub(super) const RECONFIG: i32 = 16;
@@ -131,6 +137,111 @@ fn what_a_server_is_not_set_up_for_is_refused_and_the_connection_stays() {
         assert_eq!(client.call(code, &body), Err(refusal), "{code}");
     }
     assert!(!client.sees("/ttl"));
+}
+
+#[test]
+fn a_node_goes_once_its_time_is_over_and_it_has_no_child() {
+    let builder = Server::builder().container_check(TTL_CHECK);
+    let server = builder.extended_types().start().unwrap();
+    nodes_live_for_their_time(server.hosts());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn on_a_real_zookeeper_too_a_node_lives_for_its_time() {
+    let builder = ZooKeeper::builder().fsync(false);
+    let builder = builder.property("zookeeper.extendedTypesEnabled", "true");
+    nodes_live_for_their_time(&builder.container_check(TTL_CHECK).start().hosts());
+}
+
+fn nodes_live_for_their_time(hosts: &str) {
+    let mut client = Wire::connect_to(hosts);
+    let mut create = |path: &str, mode: i32, ttl_ms: i64| {
+        let body = [&creation(path, mode)[..], &ttl_ms.to_be_bytes()].concat();
+        client
+            .call(code::CREATE_TTL, &body)
+            .map(|reply| reply.len())
+    };
+    const STAT: usize = 68;
+    assert_eq!(create("/short", 5, 1), Ok(4 + 6 + STAT));
+    assert_eq!(create("/parent", 5, 1), Ok(4 + 7 + STAT));
+    assert_eq!(create("/long", 5, (1 << 40) - 1), Ok(4 + 5 + STAT));
+    assert_eq!(create("/n-", 6, 1 << 30), Ok(4 + 13 + STAT));
+    for (mode, ttl_ms) in [(5, 1 << 40), (5, 0), (6, -1), (0, 1000), (1, 1000)] {
+        assert_eq!(create("/no", mode, ttl_ms), Err(BAD_ARGUMENTS));
+    }
+    let without_ttl = client.call(op::CREATE2, &creation("/no", 5));
+    assert_eq!(without_ttl, Err(BAD_ARGUMENTS));
+    // A child made in the first millisecond would tell nothing of the parent's time.
+    while client.create("/parent/child", PERSISTENT) == Err(NO_NODE) {
+        let body = [&creation("/parent", 5)[..], &1_i64.to_be_bytes()].concat();
+        client.call(code::CREATE_TTL, &body).unwrap();
+    }
+    eventually("its time is over", || !client.sees("/short"));
+    // The server has looked at all of them at least once more.
+    client.create("/last", PERSISTENT).unwrap();
+    let body = [&creation("/last/short", 5)[..], &1_i64.to_be_bytes()].concat();
+    client.call(code::CREATE_TTL, &body).unwrap();
+    eventually("its time is over", || !client.sees("/last/short"));
+    assert!(client.sees("/parent"), "it has a child");
+    assert!(client.sees("/long"));
+    client.delete("/parent/child").unwrap();
+    eventually("its time is over", || !client.sees("/parent"));
+}
+
+/// Of `super:secret`.
+const SUPER_DIGEST: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
+
+#[test]
+fn a_superuser_may_do_what_nobody_else_may() {
+    let server = Server::builder().super_digest(SUPER_DIGEST);
+    the_superuser_may_do_it(server.start().unwrap().hosts());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn on_a_real_zookeeper_too_a_superuser_may_do_what_nobody_else_may() {
+    let name = "zookeeper.DigestAuthenticationProvider.superDigest";
+    let builder = ZooKeeper::builder().fsync(false);
+    let server = builder.property(name, SUPER_DIGEST).start();
+    the_superuser_may_do_it(&server.hosts());
+}
+
+fn the_superuser_may_do_it(hosts: &str) {
+    let [mut owner, mut other, mut admin] = [(); 3].map(|()| Wire::connect_to(hosts));
+    let login = |client: &mut Wire, credentials: &[u8]| {
+        let packet = [&[0; 4], &buffer(b"digest")[..], &buffer(credentials)].concat();
+        client.send_as(-4, op::AUTH, &packet);
+        assert_eq!(client.hear_number(), (-4, OK));
+    };
+    login(&mut owner, b"me:secret");
+    login(&mut other, b"super:wrong");
+    login(&mut admin, b"super:secret");
+    let create = |client: &mut Wire, path: &str| {
+        let acl = [&1_i32.to_be_bytes()[..], &31_i32.to_be_bytes()].concat();
+        let acl = [acl, buffer(b"auth"), buffer(b""), vec![0; 4]].concat();
+        let body = [buffer(path.as_bytes()), buffer(b"x"), acl].concat();
+        client.call(op::CREATE, &body).unwrap();
+    };
+    let set = |path: &str| [buffer(path.as_bytes()), buffer(b"y"), vec![0xff; 4]].concat();
+    create(&mut owner, "/mine");
+    create(&mut admin, "/admins");
+    for path in ["/mine", "/zookeeper/config"] {
+        assert_eq!(other.call(op::SET_DATA, &set(path)), Err(NO_AUTH));
+        assert!(admin.call(op::SET_DATA, &set(path)).is_ok(), "{path}");
+    }
+    // A node of its own belongs to its name, as anybody's does.
+    assert_eq!(owner.call(op::SET_DATA, &set("/admins")), Err(NO_AUTH));
+    let acl = admin.call(code::GET_ACL, &buffer(b"/admins")).unwrap();
+    let [scheme, id] = [&b"digest"[..], SUPER_DIGEST.as_bytes()].map(buffer);
+    let expected = [
+        &1_i32.to_be_bytes()[..],
+        &31_i32.to_be_bytes(),
+        &scheme,
+        &id,
+    ]
+    .concat();
+    assert_eq!(acl[..expected.len()], expected);
 }
 
 #[test]

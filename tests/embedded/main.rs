@@ -4,12 +4,14 @@
 
 mod abuse;
 mod clients;
+mod data;
 mod faults;
 mod kazoo;
 mod kazoo_suite;
 mod lag;
 mod libraries;
 mod mistakes;
+mod order;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;

@@ -55,7 +55,22 @@ impl Wire {
         timeout_ms: i32,
         zxid: i64,
     ) -> io::Result<Self> {
-        let mut stream = dial(server);
+        Self::greet(server.hosts(), session, password, timeout_ms, zxid)
+    }
+
+    /// Begins a session of 10 s on any server.
+    pub(crate) fn connect_to(hosts: &str) -> Self {
+        Self::greet(hosts, 0, &[0; 16], 10_000, 0).expect("a session")
+    }
+
+    fn greet(
+        hosts: &str,
+        session: i64,
+        password: &[u8],
+        timeout_ms: i32,
+        zxid: i64,
+    ) -> io::Result<Self> {
+        let mut stream = dial_to(hosts);
         let mut hello = vec![0; 4];
         hello.extend(zxid.to_be_bytes());
         hello.extend(timeout_ms.to_be_bytes());
@@ -89,16 +104,23 @@ impl Wire {
 
     /// Waits for the next reply; events are skipped.
     pub(crate) fn hear(&mut self) -> io::Result<Reply> {
-        loop {
+        self.hear_all().map(|(_, reply)| reply)
+    }
+
+    /// Waits for the next reply; returns how many events came before it, too.
+    pub(crate) fn hear_all(&mut self) -> io::Result<(usize, Reply)> {
+        for events in 0.. {
             let frame = read_frame(&mut self.stream)?;
             if int(&frame) != -1 {
                 self.zxid = self.zxid.max(long(&frame[4..]));
-                return Ok(match int(&frame[12..]) {
+                let reply = match int(&frame[12..]) {
                     0 => Ok(frame[16..].to_vec()),
                     code => Err(code),
-                });
+                };
+                return Ok((events, reply));
             }
         }
+        unreachable!("there is no last event")
     }
 
     /// Waits for a reply and returns its number and its error code.
@@ -172,7 +194,11 @@ impl Wire {
 }
 
 pub(crate) fn dial(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(server.hosts()).expect("a connection");
+    dial_to(server.hosts())
+}
+
+fn dial_to(hosts: &str) -> TcpStream {
+    let stream = TcpStream::connect(hosts).expect("a connection");
     stream.set_nodelay(true).expect("a socket");
     stream.set_read_timeout(Some(LONG)).expect("a socket");
     stream

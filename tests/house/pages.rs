@@ -6,9 +6,10 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 /// These look like tests' names, but are not.
-const OTHER_NAMES: [&str; 4] = [
+const OTHER_NAMES: [&str; 5] = [
     "innodb_flush_log_at_trx_commit",
     "skip_on_exit_code",
+    "test_request_queuing_session_recovered",
     "waited_for_since_ms",
     "zk_digest_mismatches_count",
 ];

@@ -309,6 +309,18 @@ pub(crate) struct Serve {
     /// How often the directories of unused locks are removed.
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = time)]
     pub(crate) container_check: Duration,
+
+    /// Keeps sessions and nodes in this folder, for the next start.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Allows nodes with a time to live, as ZooKeeper's extendedTypesEnabled does.
+    #[arg(long)]
+    pub(crate) extended_types: bool,
+
+    /// Who may do everything, as ZooKeeper's superDigest: a user and the hash of user:password.
+    #[arg(long, value_name = "USER:HASH")]
+    pub(crate) super_digest: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

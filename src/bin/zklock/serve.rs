@@ -10,15 +10,27 @@ use crate::failure::Failure;
 use crate::stderr::say;
 
 pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
-    let server = Server::builder()
+    let mut builder = Server::builder()
         .listen(serve.listen.ip())
         .port(serve.listen.port())
         .max_connections(10_000)
-        .container_check(serve.container_check)
-        .start();
+        .container_check(serve.container_check);
+    if let Some(folder) = &serve.data {
+        builder = builder.data(folder);
+    }
+    if serve.extended_types {
+        builder = builder.extended_types();
+    }
+    if let Some(digest) = &serve.super_digest {
+        builder = builder.super_digest(digest);
+    }
+    let server = builder.start();
     let server = server
-        .map_err(|error| Failure::other(format!("cannot listen on {}: {error}", serve.listen)))?;
-    say("this server is for development: one node, in memory, gone when it ends");
+        .map_err(|error| Failure::other(format!("cannot serve on {}: {error}", serve.listen)))?;
+    say(match serve.data {
+        None => "this server is for development: one node, in memory, gone when it ends",
+        Some(_) => "this server is for development: one node, and no fsync",
+    });
     if !serve.listen.ip().is_loopback() {
         say(&format!(
             "whoever can reach {} can read, change and delete everything: it asks for no password",
@@ -28,7 +40,7 @@ pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
     // Printed for scripts that choose port 0.
     drop(writeln!(std::io::stdout(), "{}", server.hosts()));
     loop {
-        // A signal ends the program; there is nothing to save.
+        // A signal ends the program; what is to be saved, is.
         thread::park();
     }
 }

@@ -182,14 +182,16 @@ impl Tree {
 fn is_sequential(mode: CreateMode) -> bool {
     matches!(
         mode,
-        CreateMode::PersistentSequential | CreateMode::EphemeralSequential
+        CreateMode::PersistentSequential
+            | CreateMode::EphemeralSequential
+            | CreateMode::Ttl { flag: 6, .. }
     )
 }
 
 /// In a multi, ZooKeeper treats create2 as create: the reply has no stat.
 fn without_stat(mut op: Op) -> Op {
     if let Op::Create { mode, stat, .. } = &mut op {
-        *stat = *mode == CreateMode::Container;
+        *stat = matches!(mode, CreateMode::Container | CreateMode::Ttl { .. });
     }
     op
 }

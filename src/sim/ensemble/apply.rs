@@ -112,7 +112,7 @@ impl Ensemble {
                 (Ok(Reply::Nothing), changes)
             }
             Deed::Reap { path } => {
-                let change = node.view.tree.remove_container(path, at);
+                let change = node.view.tree.remove_over(path, at);
                 (Ok(Reply::Nothing), change.ok().into_iter().collect())
             }
         }

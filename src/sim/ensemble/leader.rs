@@ -273,7 +273,7 @@ impl Ensemble {
     }
 
     pub(super) fn check_containers(&mut self, leader: usize) {
-        for path in self.servers[leader].view.tree.empty_containers() {
+        for path in self.servers[leader].view.tree.over(0) {
             self.propose(leader, leader, of_nobody(0, Deed::Reap { path }));
         }
         let check = self.config.container_check;

@@ -139,7 +139,9 @@ fn create_mode(mode: jute::CreateMode) -> CreateMode {
         jute::CreateMode::PersistentSequential => CreateMode::PersistentSequential,
         jute::CreateMode::EphemeralSequential => CreateMode::EphemeralSequential,
         // A container has a request of its own, which the crate lacks.
-        jute::CreateMode::Container | jute::CreateMode::Other(_) => CreateMode::Persistent,
+        jute::CreateMode::Container | jute::CreateMode::Ttl { .. } | jute::CreateMode::Other(_) => {
+            CreateMode::Persistent
+        }
     }
 }
 

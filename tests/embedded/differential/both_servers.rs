@@ -58,6 +58,7 @@ impl BothServers {
     pub(super) fn new(real: &str, newer: bool) -> Self {
         let embedded = Server::builder()
             .tick(TICK)
+            .extended_types()
             .start()
             .expect("an embedded server");
         let hosts = [real.to_owned(), embedded.hosts().to_owned()];

@@ -53,6 +53,7 @@ fn start_real() -> ZooKeeper {
     let never = std::time::Duration::from_secs(24 * 60 * 60);
     ZooKeeper::builder()
         .fsync(false)
+        .property("zookeeper.extendedTypesEnabled", "true")
         .container_check(never)
         .start()
 }

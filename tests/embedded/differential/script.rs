@@ -293,12 +293,17 @@ fn random_kind(chance: &mut Rng) -> i32 {
 }
 
 fn random_mode(chance: &mut Rng) -> CreateMode {
-    match chance.u32(0..10) {
+    match chance.u32(0..12) {
         0..=4 => CreateMode::Persistent,
         5 => CreateMode::PersistentSequential,
         6..=7 => CreateMode::Ephemeral,
         8 => CreateMode::EphemeralSequential,
-        _ => CreateMode::Container,
+        9 => CreateMode::Container,
+        // Longer than a script, or refused.
+        _ => CreateMode::Ttl {
+            flag: [5, 5, 6, 6, 0, 4][chance.usize(0..6)],
+            ms: [1 << 32, (1 << 40) - 1, 1 << 40, 0][chance.usize(0..4)],
+        },
     }
 }
 

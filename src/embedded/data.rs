@@ -1,0 +1,60 @@
+//! What a server with a data folder writes there, and does again at its start.
+
+use std::io;
+use std::path::Path;
+
+use super::entry::{Act, Entry};
+use super::journal::Journal;
+use super::state::ServerState;
+use super::tree::Author;
+
+impl ServerState {
+    /// Continues with what is in a data folder, and writes every change there from now on.
+    pub(super) fn open_data(&mut self, folder: &Path) -> io::Result<()> {
+        let (journal, entries) = Journal::open(folder)?;
+        let latest = self.view.zxid;
+        entries.into_iter().for_each(|entry| self.replay(entry));
+        self.view.zxid = self.view.zxid.max(latest);
+        self.journal = Some(journal);
+        Ok(())
+    }
+
+    /// Writes a change down, before anybody hears of it.
+    pub(super) fn keep(&mut self, entry: Entry) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        if let Err(error) = journal.append(&entry) {
+            log::error!("the data folder cannot be written, so no client is served: {error}");
+            self.journal = None;
+            // What is in memory now would be gone after the next start.
+            self.config.max_connections = 0;
+            self.disconnect(|_| true);
+        }
+    }
+
+    fn replay(&mut self, Entry { at, session, act }: Entry) {
+        self.view.zxid = at.zxid;
+        match act {
+            Act::Begin {
+                timeout_ms,
+                password,
+            } => {
+                let now_ms = self.now_ms();
+                self.sessions.restore(session, timeout_ms, password, now_ms);
+            }
+            Act::End => {
+                self.sessions.end(session);
+                self.view.tree.end_session(session, at);
+            }
+            Act::Write { who, write } => {
+                let by = Author { session, who: &who };
+                // It was carried out, so nothing is refused.
+                let _ = self.view.write(write, by, at);
+            }
+            Act::Remove { path } => {
+                let _ = self.view.tree.remove_over(&path, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The log in a data folder.
+//!
+//! Every change is in it before anybody hears of it, by one write without an fsync: what was answered
+//! outlives the process, however that ends, but not the machine. An entry is its length, the beginning
+//! of its SHA-1, and its content. A write that the end of the process has cut short leaves the beginning
+//! of an entry, which nobody was told of; it is removed at the next start. The log is read as a whole then,
+//! and never gets shorter.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
+use std::path::Path;
+
+use sha1::{Digest, Sha1};
+
+use super::entry::Entry;
+
+/// The length of an entry, and the beginning of its hash.
+const HEAD: usize = 12;
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+}
+
+impl Journal {
+    /// Opens the log, and returns what is in it.
+    pub(super) fn open(folder: &Path) -> io::Result<(Self, Vec<Entry>)> {
+        fs::create_dir_all(folder)?;
+        let mut options = File::options();
+        options.create(true).read(true).append(true);
+        // It has the passwords of sessions.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(folder.join("log"))?;
+        lock(&file)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let (entries, whole) = entries(&bytes)?;
+        if whole < bytes.len() {
+            file.set_len(u64::try_from(whole).unwrap_or(u64::MAX))?;
+        }
+        Ok((Self { file }, entries))
+    }
+
+    pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        let content = entry.encode();
+        let length = u32::try_from(content.len()).map_err(io::Error::other)?;
+        let bytes = [&length.to_be_bytes()[..], &sum(&content), &content].concat();
+        self.file.write_all(&bytes)
+    }
+}
+
+impl Drop for Journal {
+    /// A child process that another thread is about to start may have the file open, too.
+    fn drop(&mut self) {
+        unlock(&self.file);
+    }
+}
+
+/// Returns the entries of a log, and how long those are that are whole.
+fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
+    let (mut entries, mut whole) = (Vec::new(), 0);
+    while let Some((head, rest)) = bytes[whole..].split_first_chunk::<HEAD>() {
+        let (length, hash) = head.split_at(4);
+        let length = length
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        let Some(content) = rest.get(..length) else {
+            break;
+        };
+        let damaged = |why| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the log is damaged at byte {whole}: {why}"),
+            )
+        };
+        if sum(content) != hash {
+            return Err(damaged("its hash is another".to_owned()));
+        }
+        entries.push(Entry::decode(content).map_err(|error| damaged(error.to_string()))?);
+        whole += HEAD + length;
+    }
+    Ok((entries, whole))
+}
+
+fn sum(content: &[u8]) -> [u8; 8] {
+    let mut sum = [0; 8];
+    sum.copy_from_slice(&Sha1::digest(content)[..8]);
+    sum
+}
+
+/// Keeps other servers out of the folder until it is unlocked, or the process has ended.
+#[cfg(unix)]
+fn lock(file: &File) -> io::Result<()> {
+    use rustix::fs::{FlockOperation, flock};
+    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another server has the data folder",
+        )
+    })
+}
+
+#[cfg(unix)]
+fn unlock(file: &File) {
+    use rustix::fs::{FlockOperation, flock};
+    let _ = flock(file, FlockOperation::Unlock);
+}
+
+#[cfg(not(unix))]
+fn lock(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn unlock(_: &File) {}
