@@ -9,7 +9,7 @@ use crate::time::clock::Moment;
 ///
 /// The first ones are that short: behind a balancer with a dead server, an attempt in two or three
 /// fails, and the locks of the client must not wait long for the one that does not.
-const LEAST: Duration = Duration::from_millis(100);
+pub(super) const LEAST: Duration = Duration::from_millis(100);
 /// A pause is this part of the time without a server, so that a client is late by a fraction of
 /// the outage, and a quarter of it with the jitter.
 const PART: u32 = 5;
@@ -40,9 +40,7 @@ impl Backoff {
     /// The pause after a round in which no server gave a session.
     pub(super) fn after_failure(&self, now: Moment) -> Duration {
         let away = now.saturating_since(self.away_since);
-        let pause = (away / PART).clamp(LEAST, self.cap);
-        // The jitter keeps clients that lost the same server from coming back in step.
-        pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+        jittered((away / PART).clamp(LEAST, self.cap))
     }
 
     /// The pause after a connection: none, unless it was short and no `others` are left to try.
@@ -62,6 +60,12 @@ impl Backoff {
             true => self.after_failure(now),
         }
     }
+}
+
+/// Makes a pause a little longer or shorter, so that clients that lost the same server do not come back
+/// in step.
+pub(super) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
 }
 
 /// Whether a connection lasted so long that it was no failure.
