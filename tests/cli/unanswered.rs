@@ -1,5 +1,6 @@
 //! What `zklock` says and does while no server answers.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -10,7 +11,8 @@ use zklock::embedded::Server;
 use crate::program::{Log, Zklock, embedded};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
-use crate::support::{eventually, fresh_path};
+use crate::support::zookeeper::Folder;
+use crate::support::{eventually, fresh_path, timed};
 
 /// Greets every client, and hangs up at its first request.
 fn hangs_up() -> String {
@@ -199,4 +201,38 @@ fn a_command_that_a_short_disconnect_would_stop_is_told_so_when_it_begins() {
         "{}",
         ended.out
     );
+}
+
+/// They waited for a session timeout, and then for another one without a word.
+#[test]
+fn servers_that_stay_away_are_waited_for_once() {
+    let (ended, log, proxy) = (Folder::new(), Log::new(), Proxy::start(embedded()));
+    let script = |kind: &str| {
+        let file = ended.path("it").display().to_string();
+        let until = format!("until [ -e {file} ]; do sleep 0.05; done; exit 3");
+        format!("{}; {until}", log.write(kind))
+    };
+    let kinds = ["run", "once --slot a", "standby --restart always"];
+    let [run, once, standby] = kinds.map(|kind| {
+        let args = format!("-v --session-timeout 6 {kind} {}", fresh_path("away"));
+        let (zklock, said) = Zklock::start_logged(&proxy.hosts(), &args, &script(kind));
+        log.await_word(kind);
+        (zklock, said)
+    });
+    proxy.refuse();
+    fs::write(ended.path("it"), "").expect("writing");
+    let begun = Instant::now();
+    let until = Duration::from_secs(10);
+    eventually("it waits again", || standby.1.contains("term 1 of"));
+    let (_, took) = timed(|| {
+        standby.0.signal("TERM");
+        standby.0.end()
+    });
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(run.0.end().code, Some(3));
+    assert!(begun.elapsed() < until, "{:?}", begun.elapsed());
+    assert_eq!(once.0.end().code, Some(3));
+    // It has tried to write down that its command failed, too.
+    let until = until + Duration::from_secs(6);
+    assert!(begun.elapsed() < until, "{:?}", begun.elapsed());
 }

@@ -35,7 +35,8 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
         _ => None,
     };
     let holder = contenders.and_then(|all| all.into_iter().find(Contender::holds));
-    stage.end(matches!(ran, Ok(Ran::Done(_) | Ran::Failed(_))));
+    let has_run = matches!(ran, Ok(Ran::Done(_) | Ran::Failed(_)));
+    stage.end(has_run && told.is_ok());
     let waited_in_vain = matches!(ran, Ok(Ran::Running(_)) | Err(Error::GaveUp { .. }));
     if waited_in_vain && !once.nonblock && signal.is_none() {
         told?;

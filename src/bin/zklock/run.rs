@@ -61,12 +61,12 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
 }
 
 fn release(stage: &Stage, lock: HeldLock, path: &str) {
-    stage.await_servers(path);
+    let is_served = stage.await_servers(path);
     stage.signals.waiting();
     lock.guard.release_noting();
     // Its deletion leaves ahead of the end of the session: who waits knows by it that nothing was lost.
     drop(lock);
-    stage.end(true);
+    stage.end(is_served);
 }
 
 /// Tells the user what a lock on a directory of locks means, if a server answers until then.

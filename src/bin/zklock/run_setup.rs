@@ -28,7 +28,7 @@ use crate::terminal::Terminal;
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// How long the end of a session that has no lock is waited for.
-const MOMENT: Duration = Duration::from_millis(100);
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// How often the connection is looked at while there is none, and how long it may be missing before
 /// that is told.
@@ -87,12 +87,12 @@ impl Stage {
     }
 
     /// Without a connection, waits for one as long as servers that come back keep the session: the
-    /// lock is free as soon as they do. A signal ends the program then.
-    pub(crate) fn await_servers(&self, path: &str) {
+    /// lock is free as soon as they do. Returns whether there is one. A signal ends the program then.
+    pub(crate) fn await_servers(&self, path: &str) -> bool {
         let (began, timeout) = (Instant::now(), self.client.session_timeout());
         let is_away = || self.client.state() == SessionState::Connecting;
         if !is_away() {
-            return;
+            return true;
         }
         let mut told = false;
         self.signals.leaving();
@@ -108,12 +108,13 @@ impl Stage {
             thread::sleep(LOOK);
         }
         self.signals.running();
+        !is_away()
     }
 
     /// Ends the session, and with it all nodes of this client, even if a deletion was lost on the way.
-    /// If this client had no lock, a server that is silent is not waited for.
-    pub(crate) fn end(&self, had_lock: bool) {
-        let limit = match had_lock {
+    /// If that frees no lock, or if servers were waited for in vain, a silent one is not waited for.
+    pub(crate) fn end(&self, patiently: bool) {
+        let limit = match patiently {
             true => self.client.session_timeout(),
             false => MOMENT,
         };

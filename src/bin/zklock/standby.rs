@@ -30,9 +30,10 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
     let path = plain(&standby.what.path);
     let place = place.on_wait(place_teller(path, line.clone(), begins.clone()));
     stage.signals.waiting();
-    let (mut last, mut late) = (None, None);
+    let (mut last, mut late, mut leads) = (None, None, false);
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
         drop(line.lock().take());
+        leads = true;
         let ended = run(standby, &stage, term);
         let again = again(standby.restart, &ended);
         if again {
@@ -46,12 +47,13 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         if !again || late.is_some() {
             return ControlFlow::Break(());
         }
+        leads = false;
         begins.store(true, Ordering::Relaxed);
         *line.lock() = Some(stage.status_line(&standby.what));
         ControlFlow::Continue(())
     });
     let signal = late.or_else(|| stage.signals.ended_by());
-    stage.end(last.is_some());
+    stage.end(leads);
     done?;
     match (signal, last) {
         (Some(signal), _) => Ok(Ending::Signal(signal as i32)),

@@ -9,7 +9,7 @@ use crate::time::clock::Moment;
 ///
 /// The first ones are that short: behind a balancer with a dead server, an attempt in two or three
 /// fails, and the locks of the client must not wait long for the one that does not.
-const LEAST: Duration = Duration::from_millis(100);
+pub(super) const LEAST: Duration = Duration::from_millis(100);
 /// A pause is this part of the time without a server, so that a client is late by a fraction of
 /// the outage, and a quarter of it with the jitter.
 const PART: u32 = 5;
@@ -82,8 +82,12 @@ impl Backoff {
 
 /// A part of the time that trouble has lasted.
 fn pause(trouble: Duration, longest: Duration) -> Duration {
-    let pause = (trouble / PART).clamp(LEAST, longest);
-    // The jitter keeps clients that lost the same server from coming back in step.
+    jittered((trouble / PART).clamp(LEAST, longest))
+}
+
+/// Makes a pause a little longer or shorter, so that clients that lost the same server do not come back
+/// in step.
+pub(super) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.8 + 0.4 * fastrand::f64())
 }
 

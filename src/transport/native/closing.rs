@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::backoff::{LEAST, jittered};
 use super::connection_end::End;
 use super::shared::{Shared, Stage, State, answer_all};
 use crate::jute::{ErrorCode, Request};
@@ -15,8 +16,8 @@ use crate::transport::Failure;
 
 /// A pause between two attempts is at most this part of the time that is left for the end.
 const PARTS: u32 = 8;
-/// A pause may always be so long.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The least time that a server gets to answer.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 impl Shared {
     /// Begins to end the session. Returns `false` if that was done before.
@@ -54,6 +55,17 @@ impl Shared {
         matches!(self.state.lock().stage, Stage::Closing { reply: None, .. })
     }
 
+    /// This time, or what is left for the end of the session if that is less.
+    pub(super) fn at_most(&self, limit: Duration) -> Duration {
+        match self.state.lock().stage {
+            Stage::Closing { until, .. } => {
+                let left = until.saturating_since(Moment::now());
+                limit.min(left.max(LEAST_WAIT))
+            }
+            _ => limit,
+        }
+    }
+
     /// Nobody waits for the end of the session any more.
     pub(super) fn give_up_close(&self) {
         let mut state = self.state.lock();
@@ -72,11 +84,14 @@ impl State {
 
     /// The end of a connection with this answer to that request.
     pub(super) fn closed_by(&mut self, code: ErrorCode) -> End {
-        if let ErrorCode::SESSION_MOVED | ErrorCode::CONNECTION_LOSS = code {
-            return End::Broken(code.to_string());
+        match code {
+            ErrorCode::OK | ErrorCode::SESSION_EXPIRED => {
+                self.key = None;
+                End::Closed
+            }
+            // The request may not have been carried out.
+            _ => End::Broken(code.to_string()),
         }
-        self.key = None;
-        End::Closed
     }
 
     /// Whether there is anything to connect for.
@@ -92,7 +107,8 @@ impl State {
     pub(super) fn longest_pause(&self, began: Moment) -> Option<Duration> {
         match self.stage {
             Stage::Closing { until, .. } => {
-                Some((until.saturating_since(began) / PARTS).max(PAUSE))
+                let part = until.saturating_since(began) / PARTS;
+                Some(jittered(part.max(LEAST)))
             }
             _ => None,
         }

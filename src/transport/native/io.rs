@@ -135,12 +135,12 @@ impl Io {
     /// If it lags behind, another server resumes the session; if the ensemble was set up anew
     /// or restored, none ever does. A server without a quorum hangs up too, as does a proxy
     /// whose server is down; once that passes, the session continues. So the client asks for a
-    /// new session only a server that hung up just before.
+    /// new session only a server that hung up just before, and never to end a session.
     fn may_be_forgotten(&mut self) -> bool {
         let hung_up = mem::take(&mut self.hung_up);
         let (until, timeout) = self.served;
         let away = Moment::now().saturating_since(until);
-        self.has_past() && hung_up && away > timeout + MARGIN
+        self.has_past() && hung_up && away > timeout + MARGIN && !self.shared.is_away()
     }
 
     /// Whether a server has ever given a session.
@@ -195,11 +195,11 @@ impl Io {
 
     /// Connects to one address and serves requests until the connection ends.
     fn attempt(&mut self, to: &Candidate) -> Result<Round, String> {
-        let (status, target) = (&self.shared.status, &to.target);
+        let (Shared { status, config, .. }, target) = (&*self.shared, &to.target);
         status.asks(target, "it has not accepted a connection");
-        let channel = Channel::connect(target, to.limit, self.shared.config.tls.as_ref())?;
+        let limit = self.shared.at_most(to.limit);
+        let channel = Arc::new(Channel::connect(target, limit, config.tls.as_ref())?);
         status.asks(target, NOT_GREETED);
-        let channel = Arc::new(channel);
         if !self.shared.attach(&channel) {
             return Ok(Round::Over);
         }
@@ -208,7 +208,7 @@ impl Io {
     }
 
     fn greet_and_serve(&mut self, channel: &Arc<Channel>, to: &Candidate) -> Result<Round, String> {
-        let (target, limit, wish) = (&to.target, to.limit, to.wish);
+        let (target, limit, wish) = (&to.target, self.shared.at_most(to.limit), to.wish);
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
         #[cfg(feature = "sasl")]

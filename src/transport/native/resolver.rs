@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::hosts::{Server, Target};
 use super::lookup::Lookup;
-use super::shared::{Shared, Stage};
+use super::shared::Shared;
 use crate::system::{net, thread};
 use crate::time::clock::Moment;
 
@@ -97,7 +97,7 @@ impl Shared {
         let patience = self.status.snapshot().timeout / 20;
         let patience = patience.clamp(PATIENCE.0, PATIENCE.1);
         let mut state = self.state.lock();
-        while state.stage == Stage::Away && state.names.iter().any(|name| name.under_way) {
+        while state.wants_connection() && state.names.iter().any(|name| name.under_way) {
             let known = state.names.iter().any(|name| !name.addresses.is_empty());
             let limit = if known { patience } else { LIMIT };
             let left = (begun + limit).saturating_since(Moment::now());

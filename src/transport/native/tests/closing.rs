@@ -76,3 +76,108 @@ fn a_session_that_is_closed_or_dropped_in_an_outage_ends_when_servers_are_back()
         assert!(end.join().unwrap());
     }
 }
+
+/// Ends the session of a server that answers the first request to with this code. Returns whether the
+/// end is confirmed, and how often the client connected.
+fn end_where_a_server_refuses(code: ErrorCode) -> (bool, usize) {
+    let mut closes = 0;
+    let server = Fake::start(Script::new(move |_, request| match request {
+        Request::Close => {
+            closes += 1;
+            match closes {
+                1 => Act::Refuse(code),
+                _ => Act::Reply(Reply::Nothing),
+            }
+        }
+        _ => Act::Ignore,
+    }));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    (rig.transport.close(PATIENCE), server.connections())
+}
+
+#[test]
+fn a_server_that_refuses_is_asked_again_unless_it_knows_no_such_session() {
+    let refusals = [
+        (ErrorCode::SESSION_MOVED, 2),
+        (ErrorCode::THROTTLED, 2),
+        (ErrorCode::OPERATION_TIMEOUT, 2),
+        (ErrorCode::SESSION_EXPIRED, 1),
+    ];
+    for (code, connections) in refusals {
+        let seen = end_where_a_server_refuses(code);
+        assert_eq!(seen, (true, connections), "{code}");
+    }
+}
+
+#[test]
+fn a_client_that_is_closed_asks_for_no_new_session() {
+    let (to, seen) = unbounded();
+    let server = Fake::start(Script {
+        greet: Box::new(move |hello| {
+            to.send(hello.session).unwrap();
+            (hello.session == 0).then(|| greeting_for(7, 200))
+        }),
+        act: Box::new(|_, request| match request {
+            Request::Close => Act::Reply(Reply::Nothing),
+            _ => Act::Ignore,
+        }),
+    });
+    let proxy = Proxy::start(&server.hosts());
+    let rig = Rig::connect(&proxy.hosts(), Duration::from_millis(200));
+    proxy.refuse();
+    rig.disconnected();
+    // Now the client takes the session for one that perhaps no server resumes.
+    thread::sleep(Duration::from_millis(1500));
+    let end = thread::spawn(move || rig.transport.close(Duration::from_secs(1)));
+    proxy.accept();
+    assert!(!end.join().unwrap());
+    assert_eq!(seen.try_iter().filter(|id| *id == 0).count(), 1);
+}
+
+/// Some servers grant another session when asked for one that they do not know.
+#[test]
+fn a_session_that_a_server_grants_to_a_client_that_ends_is_ended_too() {
+    for host in ["127.0.0.1", "localhost"] {
+        let (to, seen) = unbounded();
+        let (ended, mut id) = (to.clone(), 0);
+        let server = Fake::start(Script {
+            greet: Box::new(move |_| {
+                id += 1;
+                to.send(id).unwrap();
+                Some(greeting(id))
+            }),
+            act: Box::new(move |_, request| match request {
+                Request::Close => {
+                    ended.send(-1).unwrap();
+                    Act::Reply(Reply::Nothing)
+                }
+                _ => Act::Ignore,
+            }),
+        });
+        let proxy = Proxy::start(&server.hosts());
+        let hosts = format!("{host}:{}", proxy.port());
+        let rig = Rig::connect(&hosts, TIMEOUT);
+        proxy.refuse();
+        rig.disconnected();
+        let end = thread::spawn(move || rig.transport.close(PATIENCE));
+        proxy.accept();
+        assert!(end.join().unwrap(), "{host}");
+        assert_eq!(seen.try_iter().collect::<Vec<_>>(), [1, 2, -1], "{host}");
+    }
+}
+
+/// It went on with the attempt that was under way.
+#[test]
+fn the_thread_of_a_dropped_client_ends_when_the_session_has_timed_out() {
+    let server = Fake::start(Script::new(|_, _| Act::Ignore));
+    let proxy = Proxy::start(&server.hosts());
+    let Rig {
+        status, transport, ..
+    } = Rig::connect(&proxy.hosts(), TIMEOUT);
+    proxy.blackhole();
+    drop(transport);
+    let ends = || Arc::strong_count(&status) == 1;
+    let ((), took) = timed(|| eventually("its thread ends", ends));
+    // The server grants four seconds. The thread looks twelve times in them.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
