@@ -19,6 +19,7 @@ on_every_server! {
     a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does
     a_command_that_was_stopped_through_zklock_continues_with_it
     a_command_stops_and_continues_whose_caller_has_no_number
+    who_stops_one_of_two_in_a_script_stops_neither_the_other_nor_the_script
 }
 
 fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
@@ -172,6 +173,37 @@ fn a_command_stops_and_continues_whose_caller_has_no_number(hosts: &str) {
     container.args(["-pf", "--kill-child", "--mount-proc", "sh", "-c", &script]);
     let ended = Zklock::spawn(container.env("ZKLOCK_HOSTS", hosts)).end();
     assert_eq!(ended.code, Some(128 + 15), "{ended:?}");
+}
+
+fn who_stops_one_of_two_in_a_script_stops_neither_the_other_nor_the_script(hosts: &str) {
+    let logs = [Log::new(), Log::new()];
+    let run = |log: &Log| {
+        let zklock = env!("CARGO_BIN_EXE_zklock");
+        let path = fresh_path("script");
+        format!("{zklock} run {path} -- sh -c '{}' &", log.beat("beat"))
+    };
+    let goes_on = |log: &Log| {
+        let log = log.file().display().to_string();
+        format!(
+            "n=$(wc -l < {log}); while [ $(wc -l < {log}) -lt $((n + 3)) ]; do sleep 0.02; done"
+        )
+    };
+    let script = format!(
+        "{} a=$!; {} b=$!; {}; {}
+        kill -TSTP $a; while ! grep -q '^State:.T' /proc/$a/status; do sleep 0.02; done
+        {}; kill -CONT $a; {}; kill -TERM $a $b; wait",
+        run(&logs[0]),
+        run(&logs[1]),
+        goes_on(&logs[0]),
+        goes_on(&logs[1]),
+        goes_on(&logs[1]),
+        goes_on(&logs[0]),
+    );
+    let mut session = Command::new("setsid");
+    session.args(["-w", "python3", "-c", STOPPABLE, "bash", "-c"]);
+    session.args(["set -m; sh -c \"$0\"; exit $?", &script]);
+    let ended = Zklock::spawn(session.env("ZKLOCK_HOSTS", hosts)).end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 /// Becomes the rest of its arguments, which SIGTSTP stops whatever the caller has set: some that run

@@ -94,7 +94,7 @@ fn a_deadline_holds_whatever_is_printed() {
 
 /// The end of the session went on for another second.
 #[test]
-fn a_server_that_falls_silent_is_not_waited_for_after_the_deadline() {
+fn a_server_that_falls_silent_is_waited_for_two_seconds_after_the_deadline() {
     let hosts = stays_silent();
     for args in ["run -w 1 /a -- true", "once -w 1 --slot a /j -- true"] {
         let wait = || {
@@ -105,7 +105,7 @@ fn a_server_that_falls_silent_is_not_waited_for_after_the_deadline() {
         };
         // A busy machine may delay one of them.
         let took = (0..3).map(|_| wait()).min();
-        assert!(took < Some(Duration::from_millis(1800)), "{args}: {took:?}");
+        assert!(took < Some(Duration::from_millis(3800)), "{args}: {took:?}");
     }
     let standby = || {
         let standby = Zklock::start(&hosts, "standby /s", ":");
@@ -116,7 +116,7 @@ fn a_server_that_falls_silent_is_not_waited_for_after_the_deadline() {
         begun.elapsed()
     };
     let took = (0..3).map(|_| standby()).min();
-    assert!(took < Some(Duration::from_millis(800)), "{took:?}");
+    assert!(took < Some(Duration::from_millis(2800)), "{took:?}");
 }
 
 /// It ended as if the lock was taken, and with `-E 0` as if all was well.

@@ -262,10 +262,8 @@ fn outlive_a_blackhole() {
     assert!(took < limit + NOISE, "{took:?}");
     proxy.heal();
 
-    eventually("the guard is confirmed", || {
-        guard.state() == GuardState::Held
-    });
-    guard.verify().unwrap();
+    // If the client has just left a server that it took for one that hangs, it must come back first.
+    eventually("the guard is confirmed", || guard.verify().is_ok());
     assert_eq!(client.session_id(), session);
     assert_eq!(proxy.requests(op::CREATE2), creates + 1, "it was under way");
     assert_nothing_left(&server.hosts(), &free);

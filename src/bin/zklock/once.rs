@@ -10,7 +10,7 @@ use crate::args::{Args, Once};
 use crate::child::Variables;
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
-use crate::run_setup::{Stage, longest_connect};
+use crate::run_setup::{Stage, check_answered, longest_connect};
 use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::who;
@@ -26,20 +26,20 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &once.what, longest_connect(once.wait))?;
     let ran = run(once, &stage, started);
     let signal = stage.signals.ended_by();
-    let told = stage.check_connection(&once.what.path);
+    let is_connected = stage.is_connected();
     // A client that is ahead of us in the queue but does not hold the lock is not running it.
     let contenders = match &ran {
-        Err(Error::GaveUp { path }) if told.is_ok() => {
+        Err(Error::GaveUp { path }) if is_connected => {
             stage.client.wait_for_change(path, &[], GLANCE).ok()
         }
         _ => None,
     };
     let holder = contenders.and_then(|all| all.into_iter().find(Contender::holds));
     let has_run = matches!(ran, Ok(Ran::Done(_) | Ran::Failed(_)));
-    stage.end(has_run && told.is_ok());
+    let answered = is_connected & stage.end(has_run && is_connected);
     let waited_in_vain = matches!(ran, Ok(Ran::Running(_)) | Err(Error::GaveUp { .. }));
     if waited_in_vain && !once.nonblock && signal.is_none() {
-        told?;
+        check_answered(answered, &once.what.path)?;
     }
     match (ran, signal) {
         (Ok(Ran::Done(ending)), _) => Ok(ending),

@@ -27,9 +27,6 @@ use crate::terminal::Terminal;
 /// that at the same time, or as soon as it has connected again.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// How long the end of a session that has no lock is waited for.
-const MOMENT: Duration = Duration::from_millis(300);
-
 /// How often the connection is looked at while there is none, and how long it may be missing before
 /// that is told.
 const LOOK: Duration = Duration::from_millis(50);
@@ -72,18 +69,8 @@ impl Stage {
         self.signals.cancel.recv_timeout(SETTLE) == Err(RecvTimeoutError::Timeout)
     }
 
-    /// Fails if there is no connection: what a server said before need not be true any more.
-    pub(crate) fn check_connection(&self, path: &str) -> Result<(), Failure> {
-        match self.client.state() {
-            SessionState::Connected => Ok(()),
-            _ => Err(Failure::new(
-                UNAVAILABLE,
-                format!(
-                    "no server answers any more: whether {} is taken is not known",
-                    plain(path)
-                ),
-            )),
-        }
+    pub(crate) fn is_connected(&self) -> bool {
+        self.client.state() == SessionState::Connected
     }
 
     /// Without a connection, waits for one as long as servers that come back keep the session: the
@@ -112,13 +99,14 @@ impl Stage {
     }
 
     /// Ends the session, and with it all nodes of this client, even if a deletion was lost on the way.
-    /// If that frees no lock, or if servers were waited for in vain, a silent one is not waited for.
-    pub(crate) fn end(&self, patiently: bool) {
+    /// If that frees no lock, or if servers were waited for in vain, it takes two seconds at most.
+    /// Returns whether a server has confirmed it.
+    pub(crate) fn end(&self, patiently: bool) -> bool {
         let limit = match patiently {
             true => self.client.session_timeout(),
-            false => MOMENT,
+            false => Duration::ZERO,
         };
-        drop(self.client.close_within(limit));
+        self.client.close_within(limit).is_ok()
     }
 
     /// Runs the command while the lock is held.
@@ -147,6 +135,16 @@ impl Stage {
         self.gone.replace(Some(gone));
         Ok(ended)
     }
+}
+
+/// Fails if no server answers at the end of a wait: what one said before need not be true any more.
+pub(crate) fn check_answered(answered: bool, path: &str) -> Result<(), Failure> {
+    if answered {
+        return Ok(());
+    }
+    let path = plain(path);
+    let message = format!("no server answers any more: whether {path} is taken is not known");
+    Err(Failure::new(UNAVAILABLE, message))
 }
 
 /// Returns how long to connect: no longer than the wait for the lock may take, but long

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, Signal, raise};
-use rustix::process::kill_current_process_group;
+use rustix::process::{getpid, kill_current_process_group, kill_process};
 
 use crate::exit::Ending;
 
@@ -131,12 +131,15 @@ impl Signals {
         self.state.own.fetch_or(mask(signal), Ordering::SeqCst);
     }
 
-    /// Stops this process and its group as Ctrl-Z does: another `zklock` in it first stops what
+    /// Stops this process `alone`, or its group as Ctrl-Z does: another `zklock` in it first stops what
     /// its own command has started. Returns when this process continues.
-    pub(crate) fn stop_group(&self) {
+    pub(crate) fn stop(&self, alone: bool) {
         let _ = self.continued.try_recv();
         self.pass_over(Signal::SIGTSTP);
-        let _ = kill_current_process_group(rustix::process::Signal::TSTP);
+        let _ = match alone {
+            true => kill_process(getpid(), rustix::process::Signal::TSTP),
+            false => kill_current_process_group(rustix::process::Signal::TSTP),
+        };
         let _ = self.continued.recv_timeout(STOP_LIMIT);
         self.state.passes_over(Signal::SIGTSTP);
     }

@@ -50,7 +50,7 @@ impl Shared {
         true
     }
 
-    /// Whether no server is being asked for the end of the session at present.
+    /// Whether the session is to end, and no server is being asked for that at present.
     pub(super) fn is_away(&self) -> bool {
         matches!(self.state.lock().stage, Stage::Closing { reply: None, .. })
     }

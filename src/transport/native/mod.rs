@@ -104,9 +104,9 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     })
 }
 
-/// How long the end of a session is at least asked for while there is no connection: most elections
-/// take less.
-const AWAY_LIMIT: Duration = Duration::from_secs(2);
+/// How long the end of a session is at least asked for. Most elections take less, and a server that
+/// ends reads nothing for a while before it hangs up.
+const LEAST_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long a thread whose socket was shut down takes to end, unless it is connecting.
 const END_LIMIT: Duration = Duration::from_millis(20);
@@ -171,14 +171,18 @@ impl Transport for Native {
         if self.process.is_another() {
             return false;
         }
-        self.begin_close(limit.max(AWAY_LIMIT));
+        let has_session = self.key().is_some();
+        let limit = if has_session {
+            limit.max(LEAST_LIMIT)
+        } else {
+            limit
+        };
+        self.begin_close(limit);
         let thread = self.thread.lock().take();
         // An answer that drops the last handle runs on the I/O thread itself.
         let others = thread.filter(|thread| thread.thread().id() != thread::current().id());
         if let Some(thread) = others {
-            let more = AWAY_LIMIT.saturating_sub(limit);
-            let ended = self.ends_within(limit) || self.shared.is_away() && self.ends_within(more);
-            if !ended {
+            if !self.ends_within(limit) {
                 self.shared.give_up_close();
             }
             if self.ends_within(END_LIMIT) && thread.join().is_err() {

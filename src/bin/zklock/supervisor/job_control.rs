@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver, never};
 use nix::sys::signal::Signal as Number;
 use rustix::process::{Signal, kill_current_process_group};
 
-use super::Supervisor;
+use super::{Stop, Supervisor};
 use crate::exit::Ending;
 use crate::stderr::say;
 use crate::terminal::{Terminal, has_job_control};
@@ -16,16 +16,23 @@ impl Supervisor<'_> {
     /// so that the shell takes over.
     pub(super) fn stopped(&mut self, signal: i32) {
         let asked = mem::take(&mut self.passed_stop);
-        self.wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
+        let wants_terminal = [Signal::TTIN, Signal::TTOU]
+            .map(Signal::as_raw)
+            .contains(&signal);
+        self.stop = match (wants_terminal, asked) {
+            (true, _) => Stop::ForTheTerminal,
+            (false, true) => Stop::Asked,
+            (false, false) => Stop::OfItself,
+        };
         // The command may have got the terminal while it was being stopped for it.
         let group = self.child.group();
         let is_one_of_ours = |terminal: &Terminal| terminal.is_ours() || terminal.is_with(group);
-        if self.wants_terminal && self.terminal.is_some_and(is_one_of_ours) {
+        if wants_terminal && self.terminal.is_some_and(is_one_of_ours) {
             self.give_terminal();
             self.child.signal_group(Signal::CONT);
             return;
         }
-        if self.wants_terminal && self.terminal.is_none() {
+        if wants_terminal && self.terminal.is_none() {
             say("the command wants the terminal of another process namespace, and has stopped");
         }
         // What was sent only to the command leaves it its lock.
@@ -43,16 +50,18 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn suspended(&mut self, failure: &str) {
+        let stop = mem::replace(&mut self.stop, Stop::OfItself);
         // Without this process, the lock would be lost under what goes on.
         if !failure.is_empty() {
             say(&format!(
                 "cannot stop what the command has started, it goes on: {failure}"
             ));
         } else if has_job_control() {
-            // The group includes a script that waits for this process.
-            self.signals.stop_group();
+            // Of what the terminal has sent to the command's group alone, this one's group has to hear: a
+            // script in it waits for this process.
+            self.signals.stop(stop == Stop::Asked);
         }
-        self.continued(self.wants_terminal);
+        self.continued(stop == Stop::ForTheTerminal);
     }
 
     /// Handles the continuation of this process: continues the command, unless its lock is lost.

@@ -73,10 +73,19 @@ pub(crate) struct Supervisor<'a> {
     /// Present once the command has the terminal.
     listener: Option<TerminalListener>,
     had_terminal: bool,
-    /// The command has stopped because it wants the terminal.
-    wants_terminal: bool,
+    stop: Stop,
     /// SIGTSTP was passed on to it.
     passed_stop: bool,
+}
+
+/// Why the command has stopped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stop {
+    OfItself,
+    /// It wants the terminal.
+    ForTheTerminal,
+    /// This process got SIGTSTP, as its group did if it was typed.
+    Asked,
 }
 
 impl<'a> Supervisor<'a> {
@@ -114,7 +123,7 @@ impl<'a> Supervisor<'a> {
             warned: GuardState::Held,
             listener: None,
             had_terminal: false,
-            wants_terminal: false,
+            stop: Stop::OfItself,
             passed_stop: false,
         };
         supervisor.begin()?;
