@@ -16,6 +16,9 @@ use crate::transport::Failure;
 
 /// A pause between two attempts is at most this part of the time that is left for the end.
 const PARTS: u32 = 8;
+/// A server that does not answer that the session is over is left for another one after this part of
+/// the time that was left then.
+const PATIENT_PARTS: u32 = 4;
 /// The least time that a server gets to answer.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
@@ -100,6 +103,16 @@ impl State {
             Stage::Away => true,
             Stage::Closing { until, .. } => self.key.is_some() && Moment::now() < until,
             Stage::Serving | Stage::Over => false,
+        }
+    }
+
+    /// When to leave a server that was asked at `asked` to end the session.
+    pub(super) fn leaves_unless_closed_at(&self, asked: Option<Moment>) -> Option<Moment> {
+        match (self.stage, asked) {
+            (Stage::Closing { until, .. }, Some(asked)) => {
+                Some(asked + (until.saturating_since(asked) / PATIENT_PARTS).max(LEAST))
+            }
+            _ => None,
         }
     }
 

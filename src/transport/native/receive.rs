@@ -166,7 +166,10 @@ impl Connection {
             let told = format!("nothing arrived for {:.1} s", silence.as_secs_f64());
             return Err(End::Broken(told));
         }
-        self.leaves_at = self.promptness.leaves_at(state.queue.oldest_since());
+        let oldest = state.queue.oldest_since();
+        let by_promptness = self.promptness.leaves_at(oldest);
+        let by_the_end = state.leaves_unless_closed_at(oldest);
+        self.leaves_at = [by_promptness, by_the_end].into_iter().flatten().min();
         if self.leaves_at.is_some_and(|at| at <= now) {
             let state = &mut *state;
             state.features.left_over(state.queue.oldest());

@@ -1,5 +1,6 @@
 //! The end of a session where servers go away and come back.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::fake::{Act, Fake, Script, greeting, greeting_for};
@@ -107,6 +108,24 @@ fn a_server_that_refuses_is_asked_again_unless_it_knows_no_such_session() {
         let seen = end_where_a_server_refuses(code);
         assert_eq!(seen, (true, connections), "{code}");
     }
+}
+
+#[test]
+fn a_server_that_is_silent_is_left_for_another_one_in_time() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let servers = [(); 2].map(|()| {
+        let asked = Arc::clone(&asked);
+        Fake::start(Script::new(move |_, request| match request {
+            Request::Close if 0 < asked.fetch_add(1, Ordering::SeqCst) => {
+                Act::Reply(Reply::Nothing)
+            }
+            _ => Act::Ignore,
+        }))
+    });
+    let hosts = servers.each_ref().map(Fake::hosts).join(",");
+    let rig = Rig::connect(&hosts, TIMEOUT);
+    assert!(rig.transport.close(Duration::ZERO));
+    assert_eq!(servers.each_ref().map(Fake::connections), [1, 1]);
 }
 
 #[test]
