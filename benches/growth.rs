@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
+use rustix::time::{ClockId, clock_gettime};
 use zklock::Client;
 use zklock::diagnostics::Requests;
 
@@ -178,6 +179,7 @@ impl Relay {
             for client in listener.incoming().flatten() {
                 let server = TcpStream::connect(&hosts).expect("a server");
                 for (from, to) in [(&client, &server), (&server, &client)] {
+                    to.set_nodelay(true).expect("an open socket");
                     let pair = [from, to].map(|stream| stream.try_clone().expect("a copy"));
                     let [mut from, mut to] = pair;
                     thread::spawn(move || io::copy(&mut from, &mut to));
@@ -196,14 +198,10 @@ impl Relay {
     }
 }
 
-/// What all threads of this process have used.
+/// What all threads of this process have used, those that have ended too.
 fn processor_time() -> Duration {
-    let threads = fs::read_dir("/proc/self/task").expect("Linux").flatten();
-    let used = threads.filter_map(|thread| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(used.sum())
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(used).expect("no negative time")
 }
 
 fn clients(hosts: &str, name: &str, count: usize) {
