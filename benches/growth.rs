@@ -21,14 +21,20 @@
 //!
 //! `wait` is a process for `peers/waiting.py`: threads of one client that each get the lock once.
 
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, mpsc};
+// Tests use more of it.
+#[allow(dead_code)]
+#[path = "../tests/support/relay.rs"]
+mod relay;
+
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use std::{env, fs, io, thread};
+use std::{env, fs, thread};
 
 use rustix::time::{ClockId, clock_gettime};
 use zklock::Client;
 use zklock::diagnostics::Requests;
+
+use self::relay::Relay;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -137,8 +143,8 @@ fn beside(hosts: &str, name: &str, count: usize) {
 }
 
 fn reconnect(hosts: &str, name: &str, count: usize) {
-    let relay = Relay::start(hosts);
-    let client = connect(&relay.address);
+    let relay = Relay::start(vec![hosts.to_owned()]);
+    let client = connect(&relay.hosts);
     let lock = |at: usize| {
         let mutex = client.mutex(&format!("/zklock-growth/reconnect-{at:08}"));
         mutex.expect("a path").lock().expect("the lock")
@@ -161,41 +167,6 @@ fn reconnect(hosts: &str, name: &str, count: usize) {
         "{name:<16} {each:>10.1} us of processor time for each lock, and {requests} requests for all"
     );
     drop(guards);
-}
-
-/// Passes on what a client and a server say, in this process, until it cuts the connection.
-struct Relay {
-    address: String,
-    open: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Relay {
-    fn start(hosts: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
-        let open = Arc::<Mutex<Vec<TcpStream>>>::default();
-        let (hosts, streams) = (hosts.to_owned(), open.clone());
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let server = TcpStream::connect(&hosts).expect("a server");
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    to.set_nodelay(true).expect("an open socket");
-                    let pair = [from, to].map(|stream| stream.try_clone().expect("a copy"));
-                    let [mut from, mut to] = pair;
-                    thread::spawn(move || io::copy(&mut from, &mut to));
-                }
-                streams.lock().expect("no panic").extend([client, server]);
-            }
-        });
-        Self { address, open }
-    }
-
-    fn cut(&self) {
-        for stream in self.open.lock().expect("no panic").drain(..) {
-            // Fails if the other side has closed it.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
 }
 
 /// What all threads of this process have used, those that have ended too.

@@ -11,6 +11,7 @@ use zklock::embedded::Server;
 use crate::program::{Log, Zklock, embedded};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
+use crate::support::relay::listen;
 use crate::support::zookeeper::Folder;
 use crate::support::{eventually, fresh_path, timed};
 
@@ -25,15 +26,8 @@ fn stays_silent() -> String {
 }
 
 fn greets(then: fn(TcpStream) -> std::io::Result<()>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let hosts = listener.local_addr().unwrap().to_string();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // Fails if the client is gone.
-            thread::spawn(move || greet(stream).and_then(then));
-        }
-    });
-    hosts
+    // Fails if the client is gone.
+    listen(move |stream| drop(greet(stream).and_then(then)))
 }
 
 fn greet(mut stream: TcpStream) -> std::io::Result<TcpStream> {

@@ -175,15 +175,8 @@ fn what_was_answered_outlives_a_server_that_is_killed() {
                 process.wait().unwrap();
             }
         });
-        let mut answered = Vec::new();
-        for number in 0.. {
-            let path = format!("/r{round}-{number}");
-            client.send(op::CREATE, &creation(&path, PERSISTENT));
-            match client.hear() {
-                Ok(reply) => answered.push(reply.map(|_| path).unwrap()),
-                Err(_) => break,
-            }
-        }
+        let paths = (0..).map(|number| format!("/r{round}-{number}"));
+        let answered = create_until_cut_off(&mut client, paths);
         killer.join().unwrap();
         let server = Server::builder().data(&data).start().unwrap();
         let nodes = server.nodes();
@@ -203,21 +196,27 @@ fn a_server_that_cannot_write_its_log_answers_nobody_and_has_lost_nothing() {
     let limited = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
     let (mut process, hosts) = serve_in(Command::new("bash").args(["-c", limited, "-"]), &data);
     let mut client = Wire::connect_to(&hosts);
-    let mut answered = Vec::new();
-    for number in 0..1000 {
-        let path = format!("/{number}");
-        client.send(op::CREATE, &creation(&path, PERSISTENT));
-        match client.hear() {
-            Ok(reply) => answered.push(reply.map(|_| path).unwrap()),
-            Err(_) => break,
-        }
-    }
+    let paths = (0..1000).map(|number| format!("/{number}"));
+    let mut answered = create_until_cut_off(&mut client, paths);
     assert!(std::panic::catch_unwind(|| Wire::connect_to(&hosts)).is_err());
     process.kill().unwrap();
     process.wait().unwrap();
     answered.sort_unstable();
     assert!((10..1000).contains(&answered.len()));
     assert_eq!(start(&data).nodes(), answered);
+}
+
+/// Returns the nodes whose creation was answered.
+fn create_until_cut_off(client: &mut Wire, paths: impl Iterator<Item = String>) -> Vec<String> {
+    let mut answered = Vec::new();
+    for path in paths {
+        client.send(op::CREATE, &creation(&path, PERSISTENT));
+        match client.hear() {
+            Ok(reply) => answered.push(reply.map(|_| path).unwrap()),
+            Err(_) => break,
+        }
+    }
+    answered
 }
 
 /// Starts the program as a server of this folder; returns its address, too.

@@ -2,14 +2,14 @@
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use zklock::{Acl, Client, Error, GuardState};
 
 use super::{SOON, logs};
 use crate::support::proxy::Proxy;
+use crate::support::relay::{listen, pass_on};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path};
 
@@ -21,7 +21,7 @@ const PASSWORD: &str = "correct-horse-battery-staple";
 fn passwords_are_in_no_log_line_and_no_debug_output() {
     logs::keep();
     let listener = Eavesdropper::start(ZooKeeper::shared().port());
-    let proxy = Proxy::start(&listener.hosts());
+    let proxy = Proxy::start(&listener.hosts);
     let path = fresh_path("secrets");
     let builder = Client::builder(&proxy.hosts())
         .session_timeout(SOON)
@@ -106,32 +106,25 @@ fn spellings(secret: &[u8]) -> Vec<String> {
 
 /// Stands in front of the server and records the passwords of sessions.
 struct Eavesdropper {
-    port: u16,
+    hosts: String,
     heard: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Eavesdropper {
     fn start(server: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = listener.local_addr().expect("its port").port();
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::<Mutex<Vec<_>>>::default();
         let ours = Arc::clone(&heard);
-        // It ends with the process, and its threads end with their connections.
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let server = TcpStream::connect(("127.0.0.1", server)).expect("the server");
-                pass_on(&client, &server, |_| {});
-                let heard = Arc::clone(&ours);
-                pass_on(&server, &client, move |greeting| {
-                    heard.lock().unwrap().push(password(greeting));
-                });
-            }
+        let hosts = listen(move |client| {
+            let server = TcpStream::connect(("127.0.0.1", server)).expect("the server");
+            pass_on(&client, &server, |_, _| Ok(()));
+            let heard = Arc::clone(&ours);
+            pass_on(&server, &client, move |from, to| {
+                let greeting = first_frame(from)?;
+                heard.lock().unwrap().push(password(&greeting));
+                to.write_all(&greeting)
+            });
         });
-        Self { port, heard }
-    }
-
-    fn hosts(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        Self { hosts, heard }
     }
 
     fn passwords(&self) -> Vec<Vec<u8>> {
@@ -144,28 +137,13 @@ impl Eavesdropper {
     }
 }
 
-/// Copies bytes until either side ends, and shows the first frame.
-fn pass_on(from: &TcpStream, to: &TcpStream, show: impl FnOnce(&[u8]) + Send + 'static) {
-    let mut from = from.try_clone().expect("sharing a socket");
-    let mut to = to.try_clone().expect("sharing a socket");
-    thread::spawn(move || {
-        let mut first = vec![0; 4];
-        let read = from.read_exact(&mut first).and_then(|()| {
-            let length = u32::from_be_bytes([first[0], first[1], first[2], first[3]]);
-            first.resize(4 + length as usize, 0);
-            from.read_exact(&mut first[4..])
-        });
-        if read.is_ok() {
-            show(&first);
-            drop(
-                to.write_all(&first)
-                    .and_then(|()| io::copy(&mut from, &mut to)),
-            );
-        }
-        for socket in [from, to] {
-            drop(socket.shutdown(Shutdown::Both));
-        }
-    });
+fn first_frame(from: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut first = vec![0; 4];
+    from.read_exact(&mut first)?;
+    let length = u32::from_be_bytes([first[0], first[1], first[2], first[3]]);
+    first.resize(4 + length as usize, 0);
+    from.read_exact(&mut first[4..])?;
+    Ok(first)
 }
 
 /// It follows the length, the version, the timeout, the session and its own length.

@@ -1,15 +1,15 @@
 //! A server that gives a new session to a client that asks for its old one, without saying
 //! so, as ClickHouse Keeper does (ClickHouse issue 116690).
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::thread;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use zklock::embedded::Server;
 use zklock::{GuardEvent, SessionEvent};
 
 use super::{SOON, connect};
+use crate::support::relay::{listen, pass_on};
 use crate::support::{aside, eventually, fresh_path};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -60,38 +60,18 @@ fn a_session_that_is_replaced_in_silence_costs_its_locks_before_anybody_else_has
 
 /// Stands in front of the server and asks for a new session whatever a client asks for.
 fn forgetful(server: &str) -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let hosts = listener.local_addr().expect("its port").to_string();
     let server = server.to_owned();
-    // It ends with the process, and its threads end with their connections.
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let server = TcpStream::connect(&server).expect("the server");
-            pass_on(&client, &server, |from, to| {
-                let mut hello = [0; 48];
-                from.read_exact(&mut hello)?;
-                // It follows the length, the version, the last transaction and the timeout;
-                // the password follows its own length.
-                hello[20..28].fill(0);
-                hello[32..48].fill(0);
-                to.write_all(&hello)
-            });
-            pass_on(&server, &client, |_, _| Ok(()));
-        }
-    });
-    hosts
-}
-
-type Begin = fn(&mut TcpStream, &mut TcpStream) -> io::Result<()>;
-
-/// Copies bytes until either side ends, the first ones as told.
-fn pass_on(from: &TcpStream, to: &TcpStream, begin: Begin) {
-    let mut from = from.try_clone().expect("sharing a socket");
-    let mut to = to.try_clone().expect("sharing a socket");
-    thread::spawn(move || {
-        drop(begin(&mut from, &mut to).and_then(|()| io::copy(&mut from, &mut to)));
-        for socket in [from, to] {
-            drop(socket.shutdown(Shutdown::Both));
-        }
-    });
+    listen(move |client| {
+        let server = TcpStream::connect(&server).expect("the server");
+        pass_on(&client, &server, |from, to| {
+            let mut hello = [0; 48];
+            from.read_exact(&mut hello)?;
+            // It follows the length, the version, the last transaction and the timeout;
+            // the password follows its own length.
+            hello[20..28].fill(0);
+            hello[32..48].fill(0);
+            to.write_all(&hello)
+        });
+        pass_on(&server, &client, |_, _| Ok(()));
+    })
 }

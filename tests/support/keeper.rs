@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::net::TcpStream;
+use std::sync::Mutex;
+
+use super::relay::{listen, pass_on};
 
 /// How many bytes the first frame has, of a client and of a server.
 const HELLO: usize = 49;
@@ -27,33 +28,17 @@ pub(crate) enum Kind {
 }
 
 /// The passwords that the server behind it gave, by the session.
-type Passwords = Arc<Mutex<HashMap<[u8; 8], [u8; 16]>>>;
+type Passwords = Mutex<HashMap<[u8; 8], [u8; 16]>>;
 
 /// Starts one in front of `server`; it ends with the process. Returns its address.
 pub(crate) fn start(kind: Kind, server: &str) -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let hosts = listener.local_addr().expect("its port").to_string();
-    let server = server.to_owned();
-    let passwords = Passwords::default();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let (server, passwords) = (server.clone(), Arc::clone(&passwords));
-            thread::spawn(move || drop(serve(kind, client, &server, &passwords)));
-        }
-    });
-    hosts
+    let (server, passwords) = (server.to_owned(), Passwords::default());
+    listen(move |client| drop(serve(kind, client, &server, &passwords)))
 }
 
 /// Starts a ClickHouse Keeper that knows no leader.
 pub(crate) fn start_leaderless() -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let hosts = listener.local_addr().expect("its port").to_string();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            drop(turn_away(client));
-        }
-    });
-    hosts
+    listen(|client| drop(turn_away(client)))
 }
 
 fn turn_away(mut client: TcpStream) -> io::Result<()> {
@@ -102,8 +87,9 @@ fn serve(kind: Kind, mut client: TcpStream, server: &str, passwords: &Passwords)
     passwords.lock().expect("no panic").insert(session, given);
     greeting[GRANTED_PASSWORD..GRANTED_PASSWORD + 16].fill(0);
     client.write_all(&greeting)?;
-    pass_on(&client, &server)?;
-    pass_on(&server, &client)
+    pass_on(&client, &server, |_, _| Ok(()));
+    pass_on(&server, &client, |_, _| Ok(()));
+    Ok(())
 }
 
 /// The answer to a four-letter word, as far as it tells which server this is.
@@ -119,16 +105,4 @@ fn said(kind: Kind, word: &[u8]) -> &'static str {
         }
         _ => "",
     }
-}
-
-/// Copies bytes until either side ends.
-fn pass_on(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
-    let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
-    thread::spawn(move || {
-        drop(io::copy(&mut from, &mut to));
-        for socket in [from, to] {
-            drop(socket.shutdown(Shutdown::Both));
-        }
-    });
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Passes bytes on without reading them, as a load balancer does, until it is told to cut.
+//! Passes bytes on, as a load balancer does, until it is told to cut.
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -26,13 +26,8 @@ impl Relay {
                 // Otherwise the client's end is dropped, and the client sees that.
                 if let Ok(server) = TcpStream::connect(&servers[turn]) {
                     for (from, to) in [(&client, &server), (&server, &client)] {
-                        let (mut from, mut to) =
-                            (from.try_clone().unwrap(), to.try_clone().unwrap());
                         sockets.lock().unwrap().push(from.try_clone().unwrap());
-                        thread::spawn(move || {
-                            let _ = io::copy(&mut from, &mut to);
-                            let _ = to.shutdown(Shutdown::Both);
-                        });
+                        pass_on(from, to, |_, _| Ok(()));
                     }
                 }
             }
@@ -54,4 +49,35 @@ impl Relay {
     pub(crate) fn picked(&self) -> Vec<usize> {
         self.picked.lock().unwrap().clone()
     }
+}
+
+/// Serves each connection in a thread of its own until the process ends; returns the address.
+pub(crate) fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let hosts = listener.local_addr().expect("its port").to_string();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let serve = Arc::clone(&serve);
+            thread::spawn(move || serve(client));
+        }
+    });
+    hosts
+}
+
+/// Copies bytes until either side ends, the first ones as `begin` does.
+pub(crate) fn pass_on(
+    from: &TcpStream,
+    to: &TcpStream,
+    begin: impl FnOnce(&mut TcpStream, &mut TcpStream) -> io::Result<()> + Send + 'static,
+) {
+    let mut from = from.try_clone().expect("sharing a socket");
+    let mut to = to.try_clone().expect("sharing a socket");
+    to.set_nodelay(true).expect("an open socket");
+    thread::spawn(move || {
+        drop(begin(&mut from, &mut to).and_then(|()| io::copy(&mut from, &mut to)));
+        for socket in [from, to] {
+            drop(socket.shutdown(Shutdown::Both));
+        }
+    });
 }
