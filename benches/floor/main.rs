@@ -39,7 +39,8 @@ use ours::{our_crowd, our_cycles, our_fresh_queue, our_hand_offs, our_queue, our
 use raw::Raw;
 use rounds::HOLD_MS;
 use sockets::{
-    bare_cycles, floor_cycles, floor_hand_offs, floor_queue, joined_cycles, told_cycles,
+    bare_cycles, floor_cycles, floor_fresh_queue, floor_hand_offs, floor_queue, joined_cycles,
+    told_cycles,
 };
 use zklock::Client;
 
@@ -186,7 +187,7 @@ fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only:
             }
             "fresh" => {
                 ours.extend(run("ours", our_fresh_queue, at));
-                floor.extend(run("floor", floor_queue, at));
+                floor.extend(run("floor", floor_fresh_queue, at));
             }
             _ => {
                 ours.extend(run("ours", our_cycles, at));

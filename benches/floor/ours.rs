@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use zklock::{Client, LockOptions};
 
-use crate::rounds::{Drain, in_threads};
+use crate::rounds::{Drain, FRESH_WAIT, in_threads};
 
 /// How many clients share the threads of a crowd.
 const CROWD: usize = 8;
@@ -53,7 +53,7 @@ pub(crate) fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
 
 /// Like [`our_queue`], but the last of them has waited for as long as the peers' do.
 pub(crate) fn our_fresh_queue(hosts: &str, count: usize, path: &str) -> f64 {
-    queue(hosts, count, path, Duration::from_millis(700))
+    queue(hosts, count, path, FRESH_WAIT)
 }
 
 fn queue(hosts: &str, count: usize, path: &str, waited: Duration) -> f64 {

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use zklock::MutexGuard;
 
 const ROUND: Duration = Duration::from_millis(500);
+/// How long the last one in a queue of fresh clients has waited before the first is let in.
+pub(crate) const FRESH_WAIT: Duration = Duration::from_millis(700);
 
 /// How long each client in a queue holds the lock.
 pub(crate) static HOLD_MS: AtomicU64 = AtomicU64::new(0);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::raw::Raw;
-use crate::rounds::{hold, in_threads};
+use crate::rounds::{FRESH_WAIT, hold, in_threads};
 
 pub(crate) fn floor_cycles(hosts: &str, count: usize, path: &str) -> f64 {
     raw_cycles(hosts, count, path, true)
@@ -145,6 +145,15 @@ pub(crate) fn floor_hand_offs(hosts: &str, count: usize, path: &str) -> f64 {
 
 /// One thread serves all the sockets, since only one of them has work at a time.
 pub(crate) fn floor_queue(hosts: &str, count: usize, path: &str) -> f64 {
+    queue(hosts, count, path, Duration::ZERO)
+}
+
+/// Like [`floor_queue`], but the last socket has waited for as long as the peers' clients do.
+pub(crate) fn floor_fresh_queue(hosts: &str, count: usize, path: &str) -> f64 {
+    queue(hosts, count, path, FRESH_WAIT)
+}
+
+fn queue(hosts: &str, count: usize, path: &str, waited: Duration) -> f64 {
     let mut gate = Raw::connect(hosts);
     gate.make(path);
     let mut before = gate.hold(path);
@@ -160,6 +169,7 @@ pub(crate) fn floor_queue(hosts: &str, count: usize, path: &str) -> f64 {
         queue.push((raw, before, node.clone()));
         before = node;
     }
+    std::thread::sleep(waited);
     let (begun, mut held) = (Instant::now(), Duration::ZERO);
     gate.delete(&first);
     gate.flush();

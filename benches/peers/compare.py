@@ -9,13 +9,14 @@ are in /usr/share/java or CURATOR_CLASSPATH names them, go-zookeeper where there
 on the crate `zookeeper` where `rust` has been built. Needs the bench `floor`
 (`cargo bench --no-run --bench floor`), which tells what the scenarios are; `alone@5` is
 `alone` over a network with 5 ms of delay each way. Rates are medians; `~` is half of the
-spread between the quartiles. `plots.py` draws what --json has written.
+spread between the quartiles; `worst` is our median round's rate by our slowest round's. `plots.py` draws what --json has written.
 """
 import argparse
 import glob
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -104,11 +105,15 @@ def measure_all(scenario, hosts, rounds, all_of_them):
     if delay:
         hosts = Delay(hosts, float(delay) / 1000).hosts
     rates = {name: [] for name in all_of_them}
-    for _ in range(rounds):
-        for name, measure in all_of_them.items():
+    turns = list(all_of_them.items())
+    # The first round warms the server up.
+    for at in range(rounds + 1):
+        for name, measure in turns:
             rate = measure(hosts, scenario)
-            if rate:
+            if rate and at:
                 rates[name].append(rate)
+        # Nobody comes after the same neighbour's load each time.
+        turns = random.sample(turns, len(turns))
     return rates
 
 
@@ -122,14 +127,15 @@ def main():
     options = parser.parse_intermixed_args()
     all_of_them = dict(contenders())
     table = {}
-    print("| grants/s | " + " | ".join(all_of_them) + " | ours/floor |")
-    print("|---|" + "---|" * (len(all_of_them) + 1))
+    print("| grants/s | " + " | ".join(all_of_them) + " | ours/floor | worst |")
+    print("|---|" + "---|" * (len(all_of_them) + 2))
     for scenario in options.scenarios or SCENARIOS:
         rates = measure_all(scenario, options.hosts, options.rounds, all_of_them)
         table[scenario] = rates
         pairs = [ours / floor for ours, floor in zip(rates["ours"], rates["floor"])]
         ratio = f"{statistics.median(pairs):.2f}" if pairs else "-"
-        print(f"| {scenario} | " + " | ".join(cells(rates)) + f" | {ratio} |", flush=True)
+        worst = f"{statistics.median(rates['ours']) / min(rates['ours']):.1f}" if pairs else "-"
+        print(f"| {scenario} | " + " | ".join(cells(rates)) + f" | {ratio} | {worst} |", flush=True)
         if options.json:
             options.json.write_text(json.dumps(table, indent=1) + "\n")
 
