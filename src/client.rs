@@ -19,6 +19,7 @@ use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::session::{CLOSE_LIMIT, Session};
+use crate::shards::Shards;
 use crate::standby::Standby;
 use crate::system::channel::Receiver;
 use crate::time::limit::{Limit, from_now};
@@ -230,6 +231,20 @@ impl Client {
     #[doc(alias = "election")]
     pub fn standby(&self, path: &str) -> Result<Standby> {
         Standby::new(&self.locks, path)
+    }
+
+    /// Returns the work at `path` that is divided into `count` shards among the processes that are
+    /// up.
+    ///
+    /// Costs no I/O; the path is created when the first process works on it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock, and with [`Error::BadArgument`]
+    /// if `count` is 0 or above 10,000.
+    #[doc(alias = "SetPartitioner")]
+    pub fn shards(&self, path: &str, count: u32) -> Result<Shards> {
+        Shards::new(&self.locks, path, count)
     }
 
     /// Returns the id of the current session, or 0 if there is none.

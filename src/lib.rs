@@ -191,6 +191,7 @@ mod rwlock;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod semaphore;
+mod shards;
 mod standby;
 #[cfg(feature = "tls")]
 mod tls;
@@ -239,6 +240,7 @@ pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard, SendReadGuard
 #[cfg(feature = "sasl")]
 pub use crate::sasl::Sasl;
 pub use crate::semaphore::{Permit, Semaphore};
+pub use crate::shards::Shards;
 pub use crate::standby::{Standby, Term};
 #[cfg(feature = "tls")]
 pub use crate::tls::Tls;

@@ -12,6 +12,7 @@
 //! - [`attempt`] takes one contender into the queue and to its head,
 //! - [`multi`] takes one contender into several queues at once,
 //! - [`permit_attempt`] gets a contender its permits, through the line in front of them,
+//! - [`shard_owners`] divides shards among members,
 //! - [`downgrade`] turns a writer into a reader,
 //! - [`job`] runs something once, and [`journal`] says what has run,
 //! - [`abandonment`] tells a holder that its predecessor went without releasing,
@@ -53,6 +54,7 @@ pub mod places;
 pub mod queue;
 pub mod release_note;
 pub mod seen_ahead;
+pub mod shard_owners;
 pub mod skip_listing;
 pub mod validity;
 

@@ -213,9 +213,10 @@ fn room((tree, file): &Node) -> String {
     let path = file.trim_start_matches("src/");
     match path.split_once('/') {
         // Their folders are only for what belongs to one noun.
-        Some(("client" | "contender" | "job" | "queues" | "rwlock" | "semaphore", _)) => {
-            "nouns".to_owned()
-        }
+        Some((
+            "client" | "contender" | "job" | "queues" | "rwlock" | "semaphore" | "shards",
+            _,
+        )) => "nouns".to_owned(),
         Some((folder, _)) if LEAVES.contains(&folder) => "leaves".to_owned(),
         Some((folder, _)) => folder.to_owned(),
         None if path == "lib.rs" => "lib".to_owned(),

@@ -37,6 +37,7 @@ mod repeated_locks;
 mod revocation;
 mod rwlock;
 mod semaphore;
+mod shards;
 mod shared_paths;
 mod standby;
 mod standby_daemons;

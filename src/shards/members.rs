@@ -1,0 +1,88 @@
+//! A member's node among the others, and the news of them.
+
+use std::sync::Arc;
+
+use super::threads::{News, Stop, TellsTheEnd, join, no_thread};
+use crate::error::{Error, Result};
+use crate::lock::Locks;
+use crate::options::LockOptions;
+use crate::path;
+use crate::rwlock::{RwLock, RwLockReadGuard};
+use crate::system::channel::{Receiver, Sender, bounded};
+use crate::system::thread::{self, JoinHandle};
+use crate::time::limit::Limit;
+
+/// The thread that is a member, and tells who the others are.
+pub(super) struct Members {
+    thread: JoinHandle<Result<()>>,
+    /// Ends it when it is dropped.
+    quit: Sender<()>,
+}
+
+impl Members {
+    pub(super) fn join(locks: &Arc<Locks>, path: &str, tell: Sender<News>) -> Result<Self> {
+        let ((quit, leave), locks) = (bounded(0), locks.clone());
+        let lock = RwLock::new(&locks, path)?;
+        let run = move || {
+            let _ended = TellsTheEnd(tell.clone(), None);
+            while let Some(member) = enter(&lock, &leave)? {
+                if follow(&locks, &lock, &member, &leave, &tell)? {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let thread = thread::spawn("zklock-members", run);
+        Ok(Self {
+            thread: thread.map_err(no_thread)?,
+            quit,
+        })
+    }
+
+    /// Leaves; waits for the thread.
+    pub(super) fn leave(self) -> std::result::Result<(), Stop> {
+        drop(self.quit);
+        join(self.thread)
+    }
+}
+
+/// Becomes a member; `None` if it is to leave.
+fn enter(lock: &RwLock, leave: &Receiver<()>) -> Result<Option<RwLockReadGuard>> {
+    loop {
+        match lock.read_with(LockOptions::new().cancel(leave.clone())) {
+            Err(Error::Evicted { .. }) => {}
+            entered => return entered,
+        }
+    }
+}
+
+/// Tells of each change of the members. Returns whether it is to leave; otherwise this member's node
+/// is gone.
+fn follow(
+    locks: &Arc<Locks>,
+    lock: &RwLock,
+    member: &RwLockReadGuard,
+    leave: &Receiver<()>,
+    tell: &Sender<News>,
+) -> Result<bool> {
+    let (limit, mine) = (
+        Limit::new(None, Some(leave.clone())),
+        path::name(member.node()),
+    );
+    let mut present = Vec::new();
+    loop {
+        present = locks
+            .session
+            .wait_for_change(lock.path(), &present, &limit)?;
+        if limit.is_over() {
+            return Ok(true);
+        }
+        let names = present.iter().map(|one| path::name(one.node()).to_owned());
+        let names: Vec<_> = names.collect();
+        if names.iter().any(|name| name == mine) {
+            let _ = tell.send(News::Members(names, mine.to_owned()));
+        } else if !member.is_valid() {
+            return Ok(false);
+        }
+    }
+}

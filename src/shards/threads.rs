@@ -1,0 +1,43 @@
+//! What the threads of a call tell the calling one, and how they end.
+
+use std::any::Any;
+use std::io;
+
+use crate::error::{Error, Result};
+use crate::system::channel::Sender;
+use crate::system::thread::JoinHandle;
+
+/// What the threads of a call tell the calling one.
+pub(super) enum News {
+    /// These are the members' nodes, and the second is this member's.
+    Members(Vec<String>, String),
+    /// The thread of this shard has ended, or that of the members.
+    Ended(Option<u32>),
+}
+
+/// Sends [`News::Ended`] when its thread ends, even in a panic.
+pub(super) struct TellsTheEnd(pub(super) Sender<News>, pub(super) Option<u32>);
+
+impl Drop for TellsTheEnd {
+    fn drop(&mut self) {
+        let _ = self.0.send(News::Ended(self.1));
+    }
+}
+
+/// Why a thread of a call ended.
+pub(super) enum Stop {
+    Failed(Error),
+    Panicked(Box<dyn Any + Send>),
+}
+
+pub(super) fn no_thread(error: io::Error) -> Error {
+    Error::NoThread {
+        reason: error.to_string(),
+    }
+}
+
+/// Waits for a thread.
+pub(super) fn join<T>(thread: JoinHandle<Result<T>>) -> std::result::Result<T, Stop> {
+    let ended = thread.join().map_err(Stop::Panicked)?;
+    ended.map_err(Stop::Failed)
+}

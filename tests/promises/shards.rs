@@ -1,0 +1,191 @@
+//! Each shard is worked on by one process, and moves when processes come and go.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use zklock::{Client, Error, Term};
+
+use crate::support::raw::assert_nothing_left;
+use crate::support::{aside, eventually, fresh_path};
+use crate::transport::{Place, SOON, expire_owner, in_every_place, on_every_server};
+
+in_every_place! {
+    shards_are_divided_and_move_to_who_comes_and_from_who_goes
+    a_break_of_one_shard_ends_them_all
+    a_panic_in_one_shard_ends_them_all_and_propagates
+}
+
+// A handle has been given up by then.
+on_every_server! {
+    who_loses_its_session_joins_again
+}
+
+const COUNT: u32 = 12;
+
+/// The processes' work: which shards are worked on, and by whom.
+struct Field {
+    /// Who works on each; 0 is nobody.
+    at_work: Vec<AtomicI64>,
+    overlaps: AtomicU32,
+}
+
+impl Field {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            at_work: (0..COUNT).map(|_| AtomicI64::new(0)).collect(),
+            overlaps: AtomicU32::new(0),
+        })
+    }
+
+    fn work(&self, me: i64, shard: u32, term: &Term<'_>) -> ControlFlow<()> {
+        let at_work = &self.at_work[shard as usize];
+        if at_work.swap(me, Ordering::SeqCst) != 0 {
+            self.overlaps.fetch_add(1, Ordering::SeqCst);
+        }
+        while !term.is_over() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        // The next one may be at work already if a server was told to end this one's session.
+        let _ = at_work.compare_exchange(me, 0, Ordering::SeqCst, Ordering::SeqCst);
+        ControlFlow::Continue(())
+    }
+
+    /// How many shards each of these works on.
+    fn numbers(&self, who: &[i64]) -> Vec<usize> {
+        let of = |me: &i64| {
+            let mine = |shard: &&AtomicI64| shard.load(Ordering::SeqCst) == *me;
+            self.at_work.iter().filter(mine).count()
+        };
+        who.iter().map(of).collect()
+    }
+}
+
+/// A process that works on its shards until it is told to stop.
+struct Member {
+    stop: Sender<()>,
+    ended: Receiver<Result<(), Error>>,
+}
+
+fn member(client: &Client, path: &str, me: i64, field: &Arc<Field>) -> Member {
+    let shards = client.shards(path, COUNT).unwrap();
+    let ((stop, stopped), field) = (bounded(0), field.clone());
+    let work = move |shard: u32, term: &Term<'_>| field.work(me, shard, term);
+    let ended = aside(move || shards.run_until(stopped, work));
+    Member { stop, ended }
+}
+
+impl Member {
+    fn leave(self) {
+        drop(self.stop);
+        self.ended.recv_timeout(SOON).expect("it ends").unwrap();
+    }
+}
+
+fn shards_are_divided_and_move_to_who_comes_and_from_who_goes(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("shards"));
+    let clients = [(); 3].map(|()| place.connect(&hosts));
+    let field = Field::new();
+    let first = member(&clients[0], &path, 1, &field);
+    eventually("one has all", || field.numbers(&[1]) == [12]);
+    let second = member(&clients[1], &path, 2, &field);
+    eventually("two share", || field.numbers(&[1, 2]) == [6, 6]);
+    let third = member(&clients[2], &path, 3, &field);
+    eventually("three share", || field.numbers(&[1, 2, 3]) == [4, 4, 4]);
+    let shards = clients[0].shards(&path, COUNT).unwrap();
+    assert_eq!(shards.members().unwrap().len(), 3);
+    second.leave();
+    eventually("two share again", || field.numbers(&[1, 3]) == [6, 6]);
+    first.leave();
+    third.leave();
+    assert_eq!(field.overlaps.load(Ordering::SeqCst), 0);
+    let places = (0..COUNT).map(|shard| shard.to_string());
+    for place_of in places.chain(["members".to_owned()]) {
+        assert_nothing_left(&hosts, &format!("{path}/{place_of}"));
+    }
+}
+
+fn a_break_of_one_shard_ends_them_all(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("shards"));
+    let client = place.connect(&hosts);
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let ended = {
+        let (seen, shards) = (seen.clone(), client.shards(&path, 3).unwrap());
+        aside(move || {
+            shards.run(move |shard, term| {
+                seen.lock().unwrap().insert(shard);
+                while !term.is_over() && seen.lock().unwrap().len() < 3 {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                match shard {
+                    1 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                }
+            })
+        })
+    };
+    ended.recv_timeout(SOON).expect("it ends").unwrap();
+    assert!(
+        client
+            .shards(&path, 3)
+            .unwrap()
+            .members()
+            .unwrap()
+            .is_empty()
+    );
+}
+
+fn a_panic_in_one_shard_ends_them_all_and_propagates(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("shards"));
+    let client = place.connect(&hosts);
+    let shards = client.shards(&path, 2).unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        shards.run(|shard, term| {
+            assert_ne!(shard, 1, "at work");
+            while !term.is_over() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            ControlFlow::Continue(())
+        })
+    }));
+    assert!(panicked.is_err());
+    for shard in ["0", "1", "members"] {
+        assert_nothing_left(&hosts, &format!("{path}/{shard}"));
+    }
+}
+
+fn who_loses_its_session_joins_again(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("shards"));
+    let clients = [(); 2].map(|()| place.connect(&server.hosts()));
+    let field = Field::new();
+    let first = member(&clients[0], &path, 1, &field);
+    let second = member(&clients[1], &path, 2, &field);
+    eventually("two share", || field.numbers(&[1, 2]) == [6, 6]);
+    let shards = clients[0].shards(&path, COUNT).unwrap();
+    let before = shards.members().unwrap();
+    expire_owner(server, before[0].node());
+    eventually("both are members, one of them anew", || {
+        let members = shards.members().unwrap();
+        members.len() == 2 && members[1].token() > before[1].token()
+    });
+    eventually("two share again", || field.numbers(&[1, 2]) == [6, 6]);
+    first.leave();
+    second.leave();
+}
+
+#[test]
+fn shards_have_a_number_and_a_path() {
+    let server = zklock::embedded::Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    for count in [0, 10_001, u32::MAX] {
+        let refused = client.shards("/a", count).unwrap_err();
+        assert!(matches!(refused, Error::BadArgument { .. }), "{refused}");
+    }
+    let refused = client.shards("a", 1).unwrap_err();
+    assert!(matches!(refused, Error::BadPath { .. }), "{refused}");
+}
