@@ -5,12 +5,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo build --release --features cli,sasl,tls
-zklock=target/release/zklock
-assets=target/debian-assets
-rm -rf "$assets"
-mkdir -p "$assets/man"
-"$zklock" man --folder "$assets/man"
-"$zklock" completions bash >"$assets/zklock"
-"$zklock" completions zsh >"$assets/_zklock"
-"$zklock" completions fish >"$assets/zklock.fish"
+docs/assets.sh target/release/zklock target/debian-assets
 cargo deb --no-build
