@@ -11,7 +11,6 @@ use crate::builder::{ClientBuilder, Opened};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::lock::Locks;
-use crate::metrics::Metrics;
 use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
 use crate::nodes::Nodes;
@@ -270,15 +269,6 @@ impl Client {
     /// It keeps the first 1,024 unread events and drops later ones.
     pub fn events(&self) -> Receiver<SessionEvent> {
         self.locks.session.status.events()
-    }
-
-    /// Returns this client's counters. Costs no I/O.
-    pub fn metrics(&self) -> Metrics {
-        let status = &self.locks.session.status;
-        let mut metrics = self.locks.session.counters.snapshot();
-        metrics.reconnects = status.snapshot().connects.saturating_sub(1);
-        metrics.expiries = status.expiries();
-        metrics
     }
 
     /// Ends the session: its locks become free, and its waiters get [`Error::Closed`].

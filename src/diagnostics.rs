@@ -9,6 +9,7 @@
 //! | what this client has sent, waited for and lost | [`Client::metrics`](crate::Client::metrics) |
 
 pub use crate::contender::Contender;
-pub use crate::metrics::{Histogram, Metrics, Requests};
+pub use crate::histogram::Histogram;
+pub use crate::metrics::{LockMetrics, Metrics, Requests};
 pub use crate::owner::Owner;
 pub use crate::queues::{Blocker, Blockers, LockQueue, Locks};

@@ -177,6 +177,7 @@ pub mod fence;
 mod guard;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+mod histogram;
 mod job;
 mod metrics;
 mod multi_lock;

@@ -1,15 +1,17 @@
 //! A client's counters.
 //!
 //! Counting costs one atomic addition. With the feature `metrics`, every number also goes to the
-//! recorder of the `metrics` crate, under names that begin with `zklock_`.
+//! recorder of the `metrics` crate, under names that begin with `zklock_`. Locks that are counted each
+//! have a label with their path there; the paths are few, however many locks a program uses.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::histogram::{Buckets, Histogram};
 use crate::jute::{OpCode, Request};
-
-/// The number of buckets of a histogram; the last one holds all longer durations.
-const BUCKETS: usize = 32;
+use crate::system::sync::Mutex;
 
 /// The counters of a client; see [`Client::metrics`](crate::Client::metrics).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +42,26 @@ pub struct Metrics {
     pub requests: Requests,
 }
 
+/// The counters of one lock; see [`Client::metrics_by_lock`](crate::Client::metrics_by_lock).
+///
+/// They mean what those of the same name in [`Metrics`] mean.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct LockMetrics {
+    /// Grants.
+    pub acquires: u64,
+    /// Grants among them that waited in the queue on the server.
+    pub waits: u64,
+    /// The time from the call to the grant.
+    pub wait_time: Histogram,
+    /// The time that it was held.
+    pub hold_time: Histogram,
+    /// How many times it was lost while it was held.
+    pub losses: u64,
+    /// How many times it became suspect.
+    pub suspicions: u64,
+}
+
 /// How many requests of each kind a client has sent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
@@ -58,57 +80,12 @@ pub struct Requests {
     pub others: u64,
 }
 
-/// How many durations fell into each bucket.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Histogram {
-    buckets: [u64; BUCKETS],
-    total: Duration,
-}
-
-impl Histogram {
-    /// Returns the number of recorded durations.
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
-
-    /// Returns the sum of the recorded durations.
-    pub fn total(&self) -> Duration {
-        self.total
-    }
-
-    /// Returns, for each bucket, its upper bound and the number of durations in it. The
-    /// bounds are powers of two of microseconds; the last bucket has none.
-    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
-        let bounds = (0..BUCKETS).map(|at| match at + 1 {
-            BUCKETS => Duration::MAX,
-            _ => Duration::from_micros(1 << at),
-        });
-        bounds.zip(self.buckets.iter().copied())
-    }
-
-    /// Returns the upper bound of the bucket that contains this quantile, from 0 to 1; zero if
-    /// nothing was recorded.
-    pub fn quantile(&self, quantile: f64) -> Duration {
-        let wanted = (self.count() as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
-        let mut seen = 0;
-        let reached = self.buckets().find(|(_, number)| {
-            seen += number;
-            seen >= wanted.max(1)
-        });
-        reached.map_or(Duration::ZERO, |(bound, _)| bound)
-    }
-}
-
 /// The counters of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    acquires: AtomicU64,
-    waits: AtomicU64,
-    wait_time: Buckets,
-    hold_time: Buckets,
+    all: LockCounters,
+    by_lock: ByLock,
     local_handoffs: AtomicU64,
-    losses: AtomicU64,
-    suspicions: AtomicU64,
     leftovers_deleted: AtomicU64,
     creates: AtomicU64,
     deletes: AtomicU64,
@@ -118,10 +95,23 @@ pub(crate) struct Counters {
     others: AtomicU64,
 }
 
+/// The counters of a lock, or of all.
 #[derive(Debug, Default)]
-struct Buckets {
-    buckets: [AtomicU64; BUCKETS],
-    micros: AtomicU64,
+struct LockCounters {
+    acquires: AtomicU64,
+    waits: AtomicU64,
+    wait_time: Buckets,
+    hold_time: Buckets,
+    losses: AtomicU64,
+    suspicions: AtomicU64,
+}
+
+/// The counters of the first locks that are used, by their paths, and under the empty path those of
+/// all others.
+#[derive(Debug, Default)]
+struct ByLock {
+    most: usize,
+    locks: Mutex<BTreeMap<Arc<str>, Arc<LockCounters>>>,
 }
 
 /// Counts, for the client and for the recorder.
@@ -133,34 +123,72 @@ macro_rules! count {
     }};
 }
 
+/// As `count!`, for all locks and for the one at this path.
+macro_rules! count_lock {
+    ($counters:expr, $path:expr, $counter:ident, $name:literal) => {{
+        $counters.all.$counter.fetch_add(1, Ordering::Relaxed);
+        if let Some((_path, lock)) = $counters.by_lock.of($path) {
+            lock.$counter.fetch_add(1, Ordering::Relaxed);
+            #[cfg(feature = "metrics")]
+            ::metrics::counter!($name, "lock" => _path).increment(1);
+        } else {
+            #[cfg(feature = "metrics")]
+            ::metrics::counter!($name).increment(1);
+        }
+    }};
+}
+
+/// Records a duration, for all locks and for the one at this path.
+macro_rules! time_lock {
+    ($counters:expr, $path:expr, $times:ident, $name:literal, $time:expr) => {{
+        $counters.all.$times.record($time);
+        if let Some((_path, lock)) = $counters.by_lock.of($path) {
+            lock.$times.record($time);
+            #[cfg(feature = "metrics")]
+            ::metrics::histogram!($name, "lock" => _path).record($time);
+        } else {
+            #[cfg(feature = "metrics")]
+            ::metrics::histogram!($name).record($time);
+        }
+    }};
+}
+
 impl Counters {
-    pub(crate) fn acquired(&self, after: Duration) {
-        count!(self.acquires, "zklock_acquires_total");
-        self.wait_time.record(after);
-        #[cfg(feature = "metrics")]
-        ::metrics::histogram!("zklock_wait_seconds").record(after);
+    /// Counts for each of the first `most` locks, too.
+    pub(crate) fn by_lock(most: usize) -> Self {
+        let by_lock = ByLock {
+            most,
+            ..ByLock::default()
+        };
+        Self {
+            by_lock,
+            ..Self::default()
+        }
     }
 
-    pub(crate) fn waited(&self) {
-        count!(self.waits, "zklock_waits_total");
+    pub(crate) fn acquired(&self, path: &str, after: Duration) {
+        count_lock!(self, path, acquires, "zklock_acquires_total");
+        time_lock!(self, path, wait_time, "zklock_wait_seconds", after);
     }
 
-    pub(crate) fn held(&self, time: Duration) {
-        self.hold_time.record(time);
-        #[cfg(feature = "metrics")]
-        ::metrics::histogram!("zklock_hold_seconds").record(time);
+    pub(crate) fn waited(&self, path: &str) {
+        count_lock!(self, path, waits, "zklock_waits_total");
+    }
+
+    pub(crate) fn held(&self, path: &str, time: Duration) {
+        time_lock!(self, path, hold_time, "zklock_hold_seconds", time);
     }
 
     pub(crate) fn handed_on(&self) {
         count!(self.local_handoffs, "zklock_local_handoffs_total");
     }
 
-    pub(crate) fn lost(&self) {
-        count!(self.losses, "zklock_losses_total");
+    pub(crate) fn lost(&self, path: &str) {
+        count_lock!(self, path, losses, "zklock_losses_total");
     }
 
-    pub(crate) fn suspected(&self) {
-        count!(self.suspicions, "zklock_suspicions_total");
+    pub(crate) fn suspected(&self, path: &str) {
+        count_lock!(self, path, suspicions, "zklock_suspicions_total");
     }
 
     pub(crate) fn leftover_deleted(&self) {
@@ -185,17 +213,32 @@ impl Counters {
         }
     }
 
+    /// The current numbers of each lock that is counted by itself.
+    pub(crate) fn snapshot_by_lock(&self) -> BTreeMap<String, LockMetrics> {
+        let locks = self.by_lock.locks.lock();
+        let each = locks.iter();
+        each.map(|(path, lock)| (path.to_string(), lock.snapshot()))
+            .collect()
+    }
+
     /// The current numbers, without those that the status counts.
     pub(crate) fn snapshot(&self) -> Metrics {
-        let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let LockMetrics {
+            acquires,
+            waits,
+            wait_time,
+            hold_time,
+            losses,
+            suspicions,
+        } = self.all.snapshot();
         Metrics {
-            acquires: now(&self.acquires),
-            waits: now(&self.waits),
-            wait_time: self.wait_time.snapshot(),
-            hold_time: self.hold_time.snapshot(),
+            acquires,
+            waits,
+            wait_time,
+            hold_time,
             local_handoffs: now(&self.local_handoffs),
-            losses: now(&self.losses),
-            suspicions: now(&self.suspicions),
+            losses,
+            suspicions,
             leftovers_deleted: now(&self.leftovers_deleted),
             requests: Requests {
                 creates: now(&self.creates),
@@ -210,25 +253,42 @@ impl Counters {
     }
 }
 
-impl Buckets {
-    fn record(&self, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let bits = (u64::BITS - micros.leading_zeros()) as usize;
-        if let Some(bucket) = self.buckets.get(bits.min(BUCKETS - 1)) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.micros.fetch_add(micros, Ordering::Relaxed);
-    }
+fn now(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
 
-    fn snapshot(&self) -> Histogram {
-        let mut buckets = [0; BUCKETS];
-        for (number, bucket) in buckets.iter_mut().zip(&self.buckets) {
-            *number = bucket.load(Ordering::Relaxed);
+impl LockCounters {
+    fn snapshot(&self) -> LockMetrics {
+        LockMetrics {
+            acquires: now(&self.acquires),
+            waits: now(&self.waits),
+            wait_time: self.wait_time.snapshot(),
+            hold_time: self.hold_time.snapshot(),
+            losses: now(&self.losses),
+            suspicions: now(&self.suspicions),
         }
-        Histogram {
-            buckets,
-            total: Duration::from_micros(self.micros.load(Ordering::Relaxed)),
+    }
+}
+
+impl ByLock {
+    /// The path to count at, and its counters; `None` if locks are not counted each.
+    fn of(&self, path: &str) -> Option<(Arc<str>, Arc<LockCounters>)> {
+        if self.most == 0 {
+            return None;
         }
+        let mut locks = self.locks.lock();
+        let counted = locks.len() - usize::from(locks.contains_key(""));
+        let path = match locks.contains_key(path) || counted < self.most {
+            true => path,
+            false => "",
+        };
+        let known = locks.get_key_value(path);
+        let known = known.map(|(path, lock)| (path.clone(), lock.clone()));
+        Some(known.unwrap_or_else(|| {
+            let (path, lock) = (Arc::<str>::from(path), Arc::<LockCounters>::default());
+            locks.insert(path.clone(), lock.clone());
+            (path, lock)
+        }))
     }
 }
 
@@ -242,31 +302,4 @@ pub(crate) fn reconnected() {
 pub(crate) fn expired() {
     #[cfg(feature = "metrics")]
     ::metrics::counter!("zklock_expiries_total").increment(1);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_go_into_the_bucket_below_whose_bound_they_lie() {
-        let buckets = Buckets::default();
-        for micros in [0, 1, 2, 3, 1000, u64::MAX] {
-            buckets.record(Duration::from_micros(micros));
-        }
-        let histogram = buckets.snapshot();
-        let filled: Vec<_> = histogram.buckets().filter(|(_, n)| *n > 0).collect();
-        let micros = Duration::from_micros;
-        let expected = [
-            (micros(1), 1),
-            (micros(2), 1),
-            (micros(4), 2),
-            (micros(1024), 1),
-            (Duration::MAX, 1),
-        ];
-        assert_eq!(filled, expected);
-        assert_eq!(histogram.quantile(0.5), micros(4));
-        assert_eq!(histogram.quantile(1.0), Duration::MAX);
-        assert_eq!(Histogram::default().quantile(0.5), Duration::ZERO);
-    }
 }

@@ -1,10 +1,13 @@
-//! What a client reports of others: the holders, the waiters, and what they wait for.
+//! What a client reports: of others, the holders, the waiters and what they wait for; of itself, its
+//! counters.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Client;
 use crate::contender::Contender;
 use crate::error::Result;
+use crate::metrics::{LockMetrics, Metrics};
 use crate::path;
 use crate::queues::{Blockers, Locks};
 use crate::time::limit::Limit;
@@ -131,5 +134,36 @@ impl Client {
         self.locks
             .session
             .wait_for_change(path, known, &Limit::after(limit))
+    }
+
+    /// Returns this client's counters. Costs no I/O.
+    pub fn metrics(&self) -> Metrics {
+        let status = &self.locks.session.status;
+        let mut metrics = self.locks.session.counters.snapshot();
+        metrics.reconnects = status.snapshot().connects.saturating_sub(1);
+        metrics.expiries = status.expiries();
+        metrics
+    }
+
+    /// Returns the counters of each lock that is counted by itself, by the locks' paths, and under the
+    /// empty path those of all others. Costs no I/O.
+    ///
+    /// Empty without [`ClientBuilder::metrics_by_lock`](crate::ClientBuilder::metrics_by_lock).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let hosts = server.hosts();
+    /// let client = zklock::Client::builder(hosts).metrics_by_lock(100).connect()?;
+    /// client.mutex("/locks/report")?.lock()?.unlock()?;
+    /// let locks = client.metrics_by_lock();
+    /// assert_eq!(locks["/locks/report"].acquires, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn metrics_by_lock(&self) -> BTreeMap<String, LockMetrics> {
+        self.locks.session.counters.snapshot_by_lock()
     }
 }

@@ -141,7 +141,7 @@ impl RawGuard {
     /// Counts it as a grant, this long after it was asked for.
     pub(crate) fn granted(&mut self, after: Duration) {
         self.since = Some(clock::now());
-        self.session.counters.acquired(after);
+        self.session.counters.acquired(self.lease.path(), after);
     }
 
     /// When it was granted.

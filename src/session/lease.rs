@@ -228,8 +228,8 @@ impl Lease {
         drop(reported);
         match state {
             GuardState::Held => {}
-            GuardState::Suspect => counters.suspected(),
-            GuardState::Lost => counters.lost(),
+            GuardState::Suspect => counters.suspected(&self.life.path),
+            GuardState::Lost => counters.lost(&self.life.path),
         }
         let event = match state {
             GuardState::Held => GuardEvent::Held,

@@ -80,6 +80,8 @@ pub(crate) struct Settings {
     pub(crate) card: Card,
     /// How many times in a row a lock may pass from thread to thread of this client.
     pub(crate) local_handoffs: u32,
+    /// How many locks have counters of their own.
+    pub(crate) locks_counted: usize,
 }
 
 impl Default for Settings {
@@ -89,6 +91,7 @@ impl Default for Settings {
             acl: Acl::open(),
             card: Card::new(None),
             local_handoffs: 0,
+            locks_counted: 0,
         }
     }
 }
@@ -99,7 +102,7 @@ impl Session {
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<Self> {
-        let counters = Arc::<Counters>::default();
+        let counters = Arc::new(Counters::by_lock(settings.locks_counted));
         let transport = Counted::over(transport, &counters);
         let (wake, woken) = bounded(1);
         let next_watch = Arc::new(AtomicU64::new(0));

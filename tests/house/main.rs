@@ -72,11 +72,12 @@ const ROOMS: [(&str, &[&str]); 15] = [
 ];
 
 /// The files at the top that import no other noun.
-const LEAVES: [&str; 9] = [
+const LEAVES: [&str; 10] = [
     "acl",
     "error",
     "fence",
     "guard",
+    "histogram",
     "metrics",
     "owner",
     "path",

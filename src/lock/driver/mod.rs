@@ -261,7 +261,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn reached(&self, mine: OwnNode) -> Reached {
         let waited = self.listening.is_some();
         if waited {
-            self.session.counters.waited();
+            self.session.counters.waited(self.queue.path);
         }
         let nodes = vec![self.full(&mine.name)];
         let session = self.snapshot.session;

@@ -165,9 +165,8 @@ impl RawGuard {
 
     fn count_time(&mut self) {
         if let Some(since) = self.since.take() {
-            self.session
-                .counters
-                .held(clock::now().saturating_duration_since(since));
+            let time = clock::now().saturating_duration_since(since);
+            self.session.counters.held(self.lease.path(), time);
         }
     }
 }

@@ -50,6 +50,35 @@ fn a_client_counts_its_grants_waits_and_requests() {
 }
 
 #[test]
+fn the_first_locks_are_counted_each_and_the_others_together() {
+    let server = Server::start().unwrap();
+    let builder = Client::builder(server.hosts()).metrics_by_lock(2);
+    let client = builder.connect().unwrap();
+    let paths = [(); 4].map(|()| fresh_path("metrics"));
+    for (at, path) in paths.iter().enumerate() {
+        for _ in 0..=at {
+            drop(client.mutex(path).unwrap().lock().unwrap());
+        }
+    }
+    let guard = client.rwlock(&paths[1]).unwrap().read().unwrap();
+    server.expire_session(client.session_id());
+    eventually("a loss", || guard.check().is_err());
+    drop(guard);
+    let all = client.metrics_by_lock();
+    let seen: Vec<_> = all
+        .iter()
+        .map(|(path, lock)| (&**path, lock.acquires, lock.hold_time.count(), lock.losses))
+        .collect();
+    let mut expected = [("", 7, 7, 0), (&*paths[0], 1, 1, 0), (&*paths[1], 3, 3, 1)];
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+    assert_eq!(client.metrics().acquires, 11);
+    let other = Client::connect(server.hosts()).unwrap();
+    drop(other.mutex(&paths[0]).unwrap().lock().unwrap());
+    assert!(other.metrics_by_lock().is_empty());
+}
+
+#[test]
 fn a_client_counts_what_went_wrong() {
     let server = Server::start().unwrap();
     let client = Client::connect(server.hosts()).unwrap();

@@ -31,6 +31,7 @@ fn ask() {
     if let Some(client) = CLIENT.get() {
         let _ = (client.state(), client.metrics(), client.session_id());
         let _ = (client.events(), format!("{client:?}"));
+        let _ = client.metrics_by_lock();
     }
     INSIDE.set(false);
 }
@@ -75,7 +76,9 @@ fn a_recorder_may_ask_the_client_whenever_it_is_told_something() {
     alone(|| {
         ::metrics::set_global_recorder(Curious).ok().unwrap();
         let server = Server::start().unwrap();
-        let builder = Client::builder(server.hosts()).local_handoffs(2);
+        let builder = Client::builder(server.hosts())
+            .local_handoffs(2)
+            .metrics_by_lock(1);
         let client = CLIENT.get_or_init(|| builder.connect().unwrap());
         let other = Client::connect(server.hosts()).unwrap();
         let done = aside(move || {
