@@ -28,7 +28,7 @@ use super::rotation::{Rotation, Round};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::error::TLS_PORT;
-use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
+use crate::jute::{ConnectReply, Request, xid};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 
@@ -224,6 +224,7 @@ impl Io {
             self.shared.detach(false);
             return Ok(Round::Expired);
         };
+        let greeted = Moment::now();
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
         if let Err(end) = log_in(
@@ -240,12 +241,20 @@ impl Io {
         tell_granted(target, granted, had, self.shared.config.session_timeout);
         self.tell_connected(target, timeout);
         self.restore();
-        let connection = Connection::new(&self.shared, channel, &self.session, timeout);
-        let reader = Box::new(ConnectionReader::new(inbox, connection));
-        let (reader, end) = self.reading.serve(reader);
-        self.session.last_zxid = reader.connection.last_zxid;
-        self.served = (Moment::now(), timeout);
-        self.finish(target, end, reader.connection.answered)
+        let mut connection = Connection::new(&self.shared, channel, &self.session, timeout);
+        if self.rotation.trusts_greetings() {
+            connection.promptness.answered(sent, greeted);
+        }
+        self.serve(target, ConnectionReader::new(inbox, connection))
+    }
+
+    /// Serves requests until the connection ends.
+    fn serve(&mut self, target: &Target, reader: ConnectionReader) -> Result<Round, String> {
+        let (reader, end) = self.reading.serve(Box::new(reader));
+        let connection = &reader.connection;
+        self.session.last_zxid = connection.last_zxid;
+        self.served = (Moment::now(), connection.timeout);
+        self.finish(target, end, connection.answered)
     }
 
     fn begin_anew(&mut self) {
@@ -277,28 +286,15 @@ impl Io {
         limit: Duration,
         wish: Resumption,
     ) -> Result<ConnectReply, String> {
-        let resume = wish != Resumption::Anew;
-        let asked = self.shared.config.session_timeout.as_millis();
-        let request = ConnectRequest {
-            last_zxid: if resume { self.session.last_zxid } else { 0 },
-            timeout_ms: i32::try_from(asked).unwrap_or(i32::MAX),
-            session: if resume { self.session.id } else { 0 },
-            password: if resume { self.password() } else { vec![0; 16] },
-            read_only: false,
+        let asked = self.shared.config.session_timeout;
+        let request = match wish {
+            Resumption::Anew => Identity::default().request(asked),
+            Resumption::Resume | Resumption::ResumeOnly => self.session.request(asked),
         };
         let mut state = self.shared.state.lock();
         state.queue.push_aside(|out| request.encode(out));
         self.shared.flush(state);
         greeting(channel, inbox, limit, self.shared.config.wall_clock_expiry)
-    }
-
-    /// The session's password; servers expect sixteen bytes even without one.
-    fn password(&self) -> Vec<u8> {
-        if self.session.password.is_empty() {
-            vec![0; 16]
-        } else {
-            self.session.password.clone()
-        }
     }
 
     /// Takes the session that the server grants, if it grants one.
@@ -386,8 +382,11 @@ impl Io {
                 status.disconnected();
                 status.turned_away(&target.to_string(), &end);
                 log::info!("{target}: the connection broke: {end}");
-                let lived = Moment::now().saturating_since(status.snapshot().since);
-                Ok(Round::Served(Service { lived, answered }))
+                Ok(Round::Served(Service {
+                    lived: Moment::now().saturating_since(status.snapshot().since),
+                    answered,
+                    unanswered: end == End::Unanswered,
+                }))
             }
             end => Err(end.to_string()),
         };

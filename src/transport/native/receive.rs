@@ -39,14 +39,14 @@ pub(super) struct Connection {
     session: i64,
     /// The newest change that the client knows of.
     pub(super) last_zxid: i64,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// How many answers to the credentials must arrive before requests are sent.
     auths: usize,
     /// A request was answered.
     pub(super) answered: bool,
     /// When something last arrived.
     heard: Moment,
-    promptness: Promptness,
+    pub(super) promptness: Promptness,
     /// When to leave the server, by the requests that were open at the last look.
     leaves_at: Option<Moment>,
     /// The read timeout of the socket.
@@ -173,7 +173,7 @@ impl Connection {
         if self.leaves_at.is_some_and(|at| at <= now) {
             let state = &mut *state;
             state.features.left_over(state.queue.oldest());
-            return Err(End::Broken("it answers no request any more".to_owned()));
+            return Err(End::Unanswered);
         }
         let pings = self.shared.config.pings(state.watches.is_empty());
         state.queue.ping_after(self.timeout / pings, now);
