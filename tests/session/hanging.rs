@@ -10,9 +10,12 @@ use zklock::embedded::Server;
 use super::{SOON, connect};
 use crate::support::proxy::Proxy;
 use crate::support::relay::{listen, pass_on};
-use crate::support::{aside, eventually};
+use crate::support::{aside, eventually, timed};
 
-const TIMEOUT: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(32);
+
+/// Of a session whose requests are answered one by one: shorter than a request may take.
+const SHORT: Duration = Duration::from_secs(8);
 
 /// How many bytes the first frame of a client has.
 const HELLO: usize = 49;
@@ -49,16 +52,32 @@ fn a_server_that_hangs_after_its_greeting_costs_no_lock_while_another_one_answer
 fn a_server_that_answers_one_by_one_is_not_left_however_many_requests_wait() {
     let server = Server::start().expect("a server");
     let slow = Proxy::start(server.hosts());
-    let client = connect(&one_by_one(&slow.hosts(), TIMEOUT / 40), TIMEOUT);
+    let client = connect(&one_by_one(&slow.hosts(), SHORT / 40), SHORT);
     let ask = |_| {
         let client = client.clone();
         aside(move || client.nodes().exists("/n"))
     };
-    let asked: Vec<_> = (0..40).map(ask).collect();
+    let asked: Vec<_> = (0..32).map(ask).collect();
     for asked in asked {
         let answer = asked.recv_timeout(4 * SOON).expect("an answer");
         assert_eq!(answer, Ok(false));
     }
+    assert_eq!(slow.connections(), 1);
+}
+
+/// As over a link that many share.
+#[test]
+fn a_large_reply_that_takes_long_to_arrive_is_waited_for() {
+    let server = Server::start().expect("a server");
+    let slow = Proxy::start(server.hosts());
+    let client = connect(&trickle(&slow.hosts(), SHORT / 50), SHORT);
+    let data = vec![7; 900_000];
+    let nodes = client.nodes().limit(4 * SOON);
+    nodes.create("/large", &data[..]).unwrap();
+    assert_eq!(nodes.exists("/large"), Ok(true));
+    let (read, took) = timed(|| nodes.get("/large"));
+    assert_eq!(read.unwrap().expect("it exists").into_data(), data);
+    assert!(SHORT * 2 / 3 < took, "{took:?}");
     assert_eq!(slow.connections(), 1);
 }
 
@@ -75,6 +94,25 @@ fn hang_after_the_greeting(server: &str) -> String {
             io::copy(from, &mut io::sink()).map(drop)
         });
         pass_on(&server, &client, |_, _| Ok(()));
+    })
+}
+
+/// Passes replies on by few bytes at a time.
+fn trickle(server: &str, each: Duration) -> String {
+    let server = server.to_owned();
+    listen(move |client| {
+        let server = TcpStream::connect(&server).expect("the server");
+        pass_on(&client, &server, |_, _| Ok(()));
+        pass_on(&server, &client, move |from, to| {
+            let mut bytes = [0; 16 * 1024];
+            loop {
+                let read = from.read(&mut bytes)?;
+                to.write_all(&bytes[..read])?;
+                if read == bytes.len() {
+                    thread::sleep(each);
+                }
+            }
+        });
     })
 }
 

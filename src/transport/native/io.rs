@@ -224,7 +224,7 @@ impl Io {
             self.shared.detach(false);
             return Ok(Round::Expired);
         };
-        let greeted = Moment::now();
+        let greeted = Moment::now().saturating_since(sent);
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
         if let Err(end) = log_in(
@@ -243,7 +243,7 @@ impl Io {
         self.restore();
         let mut connection = Connection::new(&self.shared, channel, &self.session, timeout);
         if self.rotation.trusts_greetings() {
-            connection.promptness.answered(sent, greeted);
+            connection.promptness.greeted(greeted);
         }
         self.serve(target, ConnectionReader::new(inbox, connection))
     }

@@ -5,8 +5,8 @@
 //! balancer. So the client moves on before its guards are in doubt. It does so once: if no server
 //! answers, as while the servers look for a leader, moving from one to the next gains nothing.
 //!
-//! The greeting counts as the first answer, or a server that hangs right after it costs the guards.
-//! It counts for as many connections in a row as there are addresses, for the same reason.
+//! The first answer may take four times as long as the greeting, or a server that hangs right after it
+//! costs the guards. That counts for as many connections in a row as there are addresses.
 //!
 //! A server that was never prompt gets as long as one that sends nothing at all: it may drop a
 //! request that it does not know, and answer pings. Its time begins with the reply before: a server
@@ -28,25 +28,32 @@ pub(super) struct Promptness {
     longest: Duration,
     /// When the last reply arrived.
     answered_at: Option<Moment>,
-    /// It came so soon that the next ones should, too.
-    prompt: bool,
+    /// How long the next one may take.
+    next: Duration,
 }
 
 impl Promptness {
     pub(super) fn new(timeout: Duration) -> Self {
+        let longest = (timeout * 2 / 3).max(LEAST);
         Self {
             limit: (timeout / 8).max(LEAST),
-            longest: (timeout * 2 / 3).max(LEAST),
+            longest,
             answered_at: None,
-            prompt: false,
+            next: longest,
         }
+    }
+
+    /// The greeting took so long.
+    pub(super) fn greeted(&mut self, took: Duration) {
+        self.next = (4 * took).clamp(self.limit, self.longest);
     }
 
     /// A request that was queued at one moment is answered at another.
     pub(super) fn answered(&mut self, queued: Moment, now: Moment) {
         // On a link whose round trips take long, a late answer says nothing of the server.
         let took = now.saturating_since(queued);
-        self.prompt = took <= self.limit / 4;
+        let prompt = took <= self.limit / 4;
+        self.next = if prompt { self.limit } else { self.longest };
         self.answered_at = Some(now);
     }
 
@@ -54,13 +61,7 @@ impl Promptness {
     pub(super) fn leaves_at(&self, oldest: Option<Moment>) -> Option<Moment> {
         let oldest = oldest?;
         let turn = self.answered_at.map_or(oldest, |at| oldest.max(at));
-        Some(
-            turn + if self.prompt {
-                self.limit
-            } else {
-                self.longest
-            },
-        )
+        Some(turn + self.next)
     }
 }
 
@@ -97,6 +98,18 @@ mod tests {
             patient,
             "the link is slow"
         );
+    }
+
+    #[test]
+    fn the_first_answer_may_take_as_long_as_the_greeting_lets_expect() {
+        let mut server = Promptness::new(T);
+        for (greeting, first) in [(1, 2_000), (900, 3_600), (9_000, 10_666)] {
+            server.greeted(Duration::from_millis(greeting));
+            let left = server.leaves_at(Some(at(0))).unwrap();
+            assert_eq!(left.as_nanos() / 1_000_000, first);
+        }
+        server.answered(at(0), at(100));
+        assert_eq!(server.leaves_at(Some(at(0))), Some(at(2_100)));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Read for ConnectionReader {
             Err(error) => return Err(End::Broken(error.to_string())),
         }
         self.act()?;
-        self.connection.tick()
+        self.connection.tick(self.inbox.is_amid_a_frame())
     }
 
     fn panicked() -> End {
@@ -154,8 +154,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Keeps the connection alive, or finds it dead.
-    fn tick(&mut self) -> Result<(), End> {
+    /// Keeps the connection alive, or finds it dead; `amid` a frame, the server is answering.
+    fn tick(&mut self, amid: bool) -> Result<(), End> {
         let now = Moment::now();
         let mut state = self.shared.state.lock();
         if matches!(state.stage, Stage::Closing { until, .. } if now >= until) {
@@ -167,7 +167,8 @@ impl Connection {
             return Err(End::Broken(told));
         }
         let oldest = state.queue.oldest_since();
-        let by_promptness = self.promptness.leaves_at(oldest);
+        let since = oldest.map(|oldest| if amid { oldest.max(self.heard) } else { oldest });
+        let by_promptness = self.promptness.leaves_at(since);
         let by_the_end = state.leaves_unless_closed_at(oldest);
         self.leaves_at = [by_promptness, by_the_end].into_iter().flatten().min();
         if self.leaves_at.is_some_and(|at| at <= now) {

@@ -69,8 +69,8 @@ impl Rotation {
         self.offered.iter().any(|one| !self.left.contains(one))
     }
 
-    /// Whether a server that greets promptly should answer promptly, too. If none of them does, moving
-    /// on gains nothing.
+    /// Whether a server that greets promptly should answer promptly, too. If none does, moving on gains
+    /// nothing.
     pub(super) fn trusts_greetings(&self) -> bool {
         self.useless < self.offered.len()
     }
