@@ -138,9 +138,13 @@ impl Io {
     /// new session only a server that hung up just before, and never to end a session.
     fn may_be_forgotten(&mut self) -> bool {
         let hung_up = mem::take(&mut self.hung_up);
+        self.has_past() && hung_up && self.is_overdue() && !self.shared.is_away()
+    }
+
+    /// Whether the session should have ended by now.
+    fn is_overdue(&self) -> bool {
         let (until, timeout) = self.served;
-        let away = Moment::now().saturating_since(until);
-        self.has_past() && hung_up && away > timeout + MARGIN && !self.shared.is_away()
+        Moment::now().saturating_since(until) > timeout + MARGIN
     }
 
     /// Whether a server has ever given a session.
@@ -304,19 +308,16 @@ impl Io {
         }
         let had_one = self.session.id != 0;
         let timeout = u64::try_from(reply.timeout_ms).unwrap_or(0);
-        if timeout == 0 {
-            if !had_one {
-                return Err("it refused to open a session".to_owned());
-            }
-            self.expire();
-            return Ok(None);
-        }
         // Some servers grant a new session when asked for one that they do not know.
-        if had_one && reply.session != self.session.id {
-            if wish == Resumption::ResumeOnly {
-                return Err("it has another session to give, and an address of before".to_owned());
+        if had_one && (timeout == 0 || reply.session != self.session.id) {
+            if wish == Resumption::ResumeOnly && (timeout > 0 || !self.is_overdue()) {
+                return Err("it lacks the session, and has an address of before".to_owned());
             }
             self.expire();
+        }
+        if timeout == 0 {
+            let refused = || "it refused to open a session".to_owned();
+            return had_one.then_some(None).ok_or_else(refused);
         }
         self.session.id = reply.session;
         self.session.password = reply.password;
