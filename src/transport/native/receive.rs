@@ -10,7 +10,7 @@ use super::connection_end::End;
 use super::frame_reader::{Frame, Inbox};
 use super::identity::Identity;
 use super::promptness::Promptness;
-use super::request_queue::Pending;
+use super::request_queue::{Pending, is_read};
 use super::server_features::older;
 use super::shared::{Shared, Stage, path_of};
 use super::who_reads::Read;
@@ -252,7 +252,7 @@ impl Connection {
                 _ => Ok(()),
             };
         }
-        let Some(pending) = state.queue.pop() else {
+        let Some(mut pending) = state.queue.pop() else {
             return Err(End::Broken("a reply came without a request".to_owned()));
         };
         if pending.xid != header.xid {
@@ -264,14 +264,20 @@ impl Connection {
         self.shared.status.answered(pending.queued, self.heard);
         self.promptness.answered(pending.queued, self.heard);
         self.answered = true;
+        if pending.again {
+            state.push_again(&self.shared.config, pending);
+            self.shared.flush(state);
+            return Ok(());
+        }
         if header.code == ErrorCode::OK {
             state.features.succeeded(&pending.request);
             if pending.request.commits() {
                 self.shared.status.committed(pending.queued);
             }
         } else if state.features.refused(&pending.request, header.code) {
-            let request = older(pending.request);
-            state.push_again(&self.shared.config, request, pending.answer);
+            state.queue.repeat_reads();
+            pending.request = older(pending.request);
+            state.push_again(&self.shared.config, pending);
             self.shared.flush(state);
             return Ok(());
         }
@@ -375,18 +381,6 @@ fn is_expired(pending: &Pending, body: &[u8]) -> bool {
             Reply::decode(OpCode::MULTI, body),
             Ok(Reply::Multi(results)) if failure(&results) == Some(ErrorCode::SESSION_EXPIRED)
         )
-}
-
-/// Whether a request changes nothing, so that its reply may be skipped.
-fn is_read(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Exists { .. }
-            | Request::GetData { .. }
-            | Request::GetAcl { .. }
-            | Request::GetChildren { .. }
-            | Request::GetEphemerals { .. }
-    )
 }
 
 impl fmt::Debug for Connection {

@@ -299,13 +299,12 @@ impl State {
         pushed.ok()
     }
 
-    /// Queues a request again, in the older form.
-    pub(super) fn push_again(&mut self, config: &Config, request: Request, answer: Option<Answer>) {
-        let root = config.hosts.chroot();
-        // It fits: the older form is not longer.
-        let _ = self
-            .queue
-            .push(request, root, config.frame_limit, None, answer);
+    /// Queues a request again.
+    pub(super) fn push_again(&mut self, config: &Config, pending: Pending) {
+        let (root, limit) = (config.hosts.chroot(), config.frame_limit);
+        let Pending { request, watch, .. } = pending;
+        // It fits: an older form is not longer.
+        let _ = self.queue.push(request, root, limit, watch, pending.answer);
     }
 }
 
