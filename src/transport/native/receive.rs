@@ -15,7 +15,7 @@ use super::server_features::older;
 use super::shared::{Shared, Stage, path_of};
 use super::who_reads::Read;
 use crate::error::Error;
-use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, failure, xid};
+use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, failure, xid};
 use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::transport::{Failure, TooLong, prefetch_on_deletion};
@@ -265,8 +265,7 @@ impl Connection {
         self.promptness.answered(pending.queued, self.heard);
         self.answered = true;
         if pending.again {
-            state.push_again(&self.shared.config, pending);
-            self.shared.flush(state);
+            self.shared.push_again(state, pending);
             return Ok(());
         }
         if header.code == ErrorCode::OK {
@@ -277,8 +276,7 @@ impl Connection {
         } else if state.features.refused(&pending.request, header.code) {
             state.queue.repeat_reads();
             pending.request = older(pending.request);
-            state.push_again(&self.shared.config, pending);
-            self.shared.flush(state);
+            self.shared.push_again(state, pending);
             return Ok(());
         }
         state.settle_watch(&pending, header.code);
