@@ -14,8 +14,8 @@ use crate::support::{aside, eventually, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(32);
 
-/// Of a session whose requests are answered one by one: shorter than a request may take.
-const SHORT: Duration = Duration::from_secs(8);
+/// Of a session of which many requests take longer than a client waits for one.
+const SHORT: Duration = Duration::from_secs(12);
 
 /// How many bytes the first frame of a client has.
 const HELLO: usize = 49;
@@ -52,12 +52,12 @@ fn a_server_that_hangs_after_its_greeting_costs_no_lock_while_another_one_answer
 fn a_server_that_answers_one_by_one_is_not_left_however_many_requests_wait() {
     let server = Server::start().expect("a server");
     let slow = Proxy::start(server.hosts());
-    let client = connect(&one_by_one(&slow.hosts(), SHORT / 40), SHORT);
+    let client = connect(&one_by_one(&slow.hosts(), SHORT / 30), SHORT);
     let ask = |_| {
         let client = client.clone();
-        aside(move || client.nodes().exists("/n"))
+        aside(move || client.nodes().limit(4 * SOON).exists("/n"))
     };
-    let asked: Vec<_> = (0..32).map(ask).collect();
+    let asked: Vec<_> = (0..24).map(ask).collect();
     for asked in asked {
         let answer = asked.recv_timeout(4 * SOON).expect("an answer");
         assert_eq!(answer, Ok(false));
@@ -70,14 +70,14 @@ fn a_server_that_answers_one_by_one_is_not_left_however_many_requests_wait() {
 fn a_large_reply_that_takes_long_to_arrive_is_waited_for() {
     let server = Server::start().expect("a server");
     let slow = Proxy::start(server.hosts());
-    let client = connect(&trickle(&slow.hosts(), SHORT / 50), SHORT);
+    let client = connect(&trickle(&slow.hosts(), TIMEOUT / 300), TIMEOUT);
     let data = vec![7; 900_000];
     let nodes = client.nodes().limit(4 * SOON);
     nodes.create("/large", &data[..]).unwrap();
     assert_eq!(nodes.exists("/large"), Ok(true));
     let (read, took) = timed(|| nodes.get("/large"));
     assert_eq!(read.unwrap().expect("it exists").into_data(), data);
-    assert!(SHORT * 2 / 3 < took, "{took:?}");
+    assert!(TIMEOUT / 8 < took, "{took:?}");
     assert_eq!(slow.connections(), 1);
 }
 
