@@ -199,7 +199,7 @@ impl ServerBuilder {
     /// Starts the sequence numbers in `directory` at `number` when it is first created.
     ///
     /// A counter ends at 2,147,483,647: after that every node gets that number, as in
-    /// ZooKeeper since 3.6.
+    /// ZooKeeper since 3.6. With a [data folder](Self::data), state the same numbers at every start.
     pub fn start_counter(mut self, directory: &str, number: i32) -> Self {
         self.config.counters.insert(directory.to_owned(), number);
         self

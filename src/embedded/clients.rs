@@ -9,6 +9,7 @@ use super::acl::Identity;
 use super::entry::{Act, Entry};
 use super::faults::Faults;
 use super::four_letter_words::name;
+use super::node::ChangeTime;
 use super::outbox::Outbox;
 use super::request::RequestAnswer;
 use super::sessions::Password;
@@ -120,16 +121,11 @@ impl ServerState {
     }
 
     fn begin_session(&mut self, id: ConnectionId, asked_ms: i32) -> ConnectReply {
-        let at = self.advance();
+        self.advance();
         let password = new_password();
         let session = self.sessions.begin(asked_ms, password, self.now_ms());
         let reply = self.attach(id, session, password);
-        let timeout_ms = reply.timeout_ms;
-        let act = Act::Begin {
-            timeout_ms,
-            password,
-        };
-        self.keep(Entry { at, session, act });
+        self.keep_session(&reply, password);
         reply
     }
 
@@ -140,14 +136,35 @@ impl ServerState {
     ) -> Option<ConnectReply> {
         let now_ms = self.now_ms();
         let password = &request.password;
+        let had_ms = self.sessions.get_mut(request.session)?.timeout_ms;
         let session =
             self.sessions
                 .resume(request.session, password, request.timeout_ms, now_ms)?;
+        let is_changed = session.timeout_ms != had_ms;
         let (password, former) = (session.password, session.connection.take());
         if let Some(former) = former {
             self.cut(former);
         }
-        Some(self.attach(id, request.session, password))
+        let reply = self.attach(id, request.session, password);
+        if is_changed {
+            self.keep_session(&reply, password);
+        }
+        Some(reply)
+    }
+
+    /// Writes down what was granted to a session last.
+    fn keep_session(&mut self, granted: &ConnectReply, password: Password) {
+        let at = ChangeTime {
+            zxid: self.view.zxid,
+            ms: epoch_ms(),
+        };
+        let timeout_ms = granted.timeout_ms;
+        let act = Act::Begin {
+            timeout_ms,
+            password,
+        };
+        let session = granted.session;
+        self.keep(Entry { at, session, act });
     }
 
     fn attach(&mut self, id: ConnectionId, session: i64, password: Password) -> ConnectReply {

@@ -15,6 +15,8 @@ impl ServerState {
         let latest = self.view.zxid;
         entries.into_iter().for_each(|entry| self.replay(entry));
         self.view.zxid = self.view.zxid.max(latest);
+        // That may have taken longer than a session lasts.
+        self.sessions.touch_all(self.now_ms());
         self.journal = Some(journal);
         Ok(())
     }

@@ -20,6 +20,7 @@ pub(super) struct Entry {
 // Not `Debug` by itself: the password is a secret.
 #[derive(Clone)]
 pub(super) enum Act {
+    /// A session has begun, or was resumed with another timeout.
     Begin {
         timeout_ms: i32,
         password: Password,

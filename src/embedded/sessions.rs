@@ -43,24 +43,35 @@ impl Sessions {
 
     /// Begins a session and returns its number.
     pub(super) fn begin(&mut self, asked_ms: i32, password: Password, now_ms: u64) -> i64 {
-        self.latest = self.latest.wrapping_add(1);
-        let timeout_ms = self.timeouts.negotiate(asked_ms);
+        let id = self.latest.wrapping_add(1);
+        self.latest = id;
+        self.insert(id, self.timeouts.negotiate(asked_ms), password, now_ms);
+        id
+    }
+
+    /// Continues with a session of an earlier server. Its client trusts what was granted then, whatever
+    /// the limits are now.
+    pub(super) fn restore(&mut self, id: i64, granted_ms: i32, password: Password, now_ms: u64) {
+        self.latest = self.latest.max(id);
+        let timeout_ms = u64::try_from(granted_ms).unwrap_or(0);
+        self.insert(id, timeout_ms, password, now_ms);
+    }
+
+    fn insert(&mut self, id: i64, timeout_ms: u64, password: Password, now_ms: u64) {
         let session = SessionRecord {
             password,
             connection: None,
             timeout_ms,
             ends_ms: self.timeouts.end(now_ms, timeout_ms),
         };
-        self.alive.insert(self.latest, session);
-        self.latest
+        self.alive.insert(id, session);
     }
 
-    /// Continues with a session of an earlier server, which has its whole timeout again.
-    pub(super) fn restore(&mut self, id: i64, timeout_ms: i32, password: Password, now_ms: u64) {
-        let latest = self.latest.max(id);
-        self.latest = id.wrapping_sub(1);
-        self.begin(timeout_ms, password, now_ms);
-        self.latest = latest;
+    /// Gives every session its whole timeout again.
+    pub(super) fn touch_all(&mut self, now_ms: u64) {
+        for session in self.alive.values_mut() {
+            session.ends_ms = self.timeouts.end(now_ms, session.timeout_ms);
+        }
     }
 
     /// Resumes a session, if it is alive and the password is right.
@@ -179,6 +190,16 @@ mod tests {
         assert_eq!(sessions.overdue(1600), [id]);
         sessions.end(id);
         assert!(!sessions.touch(id, 1250));
+    }
+
+    #[test]
+    fn a_restored_session_has_what_it_was_granted_from_the_end_of_the_start_on() {
+        let mut sessions = sessions();
+        sessions.restore(0x2000, 5000, [1; 16], 0);
+        sessions.touch_all(9000);
+        assert!(sessions.overdue(13_999).is_empty());
+        assert_eq!(sessions.overdue(14_100), [0x2000]);
+        assert_eq!(sessions.begin(250, [1; 16], 9000), 0x2001);
     }
 
     #[test]

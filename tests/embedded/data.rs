@@ -112,6 +112,33 @@ fn a_lock_outlives_a_restart_with_a_data_folder() {
     assert!(!server.nodes().iter().any(|node| node.contains("-lock-")));
 }
 
+/// However much longer than the server now grants, and whatever was granted first.
+#[test]
+fn a_session_has_what_was_granted_to_it_last_after_a_restart() {
+    let folder = Folder::new();
+    let builder = Server::builder()
+        .tick(Duration::from_millis(50))
+        .data(folder.path("data"));
+    let long = builder.clone().max_session_timeout(LONG);
+    let server = long.clone().start().unwrap();
+    let first = Wire::connect_for(&server, 200);
+    let zeroes = [0; 16];
+    assert!(Wire::hello(&server, first.session, &zeroes, 10_000, 0).is_ok());
+    let client = Wire::hello(&server, first.session, &first.password, 10_000, 0).unwrap();
+    drop((server, first));
+
+    let server = builder.start().unwrap();
+    // Two sessions of the longest timeout that it grants by itself, one after the other.
+    for _ in 0..2 {
+        let other = Wire::connect_for(&server, 10_000);
+        assert_eq!(other.timeout_ms, 1000);
+        super::support::eventually("it has ended", || {
+            !server.sessions().contains(&other.session)
+        });
+    }
+    assert_eq!(server.sessions(), [client.session]);
+}
+
 #[test]
 fn a_log_that_was_cut_anywhere_keeps_every_whole_entry() {
     let folder = Folder::new();

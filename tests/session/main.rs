@@ -12,6 +12,7 @@ mod closing;
 mod dropping;
 mod expiry;
 mod forked;
+mod hanging;
 mod keeper;
 mod leaks;
 mod logs;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use zklock::embedded::Server;
 use zklock::{Client, Error};
 
 use super::{SOON, connect};
@@ -206,6 +207,34 @@ fn a_server_whose_name_was_unknown_while_it_moved_is_found_before_a_guard_is_los
         eventually("it connects again", || before < proxy.greetings());
         eventually("it holds", || guard.verify().is_ok());
         guard.unlock().unwrap();
+    });
+}
+
+#[test]
+#[ignore = "needs a network namespace"]
+fn whoever_has_a_servers_old_address_by_now_ends_no_session_that_may_be_alive() {
+    netns::inside(|| {
+        let resolver = Resolver::start();
+        let server = Server::start().unwrap();
+        let mut proxy = Proxy::start(server.hosts());
+        let hosts = format!("zk.test:{}", proxy.port());
+        let client = connect(&hosts, Duration::from_secs(20));
+        let session = client.session_id();
+        let guard = client.mutex("/m").unwrap().lock().unwrap();
+        // A server that has not seen as much as the client would not answer.
+        let other = Server::start().unwrap();
+        let mut others = Proxy::start(other.hosts());
+        resolver.says([Says::Unknown]);
+        let there = IpAddr::from([127, 0, 0, 2]);
+        proxy.move_to(there);
+        others.take_over(HERE, proxy.port());
+        eventually("it asks there", || 0 < others.greetings());
+        resolver.says([Says::Address(there)]);
+        eventually("it is back", || {
+            guard.check().expect("it is held");
+            guard.verify().is_ok()
+        });
+        assert_eq!(client.session_id(), session);
     });
 }
 

@@ -59,6 +59,8 @@ impl Backoff {
     ) -> Duration {
         if service.is_worthwhile() {
             (self.away_since, self.restless_since, self.expired) = (now, now, false);
+        }
+        if service.is_long() {
             return Duration::ZERO;
         }
         if service.answered {
@@ -97,11 +99,22 @@ pub(super) struct Service {
     pub(super) lived: Duration,
     /// A request was answered, which says that the session is alive.
     pub(super) answered: bool,
+    /// The client left because requests stayed open.
+    pub(super) unanswered: bool,
 }
 
 impl Service {
     /// Whether it lasted so long that it was no failure.
     pub(super) fn is_worthwhile(self) -> bool {
+        self.is_long() && !self.is_useless()
+    }
+
+    /// Whether no request was answered on it, and the client left for that.
+    pub(super) fn is_useless(self) -> bool {
+        self.unanswered && !self.answered
+    }
+
+    fn is_long(self) -> bool {
         WORTHWHILE <= self.lived
     }
 }
@@ -111,8 +124,11 @@ mod tests {
     use super::*;
 
     const fn short(answered: bool) -> Service {
-        let lived = Duration::from_millis(10);
-        Service { lived, answered }
+        Service {
+            lived: Duration::from_millis(10),
+            answered,
+            unanswered: false,
+        }
     }
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -176,7 +192,7 @@ mod tests {
         assert!(Duration::from_secs(1) < backoff.after_failure(now));
         let steady = Service {
             lived: Duration::from_secs(1),
-            answered: false,
+            ..short(false)
         };
         assert_eq!(backoff.after_service(steady, false, now), Duration::ZERO);
         assert!(backoff.after_failure(now) < Duration::from_millis(200));

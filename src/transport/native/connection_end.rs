@@ -17,6 +17,8 @@ pub(super) enum End {
     Expired,
     /// The server closed the connection.
     HungUp,
+    /// The client leaves a server that answers no request.
+    Unanswered,
     Broken(String),
 }
 
@@ -39,6 +41,7 @@ impl fmt::Display for End {
             Self::Refused(why) => return fmt::Display::fmt(why, f),
             Self::Expired => "the session expired",
             Self::HungUp => "the server closed the connection",
+            Self::Unanswered => "it answers no request any more",
             Self::Broken(reason) => reason,
         })
     }

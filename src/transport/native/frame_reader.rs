@@ -103,6 +103,11 @@ impl Inbox {
         Ok(frame.map(Frame::Whole))
     }
 
+    /// Whether a part of a frame has arrived.
+    pub(super) fn is_amid_a_frame(&self) -> bool {
+        self.start < self.end || 0 < self.skip
+    }
+
     fn make_room(&mut self) {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

@@ -1,6 +1,8 @@
 //! A session's id and password.
 
-use crate::jute::Secret;
+use std::time::Duration;
+
+use crate::jute::{ConnectRequest, Secret};
 use crate::transport::session_key::SessionKey;
 
 /// The session as the server knows it; the id and the password are enough to use it.
@@ -18,6 +20,22 @@ impl Identity {
             id: key.id,
             password: key.password.0,
             last_zxid: 0,
+        }
+    }
+
+    /// Asks a server for the session, or for a new one if there is none.
+    pub(super) fn request(&self, timeout: Duration) -> ConnectRequest {
+        let mut password = self.password.clone();
+        if password.is_empty() {
+            // Servers expect them even without a session.
+            password = vec![0; 16];
+        }
+        ConnectRequest {
+            last_zxid: self.last_zxid,
+            timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
+            session: self.id,
+            password,
+            read_only: false,
         }
     }
 

@@ -28,7 +28,7 @@ use super::rotation::{Rotation, Round};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::error::TLS_PORT;
-use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
+use crate::jute::{ConnectReply, Request, xid};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 
@@ -138,9 +138,13 @@ impl Io {
     /// new session only a server that hung up just before, and never to end a session.
     fn may_be_forgotten(&mut self) -> bool {
         let hung_up = mem::take(&mut self.hung_up);
+        self.has_past() && hung_up && self.is_overdue() && !self.shared.is_away()
+    }
+
+    /// Whether the session should have ended by now.
+    fn is_overdue(&self) -> bool {
         let (until, timeout) = self.served;
-        let away = Moment::now().saturating_since(until);
-        self.has_past() && hung_up && away > timeout + MARGIN && !self.shared.is_away()
+        Moment::now().saturating_since(until) > timeout + MARGIN
     }
 
     /// Whether a server has ever given a session.
@@ -224,6 +228,7 @@ impl Io {
             self.shared.detach(false);
             return Ok(Round::Expired);
         };
+        let greeted = Moment::now().saturating_since(sent);
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
         if let Err(end) = log_in(
@@ -240,12 +245,20 @@ impl Io {
         tell_granted(target, granted, had, self.shared.config.session_timeout);
         self.tell_connected(target, timeout);
         self.restore();
-        let connection = Connection::new(&self.shared, channel, &self.session, timeout);
-        let reader = Box::new(ConnectionReader::new(inbox, connection));
-        let (reader, end) = self.reading.serve(reader);
-        self.session.last_zxid = reader.connection.last_zxid;
-        self.served = (Moment::now(), timeout);
-        self.finish(target, end, reader.connection.answered)
+        let mut connection = Connection::new(&self.shared, channel, &self.session, timeout);
+        if self.rotation.trusts_greetings() {
+            connection.promptness.greeted(greeted);
+        }
+        self.serve(target, ConnectionReader::new(inbox, connection))
+    }
+
+    /// Serves requests until the connection ends.
+    fn serve(&mut self, target: &Target, reader: ConnectionReader) -> Result<Round, String> {
+        let (reader, end) = self.reading.serve(Box::new(reader));
+        let connection = &reader.connection;
+        self.session.last_zxid = connection.last_zxid;
+        self.served = (Moment::now(), connection.timeout);
+        self.finish(target, end, connection.answered)
     }
 
     fn begin_anew(&mut self) {
@@ -277,28 +290,15 @@ impl Io {
         limit: Duration,
         wish: Resumption,
     ) -> Result<ConnectReply, String> {
-        let resume = wish != Resumption::Anew;
-        let asked = self.shared.config.session_timeout.as_millis();
-        let request = ConnectRequest {
-            last_zxid: if resume { self.session.last_zxid } else { 0 },
-            timeout_ms: i32::try_from(asked).unwrap_or(i32::MAX),
-            session: if resume { self.session.id } else { 0 },
-            password: if resume { self.password() } else { vec![0; 16] },
-            read_only: false,
+        let asked = self.shared.config.session_timeout;
+        let request = match wish {
+            Resumption::Anew => Identity::default().request(asked),
+            Resumption::Resume | Resumption::ResumeOnly => self.session.request(asked),
         };
         let mut state = self.shared.state.lock();
         state.queue.push_aside(|out| request.encode(out));
         self.shared.flush(state);
         greeting(channel, inbox, limit, self.shared.config.wall_clock_expiry)
-    }
-
-    /// The session's password; servers expect sixteen bytes even without one.
-    fn password(&self) -> Vec<u8> {
-        if self.session.password.is_empty() {
-            vec![0; 16]
-        } else {
-            self.session.password.clone()
-        }
     }
 
     /// Takes the session that the server grants, if it grants one.
@@ -308,19 +308,16 @@ impl Io {
         }
         let had_one = self.session.id != 0;
         let timeout = u64::try_from(reply.timeout_ms).unwrap_or(0);
-        if timeout == 0 {
-            if !had_one {
-                return Err("it refused to open a session".to_owned());
-            }
-            self.expire();
-            return Ok(None);
-        }
         // Some servers grant a new session when asked for one that they do not know.
-        if had_one && reply.session != self.session.id {
-            if wish == Resumption::ResumeOnly {
-                return Err("it has another session to give, and an address of before".to_owned());
+        if had_one && (timeout == 0 || reply.session != self.session.id) {
+            if wish == Resumption::ResumeOnly && (timeout > 0 || !self.is_overdue()) {
+                return Err("it lacks the session, and has an address of before".to_owned());
             }
             self.expire();
+        }
+        if timeout == 0 {
+            let refused = || "it refused to open a session".to_owned();
+            return had_one.then_some(None).ok_or_else(refused);
         }
         self.session.id = reply.session;
         self.session.password = reply.password;
@@ -386,8 +383,11 @@ impl Io {
                 status.disconnected();
                 status.turned_away(&target.to_string(), &end);
                 log::info!("{target}: the connection broke: {end}");
-                let lived = Moment::now().saturating_since(status.snapshot().since);
-                Ok(Round::Served(Service { lived, answered }))
+                Ok(Round::Served(Service {
+                    lived: Moment::now().saturating_since(status.snapshot().since),
+                    answered,
+                    unanswered: end == End::Unanswered,
+                }))
             }
             end => Err(end.to_string()),
         };

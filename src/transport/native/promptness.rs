@@ -5,8 +5,12 @@
 //! balancer. So the client moves on before its guards are in doubt. It does so once: if no server
 //! answers, as while the servers look for a leader, moving from one to the next gains nothing.
 //!
+//! The first answer may take four times as long as the greeting, or a server that hangs right after it
+//! costs the guards. That counts for as many connections in a row as there are addresses.
+//!
 //! A server that was never prompt gets as long as one that sends nothing at all: it may drop a
-//! request that it does not know, and answer pings.
+//! request that it does not know, and answer pings. Its time begins with the reply before: a server
+//! with many requests answers them one by one.
 
 use std::time::Duration;
 
@@ -22,35 +26,42 @@ pub(super) struct Promptness {
     limit: Duration,
     /// The same where the server was not prompt.
     longest: Duration,
-    /// When the last reply arrived, if it came so soon that the next ones should, too.
-    prompt_at: Option<Moment>,
+    /// When the last reply arrived.
+    answered_at: Option<Moment>,
+    /// How long the next one may take.
+    next: Duration,
 }
 
 impl Promptness {
     pub(super) fn new(timeout: Duration) -> Self {
+        let longest = (timeout * 2 / 3).max(LEAST);
         Self {
             limit: (timeout / 8).max(LEAST),
-            longest: (timeout * 2 / 3).max(LEAST),
-            prompt_at: None,
+            longest,
+            answered_at: None,
+            next: longest,
         }
+    }
+
+    /// The greeting took so long.
+    pub(super) fn greeted(&mut self, took: Duration) {
+        self.next = (4 * took).clamp(self.limit, self.longest);
     }
 
     /// A request that was queued at one moment is answered at another.
     pub(super) fn answered(&mut self, queued: Moment, now: Moment) {
         // On a link whose round trips take long, a late answer says nothing of the server.
         let took = now.saturating_since(queued);
-        self.prompt_at = (took <= self.limit / 4).then_some(now);
+        let prompt = took <= self.limit / 4;
+        self.next = if prompt { self.limit } else { self.longest };
+        self.answered_at = Some(now);
     }
 
     /// When to leave the server, if the `oldest` open request is still unanswered then.
     pub(super) fn leaves_at(&self, oldest: Option<Moment>) -> Option<Moment> {
         let oldest = oldest?;
-        let at_last = oldest + self.longest;
-        let expected = |prompt_at| oldest.max(prompt_at) + self.limit;
-        Some(
-            self.prompt_at
-                .map_or(at_last, |prompt_at| at_last.min(expected(prompt_at))),
-        )
+        let turn = self.answered_at.map_or(oldest, |at| oldest.max(at));
+        Some(turn + self.next)
     }
 }
 
@@ -87,6 +98,29 @@ mod tests {
             patient,
             "the link is slow"
         );
+    }
+
+    #[test]
+    fn the_first_answer_may_take_as_long_as_the_greeting_lets_expect() {
+        let mut server = Promptness::new(T);
+        for (greeting, first) in [(1, 2_000), (900, 3_600), (9_000, 10_666)] {
+            server.greeted(Duration::from_millis(greeting));
+            let left = server.leaves_at(Some(at(0))).unwrap();
+            assert_eq!(left.as_nanos() / 1_000_000, first);
+        }
+        server.answered(at(0), at(100));
+        assert_eq!(server.leaves_at(Some(at(0))), Some(at(2_100)));
+    }
+
+    #[test]
+    fn a_server_that_answers_one_by_one_is_not_left() {
+        let mut server = Promptness::new(T);
+        for second in 1..100 {
+            let now = at(1_000 * second);
+            assert!(server.leaves_at(Some(at(0))) > Some(now), "{now:?}");
+            server.answered(at(0), now);
+        }
+        assert_eq!(server.leaves_at(Some(at(0))), Some(at(99_000) + T * 2 / 3));
     }
 
     #[test]

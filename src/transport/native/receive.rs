@@ -10,12 +10,12 @@ use super::connection_end::End;
 use super::frame_reader::{Frame, Inbox};
 use super::identity::Identity;
 use super::promptness::Promptness;
-use super::request_queue::Pending;
+use super::request_queue::{Pending, is_read};
 use super::server_features::older;
 use super::shared::{Shared, Stage, path_of};
 use super::who_reads::Read;
 use crate::error::Error;
-use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, failure, xid};
+use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, failure, xid};
 use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::transport::{Failure, TooLong, prefetch_on_deletion};
@@ -39,14 +39,14 @@ pub(super) struct Connection {
     session: i64,
     /// The newest change that the client knows of.
     pub(super) last_zxid: i64,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// How many answers to the credentials must arrive before requests are sent.
     auths: usize,
     /// A request was answered.
     pub(super) answered: bool,
     /// When something last arrived.
     heard: Moment,
-    promptness: Promptness,
+    pub(super) promptness: Promptness,
     /// When to leave the server, by the requests that were open at the last look.
     leaves_at: Option<Moment>,
     /// The read timeout of the socket.
@@ -96,7 +96,7 @@ impl Read for ConnectionReader {
             Err(error) => return Err(End::Broken(error.to_string())),
         }
         self.act()?;
-        self.connection.tick()
+        self.connection.tick(self.inbox.is_amid_a_frame())
     }
 
     fn panicked() -> End {
@@ -154,8 +154,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Keeps the connection alive, or finds it dead.
-    fn tick(&mut self) -> Result<(), End> {
+    /// Keeps the connection alive, or finds it dead; `amid` a frame, the server is answering.
+    fn tick(&mut self, amid: bool) -> Result<(), End> {
         let now = Moment::now();
         let mut state = self.shared.state.lock();
         if matches!(state.stage, Stage::Closing { until, .. } if now >= until) {
@@ -167,13 +167,14 @@ impl Connection {
             return Err(End::Broken(told));
         }
         let oldest = state.queue.oldest_since();
-        let by_promptness = self.promptness.leaves_at(oldest);
+        let since = oldest.map(|oldest| if amid { oldest.max(self.heard) } else { oldest });
+        let by_promptness = self.promptness.leaves_at(since);
         let by_the_end = state.leaves_unless_closed_at(oldest);
         self.leaves_at = [by_promptness, by_the_end].into_iter().flatten().min();
         if self.leaves_at.is_some_and(|at| at <= now) {
             let state = &mut *state;
             state.features.left_over(state.queue.oldest());
-            return Err(End::Broken("it answers no request any more".to_owned()));
+            return Err(End::Unanswered);
         }
         let pings = self.shared.config.pings(state.watches.is_empty());
         state.queue.ping_after(self.timeout / pings, now);
@@ -251,7 +252,7 @@ impl Connection {
                 _ => Ok(()),
             };
         }
-        let Some(pending) = state.queue.pop() else {
+        let Some(mut pending) = state.queue.pop() else {
             return Err(End::Broken("a reply came without a request".to_owned()));
         };
         if pending.xid != header.xid {
@@ -263,15 +264,19 @@ impl Connection {
         self.shared.status.answered(pending.queued, self.heard);
         self.promptness.answered(pending.queued, self.heard);
         self.answered = true;
+        if pending.again {
+            self.shared.push_again(state, pending);
+            return Ok(());
+        }
         if header.code == ErrorCode::OK {
             state.features.succeeded(&pending.request);
             if pending.request.commits() {
                 self.shared.status.committed(pending.queued);
             }
         } else if state.features.refused(&pending.request, header.code) {
-            let request = older(pending.request);
-            state.push_again(&self.shared.config, request, pending.answer);
-            self.shared.flush(state);
+            state.queue.repeat_reads();
+            pending.request = older(pending.request);
+            self.shared.push_again(state, pending);
             return Ok(());
         }
         state.settle_watch(&pending, header.code);
@@ -374,18 +379,6 @@ fn is_expired(pending: &Pending, body: &[u8]) -> bool {
             Reply::decode(OpCode::MULTI, body),
             Ok(Reply::Multi(results)) if failure(&results) == Some(ErrorCode::SESSION_EXPIRED)
         )
-}
-
-/// Whether a request changes nothing, so that its reply may be skipped.
-fn is_read(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Exists { .. }
-            | Request::GetData { .. }
-            | Request::GetAcl { .. }
-            | Request::GetChildren { .. }
-            | Request::GetEphemerals { .. }
-    )
 }
 
 impl fmt::Debug for Connection {

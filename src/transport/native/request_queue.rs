@@ -42,6 +42,8 @@ pub(super) struct Pending {
     start: u64,
     /// Its failure, if that is known before the connection ends.
     failure: Option<Failure>,
+    /// It is sent again instead of answered.
+    pub(super) again: bool,
 }
 
 impl RequestQueue {
@@ -93,6 +95,7 @@ impl RequestQueue {
             queued: Moment::now(),
             start,
             failure: None,
+            again: false,
         });
         Ok(xid)
     }
@@ -130,6 +133,13 @@ impl RequestQueue {
     pub(super) fn unpop(&mut self, mut pending: Pending, failure: Failure) {
         pending.failure = Some(failure);
         self.pending.push_front(pending);
+    }
+
+    /// A request is to be sent again: so are the open reads, which may be about what it does.
+    pub(super) fn repeat_reads(&mut self) {
+        for pending in &mut self.pending {
+            pending.again |= is_read(&pending.request);
+        }
     }
 
     /// Takes all requests without a reply.
@@ -183,6 +193,18 @@ impl RequestQueue {
         }
         !outbox.is_empty()
     }
+}
+
+/// Whether a request changes nothing, so that its reply may be skipped, or it be asked again.
+pub(super) fn is_read(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::GetAcl { .. }
+            | Request::GetChildren { .. }
+            | Request::GetEphemerals { .. }
+    )
 }
 
 impl Pending {

@@ -22,6 +22,8 @@ pub(super) struct Rotation {
     offered: Vec<Target>,
     /// The rounds without a server since one served.
     rounds: u32,
+    /// The connections in a row that were useless.
+    useless: usize,
 }
 
 impl Rotation {
@@ -43,6 +45,11 @@ impl Rotation {
 
     fn served(&mut self, service: Service) {
         self.rounds = 0;
+        if service.is_useless() {
+            self.useless += 1;
+        } else if service.answered {
+            self.useless = 0;
+        }
         if service.is_worthwhile() {
             self.left.clear();
         }
@@ -62,6 +69,12 @@ impl Rotation {
         self.offered.iter().any(|one| !self.left.contains(one))
     }
 
+    /// Whether a server that greets promptly should answer promptly, too. If none does, moving on gains
+    /// nothing.
+    pub(super) fn trusts_greetings(&self) -> bool {
+        self.useless < self.offered.len()
+    }
+
     pub(super) fn rounds(&self) -> u32 {
         self.rounds
     }
@@ -77,17 +90,21 @@ mod tests {
         Target::of(([127, 0, 0, 1], port).into())
     }
 
+    fn served(millis: u64, unanswered: bool) -> Result<Round, String> {
+        Ok(Round::Served(Service {
+            lived: Duration::from_millis(millis),
+            answered: false,
+            unanswered,
+        }))
+    }
+
     #[test]
     fn the_others_are_tried_first_until_a_connection_lasts() {
         let all = [1, 2, 3].map(target);
         let mut rotation = Rotation::default();
         rotation.offer(&all, &[]);
         rotation.next_round();
-        let served = |millis| {
-            let lived = Duration::from_millis(millis);
-            let answered = false;
-            Ok(Round::Served(Service { lived, answered }))
-        };
+        let served = |millis| served(millis, false);
         let short = || served(0);
         for (port, others) in [(1, true), (2, true), (3, false), (1, false)] {
             rotation.leave(target(port), &short());
@@ -100,5 +117,27 @@ mod tests {
         assert!(rotation.has_others());
         rotation.offer(&all[..1], &[]);
         assert!(rotation.left().is_empty(), "its address is gone");
+    }
+
+    #[test]
+    fn servers_that_answer_nothing_are_left_soon_once_each() {
+        let all = [1, 2].map(target);
+        let mut rotation = Rotation::default();
+        rotation.offer(&all, &[]);
+        for port in [1, 2] {
+            assert!(rotation.trusts_greetings());
+            rotation.leave(target(port), &served(1000, true));
+        }
+        assert!(!rotation.trusts_greetings());
+        assert_eq!(rotation.left(), all, "neither was worthwhile");
+        rotation.leave(target(1), &served(1000, false));
+        assert!(!rotation.trusts_greetings(), "nothing was asked");
+        let answered = Service {
+            lived: Duration::ZERO,
+            answered: true,
+            unanswered: true,
+        };
+        rotation.leave(target(1), &Ok(Round::Served(answered)));
+        assert!(rotation.trusts_greetings());
     }
 }

@@ -77,6 +77,7 @@ impl Features {
             _ => return,
         };
         *self.of(feature) = Knowledge::Present;
+        self.suspect = self.suspect.filter(|suspect| *suspect != feature);
     }
 
     /// A request was refused. Returns whether to send it again in its older form.
@@ -237,11 +238,17 @@ mod tests {
         assert_eq!(features.fit(newer.clone()), older);
 
         let mut features = Features::default();
-        features.succeeded(&newer);
+        for oldest in [&newer; 9] {
+            features.left_over(Some(oldest));
+            features.succeeded(&newer);
+        }
         assert!(features.removes_watches());
+        for _ in 0..2 {
+            features.left_over(Some(&newer));
+            assert_eq!(features.fit(newer.clone()), newer);
+        }
         features.left_over(Some(&newer));
-        features.left_over(Some(&newer));
-        assert_eq!(features.fit(newer.clone()), newer);
+        assert_eq!(features.fit(newer.clone()), older);
     }
 
     #[test]

@@ -115,6 +115,16 @@ impl Shared {
         }
     }
 
+    /// Sends a request again.
+    pub(super) fn push_again(&self, mut state: MutexGuard<'_, State>, pending: Pending) {
+        let (root, limit) = (self.config.hosts.chroot(), self.config.frame_limit);
+        let Pending { request, watch, .. } = pending;
+        let queue = &mut state.queue;
+        // It fits: an older form is not longer.
+        let _ = queue.push(request, root, limit, watch, pending.answer);
+        self.flush(state);
+    }
+
     /// Writes what is queued, unless another thread is writing.
     pub(super) fn flush(&self, mut state: MutexGuard<'_, State>) {
         let connection = state.connection;
@@ -297,15 +307,6 @@ impl State {
             .queue
             .push(request, root, config.frame_limit, None, None);
         pushed.ok()
-    }
-
-    /// Queues a request again, in the older form.
-    pub(super) fn push_again(&mut self, config: &Config, request: Request, answer: Option<Answer>) {
-        let root = config.hosts.chroot();
-        // It fits: the older form is not longer.
-        let _ = self
-            .queue
-            .push(request, root, config.frame_limit, None, answer);
     }
 }
 

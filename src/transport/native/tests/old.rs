@@ -110,6 +110,19 @@ fn a_server_that_says_unimplemented_and_stays_is_asked_again_at_once() {
     assert_eq!(rig.status.snapshot().connects, 1);
 }
 
+/// Or a lock would look for its node in a listing from before the node.
+#[test]
+fn what_was_asked_after_a_request_that_is_sent_again_is_answered_after_it() {
+    let (server, seen) = old_server(|| Act::Refuse(ErrorCode::UNIMPLEMENTED));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let answers = rig.send(vec![create("/a", CreateMode::Ephemeral), data("/a", false)]);
+    assert_eq!(one(&answers), Ok(created("/a")));
+    one(&answers).unwrap();
+    let seen = seen.lock().unwrap();
+    let last = seen.iter().rev().find(|request| **request != Request::Ping);
+    assert_eq!(last, Some(&data("/a", false)));
+}
+
 /// Like ZooKeeper 3.4, which refuses an unknown request before it answers earlier ones.
 #[test]
 fn a_refusal_that_comes_before_earlier_replies_is_learned_from() {
