@@ -15,7 +15,7 @@ use crate::path;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
-use crate::recipe::journal::{Journal, Outcome as Ending};
+use crate::recipe::journal::{End, Journal, Outcome as Ending};
 use crate::recipe::seen_ahead::SeenAhead;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
@@ -100,15 +100,20 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             attempt: this.attempt,
             retry_of: before.cloned().map(RunRecord::new),
             message: Mutex::default(),
+            state: self.once.state(),
+            next_state: Mutex::default(),
             follows_release,
         };
         let done = run(&this);
-        let ending = match done {
-            Ok(_) => Ending::Done,
-            Err(_) => Ending::Failed,
+        let end = End {
+            outcome: match done {
+                Ok(_) => Ending::Done,
+                Err(_) => Ending::Failed,
+            },
+            message: this.message.lock().take(),
+            state: this.next_state.lock().take(),
         };
-        let message = this.message.lock().take();
-        self.once.handle(Event::Ran(ending, message));
+        self.once.handle(Event::Ran(end));
         Ok(done)
     }
 

@@ -16,7 +16,7 @@ pub use self::options::JobOptions;
 pub use self::record::RunRecord;
 pub use self::run::Run;
 #[cfg(feature = "mysql")]
-pub(crate) use self::run::shortened;
+pub(crate) use self::run::{fitting, shortened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::jute::{Reply, Request};
@@ -229,6 +229,18 @@ impl Job {
             Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::new(run))),
             _ => Ok(None),
         }
+    }
+
+    /// Returns what the last run that was done left for the next one; `None` if none has left
+    /// anything. See [`Run::set_state`].
+    ///
+    /// Blocks for one round trip, at most 15 s, also when the connection is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn state(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.journal()?.state)
     }
 
     /// Returns the path of the job.

@@ -25,7 +25,7 @@
 
 use std::mem;
 
-use super::journal::{Journal, Outcome as Ending, PastRun};
+use super::journal::{End, Journal, Outcome as Ending, PastRun};
 
 /// The state machine.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -104,8 +104,8 @@ pub enum Event {
     BadVersion,
     /// The lock was lost.
     Lost,
-    /// The work has ended like this, and reports this.
-    Ran(Ending, Option<String>),
+    /// The work has ended.
+    Ran(End),
     /// Our node is deleted, and the end is written down.
     Recorded,
     /// Our node is gone, and the end may be written down.
@@ -169,6 +169,14 @@ impl Once {
         Some((run, before.filter(repeats)))
     }
 
+    /// What the last run that finished left for the one that is under way.
+    pub fn state(&self) -> Option<&[u8]> {
+        match &self.state {
+            State::Run(_, journal, _) => journal.state.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Whether the run with this token has written down how it ended, before the one that is under way.
     pub fn has_ended(&self, token: i64) -> bool {
         let State::Run(_, journal, _) = &self.state else {
@@ -183,11 +191,12 @@ impl Once {
         let State::Run(_, journal, version) = &self.state else {
             return None;
         };
-        let message = Some("it panicked".to_owned());
-        Some((
-            journal.clone().end(Ending::Failed, message).text(),
-            *version,
-        ))
+        let end = End {
+            outcome: Ending::Failed,
+            message: Some("it panicked".to_owned()),
+            state: None,
+        };
+        Some((journal.clone().end(end).text(), *version))
     }
 
     /// Takes in the result of the last action, or what happened meanwhile.
@@ -195,8 +204,8 @@ impl Once {
         let state = mem::replace(&mut self.state, State::Line);
         self.state = match (state, event) {
             (state @ State::Finish(_), _) => state,
-            (State::Run(token, journal, version), Event::Ran(ending, message)) => {
-                State::End(token, journal.end(ending, message), version)
+            (State::Run(token, journal, version), Event::Ran(end)) => {
+                State::End(token, journal.end(end), version)
             }
             (state @ State::Run(..), _) => state,
             (state @ (State::End(..) | State::Confirm(_)), event) => self.ended(state, event),

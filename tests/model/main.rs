@@ -680,13 +680,15 @@ fn every_doubt_is_caught() {
 type Cut = (Shortcut, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const SHORTCUTS: [Cut; 15] = [
+const SHORTCUTS: [Cut; 17] = [
     (Shortcut::BeginsOnAnyVersion,       "a a",   "1 lag",      &[Once]),
     (Shortcut::BeginsWithoutItsNode,     "a a",   "1 eviction", &[Exclusion]),
     (Shortcut::EndsWithoutItsNode,       "a a",   "1 eviction", &[Once]),
     (Shortcut::EndsInTwoSteps,           "a a",   "",           &[Truth]),
     (Shortcut::CountsAfterwards,         "a1 a1", "1 crash",    &[Attempts]),
     (Shortcut::DoesNotTouch,             "E E",   "3 ticks",    &[Truth]),
+    (Shortcut::LeavesStateAtTheBeginning, "a a",  "",           &[Once]),
+    (Shortcut::LeavesStateOfAFailure,    "a a",   "1 failure",  &[Once]),
     (Shortcut::TakesAnyRunForItsOwn,     "a a",   "1 crash",    &[Once]),
     (Shortcut::RunsTheSameSlotAgain,     "a a",   "",           &[Once]),
     (Shortcut::ForgetsTheDead,           "a a",   "1 crash",    &[Truth]),

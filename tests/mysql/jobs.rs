@@ -423,18 +423,26 @@ fn run_through(database: &Database, cut: Option<(u64, Cut)>) -> u64 {
     let other = other.unwrap().job(&name).unwrap();
     for slot in ["a", "b"] {
         let mut runs = 0;
+        let before = other.state().unwrap();
         let ran = one.once(slot, |run| {
             runs += 1;
             run.check().unwrap();
+            assert_eq!(run.state(), before.as_deref(), "{cut:?}");
+            run.set_state(slot).unwrap();
             done()
         });
         assert!(is_done(ran), "{cut:?}");
         assert_eq!(runs, 1, "{cut:?}");
+        assert_eq!(other.state().unwrap().as_deref(), Some(slot.as_bytes()));
         assert!(is_done_before(other.once(slot, |_| done())), "{cut:?}");
         assert_eq!(other.last().unwrap().unwrap().attempt(), 1, "{cut:?}");
     }
-    let failed = one.once("c", |_| Err::<(), _>("no disk"));
+    let failed = one.once("c", |run| {
+        run.set_state("c").unwrap();
+        Err::<(), _>("no disk")
+    });
     assert!(matches!(failed.unwrap(), Once::Failed("no disk")));
+    assert_eq!(other.state().unwrap().as_deref(), Some(&b"b"[..]));
     let failure = other.last_failure().unwrap().unwrap();
     assert_eq!(failure.outcome(), Outcome::Failed, "{cut:?}");
     assert!(is_done(one.at_most_every(Duration::ZERO, |_| done())));
@@ -463,6 +471,28 @@ fn whatever_packet_is_lost_a_slot_is_run_once() {
         }
     });
     database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn any_bytes_can_be_left_for_the_next_run_if_there_is_room() {
+    let database = Database::new();
+    let (one, other) = two_jobs(&database);
+    let all: Vec<u8> = (0..=255).cycle().take(8192).collect();
+    let texts = [&all[..], b"'\"\\%\n", b"\0", "\u{1f980}".as_bytes(), b""];
+    for (slot, state) in texts.into_iter().enumerate() {
+        let ran = one.once(&slot.to_string(), |run| {
+            let refused = run.set_state(vec![0; 8193]);
+            assert!(matches!(
+                refused,
+                Err(Error::BadArgument { name: "state", .. })
+            ));
+            run.set_state(state).unwrap();
+            done()
+        });
+        assert!(is_done(ran));
+        assert_eq!(other.state().unwrap().as_deref(), Some(state));
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod giving_up;
 mod guard_events;
 mod guards;
 mod job_records;
+mod job_state;
 mod jobs;
 mod killed_processes;
 mod known_bugs;

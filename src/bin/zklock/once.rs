@@ -1,6 +1,7 @@
 //! Runs a command once per slot.
 
 use std::cell::{Cell, RefCell};
+use std::env;
 use std::time::{Duration, Instant};
 
 use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord};
@@ -12,6 +13,7 @@ use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::run_setup::{Stage, check_answered, longest_connect};
 use crate::sanitize::plain;
+use crate::state_files::{STATE_OUT, StateFiles};
 use crate::stderr::say;
 use crate::table::who;
 
@@ -100,10 +102,12 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
             plain(&before.to_string())
         ));
     }
-    let more = [
-        ("ZKLOCK_SLOT", run.slot().to_owned()),
-        ("ZKLOCK_ATTEMPT", run.attempt().to_string()),
+    let files = state_files(run).map_err(|failure| failed(run, failure))?;
+    let mut more = vec![
+        ("ZKLOCK_SLOT", run.slot().into()),
+        ("ZKLOCK_ATTEMPT", run.attempt().to_string().into()),
     ];
+    more.extend(files.iter().flat_map(StateFiles::variables));
     let variables = Variables {
         path: &once.what.path,
         node: run.node(),
@@ -113,12 +117,55 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
     let ended = stage.run(&once.what, run, variables).map_err(Err)?;
     stage.await_servers(&once.what.path);
     match ended.ending {
-        Ending::Code(0) => Ok(ended.ending),
+        Ending::Code(0) => {
+            let left = files.map_or(Ok(()), |files| leave(run, &files));
+            left.map_err(|failure| failed(run, failure))?;
+            Ok(ended.ending)
+        }
         ending => {
             run.set_message(&ending.to_string());
             Err(Ok(ending))
         }
     }
+}
+
+/// Makes the files for what the runs leave for each other. Without room for them, the command of a job
+/// whose runs have left nothing yet runs all the same.
+fn state_files(run: &Run<'_>) -> Result<Option<StateFiles>, Failure> {
+    let folder = env::temp_dir();
+    let made = StateFiles::make(run.state().unwrap_or_default());
+    match (made, run.state()) {
+        (Ok(files), _) => Ok(Some(files)),
+        (Err(error), None) => {
+            say(&format!(
+                "the command can leave nothing for the next run, and has no {STATE_OUT}: cannot write to {}: {error}",
+                folder.display()
+            ));
+            Ok(None)
+        }
+        (Err(error), Some(_)) => Err(Failure::other(format!(
+            "the command was not run: cannot write what the last run left for it to {}: {error}",
+            folder.display()
+        ))),
+    }
+}
+
+/// Leaves for the next run what the command has written.
+fn leave(run: &Run<'_>, files: &StateFiles) -> Result<(), Failure> {
+    let failure = |why: String| {
+        let what =
+            "the command has ended, and is not done, because what it left for the next run in";
+        Failure::other(format!("{what} {STATE_OUT} cannot be kept: {why}"))
+    };
+    let left = files.left().map_err(|error| failure(error.to_string()))?;
+    let left = left.map_or(Ok(()), |left| run.set_state(left));
+    left.map_err(|error| failure(error.to_string()))
+}
+
+/// Has the record say why the run failed.
+fn failed(run: &Run<'_>, failure: Failure) -> Result<Ending, Failure> {
+    run.set_message(failure.message());
+    Err(failure)
 }
 
 /// Says why the command was not run; returns the exit status.

@@ -180,6 +180,18 @@ impl Job {
         }
     }
 
+    /// Returns what the last run that was done left for the next one; `None` if none has left
+    /// anything.
+    ///
+    /// Blocks for one round trip, for at most five seconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn state(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.journal()?.state)
+    }
+
     /// Returns the job's name.
     pub fn name(&self) -> &str {
         &self.name

@@ -3,6 +3,7 @@
 use zklock::recipe::job::{Action, Due, Outcome};
 use zklock::recipe::journal::Journal;
 
+use super::steps::left_by;
 use super::{Begun, EVERY, Job, Past, Told};
 use crate::property::{Property, Violation, name};
 
@@ -34,6 +35,7 @@ impl Job {
         if then.done != now.done {
             self.check_done(token);
         }
+        self.check_state(token, &then, &now);
         let slot = |journal: &Journal| journal.slot.clone();
         if slot(&then) < slot(&now) {
             self.blame(Property::Once, "a slot is not done any more".to_owned());
@@ -80,6 +82,19 @@ impl Job {
         }
     }
 
+    /// What is left for the next run changes with the mark of the run that left it, and with no other
+    /// write.
+    fn check_state(&mut self, token: i64, then: &Journal, now: &Journal) {
+        let left = match then.done == now.done {
+            true => now.state.clone(),
+            false => Some(left_by(token)),
+        };
+        if then.state != left {
+            let text = format!("{token} leaves {:?}, not {left:?}", then.state);
+            self.blame(Property::Once, text);
+        }
+    }
+
     /// The work is about to be done.
     pub(super) fn check_begin(&mut self, i: usize) {
         let runner = &self.runners[i];
@@ -96,6 +111,11 @@ impl Job {
         let repeated = failed.filter(|before| before.slot == run.slot);
         let last = repeated.map(|before| before.token);
         let told = before.map(|before| before.token);
+        let left = begun[..at].iter().rev().find(|run| run.done);
+        if once.state() != left.map(|run| left_by(run.token)).as_deref() && !runner.evicted {
+            let text = format!("{} got {:?}, not of {left:?}", name(i), once.state());
+            return self.blame(Property::Once, text);
+        }
         let by_slot = matches!(runner.due, Due::Slot(_));
         let later = begun[at + 1..].iter().any(|other| other.done);
         if told != last && (by_slot || told.is_some()) {

@@ -3,6 +3,7 @@
 use zklock::recipe::job::{Action, Event};
 use zklock::recipe::journal::{Journal, Outcome as Ending};
 
+use super::steps::left_by;
 use super::{Adrift, Begun, Job, Place, Shortcut, Told};
 
 impl Job {
@@ -172,6 +173,7 @@ impl Job {
     /// Writes the journal.
     fn put(&mut self, i: usize, token: i64, data: Vec<u8>) {
         let data = self.counted(data);
+        let data = self.moved(token, data);
         self.check_write(i, token, &data);
         let journal = Journal::parse(&data, self.now).expect("it is a journal");
         match &journal.running {
@@ -212,6 +214,21 @@ impl Job {
             journal.attempts.insert(run.slot.clone(), run.attempt);
         }
         journal.text()
+    }
+
+    /// The wrong way: what is left for the next run does not come with the mark.
+    fn moved(&self, token: i64, data: Vec<u8>) -> Vec<u8> {
+        let mut journal = Journal::parse(&data, self.now).expect("it is a journal");
+        let moves = match self.shortcut {
+            Shortcut::LeavesStateAtTheBeginning => journal.running.is_some(),
+            Shortcut::LeavesStateOfAFailure => journal.running.is_none(),
+            _ => false,
+        };
+        if moves {
+            journal.state = Some(left_by(token));
+            return journal.text();
+        }
+        data
     }
 
     pub(super) fn begins(&self, data: &[u8]) -> bool {

@@ -15,6 +15,8 @@ pub(crate) enum Shortcut {
     EndsInTwoSteps,
     CountsAfterwards,
     DoesNotTouch,
+    LeavesStateAtTheBeginning,
+    LeavesStateOfAFailure,
 
     // What is read.
     TakesAnyRunForItsOwn,

@@ -39,6 +39,8 @@ pub(crate) struct Ran {
     pub(crate) slot: String,
     pub(crate) attempt: u32,
     pub(crate) retry_of: Option<i64>,
+    /// How many runs were done before, as the last one of them left it.
+    pub(crate) count: u64,
     /// Whether the work was done, once it has ended.
     pub(crate) well: Option<bool>,
 }
@@ -70,6 +72,7 @@ struct Written {
     token: i64,
     slot: String,
     attempt: u32,
+    count: u64,
     /// When its end was written down, and whether it was done.
     end: Option<(Duration, bool)>,
 }
@@ -152,6 +155,7 @@ fn written(history: &[Change]) -> Result<Vec<Written>, String> {
                 token: run.token,
                 slot: run.slot.clone(),
                 attempt: run.attempt,
+                count: count(before.state.as_deref()),
                 end: None,
             });
         }
@@ -173,9 +177,19 @@ fn written(history: &[Change]) -> Result<Vec<Written>, String> {
                 return Err(format!("{run:?} ended without its node"));
             }
         }
+        let done = runs.iter().filter(|run| run.is_done()).count() as u64;
+        if count(now.state.as_deref()) != done {
+            return Err(format!("{done} runs are done, and the last left {now:?}"));
+        }
         before = now;
     }
     Ok(runs)
+}
+
+/// What a run leaves for the next one: how many were done by then.
+pub(crate) fn count(state: Option<&[u8]>) -> u64 {
+    let text = state.and_then(|state| std::str::from_utf8(state).ok());
+    text.map_or(0, |text| text.parse().expect("a number"))
 }
 
 /// The node whose creation gave this token.
@@ -220,6 +234,7 @@ fn misrun(call: &Call, ran: &Ran, written: &[Written]) -> Option<&'static str> {
         ),
         (call.attempts <= same, "it ran too often"),
         (ran.retry_of != repeated, "it repeats another run"),
+        (ran.count != run.count, "it got what another run has left"),
         (
             run.is_done() && ran.well == Some(false),
             "it is done, and failed",

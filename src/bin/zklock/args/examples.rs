@@ -54,7 +54,9 @@ Examples:
 
 The slot is done if the command ends with 0 while it holds the lock. Otherwise the next machine
 that waits or comes runs it. The command gets ZKLOCK_SLOT, ZKLOCK_ATTEMPT, ZKLOCK_PATH, ZKLOCK_NODE
-and ZKLOCK_TOKEN.
+and ZKLOCK_TOKEN. The file named by ZKLOCK_STATE_IN has what the last run that was done left for this one,
+and is empty at first. What it writes to the file named by ZKLOCK_STATE_OUT, up to 8,192 bytes, is for the
+next one, if this one is done.
 
 Exit status: that of the command; 0 if it was done before (another one with -E); 1 if another
 machine runs it still, or no attempts are left; 75 if the lock was lost before the end.";

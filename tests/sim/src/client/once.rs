@@ -10,7 +10,7 @@ use zklock::{Error, JobOptions, Once, Result, Run};
 use super::views::Running;
 use super::{Actor, ON_PURPOSE, ms, on_purpose, token_and_node};
 use crate::history::{Kind, What};
-use crate::jobs::{Call, JOB, Ran, Told, slot};
+use crate::jobs::{Call, JOB, Ran, Told, count, slot};
 use crate::ops::TIMEOUT;
 use crate::plan::{self, Release, Step};
 
@@ -100,10 +100,14 @@ impl Actor {
                 slot: run.slot().to_owned(),
                 attempt: run.attempt(),
                 retry_of: run.retry_of().map(|before| before.token().get()),
+                count: count(run.state()),
                 well,
             });
         };
         note(began, None);
+        // Also a run that fails leaves something, which nobody gets.
+        let next = count(run.state()) + 1;
+        run.set_state(next.to_string()).expect("there is room");
         let held = self.granted(op, Some(Ok(Some(Running(run)))), token_and_node);
         if let Some(held) = held {
             self.hold(op, step.hold, &held);
