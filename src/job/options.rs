@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::options::{LockOptions, Waiting};
 use crate::system::channel::Receiver;
 
-/// How to wait for a run, and how often to begin it; for
+/// How to wait for a run, and which runs to make; for
 /// [`Job::once_with`](super::Job::once_with).
 ///
 /// # Example
@@ -34,6 +34,8 @@ pub struct JobOptions<'a> {
     pub(crate) lock: LockOptions<'a>,
     pub(crate) waits: bool,
     pub(crate) attempts: u32,
+    pub(crate) any_order: bool,
+    pub(crate) again: bool,
 }
 
 impl<'a> JobOptions<'a> {
@@ -69,6 +71,46 @@ impl<'a> JobOptions<'a> {
         self
     }
 
+    /// Sets whether the slot counts by itself: it is run unless this very slot is done, also if a
+    /// higher one is. Defaults to no.
+    ///
+    /// From the first such run on, the record keeps each slot that is done, in order or not, as many as
+    /// fit into 16 KB: some 300 dates. The lowest falls out first. A slot that is not
+    /// higher than one that has fallen out is not run, and fails with
+    /// [`Error::SlotForgotten`](crate::Error::SlotForgotten), unless [`again`](Self::again) is set.
+    /// What was done in order before is known by the highest slot only: a lower one is run.
+    ///
+    /// For a call without this option, a slot is done if it was done by itself too, or is not higher
+    /// than the highest one that was done in order.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// use zklock::{JobOptions, Once};
+    ///
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// let run = |slot| job.once_with(slot, JobOptions::new().any_order(true), |_run| Ok::<_, String>(()));
+    /// assert!(matches!(run("2026-11-22")?, Once::Done(())));
+    /// assert!(matches!(run("2026-11-20")?, Once::Done(()))); // what was left out
+    /// assert!(matches!(run("2026-11-20")?, Once::DoneBefore(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn any_order(mut self, any_order: bool) -> Self {
+        self.any_order = any_order;
+        self
+    }
+
+    /// Sets whether to run the job although it is done. Defaults to no. If that run fails, the slot is
+    /// done as before. Each call that sets it runs the job once more.
+    pub fn again(mut self, again: bool) -> Self {
+        self.again = again;
+        self
+    }
+
     /// Shows this text to the clients that wait, in place of the client's note.
     pub fn note(mut self, text: &str) -> Self {
         self.lock = self.lock.note(text);
@@ -89,6 +131,8 @@ impl Default for JobOptions<'_> {
             lock: LockOptions::new(),
             waits: true,
             attempts: u32::MAX,
+            any_order: false,
+            again: false,
         }
     }
 }
@@ -99,6 +143,8 @@ impl fmt::Debug for JobOptions<'_> {
             .field("lock", &self.lock)
             .field("wait", &self.waits)
             .field("attempts", &self.attempts)
+            .field("any_order", &self.any_order)
+            .field("again", &self.again)
             .finish()
     }
 }

@@ -9,7 +9,7 @@
 //!   │ done, or no     ▼
 //!   │ attempts left  Run ──► End ──► Confirm ──► Finish(Done | Lost)
 //!   ▼
-//!  Finish(DoneBefore | NoAttemptsLeft)
+//!  Finish(DoneBefore | Forgotten | NoAttemptsLeft)
 //!
 //!  Somebody holds the lock, and the caller does not wait: Finish(Taken).
 //!  Cancel, before the run: Finish(Gone).
@@ -25,7 +25,7 @@
 
 use std::mem;
 
-use super::journal::{End, Journal, Outcome as Ending, PastRun};
+use super::journal::{End, Journal, Outcome as Ending, PastRun, Standing};
 
 /// The state machine.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -41,6 +41,10 @@ pub struct Wish {
     pub due: Due,
     /// How often it is begun, at most.
     pub attempts: u32,
+    /// Whether its slot is done by itself, whatever other slots are.
+    pub any_order: bool,
+    /// Whether it is run although it is done.
+    pub again: bool,
     /// Who runs it, as a contender's node says it.
     pub owner: String,
 }
@@ -125,6 +129,8 @@ pub enum Outcome {
     Unconfirmed,
     /// There is nothing to run, because of this run.
     DoneBefore(PastRun),
+    /// Whether this slot is done is not known any more, as of no slot up to that one.
+    Forgotten(String, String),
     /// It was begun as often as it may be; this was the last failure.
     NoAttemptsLeft(PastRun),
     /// Somebody else has the lock.
@@ -164,9 +170,11 @@ impl Once {
             return None;
         };
         let run = journal.running.as_ref()?;
-        let before = journal.failed.as_ref();
-        let repeats = |before: &&PastRun| 1 < run.attempt && before.slot == run.slot;
-        Some((run, before.filter(repeats)))
+        let before = match run.slot.is_empty() {
+            true => journal.failed.as_ref().filter(|_| 1 < run.attempt),
+            false => journal.failed_since_done(&run.slot),
+        };
+        Some((run, before.filter(|before| before.slot == run.slot)))
     }
 
     /// What the last run that finished left for the one that is under way.
@@ -196,7 +204,10 @@ impl Once {
             message: Some("it panicked".to_owned()),
             state: None,
         };
-        Some((journal.clone().end(end).text(), *version))
+        Some((
+            journal.clone().end(end, self.wish.any_order).text(),
+            *version,
+        ))
     }
 
     /// Takes in the result of the last action, or what happened meanwhile.
@@ -205,7 +216,7 @@ impl Once {
         self.state = match (state, event) {
             (state @ State::Finish(_), _) => state,
             (State::Run(token, journal, version), Event::Ran(end)) => {
-                State::End(token, journal.end(end), version)
+                State::End(token, journal.end(end, self.wish.any_order), version)
             }
             (state @ State::Run(..), _) => state,
             (state @ (State::End(..) | State::Confirm(_)), event) => self.ended(state, event),
@@ -255,7 +266,7 @@ impl Once {
             return State::Finish(Outcome::Unmarked);
         };
         match self.done(&journal, None) {
-            Some(run) => State::Finish(Outcome::DoneBefore(run)),
+            Some(outcome) => State::Finish(outcome),
             None => State::Line,
         }
     }
@@ -276,8 +287,8 @@ impl Once {
         if now.is_none() && matches!(self.wish.due, Due::Every(_)) {
             return State::Touch(token, journal, version);
         }
-        if let Some(run) = self.done(&journal, now) {
-            return State::Finish(Outcome::DoneBefore(run));
+        if let Some(outcome) = self.done(&journal, now) {
+            return State::Finish(outcome);
         }
         let slot = match &self.wish.due {
             Due::Slot(slot) => slot.clone(),
@@ -304,14 +315,23 @@ impl Once {
         State::Begin(token, journal.begin(run), version)
     }
 
-    /// The finished run that leaves nothing to run.
-    fn done(&self, journal: &Journal, now: Option<i64>) -> Option<PastRun> {
-        let done = journal.done.as_ref()?;
-        let stands = match &self.wish.due {
-            Due::Slot(slot) => journal.slot.as_ref().is_some_and(|done| slot <= done),
-            Due::Every(every) => now? < done.started?.saturating_add(*every),
-        };
-        stands.then(|| done.clone())
+    /// Why there is nothing to run.
+    fn done(&self, journal: &Journal, now: Option<i64>) -> Option<Outcome> {
+        if self.wish.again {
+            return None;
+        }
+        match &self.wish.due {
+            Due::Slot(slot) => match journal.standing(slot, self.wish.any_order) {
+                Standing::Due => None,
+                Standing::Done(run) => Some(Outcome::DoneBefore(run)),
+                Standing::Forgotten(floor) => Some(Outcome::Forgotten(slot.clone(), floor)),
+            },
+            Due::Every(every) => {
+                let done = journal.done.as_ref()?;
+                let stands = now? < done.started?.saturating_add(*every);
+                stands.then(|| Outcome::DoneBefore(done.clone()))
+            }
+        }
     }
 
     /// How often this was begun before.

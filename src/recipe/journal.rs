@@ -10,7 +10,10 @@
 //!  "failed": {the last one that did not},
 //!  "running":{the one that has begun and has not ended},
 //!  "attempts":{"2026-11-22":2},
-//!  "state":   "what the last run that finished left for the next one"}
+//!  "state":   "what the last run that finished left for the next one",
+//!  "single":  {"2026-11-18":[token,attempt,started]}, the slots that are done, each by itself
+//!  "floor":   "2025-11-01", the highest one of them that has fallen out
+//!  "open":    ["2026-11-20"]} those to be run again, although they are below "slot"
 //! ```
 //!
 //! A client of an older version drops what it does not know when it writes. So a journal that has more
@@ -21,12 +24,15 @@
 //! node's time of change tells when the running run began, or else when the last one ended, and
 //! the next transaction writes it down.
 
+mod marks;
 mod past_run;
+mod slots;
 mod text;
 
 use std::collections::BTreeMap;
 
 pub use self::past_run::{Outcome, PastRun};
+pub use self::slots::{MOST_OPEN, Slots, Standing};
 
 /// How many unfinished slots have their attempts counted.
 const MOST_SLOTS: usize = 32;
@@ -34,7 +40,7 @@ const MOST_SLOTS: usize = 32;
 /// See the module's documentation.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Journal {
-    /// The highest slot that is done.
+    /// The highest slot that is done in order.
     pub slot: Option<String>,
     /// The last run that finished.
     pub done: Option<PastRun>,
@@ -46,6 +52,8 @@ pub struct Journal {
     pub attempts: BTreeMap<String, u32>,
     /// What the last run that finished left for the next one.
     pub state: Option<Vec<u8>>,
+    /// The slots that are done, or not, against their order.
+    pub slots: Slots,
 }
 
 /// How the run that has begun ended.
@@ -94,8 +102,8 @@ impl Journal {
         self
     }
 
-    /// The run that has begun ends.
-    pub(super) fn end(mut self, end: End) -> Self {
+    /// The run that has begun ends, and marks its slot `by_itself` or by its order.
+    pub(super) fn end(mut self, end: End, by_itself: bool) -> Self {
         let Some(run) = self.running.take() else {
             return self;
         };
@@ -111,11 +119,7 @@ impl Journal {
         };
         match outcome {
             Outcome::Done => {
-                self.attempts.retain(|slot, _| run.slot < *slot);
-                // A run without a slot leaves the highest one as it is.
-                if !run.slot.is_empty() {
-                    self.slot = Some(run.slot.clone());
-                }
+                self.mark(&run, by_itself);
                 self.state = state.or(self.state);
                 self.done = Some(run);
             }
@@ -126,7 +130,7 @@ impl Journal {
 
     /// The run that has begun counts as failed: its lock is no longer held, and nobody wrote down
     /// its end.
-    pub(super) fn bury(&mut self) {
+    pub fn bury(&mut self) {
         if let Some(run) = self.running.take() {
             self.failed = Some(run);
         }

@@ -475,6 +475,28 @@ fn whatever_packet_is_lost_a_slot_is_run_once() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn slots_are_run_by_themselves_and_again_when_told_to() {
+    let database = Database::new();
+    let (one, other) = two_jobs(&database);
+    let alone = || JobOptions::new().any_order(true);
+    assert!(is_done(one.once("22", |_| done())));
+    assert!(is_done(other.once_with("20", alone(), |_| done())));
+    for job in [&one, &other] {
+        assert!(is_done_before(job.once_with("20", alone(), |_| done())));
+    }
+    let again = || JobOptions::new().again(true);
+    assert!(is_done(one.once_with("22", again(), |_| done())));
+    assert!(is_done_before(other.once("21", |_| done())));
+    for slot in 1..=70 {
+        let slot = format!("{slot:0>250}");
+        assert!(is_done(one.once_with(&slot, alone(), |_| done())));
+    }
+    let old = other.once_with(&format!("{:0>250}", 1), alone(), |_| done());
+    assert!(matches!(old, Err(Error::SlotForgotten { .. })), "{old:?}");
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn any_bytes_can_be_left_for_the_next_run_if_there_is_room() {
     let database = Database::new();
     let (one, other) = two_jobs(&database);

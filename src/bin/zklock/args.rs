@@ -257,6 +257,14 @@ pub(crate) struct Once {
     #[arg(long, value_name = "TIME", value_parser = time, group = "due")]
     pub(crate) at_most_every: Option<Duration>,
 
+    /// Runs the command unless this very slot is done: higher ones do not count.
+    #[arg(long, conflicts_with = "at_most_every")]
+    pub(crate) any_order: bool,
+
+    /// Runs the command although it is done.
+    #[arg(long)]
+    pub(crate) again: bool,
+
     /// Begins a slot at most this often, on all machines together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: Option<u32>,

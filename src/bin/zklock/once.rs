@@ -63,8 +63,7 @@ fn run(
     // The command may need the terminal.
     let line = RefCell::new(Some(stage.status_line(&once.what)));
     let waited = Cell::new(false);
-    let mut options = JobOptions::new()
-        .wait(!once.nonblock)
+    let options = options(once, started)
         .cancel(stage.signals.cancel.clone())
         .on_wait(|waiting| {
             if !waited.replace(true) {
@@ -74,12 +73,6 @@ fn run(
                 line.tell(waiting);
             }
         });
-    if let Some(attempts) = once.attempts {
-        options = options.attempts(attempts);
-    }
-    if let Some(deadline) = once.wait.and_then(|wait| started.checked_add(wait)) {
-        options = options.deadline(deadline);
-    }
     stage.signals.waiting();
     let work = |run: &Run<'_>| {
         drop(line.take());
@@ -93,6 +86,21 @@ fn run(
         (Some(slot), _) => job.once_with(slot, options, work),
         (None, every) => job.at_most_every_with(every.unwrap_or_default(), options, work),
     }
+}
+
+/// The options that the user has set.
+fn options<'a>(once: &Once, started: Instant) -> JobOptions<'a> {
+    let mut options = JobOptions::new()
+        .wait(!once.nonblock)
+        .any_order(once.any_order)
+        .again(once.again);
+    if let Some(attempts) = once.attempts {
+        options = options.attempts(attempts);
+    }
+    if let Some(deadline) = once.wait.and_then(|wait| started.checked_add(wait)) {
+        options = options.deadline(deadline);
+    }
+    options
 }
 
 fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<Ending, Failure>> {
@@ -174,9 +182,10 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     let written = |record: &RunRecord| plain(&record.to_string());
     match ran {
         Ran::DoneBefore(record) => {
-            let lower = once.slot.as_deref().filter(|slot| *slot != record.slot());
-            let forget =
-                format!("zklock forget {path} begins anew, if the clock was wrong that did it");
+            let lower = once.slot.as_deref().filter(|slot| *slot < record.slot());
+            let forget = format!(
+                "zklock forget {path} begins anew, if the clock was wrong that did it; --any-order runs it by itself"
+            );
             let skipped = lower.map(|slot| {
                 let slot = plain(slot);
                 format!(
@@ -218,6 +227,7 @@ fn failure(error: Error) -> Failure {
             LOST,
             format!("the command has ended, and is not known as done: {error}"),
         ),
+        Error::SlotForgotten { .. } => Failure::new(NOT_RUN, error.to_string()),
         error => error.into(),
     }
 }

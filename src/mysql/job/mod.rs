@@ -92,8 +92,9 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and no client
-    /// was seen to run the job.
+    /// As [`once`](Self::once), with [`Error::GaveUp`] if the wait ended and no client was seen to
+    /// run the job, and with [`Error::SlotForgotten`] for an old slot after runs out of
+    /// [order](JobOptions::any_order).
     pub fn once_with<T, E>(
         &self,
         slot: &str,
@@ -207,6 +208,8 @@ impl Job {
         let wish = Wish {
             due,
             attempts: options.attempts,
+            any_order: options.any_order,
+            again: options.again,
             owner: description(note.as_deref()),
         };
         let mut driver = JobDriver::new(&self.shared, &self.name, wish, options.waits, limit, note);
@@ -227,6 +230,11 @@ impl Job {
     fn not_run<T, E>(&self, ended: Ended, driver: &mut JobDriver<'_>) -> Result<Once<T, E, Owner>> {
         match ended {
             Ended::DoneBefore(run) => Ok(Once::DoneBefore(RunRecord::new(run))),
+            Ended::Forgotten(slot, up_to) => Err(Error::SlotForgotten {
+                path: self.name.to_string(),
+                slot,
+                up_to,
+            }),
             Ended::NoAttemptsLeft(run) => Ok(Once::NoAttemptsLeft(RunRecord::new(run))),
             Ended::Unmarked => Err(self.unreadable("run the job")),
             _ => driver

@@ -29,7 +29,7 @@ fn times_are_those_of_the_transactions() {
     let begun = Journal::default().begin(run("a", 7));
     let read = Journal::parse(&begun.text(), 1_000).unwrap();
     assert_eq!(read.running.as_ref().unwrap().started, Some(1_000));
-    let done = read.end(ended(Outcome::Done, Some("42 rows".to_owned())));
+    let done = read.end(ended(Outcome::Done, Some("42 rows".to_owned())), false);
     let read = Journal::parse(&done.text(), 2_000).unwrap();
     let last = read.done.clone().unwrap();
     assert_eq!((last.started, last.ended), (Some(1_000), Some(2_000)));
@@ -59,7 +59,7 @@ fn a_run_that_nobody_ended_has_no_end() {
     let failed = Journal::parse(&next.text(), 2_000).unwrap().failed.unwrap();
     assert_eq!(failed.outcome, Outcome::Unknown);
     assert_eq!((failed.started, failed.ended), (Some(1_000), None));
-    let ended = next.end(ended(Outcome::Failed, None));
+    let ended = next.end(ended(Outcome::Failed, None), false);
     let failed = Journal::parse(&ended.text(), 3_000)
         .unwrap()
         .failed
@@ -76,7 +76,7 @@ fn a_journal_stays_short() {
     }
     assert_eq!(journal.attempts.len(), MOST_SLOTS);
     assert_eq!(journal.attempts.keys().next_back().unwrap(), "099");
-    let journal = journal.end(ended(Outcome::Done, None));
+    let journal = journal.end(ended(Outcome::Done, None), false);
     assert!(journal.attempts.is_empty());
 }
 
@@ -98,10 +98,13 @@ fn other_data_is_no_journal() {
 
 fn left(state: &[u8]) -> Journal {
     let begun = Journal::default().begin(run("a", 7));
-    begun.end(End {
-        state: Some(state.to_vec()),
-        ..ended(Outcome::Done, None)
-    })
+    begun.end(
+        End {
+            state: Some(state.to_vec()),
+            ..ended(Outcome::Done, None)
+        },
+        false,
+    )
 }
 
 #[test]
@@ -132,15 +135,18 @@ fn what_a_run_leaves_is_written_back_byte_by_byte() {
 
 #[test]
 fn only_a_run_that_is_done_leaves_something() {
-    let journal = left(b"1").begin(run("b", 9)).end(End {
-        state: Some(b"2".to_vec()),
-        ..ended(Outcome::Failed, None)
-    });
+    let journal = left(b"1").begin(run("b", 9)).end(
+        End {
+            state: Some(b"2".to_vec()),
+            ..ended(Outcome::Failed, None)
+        },
+        false,
+    );
     assert_eq!(journal.state.as_deref(), Some(&b"1"[..]));
     let journal = journal.begin(run("b", 11));
     assert_eq!(journal.state.as_deref(), Some(&b"1"[..]));
     // One that leaves nothing leaves what it got.
-    let journal = journal.end(ended(Outcome::Done, None));
+    let journal = journal.end(ended(Outcome::Done, None), false);
     assert_eq!(journal.state.as_deref(), Some(&b"1"[..]));
 }
 
@@ -153,7 +159,7 @@ fn a_journal_has_the_format_of_what_is_in_it() {
     };
     let old = Journal::default()
         .begin(run("a", 7))
-        .end(ended(Outcome::Done, None));
+        .end(ended(Outcome::Done, None), false);
     assert!(begins(&old, 1), "{old:?}");
     let new = left(b"");
     assert!(begins(&new, 2), "{new:?}");
@@ -193,7 +199,10 @@ proptest! {
     #[test]
     fn no_data_makes_the_reader_panic_and_what_is_read_is_written_back(
         text in fuzz::texts(
-            &[r#"{"job":1,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":1}},"attempts":{"b":2}}"#],
+            &[
+            r#"{"job":1,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":1}},"attempts":{"b":2}}"#,
+            r#"{"job":2,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":1}},"state":{"hex":"00ff"},"single":{"a":[7,1,null]},"floor":"0","open":["1"]}"#,
+        ],
             &["{", "}", "[", "]", "\"", ":", ",", "-1", "null", "18446744073709551616",
                 "\"running\":", "\"unknown\":true", "1e999"],
         ),

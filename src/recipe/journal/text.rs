@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::slots::Slots;
 use super::{Journal, Outcome, PastRun};
 
 /// A format that every client knows, and the one of journals that have more.
@@ -44,6 +45,7 @@ impl Journal {
         if let Some(state) = value.get("state") {
             self.state = Some(bytes(state)?);
         }
+        self.slots = Slots::read(|key| value.get(key).cloned())?;
         Some(())
     }
 
@@ -53,6 +55,8 @@ impl Journal {
         if let Some(state) = &self.state {
             more.insert("state".to_owned(), readable(state));
         }
+        let slots = self.slots.values();
+        more.extend(slots.map(|(key, value)| (key.to_owned(), value)));
         let format = if more.is_empty() { PLAIN } else { MORE };
         let mut text = json!({ "job": format });
         if let Some(slot) = &self.slot {

@@ -51,7 +51,8 @@ impl Job {
         let runner = &self.runners[i];
         let (past, now) = (&self.past, self.now);
         let due = match &runner.due {
-            Due::Slot(slot) => !past.is_done(slot),
+            _ if runner.again => true,
+            Due::Slot(slot) => !past.is_done(slot, runner.by_itself),
             Due::Every(every) => past.last_done().is_none_or(|run| run.at + every <= now),
         };
         let left = match &runner.due {
@@ -75,7 +76,9 @@ impl Job {
     fn check_done(&mut self, token: i64) {
         let past = &self.past;
         let run = past.begun.last().filter(|run| run.token == token);
-        let held = run.is_some_and(|run| !past.is_done(&run.slot) || run.slot.is_empty());
+        let again = self.runners.iter().any(|runner| runner.again);
+        let due = |run: &Begun| again || !past.is_done(&run.slot, run.by_itself);
+        let held = run.is_some_and(|run| due(run) || run.slot.is_empty());
         if !held || !past.worked.contains(&(token, true)) {
             let text = format!("the run {token} is done");
             self.blame(Property::Once, text);
@@ -116,7 +119,8 @@ impl Job {
             let text = format!("{} got {:?}, not of {left:?}", name(i), once.state());
             return self.blame(Property::Once, text);
         }
-        let by_slot = matches!(runner.due, Due::Slot(_));
+        // One that was done since need not be repeated.
+        let by_slot = matches!(runner.due, Due::Slot(_)) && !runner.again;
         let later = begun[at + 1..].iter().any(|other| other.done);
         if told != last && (by_slot || told.is_some()) {
             let text = format!("{} is told to repeat {told:?}, not {last:?}", name(i));
@@ -143,12 +147,16 @@ impl Job {
                 }
                 Outcome::DoneBefore(run) => {
                     let run = past.begun.iter().find(|begun| begun.token == run.token);
-                    run.is_some_and(|run| run.done && runner.is_served_by(run))
+                    run.is_some_and(|run| run.done && runner.is_served_by(run) && !runner.again)
+                }
+                Outcome::Forgotten(..) => false,
+                Outcome::NoAttemptsLeft(last) if runner.again => {
+                    past.begun.iter().any(|run| run.token == last.token)
                 }
                 Outcome::NoAttemptsLeft(last) => match &runner.due {
                     Due::Slot(slot) => {
                         let enough = runner.attempts <= past.attempts(slot);
-                        let failed = !past.is_done(slot) || runner.evicted;
+                        let failed = !past.is_done(slot, runner.by_itself) || runner.evicted;
                         enough && failed && past.begun.iter().any(|run| run.token == last.token)
                     }
                     Due::Every(_) => false,
@@ -184,6 +192,8 @@ impl super::Runner {
     /// Whether this run leaves the client nothing to do.
     fn is_served_by(&self, run: &Begun) -> bool {
         match &self.due {
+            Due::Slot(slot) if self.by_itself => *slot == run.slot,
+            Due::Slot(slot) if run.by_itself => *slot == run.slot,
             Due::Slot(slot) => *slot <= run.slot,
             Due::Every(_) => self.since < run.at + EVERY,
         }
@@ -191,9 +201,30 @@ impl super::Runner {
 }
 
 impl Past {
-    fn is_done(&self, slot: &str) -> bool {
+    /// Whether a slot is known to be done for a client that goes by the slot alone, or by its order.
+    fn is_done(&self, slot: &str, by_itself: bool) -> bool {
         let mut done = self.begun.iter().filter(|run| run.done);
-        done.any(|run| slot <= run.slot.as_str())
+        let by_order = |run: &Begun| !run.by_itself && slot <= run.slot.as_str();
+        let known = self.known_by_itself();
+        known.contains(&slot) || !by_itself && done.any(by_order)
+    }
+
+    /// The slots that are known by themselves: the last one, the highest in order, and all since the
+    /// one before the first out of order.
+    fn known_by_itself(&self) -> Vec<&str> {
+        let (mut known, mut apart, mut last, mut highest) = (Vec::new(), false, "", "");
+        for run in self.begun.iter().filter(|run| run.done) {
+            if !apart && (run.by_itself || *run.slot < *highest) {
+                (apart, known) = (true, vec![last]);
+            }
+            known.extend(apart.then_some(&*run.slot));
+            last = &run.slot;
+            if !run.by_itself {
+                highest = highest.max(&run.slot);
+            }
+        }
+        known.extend([last, highest]);
+        known
     }
 
     fn last_done(&self) -> Option<&Begun> {
@@ -201,6 +232,7 @@ impl Past {
     }
 
     fn attempts(&self, slot: &str) -> u32 {
-        self.begun.iter().filter(|run| run.slot == slot).count() as u32
+        let of_slot = self.begun.iter().rev().filter(|run| run.slot == slot);
+        of_slot.take_while(|run| !run.done).count() as u32
     }
 }

@@ -1,7 +1,7 @@
 //! What the servers do.
 
 use zklock::recipe::job::{Action, Event};
-use zklock::recipe::journal::{Journal, Outcome as Ending};
+use zklock::recipe::journal::{Journal, Outcome as Ending, Slots};
 
 use super::steps::left_by;
 use super::{Adrift, Begun, Job, Place, Shortcut, Told};
@@ -54,6 +54,7 @@ impl Job {
                 }
                 _ => return data,
             },
+            (Shortcut::ForgetsSingleSlots, _) => journal.slots = Slots::default(),
             (Shortcut::ForgetsTheDead, token) => match &journal.running {
                 Some(running) if Some(running.token) != token => journal.running = None,
                 _ => return data,
@@ -182,6 +183,7 @@ impl Job {
                 token,
                 at: self.now,
                 done: false,
+                by_itself: self.runners[i].by_itself,
             }),
             _ => {
                 let ended = |run: &&zklock::recipe::journal::PastRun| {

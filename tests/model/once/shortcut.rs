@@ -21,6 +21,7 @@ pub(crate) enum Shortcut {
     // What is read.
     TakesAnyRunForItsOwn,
     RunsTheSameSlotAgain,
+    ForgetsSingleSlots,
     ForgetsTheDead,
     TrustsALaggingServer,
     ReadsInAnySession,

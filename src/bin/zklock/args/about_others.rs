@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::values::{absolute, absolute_or_root, time, token};
+use crate::values::{absolute, absolute_or_root, slot, time, token};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -43,6 +43,11 @@ pub(crate) struct Forget {
     /// stays as it is.
     #[arg(long)]
     pub(crate) repair: bool,
+
+    /// Forgets only that this slot is done, and its attempts: it is run again, also if a higher one
+    /// is done.
+    #[arg(long, value_name = "TEXT", value_parser = slot, conflicts_with = "repair")]
+    pub(crate) slot: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -51,6 +51,7 @@ Examples:
   zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
   zklock once --at-most-every 20h --attempts 3 /jobs/backup -- ./backup.sh
   zklock once -n --slot v42 /jobs/migrate -- ./migrate.sh
+  zklock once --any-order --slot 2026-11-20 /jobs/nightly -- ./report.sh   a night that was left out
 
 The slot is done if the command ends with 0 while it holds the lock. Otherwise the next machine
 that waits or comes runs it. The command gets ZKLOCK_SLOT, ZKLOCK_ATTEMPT, ZKLOCK_PATH, ZKLOCK_NODE
@@ -59,7 +60,7 @@ and is empty at first. What it writes to the file named by ZKLOCK_STATE_OUT, up 
 next one, if this one is done.
 
 Exit status: that of the command; 0 if it was done before (another one with -E); 1 if another
-machine runs it still, or no attempts are left; 75 if the lock was lost before the end.";
+machine runs it still, no attempts are left, or it is not known any more whether it is done; 75 if the lock was lost before the end.";
 
 pub(super) const STANDBY_EXAMPLES: &str = "\
 Examples:
