@@ -33,13 +33,50 @@ impl Job {
             failed, running, ..
         } = self.journal()?;
         let gone = match running {
-            // It may have ended since it was read.
-            Some(run) if !self.is_held(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
-                Some(run)
-            }
+            Some(run) if self.is_gone(&run)? => Some(run),
             _ => None,
         };
         Ok(gone.or(failed).map(RunRecord::new))
+    }
+
+    /// Returns the runs that are [kept](super::JobOptions::keep) and have ended, the newest first; without
+    /// that, the last one that finished and the last one that failed.
+    ///
+    /// Blocks for a few round trips, at most 15 s each.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// use zklock::JobOptions;
+    ///
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// for slot in ["2026-11-21", "2026-11-22", "2026-11-23"] {
+    ///     let options = JobOptions::new().keep(20);
+    ///     let _ = job.once_with(slot, options, |_run| Ok::<_, std::io::Error>(()))?;
+    /// }
+    /// for run in job.history()? {
+    ///     println!("{run}"); // slot 2026-11-23, attempt 1, begun ..
+    /// }
+    /// # assert_eq!(job.history()?.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn history(&self) -> Result<Vec<RunRecord>> {
+        let mut journal = self.journal()?;
+        if let Some(run) = journal.running.clone()
+            && self.is_gone(&run)?
+        {
+            journal.bury();
+        }
+        let runs = journal.runs().into_iter().cloned();
+        Ok(runs.map(RunRecord::new).collect())
     }
 
     /// Returns the run that is under way; `None` if there is none.
@@ -66,6 +103,12 @@ impl Job {
     /// As [`last`](Self::last).
     pub fn state(&self) -> Result<Option<Vec<u8>>> {
         Ok(self.journal()?.state)
+    }
+
+    /// Whether nobody has written down how this run ended, and its lock is free.
+    fn is_gone(&self, run: &PastRun) -> Result<bool> {
+        // It may have ended since it was read.
+        Ok(!self.is_held(run)? && self.journal()?.running.as_ref() == Some(run))
     }
 
     /// Whether this run still has the lock.

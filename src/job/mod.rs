@@ -208,9 +208,7 @@ impl Job {
         let card = session.settings.card.text(request.note.as_deref());
         let wish = Wish {
             due,
-            attempts: options.attempts,
-            any_order: options.any_order,
-            again: options.again,
+            terms: options.terms,
             owner: String::from_utf8_lossy(&card).into_owned(),
         };
         let mut driver = JobDriver::new(&self.locks, &self.path, wish, request);

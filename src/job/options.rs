@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Instant;
 
 use crate::options::{LockOptions, Waiting};
+use crate::recipe::job::Terms;
 use crate::system::channel::Receiver;
 
 /// How to wait for a run, and which runs to make; for
@@ -33,9 +34,7 @@ use crate::system::channel::Receiver;
 pub struct JobOptions<'a> {
     pub(crate) lock: LockOptions<'a>,
     pub(crate) waits: bool,
-    pub(crate) attempts: u32,
-    pub(crate) any_order: bool,
-    pub(crate) again: bool,
+    pub(crate) terms: Terms,
 }
 
 impl<'a> JobOptions<'a> {
@@ -67,7 +66,7 @@ impl<'a> JobOptions<'a> {
     /// Limits how often all clients together begin a slot; at least once. An attempt counts from
     /// its beginning, so a run that takes its machine down counts too. Defaults to no limit.
     pub fn attempts(mut self, most: u32) -> Self {
-        self.attempts = most.max(1);
+        self.terms.attempts = most.max(1);
         self
     }
 
@@ -100,14 +99,24 @@ impl<'a> JobOptions<'a> {
     /// # }
     /// ```
     pub fn any_order(mut self, any_order: bool) -> Self {
-        self.any_order = any_order;
+        self.terms.any_order = any_order;
         self
     }
 
     /// Sets whether to run the job although it is done. Defaults to no. If that run fails, the slot is
     /// done as before. Each call that sets it runs the job once more.
     pub fn again(mut self, again: bool) -> Self {
-        self.again = again;
+        self.terms.again = again;
+        self
+    }
+
+    /// Keeps this many runs in the record, for [`Job::history`](super::Job::history): done, failed or
+    /// of unknown end. Calls that say nothing keep as many as were kept before; 0 keeps no more than the last
+    /// of each.
+    ///
+    /// The oldest are left out when they take more than 16 KB, which is some 50 runs with short messages.
+    pub fn keep(mut self, most: u32) -> Self {
+        self.terms.keep = Some(most);
         self
     }
 
@@ -130,9 +139,12 @@ impl Default for JobOptions<'_> {
         Self {
             lock: LockOptions::new(),
             waits: true,
-            attempts: u32::MAX,
-            any_order: false,
-            again: false,
+            terms: Terms {
+                attempts: u32::MAX,
+                any_order: false,
+                again: false,
+                keep: None,
+            },
         }
     }
 }
@@ -142,9 +154,7 @@ impl fmt::Debug for JobOptions<'_> {
         f.debug_struct("JobOptions")
             .field("lock", &self.lock)
             .field("wait", &self.waits)
-            .field("attempts", &self.attempts)
-            .field("any_order", &self.any_order)
-            .field("again", &self.again)
+            .field("terms", &self.terms)
             .finish()
     }
 }

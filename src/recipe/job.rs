@@ -39,14 +39,47 @@ pub struct Once {
 pub struct Wish {
     /// When it is to be run.
     pub due: Due,
+    /// On which terms.
+    pub terms: Terms,
+    /// Who runs it, as a contender's node says it.
+    pub owner: String,
+}
+
+/// On which terms it is run.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Terms {
     /// How often it is begun, at most.
     pub attempts: u32,
     /// Whether its slot is done by itself, whatever other slots are.
     pub any_order: bool,
     /// Whether it is run although it is done.
     pub again: bool,
-    /// Who runs it, as a contender's node says it.
-    pub owner: String,
+    /// How many runs are to be kept; without it, as many as before.
+    pub keep: Option<u32>,
+}
+
+impl Wish {
+    /// Its slot; empty if the job runs at intervals.
+    fn slot(&self) -> &str {
+        match &self.due {
+            Due::Slot(slot) => slot,
+            Due::Every(_) => "",
+        }
+    }
+
+    /// The run that begins under the lock with this token.
+    fn run(&self, token: i64, attempt: u32) -> PastRun {
+        PastRun {
+            slot: self.slot().to_owned(),
+            attempt,
+            token,
+            started: None,
+            ended: None,
+            outcome: Ending::Unknown,
+            owner: self.owner.clone(),
+            message: None,
+        }
+    }
 }
 
 /// When a run is due.
@@ -190,8 +223,9 @@ impl Once {
         let State::Run(_, journal, _) = &self.state else {
             return false;
         };
-        let mut ended = [&journal.done, &journal.failed].into_iter().flatten();
-        ended.any(|run| run.token == token && run.outcome != Ending::Unknown)
+        let runs = journal.runs();
+        let mut ended = runs.iter().filter(|run| run.outcome != Ending::Unknown);
+        ended.any(|run| run.token == token)
     }
 
     /// What the transaction that deletes our node writes if the work panics, over which version.
@@ -205,7 +239,7 @@ impl Once {
             state: None,
         };
         Some((
-            journal.clone().end(end, self.wish.any_order).text(),
+            journal.clone().end(end, self.wish.terms.any_order).text(),
             *version,
         ))
     }
@@ -216,7 +250,7 @@ impl Once {
         self.state = match (state, event) {
             (state @ State::Finish(_), _) => state,
             (State::Run(token, journal, version), Event::Ran(end)) => {
-                State::End(token, journal.end(end, self.wish.any_order), version)
+                State::End(token, journal.end(end, self.wish.terms.any_order), version)
             }
             (state @ State::Run(..), _) => state,
             (state @ (State::End(..) | State::Confirm(_)), event) => self.ended(state, event),
@@ -283,6 +317,9 @@ impl Once {
         if running.is_some_and(|run| self.is_ours(run, token)) {
             return State::Run(token, journal, version);
         }
+        if let Some(keep) = self.wish.terms.keep {
+            journal.keep(keep);
+        }
         journal.bury();
         if now.is_none() && matches!(self.wish.due, Due::Every(_)) {
             return State::Touch(token, journal, version);
@@ -290,38 +327,26 @@ impl Once {
         if let Some(outcome) = self.done(&journal, now) {
             return State::Finish(outcome);
         }
-        let slot = match &self.wish.due {
-            Due::Slot(slot) => slot.clone(),
-            Due::Every(_) => String::new(),
-        };
-        let before = self.attempts(&journal, &slot, now);
+        let slot = self.wish.slot();
+        let before = self.attempts(&journal, slot, now);
         let failed = journal.failed.as_ref();
-        if let Some(last) = failed.filter(|_| self.wish.attempts <= before) {
+        if let Some(last) = failed.filter(|_| self.wish.terms.attempts <= before) {
             return match now {
                 Some(_) => State::Finish(Outcome::NoAttemptsLeft(last.clone())),
                 None => State::Touch(token, journal, version),
             };
         }
-        let run = PastRun {
-            slot,
-            attempt: before.saturating_add(1),
-            token,
-            started: None,
-            ended: None,
-            outcome: Ending::Unknown,
-            owner: self.wish.owner.clone(),
-            message: None,
-        };
+        let run = self.wish.run(token, before.saturating_add(1));
         State::Begin(token, journal.begin(run), version)
     }
 
     /// Why there is nothing to run.
     fn done(&self, journal: &Journal, now: Option<i64>) -> Option<Outcome> {
-        if self.wish.again {
+        if self.wish.terms.again {
             return None;
         }
         match &self.wish.due {
-            Due::Slot(slot) => match journal.standing(slot, self.wish.any_order) {
+            Due::Slot(slot) => match journal.standing(slot, self.wish.terms.any_order) {
                 Standing::Due => None,
                 Standing::Done(run) => Some(Outcome::DoneBefore(run)),
                 Standing::Forgotten(floor) => Some(Outcome::Forgotten(slot.clone(), floor)),
@@ -350,11 +375,8 @@ impl Once {
         let Some(journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unconfirmed);
         };
-        let runs = [&journal.done, &journal.failed, &journal.running];
-        let ours = runs.into_iter().flatten();
-        let ours = ours
-            .filter(|run| self.is_ours(run, token))
-            .collect::<Vec<_>>();
+        let runs = journal.runs().into_iter().chain(&journal.running);
+        let ours: Vec<_> = runs.filter(|run| self.is_ours(run, token)).collect();
         State::Finish(match &journal.running {
             Some(run) if self.is_ours(run, token) => Outcome::Lost,
             _ if ours.iter().any(|run| run.outcome != Ending::Unknown) => Outcome::Recorded,

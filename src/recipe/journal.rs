@@ -13,7 +13,9 @@
 //!  "state":   "what the last run that finished left for the next one",
 //!  "single":  {"2026-11-18":[token,attempt,started]}, the slots that are done, each by itself
 //!  "floor":   "2025-11-01", the highest one of them that has fallen out
-//!  "open":    ["2026-11-20"]} those to be run again, although they are below "slot"
+//!  "open":    ["2026-11-20"], those to be run again, although they are below "slot"
+//!  "keep":    20, how many runs are kept, with "done" and "failed"
+//!  "history":[{the runs before those, the newest first}]}
 //! ```
 //!
 //! A client of an older version drops what it does not know when it writes. So a journal that has more
@@ -24,6 +26,7 @@
 //! node's time of change tells when the running run began, or else when the last one ended, and
 //! the next transaction writes it down.
 
+mod history;
 mod marks;
 mod past_run;
 mod slots;
@@ -31,6 +34,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
+use self::history::History;
 pub use self::past_run::{Outcome, PastRun};
 pub use self::slots::{MOST_OPEN, Slots, Standing};
 
@@ -54,6 +58,8 @@ pub struct Journal {
     pub state: Option<Vec<u8>>,
     /// The slots that are done, or not, against their order.
     pub slots: Slots,
+    /// The runs before the last ones.
+    history: History,
 }
 
 /// How the run that has begun ended.
@@ -86,6 +92,29 @@ impl Journal {
         if let Some(last) = last.max_by_key(|run| run.token) {
             last.ended.get_or_insert(mtime);
         }
+    }
+
+    /// From now on this many runs are kept, as far as there is room.
+    pub(super) fn keep(&mut self, most: u32) {
+        self.history.keep = most;
+        self.trim();
+    }
+
+    /// All runs that are known and have ended, the newest first.
+    pub fn runs(&self) -> Vec<&PastRun> {
+        let mut runs: Vec<_> = self.last().chain(&self.history.runs).collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.token));
+        runs
+    }
+
+    /// The last runs that finished and failed.
+    fn last(&self) -> impl Iterator<Item = &PastRun> {
+        [&self.done, &self.failed].into_iter().flatten()
+    }
+
+    fn trim(&mut self) {
+        let last = self.last().count();
+        self.history.trim(last);
     }
 
     /// A run of this slot begins.
@@ -121,10 +150,11 @@ impl Journal {
             Outcome::Done => {
                 self.mark(&run, by_itself);
                 self.state = state.or(self.state);
-                self.done = Some(run);
+                self.history.push(self.done.replace(run));
             }
-            Outcome::Failed | Outcome::Unknown => self.failed = Some(run),
+            Outcome::Failed | Outcome::Unknown => self.history.push(self.failed.replace(run)),
         }
+        self.trim();
         self
     }
 
@@ -132,7 +162,8 @@ impl Journal {
     /// its end.
     pub fn bury(&mut self) {
         if let Some(run) = self.running.take() {
-            self.failed = Some(run);
+            self.history.push(self.failed.replace(run));
+            self.trim();
         }
     }
 }

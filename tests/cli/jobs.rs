@@ -17,6 +17,7 @@ on_every_server! {
     whoever_does_not_wait_is_told_who_runs_it
     a_signal_ends_the_wait_and_runs_nothing
     last_tells_what_was_run_for_people_and_for_monitoring
+    the_last_runs_are_told
     what_a_job_has_done_is_forgotten
     a_night_that_was_left_out_is_run_by_itself
     a_slot_that_is_done_is_run_again_when_told_to
@@ -154,6 +155,38 @@ fn last_tells_what_was_run_for_people_and_for_monitoring(hosts: &str) {
     runs.signal("TERM");
     runs.end();
     eventually("it is old", || last("--older-than 0.2").code == Some(2));
+}
+
+fn the_last_runs_are_told(hosts: &str) {
+    let path = fresh_path("runs");
+    let last = |args: &str| Zklock::run(hosts, &format!("last {args} {path}"), "");
+    let never = last("-n 3");
+    assert_eq!(never.code, Some(1));
+    assert!(never.out.contains("was never run"), "{never:?}");
+    for (slot, script) in [("a", ":"), ("b", "exit 7"), ("b", ":"), ("c", ":")] {
+        let keep = format!("once --keep 20 --slot {slot} {path}");
+        Zklock::run(hosts, &keep, script);
+    }
+    let told = last("-n 3");
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let lines: Vec<_> = told.out.lines().collect();
+    let begins = ["done:    slot c,", "done:    slot b,", "failed:  slot b,"];
+    assert_eq!(lines.len(), 3, "{told:?}");
+    for (line, beginning) in lines.iter().zip(begins) {
+        assert!(line.starts_with(beginning), "{told:?}");
+    }
+    assert!(lines[2].contains("ended with status 7"), "{told:?}");
+    let json: serde_json::Value = serde_json::from_str(&last("-n 20 --json").out).unwrap();
+    let runs = json["runs"].as_array().unwrap();
+    let slots: Vec<_> = runs.iter().map(|run| &run["slot"]).collect();
+    assert_eq!(slots, ["c", "b", "b", "a"]);
+    assert_eq!(runs[2]["outcome"], "failed");
+    assert_eq!(json["done"]["slot"], "c");
+    let plain: serde_json::Value = serde_json::from_str(&last("--json").out).unwrap();
+    assert_eq!(plain["runs"], serde_json::Value::Null);
+    for bad in ["-n 0", "-n x"] {
+        assert_eq!(last(bad).code, Some(64));
+    }
 }
 
 fn what_a_job_has_done_is_forgotten(hosts: &str) {

@@ -497,6 +497,29 @@ fn slots_are_run_by_themselves_and_again_when_told_to() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn the_last_runs_are_kept() {
+    let database = Database::new();
+    let (one, other) = two_jobs(&database);
+    let keep = || JobOptions::new().keep(3);
+    for slot in ["1", "2"] {
+        assert!(is_done(one.once_with(slot, keep(), |_| done())));
+    }
+    let failed = one.once("3", |_| Err::<(), _>("no disk"));
+    assert!(matches!(failed, Ok(Once::Failed(_))), "{failed:?}");
+    assert!(is_done(one.once("3", |_| done())));
+    let history = other.history().unwrap();
+    let told = history.iter().map(|run| (run.slot(), run.outcome()));
+    let expected = [
+        ("3", Outcome::Done),
+        ("3", Outcome::Failed),
+        ("2", Outcome::Done),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert!(history.iter().all(|run| run.ended().is_some()));
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn any_bytes_can_be_left_for_the_next_run_if_there_is_room() {
     let database = Database::new();
     let (one, other) = two_jobs(&database);

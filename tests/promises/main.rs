@@ -18,6 +18,7 @@ mod first_mistakes;
 mod giving_up;
 mod guard_events;
 mod guards;
+mod job_history;
 mod job_order;
 mod job_records;
 mod job_state;

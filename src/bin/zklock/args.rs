@@ -265,6 +265,11 @@ pub(crate) struct Once {
     #[arg(long)]
     pub(crate) again: bool,
 
+    /// Keeps this many runs for zklock last -n, as far as there is room; without it, as many as
+    /// were kept before.
+    #[arg(long, value_name = "N")]
+    pub(crate) keep: Option<u32>,
+
     /// Begins a slot at most this often, on all machines together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: Option<u32>,

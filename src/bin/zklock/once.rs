@@ -94,6 +94,9 @@ fn options<'a>(once: &Once, started: Instant) -> JobOptions<'a> {
         .wait(!once.nonblock)
         .any_order(once.any_order)
         .again(once.again);
+    if let Some(keep) = once.keep {
+        options = options.keep(keep);
+    }
     if let Some(attempts) = once.attempts {
         options = options.attempts(attempts);
     }

@@ -158,13 +158,29 @@ impl Job {
             failed, running, ..
         } = self.journal()?;
         let gone = match running {
-            // The run may have ended since it was read.
-            Some(run) if !self.is_held(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
-                Some(run)
-            }
+            Some(run) if self.is_gone(&run)? => Some(run),
             _ => None,
         };
         Ok(gone.or(failed).map(RunRecord::new))
+    }
+
+    /// Returns the runs that are [kept](JobOptions::keep) and have ended, the newest first; without
+    /// that, the last one that finished and the last one that failed.
+    ///
+    /// Blocks for three round trips, each for at most five seconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn history(&self) -> Result<Vec<RunRecord>> {
+        let mut journal = self.journal()?;
+        if let Some(run) = journal.running.clone()
+            && self.is_gone(&run)?
+        {
+            journal.bury();
+        }
+        let runs = journal.runs().into_iter().cloned();
+        Ok(runs.map(RunRecord::new).collect())
     }
 
     /// Returns the run that is under way; `None` if there is none.
@@ -207,9 +223,7 @@ impl Job {
         let (limit, note) = options.lock.limit_and_note();
         let wish = Wish {
             due,
-            attempts: options.attempts,
-            any_order: options.any_order,
-            again: options.again,
+            terms: options.terms,
             owner: description(note.as_deref()),
         };
         let mut driver = JobDriver::new(&self.shared, &self.name, wish, options.waits, limit, note);
@@ -266,6 +280,12 @@ impl Job {
             what,
             message: format!("the journal of {name} in database_lock_job cannot be read"),
         }
+    }
+
+    /// Whether nobody has written down how this run ended, and its lock is free.
+    fn is_gone(&self, run: &PastRun) -> Result<bool> {
+        // It may have ended since it was read.
+        Ok(!self.is_held(run)? && self.journal()?.running.as_ref() == Some(run))
     }
 
     /// Whether this run still has the lock.

@@ -1,7 +1,7 @@
 //! Which slots are done, by their order and by themselves.
 
 use super::slots::{MOST_OPEN, Standing, kept, kept_run};
-use super::{Journal, PastRun};
+use super::{Journal, Outcome, PastRun};
 
 impl Journal {
     /// Whether this slot is to be run, for a client that goes `by_itself` or by its order.
@@ -31,11 +31,17 @@ impl Journal {
 
     /// The run of this slot that is done, as far as it is known.
     fn run_of(&self, slot: &str) -> Option<PastRun> {
-        let last = self.done.as_ref().filter(|run| run.slot == slot);
-        last.cloned().or_else(|| {
+        let mut done = self.done_runs();
+        done.find(|run| run.slot == slot).cloned().or_else(|| {
             let kept = self.slots.single.as_ref()?.get(slot)?;
             Some(kept_run(slot, kept))
         })
+    }
+
+    /// The runs that are done and known as a whole, the newest first.
+    fn done_runs(&self) -> impl Iterator<Item = &PastRun> {
+        let all = self.done.iter().chain(&self.history.runs);
+        all.filter(|run| run.outcome == Outcome::Done)
     }
 
     /// A run that is done, whose slot is this one or higher.
@@ -57,7 +63,9 @@ impl Journal {
         }
         let highest = self.slot.as_ref();
         if by_itself || highest.is_some_and(|highest| slot < highest) {
-            self.slots.begin(self.done.as_ref());
+            let done = self.done.iter().chain(&self.history.runs);
+            self.slots
+                .begin(done.filter(|run| run.outcome == Outcome::Done));
         }
         match &mut self.slots.single {
             Some(single) => {
@@ -93,9 +101,9 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use super::super::End;
     use super::super::slots::MOST_BYTES;
     use super::super::tests::run;
-    use super::super::{End, Outcome};
     use super::*;
 
     /// A run of this slot is done, and is written and read.

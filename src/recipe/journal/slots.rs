@@ -43,12 +43,12 @@ pub enum Standing {
 }
 
 impl Slots {
-    /// From now on the slots that are done are kept by themselves, also this last one.
-    pub(super) fn begin(&mut self, last: Option<&PastRun>) {
-        let last = last.filter(|run| !run.slot.is_empty());
-        let last = last.map(|run| (run.slot.clone(), kept(run)));
-        self.single
-            .get_or_insert_with(|| last.into_iter().collect());
+    /// From now on the slots that are done are kept by themselves, also those of these runs, the
+    /// newest of which comes first.
+    pub(super) fn begin<'a>(&mut self, done: impl DoubleEndedIterator<Item = &'a PastRun>) {
+        let done = done.filter(|run| !run.slot.is_empty());
+        let done = done.rev().map(|run| (run.slot.clone(), kept(run)));
+        self.single.get_or_insert_with(|| done.collect());
     }
 
     pub(super) fn trim(&mut self) {

@@ -201,7 +201,7 @@ proptest! {
         text in fuzz::texts(
             &[
             r#"{"job":1,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":1}},"attempts":{"b":2}}"#,
-            r#"{"job":2,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":1}},"state":{"hex":"00ff"},"single":{"a":[7,1,null]},"floor":"0","open":["1"]}"#,
+            r#"{"job":2,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":1}},"state":{"hex":"00ff"},"single":{"a":[7,1,null]},"floor":"0","open":["1"],"keep":3,"history":[{"slot":"b","attempt":1,"token":3,"failed":true}]}"#,
         ],
             &["{", "}", "[", "]", "\"", ":", ",", "-1", "null", "18446744073709551616",
                 "\"running\":", "\"unknown\":true", "1e999"],
@@ -210,5 +210,77 @@ proptest! {
         if let Some(journal) = Journal::parse(text.as_bytes(), 5) {
             prop_assert_eq!(Journal::parse(&journal.text(), 6), Some(journal));
         }
+    }
+}
+
+/// Runs this slot, and has it written and read each time.
+fn ran(journal: Journal, slot: &str, token: i64, outcome: Outcome) -> Journal {
+    let read = |journal: Journal, at| Journal::parse(&journal.text(), at).unwrap();
+    let begun = read(journal.begin(run(slot, token)), 10 * token);
+    read(begun.end(ended(outcome, None), false), 10 * token + 1)
+}
+
+fn tokens(journal: &Journal) -> Vec<i64> {
+    journal.runs().iter().map(|run| run.token).collect()
+}
+
+#[test]
+fn as_many_runs_are_kept_as_was_said_last() {
+    use Outcome::{Done, Failed};
+    let mut journal = ran(Journal::default(), "0", 1, Done);
+    journal = ran(journal, "1", 2, Done);
+    assert_eq!(tokens(&journal), [2]);
+    journal.keep(4);
+    for (token, outcome) in [(3, Failed), (4, Failed), (5, Done), (6, Done)] {
+        journal = ran(journal, &token.to_string(), token, outcome);
+    }
+    assert_eq!(tokens(&journal), [6, 5, 4, 3]);
+    let told = journal
+        .runs()
+        .into_iter()
+        .map(|run| (run.outcome, run.started, run.ended));
+    let runs: Vec<_> = told.collect();
+    assert_eq!(runs[0], (Done, Some(60), Some(61)));
+    assert_eq!(runs[3], (Failed, Some(30), Some(31)));
+    // One that nobody ended.
+    let begun = journal.clone().begin(run("7", 7));
+    let mut next = Journal::parse(&begun.text(), 70).unwrap();
+    next.bury();
+    assert_eq!(tokens(&next), [7, 6, 5, 4]);
+    assert_eq!(next.runs()[0].outcome, Outcome::Unknown);
+    journal.keep(1);
+    assert_eq!(tokens(&journal), [6, 4]);
+    journal.keep(0);
+    assert_eq!(ran(journal, "8", 8, Done).text(), {
+        let plain = ran(Journal::default(), "4", 4, Failed);
+        ran(plain, "8", 8, Done).text()
+    });
+}
+
+#[test]
+fn kept_runs_are_bounded_in_bytes() {
+    let mut journal = Journal::default();
+    journal.keep(u32::MAX);
+    for token in 1..120 {
+        let long = PastRun {
+            message: Some("\"".repeat(token as usize * 4)),
+            ..run(&"\"".repeat(200), token)
+        };
+        journal = journal
+            .begin(long)
+            .end(ended(Outcome::Failed, Some("\"".repeat(512))), false);
+        assert!(journal.text().len() < 16_384 + 8_192);
+    }
+    let kept = journal.runs().len();
+    assert!(kept > 8, "{kept}");
+    assert_eq!(tokens(&journal)[0], 119);
+    for more in [
+        r#""keep":-1"#,
+        r#""keep":4294967296"#,
+        r#""history":{}"#,
+        r#""history":[{}]"#,
+    ] {
+        let text = format!(r#"{{"job":2,{more}}}"#);
+        assert_eq!(Journal::parse(text.as_bytes(), 0), None, "{text}");
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::history::History;
 use super::slots::Slots;
 use super::{Journal, Outcome, PastRun};
 
@@ -46,6 +47,7 @@ impl Journal {
             self.state = Some(bytes(state)?);
         }
         self.slots = Slots::read(|key| value.get(key).cloned())?;
+        self.history = History::read(|key| value.get(key).cloned())?;
         Some(())
     }
 
@@ -55,8 +57,8 @@ impl Journal {
         if let Some(state) = &self.state {
             more.insert("state".to_owned(), readable(state));
         }
-        let slots = self.slots.values();
-        more.extend(slots.map(|(key, value)| (key.to_owned(), value)));
+        let values = self.slots.values().chain(self.history.values());
+        more.extend(values.map(|(key, value)| (key.to_owned(), value)));
         let format = if more.is_empty() { PLAIN } else { MORE };
         let mut text = json!({ "job": format });
         if let Some(slot) = &self.slot {

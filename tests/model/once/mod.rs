@@ -9,7 +9,7 @@ mod requests;
 mod shortcut;
 mod steps;
 
-use zklock::recipe::job::{Due, Once, Outcome, Wish};
+use zklock::recipe::job::{Due, Once, Outcome, Terms, Wish};
 
 pub(crate) use self::shortcut::Shortcut;
 use super::property::Violation;
@@ -170,9 +170,12 @@ impl Runner {
     fn wish(&self) -> Wish {
         Wish {
             due: self.due.clone(),
-            attempts: self.attempts,
-            any_order: self.by_itself,
-            again: self.again,
+            terms: Terms {
+                attempts: self.attempts,
+                any_order: self.by_itself,
+                again: self.again,
+                keep: None,
+            },
             owner: String::new(),
         }
     }
