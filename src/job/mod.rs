@@ -21,9 +21,12 @@ pub(crate) use self::run::{fitting, shortened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::lock::Locks;
+use crate::lock::request::LockRequest;
+use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::recipe::job::{Due, Outcome as Ended, Wish};
 pub use crate::recipe::journal::Outcome;
+use crate::time::limit::from_now;
 
 /// How many bytes a slot may have.
 const LONGEST_SLOT: usize = 256;
@@ -193,30 +196,25 @@ impl Job {
         options: JobOptions<'_>,
         run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
     ) -> Result<Once<T, E>> {
-        let session = &self.locks.session;
-        let patience = match options.waits {
-            true => Patience::Waits,
-            false => Patience::Tries,
-        };
-        let mut request = options.lock.request(session, patience)?;
-        if patience == Patience::Tries {
-            let timeout = session.status.snapshot().timeout;
-            request.limit = request
-                .limit
-                .until(crate::time::limit::from_now(timeout).into());
-        }
-        let card = session.settings.card.text(request.note.as_deref());
+        options.check()?;
+        let request = self.request(options.lock, options.waits)?;
+        let card = &self.locks.session.settings.card;
+        let card = card.text(request.note.as_deref());
         let wish = Wish {
             due,
             terms: options.terms,
             owner: String::from_utf8_lossy(&card).into_owned(),
         };
         let mut driver = JobDriver::new(&self.locks, &self.path, wish, request);
+        driver.limit(options.max_time);
         if let Some(ended) = driver.begin()? {
             return self.not_run(ended, &driver);
         }
         match driver.run(run)? {
-            Ok(value) => driver.end().map(|()| Once::Done(value)),
+            Ok(value) => {
+                driver.end()?;
+                driver.in_time().map(|()| Once::Done(value))
+            }
             Err(error) => {
                 if let Err(second) = driver.end() {
                     log::warn!("the failure of {} is not written down: {second}", self.path);
@@ -224,6 +222,17 @@ impl Job {
                 Ok(Once::Failed(error))
             }
         }
+    }
+
+    fn request<'q>(&self, options: LockOptions<'q>, waits: bool) -> Result<LockRequest<'q>> {
+        let session = &self.locks.session;
+        if waits {
+            return options.request(session, Patience::Waits);
+        }
+        let mut request = options.request(session, Patience::Tries)?;
+        let timeout = session.status.snapshot().timeout;
+        request.limit = request.limit.until(from_now(timeout).into());
+        Ok(request)
     }
 
     fn not_run<T, E>(&self, ended: Ended, driver: &JobDriver<'_, '_>) -> Result<Once<T, E>> {

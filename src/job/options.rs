@@ -1,8 +1,9 @@
 //! The options of a run.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::error::{Error, Result};
 use crate::options::{LockOptions, Waiting};
 use crate::recipe::job::Terms;
 use crate::system::channel::Receiver;
@@ -35,6 +36,7 @@ pub struct JobOptions<'a> {
     pub(crate) lock: LockOptions<'a>,
     pub(crate) waits: bool,
     pub(crate) terms: Terms,
+    pub(crate) max_time: Option<Duration>,
 }
 
 impl<'a> JobOptions<'a> {
@@ -110,6 +112,62 @@ impl<'a> JobOptions<'a> {
         self
     }
 
+    /// Sets how long a run may take, from the beginning of its function. Defaults to no limit.
+    ///
+    /// After that time its [`check`](super::Run::check) fails,
+    /// [`events`](super::Run::events) has [`Lost`](crate::GuardEvent::Lost), and
+    /// [`lost_reason`](super::Run::lost_reason) is [`OverTime`](crate::LostReason::OverTime). When the function
+    /// returns, the run is recorded as failed, which its message says, and the call fails with
+    /// [`Error::Lost`] if the function was successful.
+    ///
+    /// **A library can stop no thread.** So the lock stays with a run that goes on: releasing it would let two run
+    /// at once. Let the function ask `check` between its steps, as often as an end is to be heeded.
+    /// The program `zklock` ends its command.
+    ///
+    /// A time of zero is refused with [`Error::BadArgument`]. Over a database this fails with
+    /// [`Error::Unsupported`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// use std::time::Duration;
+    /// use zklock::{Error, JobOptions, LostReason};
+    ///
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// let options = JobOptions::new().max_time(Duration::from_millis(10)); // hours, in production
+    /// let ran = job.once_with("2026-11-22", options, |run| {
+    ///     loop {
+    ///         run.check()?; // a step of the work
+    ///         # if false { return Ok(()) }
+    ///     }
+    /// });
+    /// if let Ok(zklock::Once::Failed(Error::Lost { why, .. })) = ran {
+    ///     assert_eq!(why, LostReason::OverTime);
+    /// }
+    /// assert_eq!(job.last()?, None);
+    /// println!("{}", job.last_failure()?.expect("a failure")); // .. it ran longer than 10ms
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_time(mut self, time: Duration) -> Self {
+        self.max_time = Some(time);
+        self
+    }
+
+    /// Fails if an option can't be kept.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.max_time {
+            Some(Duration::ZERO) => Err(Error::BadArgument {
+                name: "max_time",
+                rule: "a run takes some time: name one above zero, or none".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Keeps this many runs in the record, for [`Job::history`](super::Job::history): done, failed or
     /// of unknown end. Calls that say nothing keep as many as were kept before; 0 keeps no more than the last
     /// of each.
@@ -145,6 +203,7 @@ impl Default for JobOptions<'_> {
                 again: false,
                 keep: None,
             },
+            max_time: None,
         }
     }
 }
@@ -155,6 +214,7 @@ impl fmt::Debug for JobOptions<'_> {
             .field("lock", &self.lock)
             .field("wait", &self.waits)
             .field("terms", &self.terms)
+            .field("max_time", &self.max_time)
             .finish()
     }
 }

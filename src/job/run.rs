@@ -1,11 +1,12 @@
 //! A run that is under way.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::guard::guard_views;
 use crate::lock::raw_guard::RawGuard;
-use crate::recipe::journal::Journal;
+use crate::recipe::journal::{End, Journal, Outcome};
 use crate::system::sync::Mutex;
 use crate::token::FencingToken;
 
@@ -106,6 +107,24 @@ impl Run<'_> {
     /// with the end of the run.
     pub fn set_message(&self, text: &str) {
         *self.message.lock() = Some(shortened(text));
+    }
+}
+
+impl Run<'_> {
+    /// How it ended, after it did its work `well` or not, or was `over` this time.
+    pub(super) fn end(self, well: bool, over: Option<Duration>) -> End {
+        let mut end = End {
+            outcome: if well { Outcome::Done } else { Outcome::Failed },
+            message: self.message.lock().take(),
+            state: self.next_state.lock().take(),
+        };
+        if let Some(time) = over {
+            let message = end.message.map(|message| format!(": {message}"));
+            let message = message.unwrap_or_default();
+            end.message = Some(format!("it ran longer than {time:?}{message}"));
+            end.outcome = Outcome::Failed;
+        }
+        end
     }
 }
 

@@ -21,6 +21,7 @@ mod succession;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod time_limits;
 mod unanswered;
 mod usage;
 mod waits;

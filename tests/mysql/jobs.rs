@@ -520,6 +520,19 @@ fn the_last_runs_are_kept() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_limit_for_a_run_is_refused() {
+    let database = Database::new();
+    let job = job(&database.url());
+    let limited = JobOptions::new().max_time(Duration::from_secs(60));
+    let refused = job.once_with("1", limited, |_| done());
+    assert!(
+        matches!(refused, Err(Error::Unsupported { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn any_bytes_can_be_left_for_the_next_run_if_there_is_room() {
     let database = Database::new();
     let (one, other) = two_jobs(&database);

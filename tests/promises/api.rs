@@ -63,6 +63,7 @@ fn a_job_and_a_standby_have_what_was_promised() {
     let _ = |job: &Job, told: Receiver<()>, until: Instant| -> Result<Once<(), Error>> {
         let options = JobOptions::new().wait(false).deadline(until).cancel(told);
         let options = options.any_order(true).again(false).keep(20);
+        let options = options.max_time(Duration::from_secs(7_200));
         job.once_with("a", options.attempts(3).note("a"), |run: &Run<'_>| {
             run.check()
         })

@@ -19,6 +19,7 @@ mod giving_up;
 mod guard_events;
 mod guards;
 mod job_history;
+mod job_limits;
 mod job_order;
 mod job_records;
 mod job_state;

@@ -231,6 +231,11 @@ pub(crate) struct Guarded {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
+    /// Stops the command if it runs longer, whatever --on-lost says: SIGTERM, and SIGKILL after the
+    /// grace. It counts as stopped because of its lock.
+    #[arg(long, value_name = "TIME", value_parser = time_above_zero)]
+    pub(crate) max_time: Option<Duration>,
+
     /// A text for those who wait, instead of the command's name.
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,

@@ -134,7 +134,9 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
             Ok(ended.ending)
         }
         ending => {
-            run.set_message(&ending.to_string());
+            let over = once.what.max_time.filter(|_| ended.over_time);
+            let over = over.map(|most| format!("it ran longer than {most:?}, and was stopped"));
+            run.set_message(&over.unwrap_or_else(|| ending.to_string()));
             Err(Ok(ending))
         }
     }

@@ -220,6 +220,12 @@ impl Job {
         options: JobOptions<'_>,
         run: impl FnOnce(&Run) -> result::Result<T, E>,
     ) -> Result<Once<T, E, Owner>> {
+        options.check()?;
+        if options.max_time.is_some() {
+            return Err(Error::Unsupported {
+                what: "JobOptions::max_time for a job in a database",
+            });
+        }
         let (limit, note) = options.lock.limit_and_note();
         let wish = Wish {
             due,

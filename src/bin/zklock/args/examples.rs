@@ -28,7 +28,7 @@ Exit status:
   64   bad usage
   69   no server answered
   70   anything else went wrong
-  75   the lock was lost or in doubt, and the command was stopped
+  75   the lock was lost or in doubt, or the time was over, and the command was stopped
   77   the servers refused access
   78   the path serves something else
   126  the command cannot be run; 127 it was not found";
@@ -37,6 +37,7 @@ pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
   zklock run -n --hold-at-least 60 /locks/nightly -- ./report.sh
   zklock run -w 600 -E 0 /locks/deploy -- make deploy
+  zklock run --max-time 2h /locks/nightly -- ./report.sh
   zklock run -s /locks/data -- ./read-it
   zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
 
