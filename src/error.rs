@@ -256,6 +256,16 @@ pub enum Error {
         /// What it is not, such as `a job`.
         what: &'static str,
     },
+    /// A job does not know any more whether a slot is done; see
+    /// [`JobOptions::any_order`](crate::JobOptions::any_order).
+    SlotForgotten {
+        /// The job's path.
+        path: String,
+        /// The slot, which was not run.
+        slot: String,
+        /// The highest slot of which that is not known.
+        up_to: String,
+    },
     /// The client's transport or its server cannot do what was asked.
     Unsupported {
         /// What was asked.

@@ -56,10 +56,13 @@ pub enum LostReason {
     /// [`SessionExpired`](Self::SessionExpired), except with
     /// [`Client::from_zookeeper`](crate::Client::from_zookeeper), which never learns it.
     NodeGone,
+    /// The run took longer than [`JobOptions::max_time`](crate::JobOptions::max_time). The lock's node
+    /// is still there: nobody else gets the lock before the run has ended.
+    OverTime,
 }
 
 impl LostReason {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Evicted,
         Self::SessionExpired,
         Self::NotConfirmed,
@@ -67,6 +70,7 @@ impl LostReason {
         Self::Closed,
         Self::AuthFailed,
         Self::NodeGone,
+        Self::OverTime,
     ];
 }
 
@@ -80,6 +84,7 @@ impl fmt::Display for LostReason {
             Self::Closed => "the client was closed",
             Self::AuthFailed => "the servers refused the credentials",
             Self::NodeGone => "its node is gone",
+            Self::OverTime => "the run took longer than it may",
         })
     }
 }

@@ -35,6 +35,7 @@ impl fmt::Display for Error {
             | Self::Refused { .. }
             | Self::ReplyTooLong { .. }
             | Self::RequestTooLong { .. }
+            | Self::SlotForgotten { .. }
             | Self::Unmarked { .. }
             | Self::Unsupported { .. } => self.fmt_request(f),
         }
@@ -257,6 +258,10 @@ impl Error {
                 f,
                 "{path} is not {what}: its node was made for something else, such as a lock or the directory of other paths; check the path, or use one that does not exist yet"
             ),
+            Self::SlotForgotten { path, slot, up_to } => write!(
+                f,
+                "whether slot {slot} of {path} is done is not known any more, as of all slots up to {up_to}: it was not run; JobOptions::again, or zklock once --again, runs it"
+            ),
             Self::Unsupported { what } => {
                 write!(f, "this client or its server does not support {what}")
             }
@@ -301,6 +306,7 @@ mod tests {
             Error::NoThread { reason: reason() },
             Error::SessionExpired,
             Error::Refused { path: path(), code: 0, text: "" },
+            Error::SlotForgotten { path: path(), slot: path(), up_to: path() },
             Error::Unmarked { path: path(), what },
             Error::RequestTooLong { path: path(), bytes, limit: 1 },
             Error::ReplyTooLong { path: path(), bytes, limit: 1 },

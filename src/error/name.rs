@@ -33,6 +33,7 @@ impl Error {
             Self::Database { .. } => "Database",
             Self::Stale { .. } => "Stale",
             Self::Fence { .. } => "Fence",
+            Self::SlotForgotten { .. } => "SlotForgotten",
             Self::Unmarked { .. } => "Unmarked",
             Self::Unsupported { .. } => "Unsupported",
         }

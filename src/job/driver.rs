@@ -1,6 +1,7 @@
 //! Carries out a run; [`Once`] decides.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::record::RunRecord;
 use super::run::Run;
@@ -15,7 +16,7 @@ use crate::path;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
-use crate::recipe::journal::{Journal, Outcome as Ending};
+use crate::recipe::journal::Journal;
 use crate::recipe::seen_ahead::SeenAhead;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
@@ -32,6 +33,9 @@ pub(super) struct JobDriver<'a, 'q> {
     /// The contender that was nearest ahead at the last news of the queue.
     ahead: Arc<Mutex<Option<Ahead>>>,
     grant: Option<Grant>,
+    max_time: Option<Duration>,
+    /// The run took longer.
+    is_over: bool,
     /// The session of the lock.
     session: i64,
 }
@@ -60,8 +64,15 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             request,
             ahead,
             grant: None,
+            max_time: None,
+            is_over: false,
             session: 0,
         }
+    }
+
+    /// A run may take this long.
+    pub(super) fn limit(&mut self, max_time: Option<Duration>) {
+        self.max_time = max_time;
     }
 
     /// Proceeds until the work can begin; returns the outcome if it cannot.
@@ -91,6 +102,9 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         };
         // A run that knows that its lock is lost does not begin; the attempt counts.
         grant.raw.check()?;
+        if let Some(time) = self.max_time {
+            grant.raw.limit(time);
+        }
         if let Some((data, version)) = panicked {
             grant.raw.close_with(Closing::IfPanicking(data, version));
         }
@@ -100,15 +114,15 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             attempt: this.attempt,
             retry_of: before.cloned().map(RunRecord::new),
             message: Mutex::default(),
+            state: self.once.state(),
+            next_state: Mutex::default(),
             follows_release,
         };
         let done = run(&this);
-        let ending = match done {
-            Ok(_) => Ending::Done,
-            Err(_) => Ending::Failed,
-        };
-        let message = this.message.lock().take();
-        self.once.handle(Event::Ran(ending, message));
+        let over = self.max_time.filter(|_| grant.raw.is_over());
+        let end = this.end(done.is_ok(), over);
+        self.is_over = over.is_some();
+        self.once.handle(Event::Ran(end));
         Ok(done)
     }
 
@@ -128,6 +142,17 @@ impl<'a, 'q> JobDriver<'a, 'q> {
                 _ => return Err(self.lost()),
             };
             self.once.handle(event);
+        }
+    }
+
+    /// Fails if the run took longer than it may.
+    pub(super) fn in_time(&self) -> Result<()> {
+        match self.is_over {
+            true => Err(Error::Lost {
+                path: self.path.to_string(),
+                why: LostReason::OverTime,
+            }),
+            false => Ok(()),
         }
     }
 

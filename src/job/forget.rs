@@ -4,7 +4,7 @@ use super::Job;
 use super::record::RunRecord;
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request};
-use crate::recipe::journal::Journal;
+use crate::recipe::journal::{Journal, MOST_OPEN};
 use crate::recipe::mending::{Standing, standing};
 use crate::recipe::places::Places;
 use crate::session::Session;
@@ -56,6 +56,66 @@ impl Job {
             };
             if self.write(&deletion)? {
                 return Ok(Some(RunRecord::new(last)));
+            }
+        }
+    }
+
+    /// Forgets that this slot is done, and its attempts, so that it is run again, also if a higher one is
+    /// done; returns whether something was known of it.
+    ///
+    /// Writes the record unless somebody runs the job. Blocks for three round trips, or for as many
+    /// more each time that somebody writes, at most 15 s each, also when the connection is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Refused`] while somebody runs the job, with [`Error::BadArgument`] for
+    /// what is no slot, or if 32 slots below the highest are to be run again already. Otherwise as
+    /// [`forget`](Self::forget).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// use zklock::Once;
+    ///
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// for slot in ["2026-11-21", "2026-11-22"] {
+    ///     let _ = job.once(slot, |_run| Ok::<_, std::io::Error>(()))?;
+    /// }
+    /// assert!(job.forget_slot("2026-11-21")?);
+    /// let again = job.once("2026-11-21", |_run| Ok::<_, std::io::Error>(()))?;
+    /// assert!(matches!(again, Once::Done(())));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn forget_slot(&self, slot: &str) -> Result<bool> {
+        super::check_slot(slot)?;
+        loop {
+            let Some(Seen { data, stat }) = self.newest()? else {
+                return Ok(false);
+            };
+            let mut journal = Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())?;
+            if let Some(run) = &journal.running
+                && self.is_held(run)?
+            {
+                return Err(self.in_use("somebody runs the job: try again when nobody does"));
+            }
+            // Each write of a run changes the version, and none of one whose lock is gone succeeds.
+            journal.bury();
+            match journal.forget(slot) {
+                Some(true) => {}
+                Some(false) => return Ok(false),
+                None => return Err(too_many_open()),
+            }
+            let write = Request::SetData {
+                path: self.path.to_string(),
+                data: journal.text().into(),
+                version: stat.version,
+            };
+            if self.write(&write)? {
+                return Ok(true);
             }
         }
     }
@@ -170,12 +230,28 @@ impl Job {
             Ok(Some(_)) => Ok(true),
             Ok(None) => Err(Session::unconfirmed()),
             Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => Ok(false),
-            Err(CallError::Refused(code @ ErrorCode::NOT_EMPTY)) => Err(Error::Refused {
-                path: self.path.to_string(),
-                code: code.0,
-                text: "somebody uses the path: try again when nobody does",
-            }),
+            Err(CallError::Refused(ErrorCode::NOT_EMPTY)) => {
+                Err(self.in_use("somebody uses the path: try again when nobody does"))
+            }
             Err(error) => Err(error.into_error(&self.path, || session.unanswered())),
         }
+    }
+
+    fn in_use(&self, text: &'static str) -> Error {
+        Error::Refused {
+            path: self.path.to_string(),
+            code: ErrorCode::NOT_EMPTY.0,
+            text,
+        }
+    }
+}
+
+fn too_many_open() -> Error {
+    Error::BadArgument {
+        name: "slot",
+        rule: format!(
+            "{MOST_OPEN} slots below the highest one are to be run again already: run them first"
+        )
+        .into(),
     }
 }

@@ -2,6 +2,7 @@
 
 mod driver;
 mod forget;
+mod look;
 mod options;
 mod record;
 mod run;
@@ -16,16 +17,16 @@ pub use self::options::JobOptions;
 pub use self::record::RunRecord;
 pub use self::run::Run;
 #[cfg(feature = "mysql")]
-pub(crate) use self::run::shortened;
+pub(crate) use self::run::{fitting, shortened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::jute::{Reply, Request};
 use crate::lock::Locks;
+use crate::lock::request::LockRequest;
+use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::recipe::job::{Due, Outcome as Ended, Wish};
 pub use crate::recipe::journal::Outcome;
-use crate::recipe::journal::{Journal, PastRun};
-use crate::token::FencingToken;
+use crate::time::limit::from_now;
 
 /// How many bytes a slot may have.
 const LONGEST_SLOT: usize = 256;
@@ -139,8 +140,9 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and no client was seen
-    /// running the job.
+    /// As [`once`](Self::once), with [`Error::GaveUp`] if the wait ended and no client was seen
+    /// running the job, and with [`Error::SlotForgotten`] for an old slot after runs out of
+    /// [order](JobOptions::any_order).
     pub fn once_with<T, E>(
         &self,
         slot: &str,
@@ -183,54 +185,6 @@ impl Job {
         self.run(due_every(every), options, run)
     }
 
-    /// Returns the last run that finished; `None` if none has.
-    ///
-    /// Blocks for one round trip, at most 15 s, also when the connection is lost.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the server refuses the request or does not answer in time, and with
-    /// [`Error::Unmarked`] if the path's node was created by a lock.
-    pub fn last(&self) -> Result<Option<RunRecord>> {
-        Ok(self.journal()?.done.map(RunRecord::new))
-    }
-
-    /// Returns the last run that failed, or that has begun and whose lock is free; `None` if there
-    /// is none.
-    ///
-    /// Blocks for a few round trips, at most 15 s each.
-    ///
-    /// # Errors
-    ///
-    /// As [`last`](Self::last).
-    pub fn last_failure(&self) -> Result<Option<RunRecord>> {
-        let Journal {
-            failed, running, ..
-        } = self.journal()?;
-        let gone = match running {
-            // It may have ended since it was read.
-            Some(run) if !self.is_held(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
-                Some(run)
-            }
-            _ => None,
-        };
-        Ok(gone.or(failed).map(RunRecord::new))
-    }
-
-    /// Returns the run that is under way; `None` if there is none.
-    ///
-    /// Blocks for a few round trips, at most 15 s each.
-    ///
-    /// # Errors
-    ///
-    /// As [`last`](Self::last).
-    pub fn running(&self) -> Result<Option<RunRecord>> {
-        match self.journal()?.running {
-            Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::new(run))),
-            _ => Ok(None),
-        }
-    }
-
     /// Returns the path of the job.
     pub fn path(&self) -> &str {
         &self.path
@@ -242,30 +196,25 @@ impl Job {
         options: JobOptions<'_>,
         run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
     ) -> Result<Once<T, E>> {
-        let session = &self.locks.session;
-        let patience = match options.waits {
-            true => Patience::Waits,
-            false => Patience::Tries,
-        };
-        let mut request = options.lock.request(session, patience)?;
-        if patience == Patience::Tries {
-            let timeout = session.status.snapshot().timeout;
-            request.limit = request
-                .limit
-                .until(crate::time::limit::from_now(timeout).into());
-        }
-        let card = session.settings.card.text(request.note.as_deref());
+        options.check()?;
+        let request = self.request(options.lock, options.waits)?;
+        let card = &self.locks.session.settings.card;
+        let card = card.text(request.note.as_deref());
         let wish = Wish {
             due,
-            attempts: options.attempts,
+            terms: options.terms,
             owner: String::from_utf8_lossy(&card).into_owned(),
         };
         let mut driver = JobDriver::new(&self.locks, &self.path, wish, request);
+        driver.limit(options.max_time);
         if let Some(ended) = driver.begin()? {
             return self.not_run(ended, &driver);
         }
         match driver.run(run)? {
-            Ok(value) => driver.end().map(|()| Once::Done(value)),
+            Ok(value) => {
+                driver.end()?;
+                driver.in_time().map(|()| Once::Done(value))
+            }
             Err(error) => {
                 if let Err(second) = driver.end() {
                     log::warn!("the failure of {} is not written down: {second}", self.path);
@@ -275,9 +224,25 @@ impl Job {
         }
     }
 
+    fn request<'q>(&self, options: LockOptions<'q>, waits: bool) -> Result<LockRequest<'q>> {
+        let session = &self.locks.session;
+        if waits {
+            return options.request(session, Patience::Waits);
+        }
+        let mut request = options.request(session, Patience::Tries)?;
+        let timeout = session.status.snapshot().timeout;
+        request.limit = request.limit.until(from_now(timeout).into());
+        Ok(request)
+    }
+
     fn not_run<T, E>(&self, ended: Ended, driver: &JobDriver<'_, '_>) -> Result<Once<T, E>> {
         match ended {
             Ended::DoneBefore(run) => Ok(Once::DoneBefore(RunRecord::new(run))),
+            Ended::Forgotten(slot, up_to) => Err(Error::SlotForgotten {
+                path: self.path.to_string(),
+                slot,
+                up_to,
+            }),
             Ended::NoAttemptsLeft(run) => Ok(Once::NoAttemptsLeft(RunRecord::new(run))),
             Ended::Unmarked => Err(self.unmarked()),
             Ended::Taken => {
@@ -291,26 +256,6 @@ impl Job {
         }
     }
 
-    /// Whether this run still has the lock.
-    fn is_held(&self, run: &PastRun) -> Result<bool> {
-        let token = FencingToken::new(run.token);
-        self.locks.session.is_held_with(&self.path, token)
-    }
-
-    fn journal(&self) -> Result<Journal> {
-        let read = self
-            .locks
-            .session
-            .read(&Request::get(&self.path), &self.path)?;
-        match read {
-            Some(Reply::Data { data, stat }) => {
-                let data: Vec<u8> = data.into();
-                Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())
-            }
-            _ => Ok(Journal::default()),
-        }
-    }
-
     fn unmarked(&self) -> Error {
         Error::Unmarked {
             path: self.path.to_string(),
@@ -321,6 +266,11 @@ impl Job {
 
 /// The wish for a run of this slot, if it is a valid slot.
 pub(crate) fn due_for(slot: &str) -> Result<Due> {
+    check_slot(slot)?;
+    Ok(Due::Slot(slot.to_owned()))
+}
+
+fn check_slot(slot: &str) -> Result<()> {
     let is_bad = slot.is_empty() || slot.contains(char::is_control);
     if is_bad || LONGEST_SLOT < slot.len() {
         return Err(Error::BadArgument {
@@ -328,7 +278,7 @@ pub(crate) fn due_for(slot: &str) -> Result<Due> {
             rule: "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22".into(),
         });
     }
-    Ok(Due::Slot(slot.to_owned()))
+    Ok(())
 }
 
 /// The wish for a run unless the last one began less than this ago.

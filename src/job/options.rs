@@ -1,12 +1,14 @@
 //! The options of a run.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::error::{Error, Result};
 use crate::options::{LockOptions, Waiting};
+use crate::recipe::job::Terms;
 use crate::system::channel::Receiver;
 
-/// How to wait for a run, and how often to begin it; for
+/// How to wait for a run, and which runs to make; for
 /// [`Job::once_with`](super::Job::once_with).
 ///
 /// # Example
@@ -33,7 +35,8 @@ use crate::system::channel::Receiver;
 pub struct JobOptions<'a> {
     pub(crate) lock: LockOptions<'a>,
     pub(crate) waits: bool,
-    pub(crate) attempts: u32,
+    pub(crate) terms: Terms,
+    pub(crate) max_time: Option<Duration>,
 }
 
 impl<'a> JobOptions<'a> {
@@ -65,7 +68,113 @@ impl<'a> JobOptions<'a> {
     /// Limits how often all clients together begin a slot; at least once. An attempt counts from
     /// its beginning, so a run that takes its machine down counts too. Defaults to no limit.
     pub fn attempts(mut self, most: u32) -> Self {
-        self.attempts = most.max(1);
+        self.terms.attempts = most.max(1);
+        self
+    }
+
+    /// Sets whether the slot counts by itself: it is run unless this very slot is done, also if a
+    /// higher one is. Defaults to no.
+    ///
+    /// From the first such run on, the record keeps each slot that is done, in order or not, as many as
+    /// fit into 16 KB: some 300 dates. The lowest falls out first. A slot that is not
+    /// higher than one that has fallen out is not run, and fails with
+    /// [`Error::SlotForgotten`](crate::Error::SlotForgotten), unless [`again`](Self::again) is set.
+    /// What was done in order before is known by the highest slot only: a lower one is run.
+    ///
+    /// For a call without this option, a slot is done if it was done by itself too, or is not higher
+    /// than the highest one that was done in order.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// use zklock::{JobOptions, Once};
+    ///
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// let run = |slot| job.once_with(slot, JobOptions::new().any_order(true), |_run| Ok::<_, String>(()));
+    /// assert!(matches!(run("2026-11-22")?, Once::Done(())));
+    /// assert!(matches!(run("2026-11-20")?, Once::Done(()))); // what was left out
+    /// assert!(matches!(run("2026-11-20")?, Once::DoneBefore(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn any_order(mut self, any_order: bool) -> Self {
+        self.terms.any_order = any_order;
+        self
+    }
+
+    /// Sets whether to run the job although it is done. Defaults to no. If that run fails, the slot is
+    /// done as before. Each call that sets it runs the job once more.
+    pub fn again(mut self, again: bool) -> Self {
+        self.terms.again = again;
+        self
+    }
+
+    /// Sets how long a run may take, from the beginning of its function. Defaults to no limit.
+    ///
+    /// After that time its [`check`](super::Run::check) fails,
+    /// [`events`](super::Run::events) has [`Lost`](crate::GuardEvent::Lost), and
+    /// [`lost_reason`](super::Run::lost_reason) is [`OverTime`](crate::LostReason::OverTime). When the function
+    /// returns, the run is recorded as failed, which its message says, and the call fails with
+    /// [`Error::Lost`] if the function was successful.
+    ///
+    /// **A library can stop no thread.** So the lock stays with a run that goes on: releasing it would let two run
+    /// at once. Let the function ask `check` between its steps, as often as an end is to be heeded.
+    /// The program `zklock` ends its command.
+    ///
+    /// A time of zero is refused with [`Error::BadArgument`]. Over a database this fails with
+    /// [`Error::Unsupported`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// use std::time::Duration;
+    /// use zklock::{Error, JobOptions, LostReason};
+    ///
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// let options = JobOptions::new().max_time(Duration::from_millis(10)); // hours, in production
+    /// let ran = job.once_with("2026-11-22", options, |run| {
+    ///     loop {
+    ///         run.check()?; // a step of the work
+    ///         # if false { return Ok(()) }
+    ///     }
+    /// });
+    /// if let Ok(zklock::Once::Failed(Error::Lost { why, .. })) = ran {
+    ///     assert_eq!(why, LostReason::OverTime);
+    /// }
+    /// assert_eq!(job.last()?, None);
+    /// println!("{}", job.last_failure()?.expect("a failure")); // .. it ran longer than 10ms
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_time(mut self, time: Duration) -> Self {
+        self.max_time = Some(time);
+        self
+    }
+
+    /// Fails if an option can't be kept.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.max_time {
+            Some(Duration::ZERO) => Err(Error::BadArgument {
+                name: "max_time",
+                rule: "a run takes some time: name one above zero, or none".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps this many runs in the record, for [`Job::history`](super::Job::history): done, failed or
+    /// of unknown end. Calls that say nothing keep as many as were kept before; 0 keeps no more than the last
+    /// of each.
+    ///
+    /// The oldest are left out when they take more than 16 KB, which is some 50 runs with short messages.
+    pub fn keep(mut self, most: u32) -> Self {
+        self.terms.keep = Some(most);
         self
     }
 
@@ -88,7 +197,13 @@ impl Default for JobOptions<'_> {
         Self {
             lock: LockOptions::new(),
             waits: true,
-            attempts: u32::MAX,
+            terms: Terms {
+                attempts: u32::MAX,
+                any_order: false,
+                again: false,
+                keep: None,
+            },
+            max_time: None,
         }
     }
 }
@@ -98,7 +213,8 @@ impl fmt::Debug for JobOptions<'_> {
         f.debug_struct("JobOptions")
             .field("lock", &self.lock)
             .field("wait", &self.waits)
-            .field("attempts", &self.attempts)
+            .field("terms", &self.terms)
+            .field("max_time", &self.max_time)
             .finish()
     }
 }

@@ -43,12 +43,12 @@ impl RunRecord {
         &self.run.slot
     }
 
-    /// Returns the number of this attempt at the slot, from 1.
+    /// Returns the number of this attempt at the slot, from 1; 0 if it was not kept.
     pub fn attempt(&self) -> u32 {
         self.run.attempt
     }
 
-    /// Returns when the run began, by the servers' clock.
+    /// Returns when the run began, by the servers' clock; 1970 if that was not kept.
     pub fn started(&self) -> SystemTime {
         self.run.started.map_or(SystemTime::UNIX_EPOCH, time)
     }
@@ -83,10 +83,15 @@ impl fmt::Display for RunRecord {
     /// Writes it as `slot 2026-11-22, attempt 1, begun 2026-11-22T01:00:00Z, on db1 pid 7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.slot().is_empty() {
-            write!(f, "slot {}, ", self.slot())?;
+            write!(f, "slot {}", self.slot())?;
         }
-        let started = utc::written(self.started());
-        write!(f, "attempt {}, begun {started}", self.attempt())?;
+        if self.attempt() > 0 {
+            let comma = if self.slot().is_empty() { "" } else { ", " };
+            write!(f, "{comma}attempt {}", self.attempt())?;
+        }
+        if self.run.started.is_some() {
+            write!(f, ", begun {}", utc::written(self.started()))?;
+        }
         if let Some(owner) = self.owner.named() {
             write!(f, ", on {owner}")?;
         }

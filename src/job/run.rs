@@ -1,9 +1,12 @@
 //! A run that is under way.
 
 use std::fmt;
+use std::time::Duration;
 
+use crate::error::{Error, Result};
 use crate::guard::guard_views;
 use crate::lock::raw_guard::RawGuard;
+use crate::recipe::journal::{End, Journal, Outcome};
 use crate::system::sync::Mutex;
 use crate::token::FencingToken;
 
@@ -14,17 +17,20 @@ const LONGEST_MESSAGE: usize = 512;
 
 /// A run of a [`Job`](super::Job), for the function that does the work.
 ///
-/// It has the methods of every guard, except that it ends when the function returns.
+/// It has the methods of every guard, except that it ends when the function returns, and that the
+/// state of its lock is [`guard_state`](Self::guard_state).
 pub struct Run<'a> {
     pub(super) raw: &'a RawGuard,
     pub(super) slot: &'a str,
     pub(super) attempt: u32,
     pub(super) retry_of: Option<RunRecord>,
     pub(super) message: Mutex<Option<String>>,
+    pub(super) state: Option<&'a [u8]>,
+    pub(super) next_state: Mutex<Option<Vec<u8>>>,
     pub(super) follows_release: Option<bool>,
 }
 
-guard_views!(Run<'_>, raw);
+guard_views!(Run<'_>, raw, guard_state);
 
 impl Run<'_> {
     /// Returns the slot; empty in [`at_most_every`](super::Job::at_most_every).
@@ -54,12 +60,86 @@ impl Run<'_> {
         self.follows_release
     }
 
+    /// Returns what the last run that was done left for this one, such as how far it got; `None` if
+    /// none has left anything.
+    pub fn state(&self) -> Option<&[u8]> {
+        self.state
+    }
+
+    /// Leaves this for the next run, at most 8,192 bytes, in place of what this one got.
+    ///
+    /// Costs no I/O: it is written in the transaction that marks the run as done and releases the
+    /// lock. So a run is done if and only if the next one gets what it left. A run that fails
+    /// leaves what it got. The last call counts.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadArgument`](crate::Error::BadArgument) if it is longer; then the call
+    /// has changed nothing.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// # fn import_after(last: u64) -> zklock::Result<u64> { Ok(last + 7) }
+    /// let job = client.job("/jobs/import")?;
+    /// for slot in ["2026-11-22", "2026-11-23"] {
+    ///     let _ = job.once(slot, |run| {
+    ///         let cursor = run.state().and_then(|state| std::str::from_utf8(state).ok());
+    ///         let last = cursor.and_then(|last| last.parse().ok()).unwrap_or(0);
+    ///         run.set_state(import_after(last)?.to_string())
+    ///     })?;
+    /// }
+    /// assert_eq!(job.state()?.as_deref(), Some(&b"14"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_state(&self, state: impl Into<Vec<u8>>) -> Result<()> {
+        *self.next_state.lock() = Some(fitting(state.into())?);
+        Ok(())
+    }
+
     /// Adds this to the run's record, such as how many rows it wrote or why it failed.
     ///
     /// Only the last message is kept, up to its first 512 characters. Costs no I/O: it is written
     /// with the end of the run.
     pub fn set_message(&self, text: &str) {
         *self.message.lock() = Some(shortened(text));
+    }
+}
+
+impl Run<'_> {
+    /// How it ended, after it did its work `well` or not, or was `over` this time.
+    pub(super) fn end(self, well: bool, over: Option<Duration>) -> End {
+        let mut end = End {
+            outcome: if well { Outcome::Done } else { Outcome::Failed },
+            message: self.message.lock().take(),
+            state: self.next_state.lock().take(),
+        };
+        if let Some(time) = over {
+            let message = end.message.map(|message| format!(": {message}"));
+            let message = message.unwrap_or_default();
+            end.message = Some(format!("it ran longer than {time:?}{message}"));
+            end.outcome = Outcome::Failed;
+        }
+        end
+    }
+}
+
+/// Returns the state if a record has room for it.
+pub(crate) fn fitting(state: Vec<u8>) -> Result<Vec<u8>> {
+    const MOST: usize = Journal::LONGEST_STATE;
+    match state.len() {
+        ..=MOST => Ok(state),
+        length => Err(Error::BadArgument {
+            name: "state",
+            rule: format!(
+                "a run leaves at most {MOST} bytes for the next one, not {length}: keep them elsewhere, and leave the place"
+            )
+            .into(),
+        }),
     }
 }
 

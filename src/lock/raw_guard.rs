@@ -24,6 +24,7 @@ use crate::session::Session;
 use crate::session::lease::Lease;
 use crate::system::channel::Receiver;
 use crate::system::clock;
+use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::token::FencingToken;
 
@@ -262,6 +263,19 @@ impl RawGuard {
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         self.lease.lost_reason()
+    }
+
+    /// After this time the guard is Lost, and keeps the lock.
+    pub(crate) fn limit(&self, time: Duration) {
+        self.lease.limit(time);
+        if let Some(watched) = self.watched {
+            self.session.leases.look_again(watched);
+        }
+    }
+
+    /// Whether that time has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lease.is_over(Moment::now().since_boot())
     }
 
     pub(crate) fn state(&self) -> GuardState {

@@ -1,8 +1,13 @@
 //! The methods that all guards over a database share, as a macro.
 
 /// Adds the methods that inspect the lock to a guard, or its lender, with a field `held`.
+///
+/// The lock's state has another name where `state` means something else.
 macro_rules! guard_views {
     ($guard:ident) => {
+        $crate::mysql::guard_methods::guard_views!($guard, state);
+    };
+    ($guard:ident, $state:ident) => {
         impl $guard {
             /// Returns `Ok` as long as nobody else can have the lock; costs no I/O.
             ///
@@ -31,7 +36,7 @@ macro_rules! guard_views {
             }
 
             /// Returns the state of the guard.
-            pub fn state(&self) -> $crate::GuardState {
+            pub fn $state(&self) -> $crate::GuardState {
                 self.held.lease.state($crate::time::clock::Moment::now())
             }
 

@@ -9,7 +9,7 @@
 //!   │ done, or no     ▼
 //!   │ attempts left  Run ──► End ──► Confirm ──► Finish(Done | Lost)
 //!   ▼
-//!  Finish(DoneBefore | NoAttemptsLeft)
+//!  Finish(DoneBefore | Forgotten | NoAttemptsLeft)
 //!
 //!  Somebody holds the lock, and the caller does not wait: Finish(Taken).
 //!  Cancel, before the run: Finish(Gone).
@@ -25,7 +25,7 @@
 
 use std::mem;
 
-use super::journal::{Journal, Outcome as Ending, PastRun};
+use super::journal::{End, Journal, Outcome as Ending, PastRun, Standing};
 
 /// The state machine.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -39,10 +39,47 @@ pub struct Once {
 pub struct Wish {
     /// When it is to be run.
     pub due: Due,
-    /// How often it is begun, at most.
-    pub attempts: u32,
+    /// On which terms.
+    pub terms: Terms,
     /// Who runs it, as a contender's node says it.
     pub owner: String,
+}
+
+/// On which terms it is run.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Terms {
+    /// How often it is begun, at most.
+    pub attempts: u32,
+    /// Whether its slot is done by itself, whatever other slots are.
+    pub any_order: bool,
+    /// Whether it is run although it is done.
+    pub again: bool,
+    /// How many runs are to be kept; without it, as many as before.
+    pub keep: Option<u32>,
+}
+
+impl Wish {
+    /// Its slot; empty if the job runs at intervals.
+    fn slot(&self) -> &str {
+        match &self.due {
+            Due::Slot(slot) => slot,
+            Due::Every(_) => "",
+        }
+    }
+
+    /// The run that begins under the lock with this token.
+    fn run(&self, token: i64, attempt: u32) -> PastRun {
+        PastRun {
+            slot: self.slot().to_owned(),
+            attempt,
+            token,
+            started: None,
+            ended: None,
+            outcome: Ending::Unknown,
+            owner: self.owner.clone(),
+            message: None,
+        }
+    }
 }
 
 /// When a run is due.
@@ -104,8 +141,8 @@ pub enum Event {
     BadVersion,
     /// The lock was lost.
     Lost,
-    /// The work has ended like this, and reports this.
-    Ran(Ending, Option<String>),
+    /// The work has ended.
+    Ran(End),
     /// Our node is deleted, and the end is written down.
     Recorded,
     /// Our node is gone, and the end may be written down.
@@ -125,6 +162,8 @@ pub enum Outcome {
     Unconfirmed,
     /// There is nothing to run, because of this run.
     DoneBefore(PastRun),
+    /// Whether this slot is done is not known any more, as of no slot up to that one.
+    Forgotten(String, String),
     /// It was begun as often as it may be; this was the last failure.
     NoAttemptsLeft(PastRun),
     /// Somebody else has the lock.
@@ -164,9 +203,19 @@ impl Once {
             return None;
         };
         let run = journal.running.as_ref()?;
-        let before = journal.failed.as_ref();
-        let repeats = |before: &&PastRun| 1 < run.attempt && before.slot == run.slot;
-        Some((run, before.filter(repeats)))
+        let before = match run.slot.is_empty() {
+            true => journal.failed.as_ref().filter(|_| 1 < run.attempt),
+            false => journal.failed_since_done(&run.slot),
+        };
+        Some((run, before.filter(|before| before.slot == run.slot)))
+    }
+
+    /// What the last run that finished left for the one that is under way.
+    pub fn state(&self) -> Option<&[u8]> {
+        match &self.state {
+            State::Run(_, journal, _) => journal.state.as_deref(),
+            _ => None,
+        }
     }
 
     /// Whether the run with this token has written down how it ended, before the one that is under way.
@@ -174,8 +223,9 @@ impl Once {
         let State::Run(_, journal, _) = &self.state else {
             return false;
         };
-        let mut ended = [&journal.done, &journal.failed].into_iter().flatten();
-        ended.any(|run| run.token == token && run.outcome != Ending::Unknown)
+        let runs = journal.runs();
+        let mut ended = runs.iter().filter(|run| run.outcome != Ending::Unknown);
+        ended.any(|run| run.token == token)
     }
 
     /// What the transaction that deletes our node writes if the work panics, over which version.
@@ -183,9 +233,13 @@ impl Once {
         let State::Run(_, journal, version) = &self.state else {
             return None;
         };
-        let message = Some("it panicked".to_owned());
+        let end = End {
+            outcome: Ending::Failed,
+            message: Some("it panicked".to_owned()),
+            state: None,
+        };
         Some((
-            journal.clone().end(Ending::Failed, message).text(),
+            journal.clone().end(end, self.wish.terms.any_order).text(),
             *version,
         ))
     }
@@ -195,8 +249,8 @@ impl Once {
         let state = mem::replace(&mut self.state, State::Line);
         self.state = match (state, event) {
             (state @ State::Finish(_), _) => state,
-            (State::Run(token, journal, version), Event::Ran(ending, message)) => {
-                State::End(token, journal.end(ending, message), version)
+            (State::Run(token, journal, version), Event::Ran(end)) => {
+                State::End(token, journal.end(end, self.wish.terms.any_order), version)
             }
             (state @ State::Run(..), _) => state,
             (state @ (State::End(..) | State::Confirm(_)), event) => self.ended(state, event),
@@ -246,7 +300,7 @@ impl Once {
             return State::Finish(Outcome::Unmarked);
         };
         match self.done(&journal, None) {
-            Some(run) => State::Finish(Outcome::DoneBefore(run)),
+            Some(outcome) => State::Finish(outcome),
             None => State::Line,
         }
     }
@@ -263,46 +317,46 @@ impl Once {
         if running.is_some_and(|run| self.is_ours(run, token)) {
             return State::Run(token, journal, version);
         }
+        if let Some(keep) = self.wish.terms.keep {
+            journal.keep(keep);
+        }
         journal.bury();
         if now.is_none() && matches!(self.wish.due, Due::Every(_)) {
             return State::Touch(token, journal, version);
         }
-        if let Some(run) = self.done(&journal, now) {
-            return State::Finish(Outcome::DoneBefore(run));
+        if let Some(outcome) = self.done(&journal, now) {
+            return State::Finish(outcome);
         }
-        let slot = match &self.wish.due {
-            Due::Slot(slot) => slot.clone(),
-            Due::Every(_) => String::new(),
-        };
-        let before = self.attempts(&journal, &slot, now);
+        let slot = self.wish.slot();
+        let before = self.attempts(&journal, slot, now);
         let failed = journal.failed.as_ref();
-        if let Some(last) = failed.filter(|_| self.wish.attempts <= before) {
+        if let Some(last) = failed.filter(|_| self.wish.terms.attempts <= before) {
             return match now {
                 Some(_) => State::Finish(Outcome::NoAttemptsLeft(last.clone())),
                 None => State::Touch(token, journal, version),
             };
         }
-        let run = PastRun {
-            slot,
-            attempt: before.saturating_add(1),
-            token,
-            started: None,
-            ended: None,
-            outcome: Ending::Unknown,
-            owner: self.wish.owner.clone(),
-            message: None,
-        };
+        let run = self.wish.run(token, before.saturating_add(1));
         State::Begin(token, journal.begin(run), version)
     }
 
-    /// The finished run that leaves nothing to run.
-    fn done(&self, journal: &Journal, now: Option<i64>) -> Option<PastRun> {
-        let done = journal.done.as_ref()?;
-        let stands = match &self.wish.due {
-            Due::Slot(slot) => journal.slot.as_ref().is_some_and(|done| slot <= done),
-            Due::Every(every) => now? < done.started?.saturating_add(*every),
-        };
-        stands.then(|| done.clone())
+    /// Why there is nothing to run.
+    fn done(&self, journal: &Journal, now: Option<i64>) -> Option<Outcome> {
+        if self.wish.terms.again {
+            return None;
+        }
+        match &self.wish.due {
+            Due::Slot(slot) => match journal.standing(slot, self.wish.terms.any_order) {
+                Standing::Due => None,
+                Standing::Done(run) => Some(Outcome::DoneBefore(run)),
+                Standing::Forgotten(floor) => Some(Outcome::Forgotten(slot.clone(), floor)),
+            },
+            Due::Every(every) => {
+                let done = journal.done.as_ref()?;
+                let stands = now? < done.started?.saturating_add(*every);
+                stands.then(|| Outcome::DoneBefore(done.clone()))
+            }
+        }
     }
 
     /// How often this was begun before.
@@ -321,11 +375,8 @@ impl Once {
         let Some(journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unconfirmed);
         };
-        let runs = [&journal.done, &journal.failed, &journal.running];
-        let ours = runs.into_iter().flatten();
-        let ours = ours
-            .filter(|run| self.is_ours(run, token))
-            .collect::<Vec<_>>();
+        let runs = journal.runs().into_iter().chain(&journal.running);
+        let ours: Vec<_> = runs.filter(|run| self.is_ours(run, token)).collect();
         State::Finish(match &journal.running {
             Some(run) if self.is_ours(run, token) => Outcome::Lost,
             _ if ours.iter().any(|run| run.outcome != Ending::Unknown) => Outcome::Recorded,

@@ -9,16 +9,34 @@
 //!  "done":   {the last run that finished},
 //!  "failed": {the last one that did not},
 //!  "running":{the one that has begun and has not ended},
-//!  "attempts":{"2026-11-22":2}}
+//!  "attempts":{"2026-11-22":2},
+//!  "state":   "what the last run that finished left for the next one",
+//!  "single":  {"2026-11-18":[token,attempt,started]}, the slots that are done, each by itself
+//!  "floor":   "2025-11-01", the highest one of them that has fallen out
+//!  "open":    ["2026-11-20"], those to be run again, although they are below "slot"
+//!  "keep":    20, how many runs are kept, with "done" and "failed"
+//!  "history":[{the runs before those, the newest first}]}
 //! ```
+//!
+//! A client of an older version drops what it does not know when it writes. So a journal that has more
+//! than such a client knows is of format 2: it refuses that one as no job's, and leaves it alone. All
+//! others are of format 1, and stay so as long as nobody uses what is new.
 //!
 //! All times are the servers', and a transaction's time is known only from its answer. So the
 //! node's time of change tells when the running run began, or else when the last one ended, and
 //! the next transaction writes it down.
 
+mod history;
+mod marks;
+mod past_run;
+mod slots;
+mod text;
+
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use self::history::History;
+pub use self::past_run::{Outcome, PastRun};
+pub use self::slots::{MOST_OPEN, Slots, Standing};
 
 /// How many unfinished slots have their attempts counted.
 const MOST_SLOTS: usize = 32;
@@ -26,7 +44,7 @@ const MOST_SLOTS: usize = 32;
 /// See the module's documentation.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Journal {
-    /// The highest slot that is done.
+    /// The highest slot that is done in order.
     pub slot: Option<String>,
     /// The last run that finished.
     pub done: Option<PastRun>,
@@ -36,105 +54,31 @@ pub struct Journal {
     pub running: Option<PastRun>,
     /// How often each unfinished slot was begun.
     pub attempts: BTreeMap<String, u32>,
+    /// What the last run that finished left for the next one.
+    pub state: Option<Vec<u8>>,
+    /// The slots that are done, or not, against their order.
+    pub slots: Slots,
+    /// The runs before the last ones.
+    history: History,
 }
 
-/// One run of a job.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct PastRun {
-    /// Its slot; empty if the job runs at intervals.
-    pub slot: String,
-    /// Which attempt at its slot it was, counted from 1.
-    pub attempt: u32,
-    /// The fencing token of its lock.
-    pub token: i64,
-    /// When it began, in milliseconds, by the servers' clock.
-    pub started: Option<i64>,
-    /// When it ended.
-    pub ended: Option<i64>,
-    /// How it ended.
+/// How the run that has begun ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct End {
+    /// How.
     pub outcome: Outcome,
-    /// Who ran it, as a contender's node says it.
-    pub owner: String,
-    /// What the run reported.
+    /// What it reports.
     pub message: Option<String>,
-}
-
-/// How a run of a job ended.
-///
-/// # Example
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zklock::embedded::Server::start()?;
-/// # let client = zklock::Client::connect(server.hosts())?;
-/// use zklock::Outcome;
-///
-/// let job = client.job("/jobs/nightly-report")?;
-/// job.once("2026-11-22", |_run| Err::<(), _>("no disk"))?;
-/// let failure = job.last_failure()?.expect("it failed");
-/// assert_eq!(failure.outcome(), Outcome::Failed);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// It finished, and its lock was held to the end.
-    Done,
-    /// It returned an error, or panicked.
-    Failed,
-    /// It has not ended yet, or its process died or lost the lock: nobody wrote down how it ended.
-    Unknown,
+    /// What it leaves for the next one, if it is done; without it, what it got.
+    pub state: Option<Vec<u8>>,
 }
 
 impl Journal {
     /// The data of the node of a job that was never begun.
     pub const EMPTY: &'static [u8] = b"{\"job\":1}";
 
-    /// Reads a node's data, which was written at `mtime`; `None` if it is not a journal.
-    pub fn parse(data: &[u8], mtime: i64) -> Option<Self> {
-        let value: Value = serde_json::from_slice(data).ok()?;
-        let value = value.as_object()?;
-        if value.get("job")?.as_i64() != Some(1) {
-            return None;
-        }
-        let run = |key: &str, outcome| PastRun::parse(value.get(key)?, outcome);
-        let attempts = value.get("attempts").and_then(Value::as_object);
-        let count = |(slot, count): (&String, &Value)| {
-            Some((slot.clone(), u32::try_from(count.as_u64()?).ok()?))
-        };
-        let mut journal = Self {
-            slot: value.get("slot").and_then(Value::as_str).map(str::to_owned),
-            done: run("done", Outcome::Done),
-            failed: run("failed", Outcome::Failed),
-            running: run("running", Outcome::Unknown),
-            attempts: attempts.into_iter().flatten().filter_map(count).collect(),
-        };
-        journal.date(mtime);
-        Some(journal)
-    }
-
-    /// The data of the node.
-    pub fn text(&self) -> Vec<u8> {
-        let mut text = json!({ "job": 1 });
-        if let Some(slot) = &self.slot {
-            text["slot"] = slot.as_str().into();
-        }
-        let runs = [
-            ("done", &self.done),
-            ("failed", &self.failed),
-            ("running", &self.running),
-        ];
-        for (key, run) in runs {
-            if let Some(run) = run {
-                text[key] = run.value();
-            }
-        }
-        if !self.attempts.is_empty() {
-            text["attempts"] = json!(self.attempts);
-        }
-        text.to_string().into_bytes()
-    }
+    /// How many bytes a run may leave for the next one. Every record that is written has them.
+    pub const LONGEST_STATE: usize = 8192;
 
     /// Fills in the time that only the node's `mtime` tells.
     fn date(&mut self, mtime: i64) {
@@ -148,6 +92,29 @@ impl Journal {
         if let Some(last) = last.max_by_key(|run| run.token) {
             last.ended.get_or_insert(mtime);
         }
+    }
+
+    /// From now on this many runs are kept, as far as there is room.
+    pub(super) fn keep(&mut self, most: u32) {
+        self.history.keep = most;
+        self.trim();
+    }
+
+    /// All runs that are known and have ended, the newest first.
+    pub fn runs(&self) -> Vec<&PastRun> {
+        let mut runs: Vec<_> = self.last().chain(&self.history.runs).collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.token));
+        runs
+    }
+
+    /// The last runs that finished and failed.
+    fn last(&self) -> impl Iterator<Item = &PastRun> {
+        [&self.done, &self.failed].into_iter().flatten()
+    }
+
+    fn trim(&mut self) {
+        let last = self.last().count();
+        self.history.trim(last);
     }
 
     /// A run of this slot begins.
@@ -164,11 +131,16 @@ impl Journal {
         self
     }
 
-    /// The run that has begun ends.
-    pub(super) fn end(mut self, outcome: Outcome, message: Option<String>) -> Self {
+    /// The run that has begun ends, and marks its slot `by_itself` or by its order.
+    pub(super) fn end(mut self, end: End, by_itself: bool) -> Self {
         let Some(run) = self.running.take() else {
             return self;
         };
+        let End {
+            outcome,
+            message,
+            state,
+        } = end;
         let run = PastRun {
             outcome,
             message,
@@ -176,191 +148,25 @@ impl Journal {
         };
         match outcome {
             Outcome::Done => {
-                self.attempts.retain(|slot, _| run.slot < *slot);
-                // A run without a slot leaves the highest one as it is.
-                if !run.slot.is_empty() {
-                    self.slot = Some(run.slot.clone());
-                }
-                self.done = Some(run);
+                self.mark(&run, by_itself);
+                self.state = state.or(self.state);
+                self.history.push(self.done.replace(run));
             }
-            Outcome::Failed | Outcome::Unknown => self.failed = Some(run),
+            Outcome::Failed | Outcome::Unknown => self.history.push(self.failed.replace(run)),
         }
+        self.trim();
         self
     }
 
     /// The run that has begun counts as failed: its lock is no longer held, and nobody wrote down
     /// its end.
-    pub(super) fn bury(&mut self) {
+    pub fn bury(&mut self) {
         if let Some(run) = self.running.take() {
-            self.failed = Some(run);
+            self.history.push(self.failed.replace(run));
+            self.trim();
         }
-    }
-}
-
-impl PastRun {
-    fn parse(value: &Value, outcome: Outcome) -> Option<Self> {
-        let value = value.as_object()?;
-        let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
-        let number = |key: &str| value.get(key).and_then(Value::as_i64);
-        // The end of a run that failed is unknown if nobody wrote down that it ended.
-        let unknown = value.get("unknown").and_then(Value::as_bool) == Some(true);
-        Some(Self {
-            slot: text("slot")?,
-            attempt: u32::try_from(number("attempt")?).ok()?,
-            token: number("token")?,
-            started: number("started_ms"),
-            ended: number("ended_ms"),
-            outcome: if unknown { Outcome::Unknown } else { outcome },
-            owner: value
-                .get("owner")
-                .map_or_else(String::new, Value::to_string),
-            message: text("message"),
-        })
-    }
-
-    fn value(&self) -> Value {
-        let mut value = Map::new();
-        let mut put = |key: &str, it: Value| value.insert(key.to_owned(), it);
-        put("slot", self.slot.as_str().into());
-        put("attempt", self.attempt.into());
-        put("token", self.token.into());
-        if let Some(started) = self.started {
-            put("started_ms", started.into());
-        }
-        if let Some(ended) = self.ended {
-            put("ended_ms", ended.into());
-        }
-        if self.outcome == Outcome::Unknown {
-            put("unknown", true.into());
-        }
-        // The owner is written back as it was read.
-        if let Ok(owner) = serde_json::from_str(&self.owner) {
-            put("owner", owner);
-        }
-        if let Some(message) = &self.message {
-            put("message", message.as_str().into());
-        }
-        Value::Object(value)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::support::fuzz;
-
-    pub(crate) fn run(slot: &str, token: i64) -> PastRun {
-        PastRun {
-            slot: slot.to_owned(),
-            attempt: 1,
-            token,
-            started: None,
-            ended: None,
-            outcome: Outcome::Unknown,
-            owner: r#"{"host":"db1","pid":7}"#.to_owned(),
-            message: None,
-        }
-    }
-
-    #[test]
-    fn times_are_those_of_the_transactions() {
-        let begun = Journal::default().begin(run("a", 7));
-        let read = Journal::parse(&begun.text(), 1_000).unwrap();
-        assert_eq!(read.running.as_ref().unwrap().started, Some(1_000));
-        let done = read.end(Outcome::Done, Some("42 rows".to_owned()));
-        let read = Journal::parse(&done.text(), 2_000).unwrap();
-        let last = read.done.clone().unwrap();
-        assert_eq!((last.started, last.ended), (Some(1_000), Some(2_000)));
-        assert_eq!(last.message.as_deref(), Some("42 rows"));
-        // A later change of the node does not change them.
-        let next = read.begin(run("b", 9)).text();
-        let read = Journal::parse(&next, 3_000).unwrap();
-        assert_eq!(read.done, Some(last));
-        assert_eq!(read.attempts, BTreeMap::from([("b".to_owned(), 1)]));
-    }
-
-    #[test]
-    fn a_run_keeps_its_own_count_however_many_slots_are_open() {
-        let slots = (0..MOST_SLOTS).map(|number| format!("b{number:02}"));
-        let full = slots.fold(Journal::default(), |journal, slot| {
-            journal.begin(run(&slot, 7))
-        });
-        let journal = full.begin(run("a", 9));
-        assert_eq!(journal.attempts.len(), MOST_SLOTS);
-        assert_eq!(journal.attempts.get("a"), Some(&1));
-    }
-
-    #[test]
-    fn a_run_that_nobody_ended_has_no_end() {
-        let begun = Journal::default().begin(run("a", 7)).text();
-        let next = Journal::parse(&begun, 1_000).unwrap().begin(run("a", 9));
-        let failed = Journal::parse(&next.text(), 2_000).unwrap().failed.unwrap();
-        assert_eq!(failed.outcome, Outcome::Unknown);
-        assert_eq!((failed.started, failed.ended), (Some(1_000), None));
-        let ended = next.end(Outcome::Failed, None);
-        let failed = Journal::parse(&ended.text(), 3_000)
-            .unwrap()
-            .failed
-            .unwrap();
-        assert_eq!((failed.token, failed.outcome), (9, Outcome::Failed));
-        assert_eq!(failed.ended, Some(3_000));
-    }
-
-    #[test]
-    fn a_journal_stays_short() {
-        let mut journal = Journal::default();
-        for slot in 0..100 {
-            journal = journal.begin(run(&format!("{slot:03}"), slot));
-        }
-        assert_eq!(journal.attempts.len(), MOST_SLOTS);
-        assert_eq!(journal.attempts.keys().next_back().unwrap(), "099");
-        let journal = journal.end(Outcome::Done, None);
-        assert!(journal.attempts.is_empty());
-    }
-
-    #[test]
-    fn other_data_is_no_journal() {
-        for data in [
-            &b""[..],
-            b"127.0.0.1",
-            b"{\"held\":null}",
-            b"{\"job\":2}",
-            b"[1]",
-            b"\xff",
-        ] {
-            assert_eq!(Journal::parse(data, 0), None);
-        }
-        assert_eq!(Journal::parse(Journal::EMPTY, 0), Some(Journal::default()));
-        assert_eq!(Journal::default().text(), Journal::EMPTY);
-    }
-
-    /// Numbers that others wrote are kept, however large.
-    #[test]
-    fn a_number_that_no_integer_holds_is_written_back() {
-        let text = r#"{"job":1,"attempts":{"b":2},"other":118446744073709551616}"#;
-        let owner = r#"{"job":1,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":118446744073709551616}}}"#;
-        for text in [text, owner] {
-            let journal = Journal::parse(text.as_bytes(), 5).unwrap();
-            assert_eq!(Journal::parse(&journal.text(), 6), Some(journal));
-        }
-    }
-
-    proptest! {
-        #![proptest_config(fuzz::config())]
-
-        #[test]
-        fn no_data_makes_the_reader_panic_and_what_is_read_is_written_back(
-            text in fuzz::texts(
-                &[r#"{"job":1,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":1}},"attempts":{"b":2}}"#],
-                &["{", "}", "[", "]", "\"", ":", ",", "-1", "null", "18446744073709551616",
-                    "\"running\":", "\"unknown\":true", "1e999"],
-            ),
-        ) {
-            if let Some(journal) = Journal::parse(text.as_bytes(), 5) {
-                prop_assert_eq!(Journal::parse(&journal.text(), 6), Some(journal));
-            }
-        }
-    }
-}
+mod tests;

@@ -52,7 +52,7 @@ mod tests {
             (CLEAN, Standing::Kept),
             (b"{\"held\":7}", Standing::Kept),
             // A later version's.
-            (b"{\"job\":2}", Standing::Kept),
+            (b"{\"job\":3}", Standing::Kept),
             (b"{\"threads\":8}", Standing::Kept),
             (b"somebody's", Standing::Kept),
             (b"\xff", Standing::Kept),

@@ -25,10 +25,15 @@ const UNREAD_EVENTS: usize = 16;
 /// The value of `sent` of a lost lock.
 const LOST: u64 = 0;
 
+/// The value of `until` without a limit.
+const NEVER: u64 = u64::MAX;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Lease {
     life: Arc<Life>,
+    /// The guard is not to be relied on from then on, although the lock is held.
+    until: AtomicU64,
     reported: Mutex<GuardState>,
     events: (Sender<GuardEvent>, Receiver<GuardEvent>),
 }
@@ -86,6 +91,7 @@ impl Lease {
     fn of(life: Arc<Life>) -> Self {
         Self {
             life,
+            until: AtomicU64::new(NEVER),
             reported: Mutex::new(GuardState::Held),
             events: bounded(UNREAD_EVENTS),
         }
@@ -110,10 +116,22 @@ impl Lease {
 
     /// Fails from the moment on when another client can have the lock.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.last_proof(now()) {
-            Some(_) => Ok(()),
-            None => Err(self.lost()),
+        let now = now();
+        match self.last_proof(now) {
+            Some(_) if !self.is_over(now) => Ok(()),
+            _ => Err(self.lost()),
         }
+    }
+
+    /// After this time the guard is Lost. The nodes stay, since they may not be another's as long as
+    /// code runs under it.
+    pub(crate) fn limit(&self, time: Duration) {
+        let until = now().saturating_add(time);
+        self.until.store(nanos(until), Ordering::Release);
+    }
+
+    pub(crate) fn is_over(&self, now: Duration) -> bool {
+        self.until.load(Ordering::Acquire) <= nanos(now)
     }
 
     /// The last check that a quorum committed, unless the lock is lost.
@@ -123,7 +141,10 @@ impl Lease {
 
     pub(crate) fn state(&self) -> GuardState {
         let now = now();
-        self.belief(now).state(self.life.bounds.terms(), now)
+        match self.is_over(now) {
+            true => GuardState::Lost,
+            false => self.belief(now).state(self.life.bounds.terms(), now),
+        }
     }
 
     /// How long the lock can be trusted if nothing more arrives.
@@ -132,7 +153,8 @@ impl Lease {
         let until = self
             .last_proof(now)
             .map(|stamp| self.life.bounds.terms().until(stamp));
-        until.unwrap_or_default().saturating_sub(now)
+        let limit = Duration::from_nanos(self.until.load(Ordering::Acquire));
+        until.unwrap_or_default().min(limit).saturating_sub(now)
     }
 
     /// How long the state lasts if nothing more arrives.
@@ -140,10 +162,17 @@ impl Lease {
         let (now, terms) = (now(), self.life.bounds.terms());
         let mut belief = self.belief(now);
         // A change that the guard was not told of is to be told now, even a loss.
-        if belief.state(terms, now) != *self.reported.lock() {
+        let over = self.is_over(now);
+        let state = match over {
+            true => GuardState::Lost,
+            false => belief.state(terms, now),
+        };
+        if state != *self.reported.lock() {
             return Some(Duration::ZERO);
         }
-        Some(belief.changes_at(terms, now)?.saturating_sub(now))
+        let limit = Duration::from_nanos(self.until.load(Ordering::Acquire));
+        let next = belief.changes_at(terms, now).filter(|_| !over)?;
+        Some(next.min(limit).saturating_sub(now))
     }
 
     /// A quorum confirmed the nodes when it was asked with this stamp.
@@ -204,8 +233,11 @@ impl Lease {
 
     /// Why the lock is lost; `None` if it is not.
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        let lost = self.last_proof(now()).is_none();
-        lost.then(|| self.why_lost())
+        let now = now();
+        match self.last_proof(now) {
+            Some(_) => self.is_over(now).then_some(LostReason::OverTime),
+            None => Some(self.why_lost()),
+        }
     }
 
     /// Why the lost lock was lost: the first reason that was given, or that its time had passed.
@@ -264,7 +296,7 @@ impl Lease {
     pub(crate) fn lost(&self) -> Error {
         Error::Lost {
             path: self.life.path.clone(),
-            why: self.why_lost(),
+            why: self.lost_reason().unwrap_or_else(|| self.why_lost()),
         }
     }
 

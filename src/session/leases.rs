@@ -140,6 +140,12 @@ impl Leases {
         leases.any(|lease| here(lease) && lease.check().is_ok())
     }
 
+    /// Has a lease looked at again, which may last shorter than was known.
+    pub(crate) fn look_again(&self, id: u64) {
+        self.look_at(id, Some(AT_ONCE));
+        let _ = self.wake.try_send(());
+    }
+
     /// Ends a lease.
     pub(crate) fn end(&self, id: u64) {
         let mut open = self.open.lock();

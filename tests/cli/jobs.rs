@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zklock::Client;
+use zklock::{Client, JobOptions, Once};
 
 use crate::program::{Log, Zklock, await_queue, on_every_server};
 use crate::support::raw::Raw;
@@ -17,7 +17,10 @@ on_every_server! {
     whoever_does_not_wait_is_told_who_runs_it
     a_signal_ends_the_wait_and_runs_nothing
     last_tells_what_was_run_for_people_and_for_monitoring
+    the_last_runs_are_told
     what_a_job_has_done_is_forgotten
+    a_night_that_was_left_out_is_run_by_itself
+    a_slot_that_is_done_is_run_again_when_told_to
     a_record_that_was_replaced_is_named_and_mended
     what_is_not_a_jobs_is_not_mended
     the_command_knows_its_slot_and_a_lock_inside_has_none
@@ -154,6 +157,38 @@ fn last_tells_what_was_run_for_people_and_for_monitoring(hosts: &str) {
     eventually("it is old", || last("--older-than 0.2").code == Some(2));
 }
 
+fn the_last_runs_are_told(hosts: &str) {
+    let path = fresh_path("runs");
+    let last = |args: &str| Zklock::run(hosts, &format!("last {args} {path}"), "");
+    let never = last("-n 3");
+    assert_eq!(never.code, Some(1));
+    assert!(never.out.contains("was never run"), "{never:?}");
+    for (slot, script) in [("a", ":"), ("b", "exit 7"), ("b", ":"), ("c", ":")] {
+        let keep = format!("once --keep 20 --slot {slot} {path}");
+        Zklock::run(hosts, &keep, script);
+    }
+    let told = last("-n 3");
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let lines: Vec<_> = told.out.lines().collect();
+    let begins = ["done:    slot c,", "done:    slot b,", "failed:  slot b,"];
+    assert_eq!(lines.len(), 3, "{told:?}");
+    for (line, beginning) in lines.iter().zip(begins) {
+        assert!(line.starts_with(beginning), "{told:?}");
+    }
+    assert!(lines[2].contains("ended with status 7"), "{told:?}");
+    let json: serde_json::Value = serde_json::from_str(&last("-n 20 --json").out).unwrap();
+    let runs = json["runs"].as_array().unwrap();
+    let slots: Vec<_> = runs.iter().map(|run| &run["slot"]).collect();
+    assert_eq!(slots, ["c", "b", "b", "a"]);
+    assert_eq!(runs[2]["outcome"], "failed");
+    assert_eq!(json["done"]["slot"], "c");
+    let plain: serde_json::Value = serde_json::from_str(&last("--json").out).unwrap();
+    assert_eq!(plain["runs"], serde_json::Value::Null);
+    for bad in ["-n 0", "-n x"] {
+        assert_eq!(last(bad).code, Some(64));
+    }
+}
+
 fn what_a_job_has_done_is_forgotten(hosts: &str) {
     let path = fresh_path("forgotten");
     let forget = || Zklock::run(hosts, &format!("forget {path}"), "");
@@ -175,6 +210,64 @@ fn what_a_job_has_done_is_forgotten(hosts: &str) {
     let script = format!("echo ran; {program} forget {path}; echo $?");
     let now = Zklock::run(hosts, &once(&path, "2026-11-23"), &script);
     assert_eq!(now.out, "ran\n70\n", "{now:?}");
+}
+
+fn a_night_that_was_left_out_is_run_by_itself(hosts: &str) {
+    let path = fresh_path("left-out");
+    let run = |options: &str, slot: &str| {
+        let args = format!("once -E 9 {options} --slot {slot} {path}");
+        let ended = Zklock::run(hosts, &args, "echo ran");
+        (ended.code, ended.out, ended.err)
+    };
+    let ran = |ended: &(Option<i32>, String, String)| (ended.0, &*ended.1) == (Some(0), "ran\n");
+    assert!(ran(&run("", "22")));
+    let skipped = run("", "20");
+    assert_eq!(skipped.0, Some(9), "{skipped:?}");
+    assert!(skipped.2.contains("--any-order runs it"), "{skipped:?}");
+    assert!(ran(&run("--any-order", "20")));
+    let again = run("--any-order", "20");
+    assert_eq!((again.0, &*again.1), (Some(9), ""), "{again:?}");
+    let told = "is done: slot 20, attempt 1, begun 2";
+    assert!(again.2.contains(told), "{again:?}");
+    assert!(!again.2.contains("below it"), "{again:?}");
+    let refused = format!("once --any-order --at-most-every 5 {path}");
+    assert_eq!(Zklock::run(hosts, &refused, ":").code, Some(64));
+    let client = Client::connect(hosts).unwrap();
+    let job = client.job(&path).unwrap();
+    let alone = || JobOptions::new().any_order(true);
+    for slot in 1..=70 {
+        let ran = job.once_with(&format!("{slot:0>250}"), alone(), |_| Ok::<_, ()>(()));
+        assert!(matches!(ran, Ok(Once::Done(()))), "{ran:?}");
+    }
+    let unknown = run("--any-order", &format!("{:0>250}", 1));
+    assert_eq!((unknown.0, &*unknown.1), (Some(1), ""), "{unknown:?}");
+    assert!(unknown.2.contains("not known any more"), "{unknown:?}");
+}
+
+fn a_slot_that_is_done_is_run_again_when_told_to(hosts: &str) {
+    let path = fresh_path("again");
+    let run = |options: &str, slot: &str| {
+        let args = format!("once {options} --slot {slot} {path}");
+        Zklock::run(hosts, &args, "echo ran").out == "ran\n"
+    };
+    let forget = |slot: &str| Zklock::run(hosts, &format!("forget --slot {slot} {path}"), "");
+    assert_eq!(forget("20").code, Some(1));
+    assert!(run("", "20") && run("", "22"));
+    assert!(!run("", "20") && run("--again", "20"));
+    assert!(!run("", "20"));
+    let told = forget("20");
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.err.contains("slot 20"), "{told:?}");
+    assert!(!run("", "21") && run("", "20") && !run("", "20"));
+    let program = env!("CARGO_BIN_EXE_zklock");
+    let script = format!("{program} forget --slot 22 {path}; echo $?");
+    let busy = Zklock::run(hosts, &once(&path, "23"), &script);
+    assert_eq!(busy.out, "70\n", "{busy:?}");
+    assert!(busy.err.contains("somebody runs it"), "{busy:?}");
+    for bad in ["--slot=", "--repair --slot 20"] {
+        let refused = Zklock::run(hosts, &format!("forget {bad} {path}"), "");
+        assert_eq!(refused.code, Some(64), "{refused:?}");
+    }
 }
 
 fn a_record_that_was_replaced_is_named_and_mended(hosts: &str) {

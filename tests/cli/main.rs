@@ -6,6 +6,7 @@ mod elections;
 #[cfg(feature = "tls")]
 mod encrypted;
 mod first_mistakes;
+mod job_state;
 mod jobs;
 #[cfg(feature = "sasl-gssapi")]
 mod kerberos;
@@ -20,6 +21,7 @@ mod succession;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod time_limits;
 mod unanswered;
 mod usage;
 mod waits;

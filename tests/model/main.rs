@@ -573,6 +573,33 @@ fn a_slot_is_done_once_by_who_held_the_lock_to_the_end() {
 }
 
 #[test]
+fn a_slot_in_any_order_is_done_once_by_itself() {
+    let table = [
+        ("a* a* b", "", 1_106),
+        ("b a* a", "1 failure", 1_963),
+        ("a* b* a*", "1 crash", 5_058),
+        ("a* b a*", "1 fault, 1 lag", 13_920),
+        ("a* b a*", "1 expiry", 19_077),
+        ("a2* b a2*", "1 failure, 1 lag", 4_222),
+        ("b a* a*", "1 eviction, 1 cancel", 40_877),
+    ];
+    check_jobs(&table);
+}
+
+#[test]
+fn a_slot_that_is_wanted_again_is_done_once_more() {
+    let table = [
+        ("a a!", "1 failure", 139),
+        ("a b! a", "1 fault, 1 lag", 11_704),
+        ("a! b a!", "1 crash", 5_468),
+        ("b a!* a*", "1 expiry", 20_050),
+        ("a! a!", "1 fault, 1 expiry", 4_208),
+        ("a2! a2! a", "1 failure, 1 lag", 4_242),
+    ];
+    check_jobs(&table);
+}
+
+#[test]
 fn a_slot_is_begun_no_more_often_than_it_may_be() {
     let table = [
         ("a1 a1", "1 fault, 1 expiry", 3_162),
@@ -680,15 +707,18 @@ fn every_doubt_is_caught() {
 type Cut = (Shortcut, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const SHORTCUTS: [Cut; 15] = [
+const SHORTCUTS: [Cut; 18] = [
     (Shortcut::BeginsOnAnyVersion,       "a a",   "1 lag",      &[Once]),
     (Shortcut::BeginsWithoutItsNode,     "a a",   "1 eviction", &[Exclusion]),
     (Shortcut::EndsWithoutItsNode,       "a a",   "1 eviction", &[Once]),
     (Shortcut::EndsInTwoSteps,           "a a",   "",           &[Truth]),
     (Shortcut::CountsAfterwards,         "a1 a1", "1 crash",    &[Attempts]),
     (Shortcut::DoesNotTouch,             "E E",   "3 ticks",    &[Truth]),
+    (Shortcut::LeavesStateAtTheBeginning, "a a",  "",           &[Once]),
+    (Shortcut::LeavesStateOfAFailure,    "a a",   "1 failure",  &[Once]),
     (Shortcut::TakesAnyRunForItsOwn,     "a a",   "1 crash",    &[Once]),
     (Shortcut::RunsTheSameSlotAgain,     "a a",   "",           &[Once]),
+    (Shortcut::ForgetsSingleSlots,       "a* b* a*", "",        &[Once]),
     (Shortcut::ForgetsTheDead,           "a a",   "1 crash",    &[Truth]),
     (Shortcut::TrustsALaggingServer,     "a1 a1", "2 lags",     &[Truth]),
     (Shortcut::ReadsInAnySession,        "a a",   "1 expiry, 1 lag", &[Once]),

@@ -423,18 +423,26 @@ fn run_through(database: &Database, cut: Option<(u64, Cut)>) -> u64 {
     let other = other.unwrap().job(&name).unwrap();
     for slot in ["a", "b"] {
         let mut runs = 0;
+        let before = other.state().unwrap();
         let ran = one.once(slot, |run| {
             runs += 1;
             run.check().unwrap();
+            assert_eq!(run.state(), before.as_deref(), "{cut:?}");
+            run.set_state(slot).unwrap();
             done()
         });
         assert!(is_done(ran), "{cut:?}");
         assert_eq!(runs, 1, "{cut:?}");
+        assert_eq!(other.state().unwrap().as_deref(), Some(slot.as_bytes()));
         assert!(is_done_before(other.once(slot, |_| done())), "{cut:?}");
         assert_eq!(other.last().unwrap().unwrap().attempt(), 1, "{cut:?}");
     }
-    let failed = one.once("c", |_| Err::<(), _>("no disk"));
+    let failed = one.once("c", |run| {
+        run.set_state("c").unwrap();
+        Err::<(), _>("no disk")
+    });
     assert!(matches!(failed.unwrap(), Once::Failed("no disk")));
+    assert_eq!(other.state().unwrap().as_deref(), Some(&b"b"[..]));
     let failure = other.last_failure().unwrap().unwrap();
     assert_eq!(failure.outcome(), Outcome::Failed, "{cut:?}");
     assert!(is_done(one.at_most_every(Duration::ZERO, |_| done())));
@@ -463,6 +471,86 @@ fn whatever_packet_is_lost_a_slot_is_run_once() {
         }
     });
     database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn slots_are_run_by_themselves_and_again_when_told_to() {
+    let database = Database::new();
+    let (one, other) = two_jobs(&database);
+    let alone = || JobOptions::new().any_order(true);
+    assert!(is_done(one.once("22", |_| done())));
+    assert!(is_done(other.once_with("20", alone(), |_| done())));
+    for job in [&one, &other] {
+        assert!(is_done_before(job.once_with("20", alone(), |_| done())));
+    }
+    let again = || JobOptions::new().again(true);
+    assert!(is_done(one.once_with("22", again(), |_| done())));
+    assert!(is_done_before(other.once("21", |_| done())));
+    for slot in 1..=70 {
+        let slot = format!("{slot:0>250}");
+        assert!(is_done(one.once_with(&slot, alone(), |_| done())));
+    }
+    let old = other.once_with(&format!("{:0>250}", 1), alone(), |_| done());
+    assert!(matches!(old, Err(Error::SlotForgotten { .. })), "{old:?}");
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn the_last_runs_are_kept() {
+    let database = Database::new();
+    let (one, other) = two_jobs(&database);
+    let keep = || JobOptions::new().keep(3);
+    for slot in ["1", "2"] {
+        assert!(is_done(one.once_with(slot, keep(), |_| done())));
+    }
+    let failed = one.once("3", |_| Err::<(), _>("no disk"));
+    assert!(matches!(failed, Ok(Once::Failed(_))), "{failed:?}");
+    assert!(is_done(one.once("3", |_| done())));
+    let history = other.history().unwrap();
+    let told = history.iter().map(|run| (run.slot(), run.outcome()));
+    let expected = [
+        ("3", Outcome::Done),
+        ("3", Outcome::Failed),
+        ("2", Outcome::Done),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert!(history.iter().all(|run| run.ended().is_some()));
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_limit_for_a_run_is_refused() {
+    let database = Database::new();
+    let job = job(&database.url());
+    let limited = JobOptions::new().max_time(Duration::from_secs(60));
+    let refused = job.once_with("1", limited, |_| done());
+    assert!(
+        matches!(refused, Err(Error::Unsupported { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn any_bytes_can_be_left_for_the_next_run_if_there_is_room() {
+    let database = Database::new();
+    let (one, other) = two_jobs(&database);
+    let all: Vec<u8> = (0..=255).cycle().take(8192).collect();
+    let texts = [&all[..], b"'\"\\%\n", b"\0", "\u{1f980}".as_bytes(), b""];
+    for (slot, state) in texts.into_iter().enumerate() {
+        let ran = one.once(&slot.to_string(), |run| {
+            let refused = run.set_state(vec![0; 8193]);
+            assert!(matches!(
+                refused,
+                Err(Error::BadArgument { name: "state", .. })
+            ));
+            run.set_state(state).unwrap();
+            done()
+        });
+        assert!(is_done(ran));
+        assert_eq!(other.state().unwrap().as_deref(), Some(state));
+    }
 }
 
 #[test]

@@ -62,6 +62,8 @@ fn a_job_and_a_standby_have_what_was_promised() {
     };
     let _ = |job: &Job, told: Receiver<()>, until: Instant| -> Result<Once<(), Error>> {
         let options = JobOptions::new().wait(false).deadline(until).cancel(told);
+        let options = options.any_order(true).again(false).keep(20);
+        let options = options.max_time(Duration::from_secs(7_200));
         job.once_with("a", options.attempts(3).note("a"), |run: &Run<'_>| {
             run.check()
         })
@@ -69,7 +71,10 @@ fn a_job_and_a_standby_have_what_was_promised() {
     let _ = |job: &Job| -> Result<Once<u32, Error>> {
         job.at_most_every(Duration::from_secs(60), |run: &Run<'_>| {
             let _: (&str, FencingToken, GuardState) =
-                (run.slot(), run.fencing_token(), run.state());
+                (run.slot(), run.fencing_token(), run.guard_state());
+            let last: Option<&[u8]> = run.state();
+            run.set_state(last.map_or_else(Vec::new, <[u8]>::to_vec))?;
+            run.set_state("2026-11-22")?;
             run.verify().map(|()| run.attempt())
         })
     };

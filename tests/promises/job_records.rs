@@ -103,7 +103,7 @@ fn a_record_that_was_replaced_is_mended(place: Place) {
 
 fn what_somebody_keeps_is_not_mended(place: Place) {
     let (job, mut raw, path) = scene(place);
-    for data in ["somebody's", "{\"held\":null}", "{\"job\":2}"] {
+    for data in ["somebody's", "{\"held\":null}", "{\"job\":3}"] {
         raw.set_data(&path, data.as_bytes()).unwrap();
         let refused = job.repair();
         assert!(

@@ -231,6 +231,11 @@ pub(crate) struct Guarded {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
+    /// Stops the command if it runs longer, whatever --on-lost says: SIGTERM, and SIGKILL after the
+    /// grace. It counts as stopped because of its lock.
+    #[arg(long, value_name = "TIME", value_parser = time_above_zero)]
+    pub(crate) max_time: Option<Duration>,
+
     /// A text for those who wait, instead of the command's name.
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
@@ -256,6 +261,19 @@ pub(crate) struct Once {
     /// servers' clock: 20h, 90m, 3600.
     #[arg(long, value_name = "TIME", value_parser = time, group = "due")]
     pub(crate) at_most_every: Option<Duration>,
+
+    /// Runs the command unless this very slot is done: higher ones do not count.
+    #[arg(long, conflicts_with = "at_most_every")]
+    pub(crate) any_order: bool,
+
+    /// Runs the command although it is done.
+    #[arg(long)]
+    pub(crate) again: bool,
+
+    /// Keeps this many runs for zklock last -n, as far as there is room; without it, as many as
+    /// were kept before.
+    #[arg(long, value_name = "N")]
+    pub(crate) keep: Option<u32>,
 
     /// Begins a slot at most this often, on all machines together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -20,6 +20,7 @@ use crate::descendants::Descendants;
 use crate::exit::Ending;
 use crate::helper::wire::{Kind, number, receive, send, send_file, send_number};
 use crate::helper::{self, KEEP};
+use crate::state_files::{STATE_IN, STATE_OUT};
 use crate::terminal_listener::TerminalListener;
 
 /// The variable that names the lock's node.
@@ -74,7 +75,7 @@ pub(crate) struct Variables<'a> {
     /// If there is none, the variable is removed: another `zklock run` around this one may
     /// have set it.
     pub(crate) token: Option<String>,
-    pub(crate) more: &'a [(&'static str, String)],
+    pub(crate) more: &'a [(&'static str, OsString)],
 }
 
 impl Child {
@@ -333,7 +334,8 @@ fn start_keeper(variables: &Variables<'_>, socket: OwnedFd) -> io::Result<Pid> {
         None => keep.env_remove("ZKLOCK_TOKEN"),
     };
     // The variables of a lock around this one do not apply to the command.
-    for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"] {
+    let of_others = ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"];
+    for name in of_others.into_iter().chain([STATE_IN, STATE_OUT]) {
         keep.env_remove(name);
     }
     keep.envs(variables.more.iter().map(|(name, value)| (name, value)));

@@ -1,4 +1,4 @@
-//! Forgets what a job has done, or gives it a record where its own was replaced.
+//! Forgets what a job has done, all of it or one slot, or gives it a record where its own was replaced.
 
 use std::time::Duration;
 
@@ -19,15 +19,17 @@ const NOT_EMPTY: i32 = -111;
 pub(crate) fn forget(args: &Args, forget: &Forget) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
     let (job, path) = (client.job(&forget.path)?, plain(&forget.path));
-    let done = match forget.repair {
-        true => repair(&job, &path),
-        false => forgotten(&job, &path),
+    let done = match &forget.slot {
+        Some(slot) => forgotten_slot(&job, &path, slot),
+        None if forget.repair => repair(&job, &path),
+        None => forgotten(&job, &path),
     };
     let code = match done {
         Err(Error::Refused {
             code: NOT_EMPTY, ..
         }) => {
             let what = match forget.repair {
+                false if forget.slot.is_some() => "forgotten, because somebody runs it",
                 true => "mended, because somebody uses it",
                 false => "forgotten, because somebody runs it or waits for it",
             };
@@ -48,6 +50,16 @@ fn forgotten(job: &Job, path: &str) -> zklock::Result<u8> {
     let last = plain(&last.to_string());
     say(&format!("{path} is forgotten, the last of it: {last}"));
     Ok(0)
+}
+
+fn forgotten_slot(job: &Job, path: &str, slot: &str) -> zklock::Result<u8> {
+    let known = job.forget_slot(slot)?;
+    let slot = plain(slot);
+    say(&match known {
+        true => format!("slot {slot} of {path} is forgotten, and to be run again"),
+        false => format!("slot {slot} of {path} is to be run as it is"),
+    });
+    Ok(if known { 0 } else { NOTHING })
 }
 
 fn repair(job: &Job, path: &str) -> zklock::Result<u8> {

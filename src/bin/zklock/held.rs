@@ -14,11 +14,11 @@ pub(crate) trait Held {
 }
 
 macro_rules! held {
-    ($($held:ty: $with:ident,)*) => {
+    ($($held:ty: $with:ident::$state:ident,)*) => {
         $(
             impl Held for $held {
                 fn state(&self) -> GuardState {
-                    $with::state(self)
+                    $with::$state(self)
                 }
 
                 fn lost_reason(&self) -> Option<LostReason> {
@@ -38,7 +38,7 @@ macro_rules! held {
 }
 
 held! {
-    Run<'_>: Run,
-    Term<'_>: Term,
-    Box<dyn LockGuard>: LockGuard,
+    Run<'_>: Run::guard_state,
+    Term<'_>: Term::state,
+    Box<dyn LockGuard>: LockGuard::state,
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use zklock::{Outcome, RunRecord};
+use zklock::{Job, Outcome, RunRecord};
 
 use crate::args::{Args, Last};
 use crate::connect::connect;
@@ -12,6 +12,9 @@ use crate::failure::{Failure, written};
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
 use crate::table::{brief, millis, who};
+
+/// What is said of a run without an end.
+const LOST: &str = "and nobody wrote down how it ended";
 
 /// The exit status of a job that was never done.
 const NEVER: u8 = 1;
@@ -22,18 +25,15 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
     let job = client.job(&last.path)?;
     let (done, failed, running) = (job.last()?, job.last_failure()?, job.running()?);
+    let runs = last.runs.map(|most| newest(&job, most)).transpose()?;
     drop(client.close());
-    let text = match last.json {
-        true => {
-            let value = json!({
-                "path": last.path,
-                "done": done.as_ref().map(one),
-                "failed": failed.as_ref().map(one),
-                "running": running.as_ref().map(one),
-            });
-            plain_json(&format!("{value:#}"))
+    let text = match (last.json, &runs) {
+        (true, runs) => {
+            let lasts = [&done, &failed, &running];
+            json_of(&last.path, lasts, runs.as_deref())
         }
-        false => told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref()),
+        (false, Some(runs)) => told_all(&last.path, runs, running.as_ref()),
+        (false, None) => told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref()),
     };
     written(writeln!(io::stdout(), "{text}"))?;
     let Some(ended) = done.and_then(|run| run.ended()) else {
@@ -51,6 +51,29 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The last runs that are kept and have ended, this many at most.
+fn newest(job: &Job, most: u32) -> zklock::Result<Vec<RunRecord>> {
+    let mut runs = job.history()?;
+    runs.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    Ok(runs)
+}
+
+fn told_all(path: &str, runs: &[RunRecord], running: Option<&RunRecord>) -> String {
+    let mut lines: Vec<_> = running.into_iter().map(under_way).collect();
+    lines.extend(runs.iter().map(|run| match run.outcome() {
+        Outcome::Done => format!("done:    {}", line(run, "")),
+        _ => format!("failed:  {}", line(run, LOST)),
+    }));
+    match lines.is_empty() {
+        true => format!("{} was never run", plain(path)),
+        false => lines.join("\n"),
+    }
+}
+
+fn under_way(run: &RunRecord) -> String {
+    format!("running: {}", line(run, "and goes on"))
+}
+
 fn told(
     path: &str,
     done: Option<&RunRecord>,
@@ -61,9 +84,8 @@ fn told(
         Some(run) => format!("done:    {}", line(run, "")),
         None => format!("{} was never done", plain(path)),
     }];
-    let lost = "and nobody wrote down how it ended";
-    lines.extend(failed.map(|run| format!("failed:  {}", line(run, lost))));
-    lines.extend(running.map(|run| format!("running: {}", line(run, "and goes on"))));
+    lines.extend(failed.map(|run| format!("failed:  {}", line(run, LOST))));
+    lines.extend(running.map(under_way));
     lines.join("\n")
 }
 
@@ -86,6 +108,15 @@ fn line(run: &RunRecord, endless: &str) -> String {
     words.push(format!("token {}", run.token()));
     words.extend(run.message().map(plain));
     words.join(", ")
+}
+
+fn json_of(path: &str, lasts: [&Option<RunRecord>; 3], runs: Option<&[RunRecord]>) -> String {
+    let [done, failed, running] = lasts.map(|run| run.as_ref().map(one));
+    let mut value = json!({ "path": path, "done": done, "failed": failed, "running": running });
+    if let Some(runs) = runs {
+        value["runs"] = runs.iter().map(one).collect();
+    }
+    plain_json(&format!("{value:#}"))
 }
 
 fn one(run: &RunRecord) -> Value {

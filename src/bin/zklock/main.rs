@@ -9,7 +9,7 @@
 //! | `stop_policy` | decides when a suspect lock stops the command |
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `exit` | passes signals on |
-//! | `once`, `standby`, `run_setup` | the same for a job, and for one active process |
+//! | `once`, `state_files`, `standby`, `run_setup` | the same for a job, and for one active process |
 //! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
@@ -48,6 +48,7 @@ mod sanitize;
 mod serve;
 mod signals;
 mod standby;
+mod state_files;
 mod status_line;
 mod stderr;
 mod stop_policy;

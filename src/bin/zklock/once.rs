@@ -1,6 +1,7 @@
 //! Runs a command once per slot.
 
 use std::cell::{Cell, RefCell};
+use std::env;
 use std::time::{Duration, Instant};
 
 use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord};
@@ -12,6 +13,7 @@ use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::run_setup::{Stage, check_answered, longest_connect};
 use crate::sanitize::plain;
+use crate::state_files::{STATE_OUT, StateFiles};
 use crate::stderr::say;
 use crate::table::who;
 
@@ -61,8 +63,7 @@ fn run(
     // The command may need the terminal.
     let line = RefCell::new(Some(stage.status_line(&once.what)));
     let waited = Cell::new(false);
-    let mut options = JobOptions::new()
-        .wait(!once.nonblock)
+    let options = options(once, started)
         .cancel(stage.signals.cancel.clone())
         .on_wait(|waiting| {
             if !waited.replace(true) {
@@ -72,12 +73,6 @@ fn run(
                 line.tell(waiting);
             }
         });
-    if let Some(attempts) = once.attempts {
-        options = options.attempts(attempts);
-    }
-    if let Some(deadline) = once.wait.and_then(|wait| started.checked_add(wait)) {
-        options = options.deadline(deadline);
-    }
     stage.signals.waiting();
     let work = |run: &Run<'_>| {
         drop(line.take());
@@ -93,6 +88,24 @@ fn run(
     }
 }
 
+/// The options that the user has set.
+fn options<'a>(once: &Once, started: Instant) -> JobOptions<'a> {
+    let mut options = JobOptions::new()
+        .wait(!once.nonblock)
+        .any_order(once.any_order)
+        .again(once.again);
+    if let Some(keep) = once.keep {
+        options = options.keep(keep);
+    }
+    if let Some(attempts) = once.attempts {
+        options = options.attempts(attempts);
+    }
+    if let Some(deadline) = once.wait.and_then(|wait| started.checked_add(wait)) {
+        options = options.deadline(deadline);
+    }
+    options
+}
+
 fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<Ending, Failure>> {
     if let Some(before) = run.retry_of() {
         say(&format!(
@@ -100,10 +113,12 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
             plain(&before.to_string())
         ));
     }
-    let more = [
-        ("ZKLOCK_SLOT", run.slot().to_owned()),
-        ("ZKLOCK_ATTEMPT", run.attempt().to_string()),
+    let files = state_files(run).map_err(|failure| failed(run, failure))?;
+    let mut more = vec![
+        ("ZKLOCK_SLOT", run.slot().into()),
+        ("ZKLOCK_ATTEMPT", run.attempt().to_string().into()),
     ];
+    more.extend(files.iter().flat_map(StateFiles::variables));
     let variables = Variables {
         path: &once.what.path,
         node: run.node(),
@@ -113,12 +128,57 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
     let ended = stage.run(&once.what, run, variables).map_err(Err)?;
     stage.await_servers(&once.what.path);
     match ended.ending {
-        Ending::Code(0) => Ok(ended.ending),
+        Ending::Code(0) => {
+            let left = files.map_or(Ok(()), |files| leave(run, &files));
+            left.map_err(|failure| failed(run, failure))?;
+            Ok(ended.ending)
+        }
         ending => {
-            run.set_message(&ending.to_string());
+            let over = once.what.max_time.filter(|_| ended.over_time);
+            let over = over.map(|most| format!("it ran longer than {most:?}, and was stopped"));
+            run.set_message(&over.unwrap_or_else(|| ending.to_string()));
             Err(Ok(ending))
         }
     }
+}
+
+/// Makes the files for what the runs leave for each other. Without room for them, the command of a job
+/// whose runs have left nothing yet runs all the same.
+fn state_files(run: &Run<'_>) -> Result<Option<StateFiles>, Failure> {
+    let folder = env::temp_dir();
+    let made = StateFiles::make(run.state().unwrap_or_default());
+    match (made, run.state()) {
+        (Ok(files), _) => Ok(Some(files)),
+        (Err(error), None) => {
+            say(&format!(
+                "the command can leave nothing for the next run, and has no {STATE_OUT}: cannot write to {}: {error}",
+                folder.display()
+            ));
+            Ok(None)
+        }
+        (Err(error), Some(_)) => Err(Failure::other(format!(
+            "the command was not run: cannot write what the last run left for it to {}: {error}",
+            folder.display()
+        ))),
+    }
+}
+
+/// Leaves for the next run what the command has written.
+fn leave(run: &Run<'_>, files: &StateFiles) -> Result<(), Failure> {
+    let failure = |why: String| {
+        let what =
+            "the command has ended, and is not done, because what it left for the next run in";
+        Failure::other(format!("{what} {STATE_OUT} cannot be kept: {why}"))
+    };
+    let left = files.left().map_err(|error| failure(error.to_string()))?;
+    let left = left.map_or(Ok(()), |left| run.set_state(left));
+    left.map_err(|error| failure(error.to_string()))
+}
+
+/// Has the record say why the run failed.
+fn failed(run: &Run<'_>, failure: Failure) -> Result<Ending, Failure> {
+    run.set_message(failure.message());
+    Err(failure)
 }
 
 /// Says why the command was not run; returns the exit status.
@@ -127,9 +187,10 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     let written = |record: &RunRecord| plain(&record.to_string());
     match ran {
         Ran::DoneBefore(record) => {
-            let lower = once.slot.as_deref().filter(|slot| *slot != record.slot());
-            let forget =
-                format!("zklock forget {path} begins anew, if the clock was wrong that did it");
+            let lower = once.slot.as_deref().filter(|slot| *slot < record.slot());
+            let forget = format!(
+                "zklock forget {path} begins anew, if the clock was wrong that did it; --any-order runs it by itself"
+            );
             let skipped = lower.map(|slot| {
                 let slot = plain(slot);
                 format!(
@@ -171,6 +232,7 @@ fn failure(error: Error) -> Failure {
             LOST,
             format!("the command has ended, and is not known as done: {error}"),
         ),
+        Error::SlotForgotten { .. } => Failure::new(NOT_RUN, error.to_string()),
         error => error.into(),
     }
 }

@@ -98,7 +98,7 @@ fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failu
     if term.follows_release() != Some(false) || stage.settle() {
         term.note_release();
     }
-    let more = [("ZKLOCK_TERM", term.number().to_string())];
+    let more = [("ZKLOCK_TERM", term.number().to_string().into())];
     let variables = Variables {
         path: &standby.what.path,
         node: term.node(),

@@ -63,6 +63,11 @@ impl StopPolicy {
         })
     }
 
+    /// How long a command that is over its time has between SIGTERM and SIGKILL.
+    pub(crate) fn grace(self) -> Duration {
+        self.grace
+    }
+
     /// Decides by the state of the guard, and by how long ago SIGTERM was sent.
     pub(crate) fn decide(
         self,

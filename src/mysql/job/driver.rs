@@ -22,7 +22,7 @@ use crate::mysql::shared_client::SharedClient;
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::owner::Owner;
 use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
-use crate::recipe::journal::Outcome as Ending;
+use crate::recipe::journal::{End, Outcome as Ending};
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 
@@ -121,17 +121,22 @@ impl<'a> JobDriver<'a> {
             attempt: this.attempt,
             retry_of: before.cloned().map(RunRecord::new),
             message: Mutex::default(),
+            state: self.once.state().map(<[u8]>::to_vec),
+            next_state: Mutex::default(),
         };
         let done = run(&this);
         panics.journal = None;
-        let ending = match done {
-            Ok(_) => Ending::Done,
-            Err(_) => Ending::Failed,
+        let end = End {
+            outcome: match done {
+                Ok(_) => Ending::Done,
+                Err(_) => Ending::Failed,
+            },
+            message: this.message.lock().take(),
+            state: this.next_state.lock().take(),
         };
-        let message = this.message.lock().take();
         drop(panics);
         drop(this);
-        self.once.handle(Event::Ran(ending, message));
+        self.once.handle(Event::Ran(end));
         Ok(done)
     }
 

@@ -92,8 +92,9 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and no client
-    /// was seen to run the job.
+    /// As [`once`](Self::once), with [`Error::GaveUp`] if the wait ended and no client was seen to
+    /// run the job, and with [`Error::SlotForgotten`] for an old slot after runs out of
+    /// [order](JobOptions::any_order).
     pub fn once_with<T, E>(
         &self,
         slot: &str,
@@ -157,13 +158,29 @@ impl Job {
             failed, running, ..
         } = self.journal()?;
         let gone = match running {
-            // The run may have ended since it was read.
-            Some(run) if !self.is_held(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
-                Some(run)
-            }
+            Some(run) if self.is_gone(&run)? => Some(run),
             _ => None,
         };
         Ok(gone.or(failed).map(RunRecord::new))
+    }
+
+    /// Returns the runs that are [kept](JobOptions::keep) and have ended, the newest first; without
+    /// that, the last one that finished and the last one that failed.
+    ///
+    /// Blocks for three round trips, each for at most five seconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn history(&self) -> Result<Vec<RunRecord>> {
+        let mut journal = self.journal()?;
+        if let Some(run) = journal.running.clone()
+            && self.is_gone(&run)?
+        {
+            journal.bury();
+        }
+        let runs = journal.runs().into_iter().cloned();
+        Ok(runs.map(RunRecord::new).collect())
     }
 
     /// Returns the run that is under way; `None` if there is none.
@@ -180,6 +197,18 @@ impl Job {
         }
     }
 
+    /// Returns what the last run that was done left for the next one; `None` if none has left
+    /// anything.
+    ///
+    /// Blocks for one round trip, for at most five seconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn state(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.journal()?.state)
+    }
+
     /// Returns the job's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -191,10 +220,16 @@ impl Job {
         options: JobOptions<'_>,
         run: impl FnOnce(&Run) -> result::Result<T, E>,
     ) -> Result<Once<T, E, Owner>> {
+        options.check()?;
+        if options.max_time.is_some() {
+            return Err(Error::Unsupported {
+                what: "JobOptions::max_time for a job in a database",
+            });
+        }
         let (limit, note) = options.lock.limit_and_note();
         let wish = Wish {
             due,
-            attempts: options.attempts,
+            terms: options.terms,
             owner: description(note.as_deref()),
         };
         let mut driver = JobDriver::new(&self.shared, &self.name, wish, options.waits, limit, note);
@@ -215,6 +250,11 @@ impl Job {
     fn not_run<T, E>(&self, ended: Ended, driver: &mut JobDriver<'_>) -> Result<Once<T, E, Owner>> {
         match ended {
             Ended::DoneBefore(run) => Ok(Once::DoneBefore(RunRecord::new(run))),
+            Ended::Forgotten(slot, up_to) => Err(Error::SlotForgotten {
+                path: self.name.to_string(),
+                slot,
+                up_to,
+            }),
             Ended::NoAttemptsLeft(run) => Ok(Once::NoAttemptsLeft(RunRecord::new(run))),
             Ended::Unmarked => Err(self.unreadable("run the job")),
             _ => driver
@@ -246,6 +286,12 @@ impl Job {
             what,
             message: format!("the journal of {name} in database_lock_job cannot be read"),
         }
+    }
+
+    /// Whether nobody has written down how this run ended, and its lock is free.
+    fn is_gone(&self, run: &PastRun) -> Result<bool> {
+        // It may have ended since it was read.
+        Ok(!self.is_held(run)? && self.journal()?.running.as_ref() == Some(run))
     }
 
     /// Whether this run still has the lock.

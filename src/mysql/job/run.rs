@@ -2,22 +2,26 @@
 
 use parking_lot::Mutex;
 
-use crate::job::{RunRecord, shortened};
+use crate::error::Result;
+use crate::job::{RunRecord, fitting, shortened};
 use crate::mysql::guard_methods::guard_views;
 use crate::mysql::held::Held;
 
 /// A run of a [`Job`](super::Job), passed to the function that does the work.
 ///
-/// It has what every guard has, but it ends when the function returns.
+/// It has what every guard has, but it ends when the function returns, and the state of its lock is
+/// [`guard_state`](Self::guard_state).
 pub struct Run {
     pub(super) held: Held,
     pub(super) slot: String,
     pub(super) attempt: u32,
     pub(super) retry_of: Option<RunRecord>,
     pub(super) message: Mutex<Option<String>>,
+    pub(super) state: Option<Vec<u8>>,
+    pub(super) next_state: Mutex<Option<Vec<u8>>>,
 }
 
-guard_views!(Run);
+guard_views!(Run, guard_state);
 
 impl Run {
     /// Returns the slot; empty in [`at_most_every`](super::Job::at_most_every).
@@ -33,6 +37,23 @@ impl Run {
     /// Returns the attempt before this one, which failed or died: its work may be half done.
     pub fn retry_of(&self) -> Option<&RunRecord> {
         self.retry_of.as_ref()
+    }
+
+    /// Returns what the last run that was done left for this one; `None` if none has left anything.
+    pub fn state(&self) -> Option<&[u8]> {
+        self.state.as_deref()
+    }
+
+    /// Leaves this for the next run, at most 8,192 bytes, in place of what this one got; see
+    /// [`zklock::Run::set_state`](crate::Run::set_state). The statement that marks the run as done
+    /// writes it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadArgument`](crate::Error::BadArgument) if it is longer.
+    pub fn set_state(&self, state: impl Into<Vec<u8>>) -> Result<()> {
+        *self.next_state.lock() = Some(fitting(state.into())?);
+        Ok(())
     }
 
     /// Sets the message of the run's record, its first 512 characters; it is written with the

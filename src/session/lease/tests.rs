@@ -57,6 +57,36 @@ fn a_deadline_that_passes_between_two_looks_is_told() {
 }
 
 #[test]
+fn a_limit_ends_the_trust_in_a_lock_that_is_held() {
+    let over = |lease: &Lease| lease.lost_reason() == Some(LostReason::OverTime);
+    let lease = lease(Duration::ZERO);
+    lease.limit(Duration::MAX);
+    assert!(lease.check().is_ok() && lease.valid_for() > seconds(20));
+    lease.limit(seconds(10));
+    assert!(lease.check().is_ok() && lease.valid_for() <= seconds(10));
+    assert!(
+        lease
+            .steady_for()
+            .is_some_and(|steady| steady <= seconds(10))
+    );
+    lease.limit(Duration::ZERO);
+    assert!(over(&lease) && lease.check().unwrap_err().is_lost());
+    assert_eq!(
+        (lease.state(), lease.valid_for()),
+        (GuardState::Lost, Duration::ZERO)
+    );
+    assert_eq!(lease.steady_for(), Some(Duration::ZERO));
+    lease.tell(&Counters::default());
+    assert_eq!(lease.events().try_recv(), Ok(GuardEvent::Lost));
+    assert_eq!(lease.steady_for(), None);
+    // A proof does not bring it back, and a loss is told as what it is.
+    lease.confirm(stamp(Duration::ZERO));
+    assert!(over(&lease) && lease.succeed().is_none());
+    lease.lose(LostReason::Evicted);
+    assert_eq!(lease.lost_reason(), Some(LostReason::Evicted));
+}
+
+#[test]
 fn a_look_at_a_steady_connection_does_not_undo_a_proof() {
     let lease = lease(Duration::ZERO);
     let quiet = News {

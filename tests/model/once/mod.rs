@@ -9,7 +9,7 @@ mod requests;
 mod shortcut;
 mod steps;
 
-use zklock::recipe::job::{Due, Once, Outcome, Wish};
+use zklock::recipe::job::{Due, Once, Outcome, Terms, Wish};
 
 pub(crate) use self::shortcut::Shortcut;
 use super::property::Violation;
@@ -50,6 +50,8 @@ struct Runner {
     due: Due,
     attempts: u32,
     waits: bool,
+    by_itself: bool,
+    again: bool,
     /// None before it comes, and after it has gone.
     once: Option<Once>,
     stage: Stage,
@@ -112,11 +114,12 @@ struct Begun {
     token: i64,
     at: i64,
     done: bool,
+    by_itself: bool,
 }
 
 impl Job {
     /// `a` wants the slot of this name, `a2` begins it if that makes two attempts at most, `a?`
-    /// does not wait, and `E` goes by the time.
+    /// does not wait, `a*` goes by the slot alone, `a!` wants it once more, and `E` goes by the time.
     pub(crate) fn new(wishes: &str, mishaps: &str, shortcut: Shortcut) -> Self {
         let mut job = Self {
             journal: Vec::new(),
@@ -141,7 +144,7 @@ impl Job {
 
 impl Runner {
     fn new(text: &str) -> Self {
-        let letters = text.trim_end_matches('?');
+        let letters = text.trim_end_matches(['?', '*', '!']);
         let (slot, attempts) = letters.split_at(1);
         Self {
             due: match slot {
@@ -149,7 +152,9 @@ impl Runner {
                 slot => Due::Slot(slot.to_owned()),
             },
             attempts: attempts.parse().unwrap_or(u32::MAX),
-            waits: letters == text,
+            waits: !text.contains('?'),
+            by_itself: text.contains('*'),
+            again: text.contains('!'),
             once: None,
             stage: Stage::Away,
             token: None,
@@ -165,7 +170,12 @@ impl Runner {
     fn wish(&self) -> Wish {
         Wish {
             due: self.due.clone(),
-            attempts: self.attempts,
+            terms: Terms {
+                attempts: self.attempts,
+                any_order: self.by_itself,
+                again: self.again,
+                keep: None,
+            },
             owner: String::new(),
         }
     }

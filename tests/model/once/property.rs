@@ -3,6 +3,7 @@
 use zklock::recipe::job::{Action, Due, Outcome};
 use zklock::recipe::journal::Journal;
 
+use super::steps::left_by;
 use super::{Begun, EVERY, Job, Past, Told};
 use crate::property::{Property, Violation, name};
 
@@ -34,6 +35,7 @@ impl Job {
         if then.done != now.done {
             self.check_done(token);
         }
+        self.check_state(token, &then, &now);
         let slot = |journal: &Journal| journal.slot.clone();
         if slot(&then) < slot(&now) {
             self.blame(Property::Once, "a slot is not done any more".to_owned());
@@ -49,7 +51,8 @@ impl Job {
         let runner = &self.runners[i];
         let (past, now) = (&self.past, self.now);
         let due = match &runner.due {
-            Due::Slot(slot) => !past.is_done(slot),
+            _ if runner.again => true,
+            Due::Slot(slot) => !past.is_done(slot, runner.by_itself),
             Due::Every(every) => past.last_done().is_none_or(|run| run.at + every <= now),
         };
         let left = match &runner.due {
@@ -73,9 +76,24 @@ impl Job {
     fn check_done(&mut self, token: i64) {
         let past = &self.past;
         let run = past.begun.last().filter(|run| run.token == token);
-        let held = run.is_some_and(|run| !past.is_done(&run.slot) || run.slot.is_empty());
+        let again = self.runners.iter().any(|runner| runner.again);
+        let due = |run: &Begun| again || !past.is_done(&run.slot, run.by_itself);
+        let held = run.is_some_and(|run| due(run) || run.slot.is_empty());
         if !held || !past.worked.contains(&(token, true)) {
             let text = format!("the run {token} is done");
+            self.blame(Property::Once, text);
+        }
+    }
+
+    /// What is left for the next run changes with the mark of the run that left it, and with no other
+    /// write.
+    fn check_state(&mut self, token: i64, then: &Journal, now: &Journal) {
+        let left = match then.done == now.done {
+            true => now.state.clone(),
+            false => Some(left_by(token)),
+        };
+        if then.state != left {
+            let text = format!("{token} leaves {:?}, not {left:?}", then.state);
             self.blame(Property::Once, text);
         }
     }
@@ -96,7 +114,13 @@ impl Job {
         let repeated = failed.filter(|before| before.slot == run.slot);
         let last = repeated.map(|before| before.token);
         let told = before.map(|before| before.token);
-        let by_slot = matches!(runner.due, Due::Slot(_));
+        let left = begun[..at].iter().rev().find(|run| run.done);
+        if once.state() != left.map(|run| left_by(run.token)).as_deref() && !runner.evicted {
+            let text = format!("{} got {:?}, not of {left:?}", name(i), once.state());
+            return self.blame(Property::Once, text);
+        }
+        // One that was done since need not be repeated.
+        let by_slot = matches!(runner.due, Due::Slot(_)) && !runner.again;
         let later = begun[at + 1..].iter().any(|other| other.done);
         if told != last && (by_slot || told.is_some()) {
             let text = format!("{} is told to repeat {told:?}, not {last:?}", name(i));
@@ -123,12 +147,16 @@ impl Job {
                 }
                 Outcome::DoneBefore(run) => {
                     let run = past.begun.iter().find(|begun| begun.token == run.token);
-                    run.is_some_and(|run| run.done && runner.is_served_by(run))
+                    run.is_some_and(|run| run.done && runner.is_served_by(run) && !runner.again)
+                }
+                Outcome::Forgotten(..) => false,
+                Outcome::NoAttemptsLeft(last) if runner.again => {
+                    past.begun.iter().any(|run| run.token == last.token)
                 }
                 Outcome::NoAttemptsLeft(last) => match &runner.due {
                     Due::Slot(slot) => {
                         let enough = runner.attempts <= past.attempts(slot);
-                        let failed = !past.is_done(slot) || runner.evicted;
+                        let failed = !past.is_done(slot, runner.by_itself) || runner.evicted;
                         enough && failed && past.begun.iter().any(|run| run.token == last.token)
                     }
                     Due::Every(_) => false,
@@ -164,6 +192,8 @@ impl super::Runner {
     /// Whether this run leaves the client nothing to do.
     fn is_served_by(&self, run: &Begun) -> bool {
         match &self.due {
+            Due::Slot(slot) if self.by_itself => *slot == run.slot,
+            Due::Slot(slot) if run.by_itself => *slot == run.slot,
             Due::Slot(slot) => *slot <= run.slot,
             Due::Every(_) => self.since < run.at + EVERY,
         }
@@ -171,9 +201,30 @@ impl super::Runner {
 }
 
 impl Past {
-    fn is_done(&self, slot: &str) -> bool {
+    /// Whether a slot is known to be done for a client that goes by the slot alone, or by its order.
+    fn is_done(&self, slot: &str, by_itself: bool) -> bool {
         let mut done = self.begun.iter().filter(|run| run.done);
-        done.any(|run| slot <= run.slot.as_str())
+        let by_order = |run: &Begun| !run.by_itself && slot <= run.slot.as_str();
+        let known = self.known_by_itself();
+        known.contains(&slot) || !by_itself && done.any(by_order)
+    }
+
+    /// The slots that are known by themselves: the last one, the highest in order, and all since the
+    /// one before the first out of order.
+    fn known_by_itself(&self) -> Vec<&str> {
+        let (mut known, mut apart, mut last, mut highest) = (Vec::new(), false, "", "");
+        for run in self.begun.iter().filter(|run| run.done) {
+            if !apart && (run.by_itself || *run.slot < *highest) {
+                (apart, known) = (true, vec![last]);
+            }
+            known.extend(apart.then_some(&*run.slot));
+            last = &run.slot;
+            if !run.by_itself {
+                highest = highest.max(&run.slot);
+            }
+        }
+        known.extend([last, highest]);
+        known
     }
 
     fn last_done(&self) -> Option<&Begun> {
@@ -181,6 +232,7 @@ impl Past {
     }
 
     fn attempts(&self, slot: &str) -> u32 {
-        self.begun.iter().filter(|run| run.slot == slot).count() as u32
+        let of_slot = self.begun.iter().rev().filter(|run| run.slot == slot);
+        of_slot.take_while(|run| !run.done).count() as u32
     }
 }

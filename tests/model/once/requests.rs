@@ -1,8 +1,9 @@
 //! What the servers do.
 
 use zklock::recipe::job::{Action, Event};
-use zklock::recipe::journal::{Journal, Outcome as Ending};
+use zklock::recipe::journal::{Journal, Outcome as Ending, Slots};
 
+use super::steps::left_by;
 use super::{Adrift, Begun, Job, Place, Shortcut, Told};
 
 impl Job {
@@ -53,6 +54,7 @@ impl Job {
                 }
                 _ => return data,
             },
+            (Shortcut::ForgetsSingleSlots, _) => journal.slots = Slots::default(),
             (Shortcut::ForgetsTheDead, token) => match &journal.running {
                 Some(running) if Some(running.token) != token => journal.running = None,
                 _ => return data,
@@ -172,6 +174,7 @@ impl Job {
     /// Writes the journal.
     fn put(&mut self, i: usize, token: i64, data: Vec<u8>) {
         let data = self.counted(data);
+        let data = self.moved(token, data);
         self.check_write(i, token, &data);
         let journal = Journal::parse(&data, self.now).expect("it is a journal");
         match &journal.running {
@@ -180,6 +183,7 @@ impl Job {
                 token,
                 at: self.now,
                 done: false,
+                by_itself: self.runners[i].by_itself,
             }),
             _ => {
                 let ended = |run: &&zklock::recipe::journal::PastRun| {
@@ -212,6 +216,21 @@ impl Job {
             journal.attempts.insert(run.slot.clone(), run.attempt);
         }
         journal.text()
+    }
+
+    /// The wrong way: what is left for the next run does not come with the mark.
+    fn moved(&self, token: i64, data: Vec<u8>) -> Vec<u8> {
+        let mut journal = Journal::parse(&data, self.now).expect("it is a journal");
+        let moves = match self.shortcut {
+            Shortcut::LeavesStateAtTheBeginning => journal.running.is_some(),
+            Shortcut::LeavesStateOfAFailure => journal.running.is_none(),
+            _ => false,
+        };
+        if moves {
+            journal.state = Some(left_by(token));
+            return journal.text();
+        }
+        data
     }
 
     pub(super) fn begins(&self, data: &[u8]) -> bool {

@@ -15,10 +15,13 @@ pub(crate) enum Shortcut {
     EndsInTwoSteps,
     CountsAfterwards,
     DoesNotTouch,
+    LeavesStateAtTheBeginning,
+    LeavesStateOfAFailure,
 
     // What is read.
     TakesAnyRunForItsOwn,
     RunsTheSameSlotAgain,
+    ForgetsSingleSlots,
     ForgetsTheDead,
     TrustsALaggingServer,
     ReadsInAnySession,

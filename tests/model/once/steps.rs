@@ -3,7 +3,7 @@
 use std::mem;
 
 use zklock::recipe::job::{Action, Event, Once};
-use zklock::recipe::journal::{Journal, Outcome as Ending};
+use zklock::recipe::journal::{End, Journal, Outcome as Ending};
 
 use super::{Adrift, Job, Runner, Shortcut, Stage, Told};
 use crate::explore::Model;
@@ -213,7 +213,13 @@ impl Job {
             Shortcut::MarksAFailure => Ending::Done,
             _ => ending,
         };
-        self.tell(i, Event::Ran(marked, None));
+        // Each run leaves its name, also the ones that fail.
+        let end = End {
+            outcome: marked,
+            message: None,
+            state: Some(left_by(token)),
+        };
+        self.tell(i, Event::Ran(end));
     }
 
     /// The caller has its result; the node that it leaves in the line goes.
@@ -312,6 +318,11 @@ impl Runner {
     pub(super) fn wants(&self, slot: &str) -> bool {
         matches!(&self.due, zklock::recipe::job::Due::Slot(own) if own == slot)
     }
+}
+
+/// What the run with this token leaves for the next one.
+pub(super) fn left_by(token: i64) -> Vec<u8> {
+    token.to_string().into_bytes()
 }
 
 /// The wrong way: what failed is called done.

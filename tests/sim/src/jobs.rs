@@ -11,6 +11,9 @@ use crate::history::Process;
 use crate::plan::{ClientEnd, Once, Plan};
 use crate::troubles::ensemble;
 
+const BY_ITSELF: &str = "by-itself ";
+const ONCE_MORE: &str = "once-more ";
+
 /// The job's path.
 pub(crate) const JOB: &str = "/sim/job";
 
@@ -25,6 +28,8 @@ pub(crate) struct Call {
     pub(crate) who: Process,
     pub(crate) slot: String,
     pub(crate) attempts: u32,
+    pub(crate) any_order: bool,
+    pub(crate) again: bool,
     pub(crate) asked: Duration,
     pub(crate) ran: Option<Ran>,
     pub(crate) told: Option<(Duration, Told)>,
@@ -39,6 +44,8 @@ pub(crate) struct Ran {
     pub(crate) slot: String,
     pub(crate) attempt: u32,
     pub(crate) retry_of: Option<i64>,
+    /// How many runs were done before, as the last one of them left it.
+    pub(crate) count: u64,
     /// Whether the work was done, once it has ended.
     pub(crate) well: Option<bool>,
 }
@@ -70,6 +77,9 @@ struct Written {
     token: i64,
     slot: String,
     attempt: u32,
+    by_itself: bool,
+    again: bool,
+    count: u64,
     /// When its end was written down, and whether it was done.
     end: Option<(Duration, bool)>,
 }
@@ -80,6 +90,8 @@ impl Call {
             who,
             slot: slot(once.slot),
             attempts: once.attempts.unwrap_or(u32::MAX),
+            any_order: once.any_order,
+            again: once.again,
             asked,
             ran: None,
             told: None,
@@ -143,7 +155,10 @@ fn written(history: &[Change]) -> Result<Vec<Written>, String> {
             .as_ref()
             .filter(|run| token(&before.running) != Some(run.token))
         {
-            runs.iter().try_for_each(|old| old.allows(&run.slot))?;
+            let (by_itself, again) = noted(&run.owner);
+            if !again && is_done(&runs, &run.slot, by_itself) {
+                return Err(format!("{run:?} began after its slot was done"));
+            }
             if node_gone(&history[..place], run.token) {
                 return Err(format!("{run:?} began without its node"));
             }
@@ -152,6 +167,9 @@ fn written(history: &[Change]) -> Result<Vec<Written>, String> {
                 token: run.token,
                 slot: run.slot.clone(),
                 attempt: run.attempt,
+                by_itself,
+                again,
+                count: count(before.state.as_deref()),
                 end: None,
             });
         }
@@ -173,9 +191,68 @@ fn written(history: &[Change]) -> Result<Vec<Written>, String> {
                 return Err(format!("{run:?} ended without its node"));
             }
         }
+        let done = runs.iter().filter(|run| run.is_done()).count() as u64;
+        if count(now.state.as_deref()) != done {
+            return Err(format!("{done} runs are done, and the last left {now:?}"));
+        }
         before = now;
     }
     Ok(runs)
+}
+
+/// How a call that makes a run out of order describes itself.
+pub(crate) fn note(any_order: bool, again: bool) -> String {
+    let words = [(any_order, BY_ITSELF), (again, ONCE_MORE)];
+    words.map(|(is, word)| if is { word } else { "" }).concat()
+}
+
+fn noted(owner: &str) -> (bool, bool) {
+    (owner.contains(BY_ITSELF), owner.contains(ONCE_MORE))
+}
+
+/// The slots that are known by themselves: the last one, the highest in order, and all since the one
+/// before the first out of order; and whether there was one.
+fn known(runs: &[Written]) -> (Vec<&str>, bool) {
+    let (mut known, mut apart, mut last, mut highest) = (Vec::new(), false, "", "");
+    for run in runs.iter().filter(|run| run.is_done()) {
+        if !apart && (run.by_itself || *run.slot < *highest) {
+            (apart, known) = (true, vec![last]);
+        }
+        known.extend(apart.then_some(&*run.slot));
+        last = &run.slot;
+        if !run.by_itself {
+            highest = highest.max(&run.slot);
+        }
+    }
+    known.extend([last, highest]);
+    (known, apart)
+}
+
+/// Whether a slot is known to be done for a call that goes by the slot alone, or by its order.
+fn is_done(runs: &[Written], slot: &str, by_itself: bool) -> bool {
+    let by_order = |run: &Written| run.is_done() && !run.by_itself && slot <= run.slot.as_str();
+    known(runs).0.contains(&slot) || !by_itself && runs.iter().any(by_order)
+}
+
+/// How often this slot was begun since it was done, or a higher one in order.
+fn attempts(runs: &[Written], slot: &str) -> u32 {
+    let mut count = 0;
+    for (at, run) in runs.iter().enumerate() {
+        let apart = known(&runs[..=at]).1;
+        match run.slot == slot {
+            true if run.is_done() => count = 0,
+            true => count += 1,
+            false if run.is_done() && !apart && slot <= run.slot.as_str() => count = 0,
+            false => {}
+        }
+    }
+    count
+}
+
+/// What a run leaves for the next one: how many were done by then.
+pub(crate) fn count(state: Option<&[u8]>) -> u64 {
+    let text = state.and_then(|state| std::str::from_utf8(state).ok());
+    text.map_or(0, |text| text.parse().expect("a number"))
 }
 
 /// The node whose creation gave this token.
@@ -205,9 +282,16 @@ fn misrun(call: &Call, ran: &Ran, written: &[Written]) -> Option<&'static str> {
         return Some("it ran, and that was not written down before");
     };
     let (before, run) = (&written[..at], &written[at]);
-    let same = before.iter().filter(|old| old.slot == run.slot).count() as u32;
-    let last = before.iter().rev().find(|old| !old.is_done());
-    let repeated = last.filter(|old| old.slot == run.slot).map(|old| old.token);
+    let same = attempts(before, &run.slot);
+    let last = before.iter().rposition(|old| !old.is_done());
+    let again = |old: &usize| {
+        let since = before[*old..].iter();
+        let done = since
+            .filter(|old| old.is_done())
+            .any(|old| old.slot == run.slot);
+        before[*old].slot == run.slot && !(done && known(before).0.contains(&&*run.slot))
+    };
+    let repeated = last.filter(again).map(|old| before[old].token);
     [
         (
             ran.slot != call.slot || run.slot != call.slot,
@@ -220,6 +304,7 @@ fn misrun(call: &Call, ran: &Ran, written: &[Written]) -> Option<&'static str> {
         ),
         (call.attempts <= same, "it ran too often"),
         (ran.retry_of != repeated, "it repeats another run"),
+        (ran.count != run.count, "it got what another run has left"),
         (
             run.is_done() && ran.well == Some(false),
             "it is done, and failed",
@@ -245,9 +330,15 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
         Told::DoneBefore(token) => {
             let done = |run: &Written| {
                 let in_time = run.end.is_some_and(|(at, done)| done && at <= *told_at);
-                in_time && call.slot <= run.slot
+                // It may have been run once more by itself.
+                let of_slot = written.iter().filter(|other| other.slot == run.slot);
+                let in_order = of_slot
+                    .into_iter()
+                    .any(|run| run.is_done() && !run.by_itself);
+                let is_above = !call.any_order && in_order && call.slot < run.slot;
+                in_time && (call.slot == run.slot || is_above)
             };
-            call.ran.is_some() || !of(*token).is_some_and(done)
+            call.again || call.ran.is_some() || !of(*token).is_some_and(done)
         }
         Told::NoAttemptsLeft(token) => {
             let count = written
@@ -257,7 +348,8 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
             let done = written.iter().any(|run| {
                 call.slot <= run.slot && run.end.is_some_and(|(at, done)| done && at < call.asked)
             });
-            few || done || of(*token).is_none_or(Written::is_done) || call.ran.is_some()
+            let apart = written.iter().any(|run| run.by_itself || run.again);
+            !apart && (few || done) || of(*token).is_none_or(Written::is_done) || call.ran.is_some()
         }
         Told::NotNow => call.ran.is_some(),
         Told::Failed | Told::Panicked | Told::Unconfirmed => call.ran.is_none(),
@@ -283,13 +375,5 @@ fn unwritten(call: &Call, written: &[Written]) -> Option<&'static str> {
 impl Written {
     fn is_done(&self) -> bool {
         self.end.is_some_and(|(_, done)| done)
-    }
-
-    /// Whether another run of this slot may begin after it.
-    fn allows(&self, slot: &str) -> Result<(), String> {
-        match self.is_done() && slot <= self.slot.as_str() {
-            true => Err(format!("{slot} was begun again after {self:?}")),
-            false => Ok(()),
-        }
     }
 }

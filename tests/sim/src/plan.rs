@@ -101,6 +101,8 @@ pub(crate) struct Once {
     pub(crate) slot: u8,
     pub(crate) attempts: Option<u32>,
     pub(crate) waits: bool,
+    pub(crate) any_order: bool,
+    pub(crate) again: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -446,6 +448,7 @@ impl Plan {
         let mut rng = Rng::with_seed(seed ^ 0x10b5);
         let mut plan = Self::mixed(seed);
         let few = rng.u8(..4) == 0;
+        let (any_order, again) = (rng.u8(..2) == 0, rng.u8(..4) == 0);
         for thread in plan
             .clients
             .iter_mut()
@@ -461,6 +464,8 @@ impl Plan {
                     slot,
                     attempts: *pick(&mut rng, &[None, None, Some(1), Some(2), Some(3)]),
                     waits: rng.u8(..5) > 0,
+                    any_order: any_order && rng.u8(..3) > 0,
+                    again: again && rng.u8(..3) == 0,
                 });
                 step.end = *pick(
                     &mut rng,

@@ -144,6 +144,8 @@ fn last_attempt(rest: u64, hold: u64) -> Step {
         slot: 0,
         attempts: Some(1),
         waits: true,
+        any_order: false,
+        again: false,
     };
     Step::of(rest, Lock::Once(once), hold)
 }
@@ -173,6 +175,8 @@ fn what_a_link_has_held_comes_before_what_was_sent_later() {
         slot,
         attempts: None,
         waits: true,
+        any_order: false,
+        again: false,
     };
     let thread = |_| {
         let steps = (0..8).map(|slot| Step::of(3, Lock::Once(once(slot)), 5));

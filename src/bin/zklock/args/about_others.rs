@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::values::{absolute, absolute_or_root, time, token};
+use crate::values::{absolute, absolute_or_root, number, slot, time, token};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -12,6 +12,10 @@ pub(crate) struct Last {
     /// The job.
     #[arg(value_parser = absolute)]
     pub(crate) path: String,
+
+    /// Tells the last N runs, the newest first, of those that zklock once --keep has kept.
+    #[arg(short = 'n', long = "runs", value_name = "N", value_parser = number)]
+    pub(crate) runs: Option<u32>,
 
     /// Writes JSON.
     #[arg(long)]
@@ -43,6 +47,11 @@ pub(crate) struct Forget {
     /// stays as it is.
     #[arg(long)]
     pub(crate) repair: bool,
+
+    /// Forgets only that this slot is done, and its attempts: it is run again, also if a higher one
+    /// is done.
+    #[arg(long, value_name = "TEXT", value_parser = slot, conflicts_with = "repair")]
+    pub(crate) slot: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

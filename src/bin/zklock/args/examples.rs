@@ -28,7 +28,7 @@ Exit status:
   64   bad usage
   69   no server answered
   70   anything else went wrong
-  75   the lock was lost or in doubt, and the command was stopped
+  75   the lock was lost or in doubt, or the time was over, and the command was stopped
   77   the servers refused access
   78   the path serves something else
   126  the command cannot be run; 127 it was not found";
@@ -37,6 +37,7 @@ pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
   zklock run -n --hold-at-least 60 /locks/nightly -- ./report.sh
   zklock run -w 600 -E 0 /locks/deploy -- make deploy
+  zklock run --max-time 2h /locks/nightly -- ./report.sh
   zklock run -s /locks/data -- ./read-it
   zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
 
@@ -51,13 +52,16 @@ Examples:
   zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
   zklock once --at-most-every 20h --attempts 3 /jobs/backup -- ./backup.sh
   zklock once -n --slot v42 /jobs/migrate -- ./migrate.sh
+  zklock once --any-order --slot 2026-11-20 /jobs/nightly -- ./report.sh   a night that was left out
 
 The slot is done if the command ends with 0 while it holds the lock. Otherwise the next machine
 that waits or comes runs it. The command gets ZKLOCK_SLOT, ZKLOCK_ATTEMPT, ZKLOCK_PATH, ZKLOCK_NODE
-and ZKLOCK_TOKEN.
+and ZKLOCK_TOKEN. The file named by ZKLOCK_STATE_IN has what the last run that was done left for this one,
+and is empty at first. What it writes to the file named by ZKLOCK_STATE_OUT, up to 8,192 bytes, is for the
+next one, if this one is done.
 
 Exit status: that of the command; 0 if it was done before (another one with -E); 1 if another
-machine runs it still, or no attempts are left; 75 if the lock was lost before the end.";
+machine runs it still, no attempts are left, or it is not known any more whether it is done; 75 if the lock was lost before the end.";
 
 pub(super) const STANDBY_EXAMPLES: &str = "\
 Examples:

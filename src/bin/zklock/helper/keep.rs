@@ -27,6 +27,7 @@ use crate::helper::session::Session;
 use crate::helper::wire::{Kind, number, receive, receive_file, send, send_number};
 use crate::helper::{self, EXEC};
 use crate::signals;
+use crate::state_files;
 
 /// How often what is to be stopped or killed is looked for.
 const POLL: Duration = Duration::from_millis(20);
@@ -151,9 +152,11 @@ impl Keeper {
             }
         }
         let told = send_number(&self.zklock, Kind::Gone, self.obeyed);
-        match self.session {
-            Some(session) if self.orphaned || told.is_err() => session.end(),
-            _ => {}
+        if self.orphaned || told.is_err() {
+            state_files::remove_what_is_left();
+            if let Some(session) = self.session {
+                session.end();
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! which never blocks: only the loop of [`Supervisor::run`] waits.
 
 mod job_control;
+mod time_limit;
 
 use std::mem;
 use std::thread;
@@ -14,6 +15,7 @@ use nix::sys::signal::Signal as Number;
 use rustix::process::Signal;
 use zklock::{GuardEvent, GuardState};
 
+use self::time_limit::TimeLimit;
 use crate::args::{Guarded, OnLost};
 use crate::child::{Child, Report, Variables};
 use crate::exit::Ending;
@@ -46,6 +48,8 @@ pub(crate) struct Ended {
     pub(crate) ending: Ending,
     /// It was stopped because of its lock, or because another client asked for that.
     pub(crate) by_lock: bool,
+    /// It was stopped because it ran for too long.
+    pub(crate) over_time: bool,
     /// A signal that ends programs was passed on to it; SIGHUP, and it ended by that.
     pub(crate) by_signal: bool,
     /// A signal that ends programs came too late for it.
@@ -63,6 +67,8 @@ pub(crate) struct Supervisor<'a> {
     /// When SIGTERM was sent because the lock was suspect.
     term_sent: Option<Instant>,
     killed: bool,
+    /// How long it may run, and what was done about it.
+    limit: TimeLimit,
     by_lock: bool,
     /// A signal other than SIGHUP that ends programs was passed on to it.
     by_signal: bool,
@@ -101,13 +107,9 @@ impl<'a> Supervisor<'a> {
             variables,
             key,
         } = order;
-        let child = Child::start(
-            &what.command,
-            &variables,
-            &signals.unblocked,
-            key.as_deref(),
-        )
-        .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
+        let (unblocked, key) = (&signals.unblocked, key.as_deref());
+        let child = Child::start(&what.command, &variables, unblocked, key)
+            .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
         let mut supervisor = Self {
             what,
             lock,
@@ -117,6 +119,7 @@ impl<'a> Supervisor<'a> {
             signals,
             term_sent: None,
             killed: false,
+            limit: TimeLimit::new(what.max_time),
             by_lock: false,
             by_signal: false,
             last: None,
@@ -173,7 +176,9 @@ impl<'a> Supervisor<'a> {
         let events = self.lock.events().clone();
         let reports = self.child.reports.clone();
         while !self.child.is_gone() {
-            let wait = self.look_at_lock();
+            let (grace, path) = (self.policy.grace(), &self.what.path);
+            let wait = self.limit.look(&self.child, grace, path);
+            let wait = self.look_at_lock().min(wait);
             if !self.child.is_kept() {
                 self.child.note(None);
                 thread::sleep(REST_POLL.min(wait));
@@ -197,7 +202,8 @@ impl<'a> Supervisor<'a> {
         let ending = self.end();
         let ended = Ended {
             ending,
-            by_lock: self.by_lock || self.term_sent.is_some() || self.killed,
+            by_lock: self.by_lock || self.was_stopped(),
+            over_time: self.limit.is_over(),
             by_signal: self.last.is_some() && (self.by_signal || self.has_died_of_hangup()),
             late: self
                 .last
@@ -205,6 +211,10 @@ impl<'a> Supervisor<'a> {
                 .map(|last| last.0),
         };
         (ended, self.child)
+    }
+
+    fn was_stopped(&self) -> bool {
+        self.term_sent.is_some() || self.killed || self.limit.is_over()
     }
 
     fn revoked(&mut self) {
@@ -247,7 +257,7 @@ impl<'a> Supervisor<'a> {
     fn end(&mut self) -> Ending {
         self.take_terminal_back();
         self.hear_the_rest();
-        if self.term_sent.is_some() || self.killed {
+        if self.was_stopped() {
             return Ending::Code(LOST);
         }
         if self.lock.state() == GuardState::Lost {

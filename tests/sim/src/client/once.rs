@@ -10,7 +10,7 @@ use zklock::{Error, JobOptions, Once, Result, Run};
 use super::views::Running;
 use super::{Actor, ON_PURPOSE, ms, on_purpose, token_and_node};
 use crate::history::{Kind, What};
-use crate::jobs::{Call, JOB, Ran, Told, slot};
+use crate::jobs::{Call, JOB, Ran, Told, count, note, slot};
 use crate::ops::TIMEOUT;
 use crate::plan::{self, Release, Step};
 
@@ -66,6 +66,10 @@ impl Actor {
                 self.journal.note(self.who, op, What::Queued { session });
             }
         });
+        options = options.any_order(once.any_order).again(once.again);
+        if once.any_order || once.again {
+            options = options.note(&note(once.any_order, once.again));
+        }
         if let Some(attempts) = once.attempts {
             options = options.attempts(attempts);
         }
@@ -92,7 +96,7 @@ impl Actor {
         run: &Run<'_>,
     ) -> std::result::Result<(), ()> {
         let began = sim::elapsed();
-        let note = |ended, well| {
+        let ran = |ended, well| {
             self.journal.calls()[place].ran = Some(Ran {
                 began,
                 ended,
@@ -100,17 +104,21 @@ impl Actor {
                 slot: run.slot().to_owned(),
                 attempt: run.attempt(),
                 retry_of: run.retry_of().map(|before| before.token().get()),
+                count: count(run.state()),
                 well,
             });
         };
-        note(began, None);
+        ran(began, None);
+        // Also a run that fails leaves something, which nobody gets.
+        let next = count(run.state()) + 1;
+        run.set_state(next.to_string()).expect("there is room");
         let held = self.granted(op, Some(Ok(Some(Running(run)))), token_and_node);
         if let Some(held) = held {
             self.hold(op, step.hold, &held);
         }
         self.journal.note(self.who, op, What::Release);
         let well = matches!(step.end, Release::Unlock | Release::Sent);
-        note(sim::elapsed(), Some(well));
+        ran(sim::elapsed(), Some(well));
         match step.end {
             Release::Panic => panic!("{ON_PURPOSE}"),
             _ if well => Ok(()),

@@ -8,7 +8,7 @@ use zklock::{
 };
 
 macro_rules! view {
-    ($view:ident, $of:ident) => {
+    ($view:ident, $of:ident::$state:ident) => {
         #[derive(Debug)]
         pub(super) struct $view<'a>(pub(super) &'a $of<'a>);
 
@@ -26,7 +26,7 @@ macro_rules! view {
             }
 
             fn state(&self) -> GuardState {
-                self.0.state()
+                self.0.$state()
             }
 
             fn lost_reason(&self) -> Option<LostReason> {
@@ -60,5 +60,5 @@ macro_rules! view {
     };
 }
 
-view!(Running, Run);
-view!(Active, Term);
+view!(Running, Run::guard_state);
+view!(Active, Term::state);

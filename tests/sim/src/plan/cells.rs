@@ -74,6 +74,8 @@ fn lock(rng: &mut Rng, family: u8) -> Lock {
                     slot: 0,
                     attempts: None,
                     waits: true,
+                    any_order: false,
+                    again: false,
                 }),
             ],
         ),

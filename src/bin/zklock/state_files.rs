@@ -1,0 +1,96 @@
+//! The files by which a job's command gets what the last run left, and leaves what the next one gets.
+//!
+//! They are in a folder of their own, which only this user may enter. The one to read is always there,
+//! so that `cat` works in the first run too. The one to write is not: a command that does not
+//! write it leaves what it got. The folder goes with [`StateFiles`]; if `zklock` is killed, its keeper
+//! removes it.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The variables that name them.
+pub(crate) const STATE_IN: &str = "ZKLOCK_STATE_IN";
+pub(crate) const STATE_OUT: &str = "ZKLOCK_STATE_OUT";
+
+/// How the folder's name begins.
+const PREFIX: &str = "zklock-state-";
+
+/// More than a run may leave; the library says what it may.
+const ENOUGH: u64 = 1 << 20;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct StateFiles {
+    folder: PathBuf,
+}
+
+impl StateFiles {
+    /// Makes the folder, and the file with what the last run has left.
+    pub(crate) fn make(state: &[u8]) -> io::Result<Self> {
+        let id = uuid::Uuid::new_v4().simple();
+        let folder = env::temp_dir().join(format!("{PREFIX}{id}"));
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        let made = Self { folder };
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600);
+        file.open(made.input())?.write_all(state)?;
+        Ok(made)
+    }
+
+    /// The variables of the command.
+    pub(crate) fn variables(&self) -> [(&'static str, OsString); 2] {
+        [
+            (STATE_IN, self.input().into()),
+            (STATE_OUT, self.output().into()),
+        ]
+    }
+
+    /// What the command has left for the next run; `None` if it has written nothing.
+    pub(crate) fn left(&self) -> io::Result<Option<Vec<u8>>> {
+        let file = self.output();
+        // A pipe, for example, would never end.
+        let found = match fs::symlink_metadata(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        if !found.is_file() {
+            return Err(io::Error::other("it is no file"));
+        }
+        if ENOUGH < found.len() {
+            return Err(io::Error::other(format!("it has {} bytes", found.len())));
+        }
+        fs::read(file).map(Some)
+    }
+
+    fn input(&self) -> PathBuf {
+        self.folder.join("in")
+    }
+
+    fn output(&self) -> PathBuf {
+        self.folder.join("out")
+    }
+}
+
+impl Drop for StateFiles {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            log::warn!("cannot remove {}: {error}", self.folder.display());
+        }
+    }
+}
+
+/// Removes the files of a `zklock` that was killed, from the variables of its command.
+pub(crate) fn remove_what_is_left() {
+    let file = env::var_os(STATE_OUT).map(PathBuf::from);
+    let Some(folder) = file.as_deref().and_then(Path::parent) else {
+        return;
+    };
+    let name = folder.file_name().map(|name| name.to_string_lossy());
+    if name.is_some_and(|name| name.starts_with(PREFIX)) {
+        drop(fs::remove_dir_all(folder));
+    }
+}

@@ -1,0 +1,133 @@
+//! What a job's record says.
+
+use super::Job;
+use super::record::RunRecord;
+use crate::error::Result;
+use crate::jute::{Reply, Request};
+use crate::recipe::journal::{Journal, PastRun};
+use crate::token::FencingToken;
+
+impl Job {
+    /// Returns the last run that finished; `None` if none has.
+    ///
+    /// Blocks for one round trip, at most 15 s, also when the connection is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server refuses the request or does not answer in time, and with
+    /// [`Error::Unmarked`] if the path's node was created by a lock.
+    pub fn last(&self) -> Result<Option<RunRecord>> {
+        Ok(self.journal()?.done.map(RunRecord::new))
+    }
+
+    /// Returns the last run that failed, or that has begun and whose lock is free; `None` if there
+    /// is none.
+    ///
+    /// Blocks for a few round trips, at most 15 s each.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn last_failure(&self) -> Result<Option<RunRecord>> {
+        let Journal {
+            failed, running, ..
+        } = self.journal()?;
+        let gone = match running {
+            Some(run) if self.is_gone(&run)? => Some(run),
+            _ => None,
+        };
+        Ok(gone.or(failed).map(RunRecord::new))
+    }
+
+    /// Returns the runs that are [kept](super::JobOptions::keep) and have ended, the newest first; without
+    /// that, the last one that finished and the last one that failed.
+    ///
+    /// Blocks for a few round trips, at most 15 s each.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// use zklock::JobOptions;
+    ///
+    /// let job = client.job("/jobs/nightly-report")?;
+    /// for slot in ["2026-11-21", "2026-11-22", "2026-11-23"] {
+    ///     let options = JobOptions::new().keep(20);
+    ///     let _ = job.once_with(slot, options, |_run| Ok::<_, std::io::Error>(()))?;
+    /// }
+    /// for run in job.history()? {
+    ///     println!("{run}"); // slot 2026-11-23, attempt 1, begun ..
+    /// }
+    /// # assert_eq!(job.history()?.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn history(&self) -> Result<Vec<RunRecord>> {
+        let mut journal = self.journal()?;
+        if let Some(run) = journal.running.clone()
+            && self.is_gone(&run)?
+        {
+            journal.bury();
+        }
+        let runs = journal.runs().into_iter().cloned();
+        Ok(runs.map(RunRecord::new).collect())
+    }
+
+    /// Returns the run that is under way; `None` if there is none.
+    ///
+    /// Blocks for a few round trips, at most 15 s each.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn running(&self) -> Result<Option<RunRecord>> {
+        match self.journal()?.running {
+            Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::new(run))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns what the last run that was done left for the next one; `None` if none has left
+    /// anything. See [`Run::set_state`].
+    ///
+    /// Blocks for one round trip, at most 15 s, also when the connection is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn state(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.journal()?.state)
+    }
+
+    /// Whether nobody has written down how this run ended, and its lock is free.
+    fn is_gone(&self, run: &PastRun) -> Result<bool> {
+        // It may have ended since it was read.
+        Ok(!self.is_held(run)? && self.journal()?.running.as_ref() == Some(run))
+    }
+
+    /// Whether this run still has the lock.
+    pub(super) fn is_held(&self, run: &PastRun) -> Result<bool> {
+        let token = FencingToken::new(run.token);
+        self.locks.session.is_held_with(&self.path, token)
+    }
+
+    fn journal(&self) -> Result<Journal> {
+        let read = self
+            .locks
+            .session
+            .read(&Request::get(&self.path), &self.path)?;
+        match read {
+            Some(Reply::Data { data, stat }) => {
+                let data: Vec<u8> = data.into();
+                Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())
+            }
+            _ => Ok(Journal::default()),
+        }
+    }
+}
