@@ -149,6 +149,11 @@ impl RawGuard {
         self.since
     }
 
+    /// Knows whom its call has seen ahead.
+    pub(super) fn saw(&mut self, ahead: Option<SeenAhead>) {
+        self.seen = ahead;
+    }
+
     /// Sets when it was granted, which has been counted.
     pub(super) fn count_from(&mut self, since: Option<Instant>) {
         self.since = since;

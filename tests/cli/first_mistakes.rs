@@ -23,6 +23,7 @@ fn says(hosts: &str, args: &str, code: i32, message: &str) {
 #[test]
 fn a_command_without_dashes() {
     let message = "write -- before the command: zklock run PATH -- echo ..; see zklock run --help";
+    says("127.0.0.1:1", "run /locks/x /locks/y echo hi", 64, message);
     says("127.0.0.1:1", "run /locks/x echo hi", 64, message);
     says("127.0.0.1:1", "run -n /locks/x echo -n hi", 64, message);
 }
@@ -34,8 +35,8 @@ fn no_command_and_two_paths() {
         says("127.0.0.1:1", args, 64, message);
     }
     let message =
-        "/b is one too many: there is one lock, and then -- COMMAND; see zklock run --help";
-    says("127.0.0.1:1", "run /a /b -- true", 64, message);
+        "/b is one too many: there is one lock, and then -- COMMAND; see zklock once --help";
+    says("127.0.0.1:1", "once --slot a /a /b -- true", 64, message);
 }
 
 #[test]

@@ -455,6 +455,20 @@ fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn those_who_want_a_mutex_and_to_read_do_not_wait_for_each_other() {
+    let table = [
+        ("n n", "1 fault", 5_835, 28),
+        ("n m", "1 eviction", 4_094, 30),
+        ("n n y", "", 1_598, 28),
+        ("n? m", "1 fault", 5_352, 35),
+        ("n m", "1 cancel, 1 expiry", 4_666, 30),
+        ("N n", "1 cancel", 473, 20),
+        ("N m", "1 fault", 4_756, 40),
+    ];
+    check_journeys(&table);
+}
+
+#[test]
 fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
     let table = [
         ("t t", "1 fault, 1 cancel, 1 expiry", 9_281, 21),
@@ -473,7 +487,7 @@ fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
 type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const DETOURS: [Detoured; 35] = [
+const DETOURS: [Detoured; 36] = [
     (Detour::CountsWithoutItself,     "p1 p1",    "1 expiry",            &[Exclusion]),
     (Detour::DoesNotWatchTheLeases,   "p1 p1",    "",                    &[Sleep, Progress, Liveness]),
     (Detour::LetsTheNextInTooEarly,   "p1 p1 p1", "",                    &[Progress, Herd, Liveness]),
@@ -494,6 +508,7 @@ const DETOURS: [Detoured; 35] = [
     (Detour::KeepsTheWriter,          "d r",      "",                    &[Progress, Orphan, Liveness]),
     (Detour::ForgetsTheReader,        "D w",      "1 eviction",          &[Progress, Orphan, Liveness]),
     (Detour::PlacesOneByOne,          "m m",      "",                    &[Progress, Liveness]),
+    (Detour::PlacesOneByOne,          "n m",      "",                    &[Progress, Liveness]),
     (Detour::HoldsAllUnproved,        "m x",      "1 eviction",          &[Exclusion]),
     (Detour::KeepsHalf,               "m x",      "1 eviction",          &[Exclusion]),
     (Detour::SkipsAQueue,             "m y",      "",                    &[Exclusion]),

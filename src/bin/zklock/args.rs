@@ -214,11 +214,24 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) hold_at_least: Option<Duration>,
 
+    /// Needs this lock too, and shares it with other holders that share it; may be given several
+    /// times.
+    #[arg(long, value_name = "PATH", value_parser = absolute, conflicts_with = "permits")]
+    pub(crate) read: Vec<String>,
+
+    /// The lock, an absolute path such as /locks/nightly.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
+    /// Other locks, which are acquired with it: all or none.
+    #[arg(value_parser = absolute, value_name = "PATH")]
+    pub(crate) others: Vec<String>,
+
     #[command(flatten)]
     pub(crate) what: Guarded,
 }
 
-/// A command, and the lock that it needs.
+/// A command that needs a lock.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Guarded {
     /// What to do when the lock is in doubt: stop the command, or warn.
@@ -234,10 +247,6 @@ pub(crate) struct Guarded {
     /// A text for those who wait, instead of the command's name.
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-
-    /// The lock, an absolute path such as /locks/nightly.
-    #[arg(value_parser = absolute)]
-    pub(crate) path: String,
 
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -277,6 +286,10 @@ pub(crate) struct Once {
     #[arg(short = 'E', long, value_name = "N", default_value_t = 0)]
     pub(crate) done_exit_code: u8,
 
+    /// The job, an absolute path such as /jobs/nightly.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
     #[command(flatten)]
     pub(crate) what: Guarded,
 }
@@ -286,6 +299,10 @@ pub(crate) struct Standby {
     /// When to stand in line again after the command has ended by itself.
     #[arg(long, value_name = "WHEN", default_value = "never")]
     pub(crate) restart: Restart,
+
+    /// The lock, an absolute path such as /services/importer.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
 
     #[command(flatten)]
     pub(crate) what: Guarded,

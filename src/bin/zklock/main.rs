@@ -5,7 +5,7 @@
 //! | `args`, `connect` | reads the command line, connects |
 //! | `bad_arguments`, `failure`, `stderr`, `sanitize` | tells the user what happens |
 //! | `run`, `supervisor` | acquires a lock, runs the command, stops it in time |
-//! | `acquire`, `status_line`, `outage` | waits for a lock |
+//! | `wanted`, `acquire`, `status_line`, `outage` | waits for a lock |
 //! | `stop_policy` | decides when a suspect lock stops the command |
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `exit` | passes signals on |
@@ -34,6 +34,7 @@ mod forget;
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
 mod held;
+mod held_lock;
 mod helper;
 mod last;
 mod list;
@@ -56,6 +57,7 @@ mod table;
 mod terminal;
 mod terminal_listener;
 mod values;
+mod wanted;
 mod why;
 
 use std::io::{self, Write};

@@ -59,9 +59,9 @@ impl Stage {
     }
 
     /// Returns the line that is shown during a wait.
-    pub(crate) fn status_line(&self, what: &Guarded) -> StatusLine {
+    pub(crate) fn status_line(&self, name: &str) -> StatusLine {
         let foreground = self.terminal.as_ref().is_none_or(Terminal::is_ours);
-        StatusLine::new(&what.path, foreground, &self.client)
+        StatusLine::new(name, foreground, &self.client)
     }
 
     /// Holds the command back; returns whether no signal came.

@@ -24,10 +24,10 @@ use crate::table::who;
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
     // The command may need the terminal.
-    let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.what))));
+    let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.path))));
     let begins = Arc::new(AtomicBool::new(true));
-    let place = stage.client.standby(&standby.what.path)?;
-    let path = plain(&standby.what.path);
+    let place = stage.client.standby(&standby.path)?;
+    let path = plain(&standby.path);
     let place = place.on_wait(place_teller(path, line.clone(), begins.clone()));
     stage.signals.waiting();
     let (mut last, mut late, mut leads) = (None, None, false);
@@ -49,7 +49,7 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         }
         leads = false;
         begins.store(true, Ordering::Relaxed);
-        *line.lock() = Some(stage.status_line(&standby.what));
+        *line.lock() = Some(stage.status_line(&standby.path));
         ControlFlow::Continue(())
     });
     let signal = late.or_else(|| stage.signals.ended_by());
@@ -100,7 +100,7 @@ fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failu
     }
     let more = [("ZKLOCK_TERM", term.number().to_string())];
     let variables = Variables {
-        path: &standby.what.path,
+        path: &standby.path,
         node: term.node(),
         token: Some(term.fencing_token().to_string()),
         more: &more,

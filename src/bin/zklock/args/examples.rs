@@ -38,6 +38,7 @@ Examples:
   zklock run -n --hold-at-least 60 /locks/nightly -- ./report.sh
   zklock run -w 600 -E 0 /locks/deploy -- make deploy
   zklock run -s /locks/data -- ./read-it
+  zklock run /accounts/jo /accounts/mia --read /rates -- ./transfer
   zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
 
 The command gets ZKLOCK_PATH, ZKLOCK_NODE and, unless with --permits, ZKLOCK_TOKEN, a

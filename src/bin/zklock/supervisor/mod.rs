@@ -55,6 +55,8 @@ pub(crate) struct Ended {
 /// See the module's documentation.
 pub(crate) struct Supervisor<'a> {
     what: &'a Guarded,
+    /// The lock, for messages.
+    name: String,
     lock: &'a dyn Held,
     policy: StopPolicy,
     child: Child,
@@ -101,15 +103,13 @@ impl<'a> Supervisor<'a> {
             variables,
             key,
         } = order;
-        let child = Child::start(
-            &what.command,
-            &variables,
-            &signals.unblocked,
-            key.as_deref(),
-        )
-        .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
+        let unblocked = &signals.unblocked;
+        let child = Child::start(&what.command, &variables, unblocked, key.as_deref());
+        let child =
+            child.map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
         let mut supervisor = Self {
             what,
+            name: variables.path.replace('\n', ", "),
             lock,
             policy,
             child,
@@ -141,7 +141,7 @@ impl<'a> Supervisor<'a> {
         if !matches!(action, StopAction::Wait(_)) {
             self.child.kill();
             self.take_terminal_back();
-            let path = &self.what.path;
+            let path = &self.name;
             let why = lock.lost_reason().map(|why| format!(", because {why}"));
             let why = why.unwrap_or_default();
             let message = format!("the lock {path} was lost before the command began{why}");
@@ -162,7 +162,7 @@ impl<'a> Supervisor<'a> {
         }
         log::info!(
             "got {}, the command is process {}",
-            self.what.path,
+            self.name,
             self.child.group()
         );
         Ok(())
@@ -213,7 +213,7 @@ impl<'a> Supervisor<'a> {
         self.child.signal(Signal::CONT);
         say(&format!(
             "somebody asks for the lock {}, stopping the command",
-            self.what.path
+            self.name
         ));
     }
 
@@ -253,7 +253,7 @@ impl<'a> Supervisor<'a> {
         if self.lock.state() == GuardState::Lost {
             say(&format!(
                 "the lock {} was lost before the command ended: another may have run meanwhile",
-                self.what.path
+                self.name
             ));
         }
         self.child.ending()
@@ -270,7 +270,7 @@ impl<'a> Supervisor<'a> {
         if self.killed {
             return LOOK;
         }
-        let path = &self.what.path;
+        let path = &self.name;
         match self.policy.decide(state, valid_for, term_sent) {
             StopAction::Wait(wait) => return wait,
             StopAction::Terminate => {
@@ -306,7 +306,7 @@ impl<'a> Supervisor<'a> {
             GuardState::Suspect => "is in doubt: no server confirms it",
             GuardState::Lost => "is lost: another may run now",
         };
-        say(&format!("the lock {} {what}", self.what.path));
+        say(&format!("the lock {} {what}", self.name));
     }
 
     fn signalled(&mut self, signal: Number) {
