@@ -205,6 +205,13 @@ impl RawGuard {
         unknown && self.at_least_until.is_none() && self.check().is_ok()
     }
 
+    /// Has the claim's node watched too.
+    pub(crate) fn watch_anew(&self) {
+        if let Some(watched) = self.watched {
+            self.session.leases.unwatch(watched);
+        }
+    }
+
     /// Has nobody told any more that the node goes, which this client is about to delete.
     pub(super) fn stop_watching(&self) {
         if let Some(watched) = self.watched {

@@ -76,6 +76,7 @@ impl RawGuard {
         let limit = Limit::after(LONGEST.min(self.valid_for()));
         let mut caller = self.session().caller();
         self.stop_watching();
+        self.give_up_claim();
         while let Some((note, version)) = note(&mut caller, dir, &limit) {
             let Some(data) = note.with(name) else {
                 return;

@@ -26,6 +26,7 @@ mod hurry;
 mod journey;
 mod mishap;
 mod mutant;
+mod numbers;
 mod once;
 mod property;
 mod purity;
@@ -41,6 +42,7 @@ use self::explore::{Explored, Model, explore};
 use self::hurry::{Haste, Hurry};
 use self::journey::{Detour, Journey};
 use self::mutant::Mutant;
+use self::numbers::{Mishaps, Numbers, Slip};
 use self::once::{Job, Shortcut};
 use self::property::Property::{
     self, Attempts, Exclusion, Herd, Liveness, Once, Order, Orphan, Ownership, Progress, Sleep,
@@ -637,6 +639,57 @@ fn violated<M: Model>(name: &str, model: M) -> Vec<Property> {
         .take(1)
         .for_each(|first| println!("    {first}"));
     violated
+}
+
+fn mishaps([faults, expiries, evictions, lags]: [u8; 4]) -> Mishaps {
+    Mishaps {
+        faults,
+        expiries,
+        evictions,
+        lags,
+    }
+}
+
+#[test]
+fn no_two_permits_have_one_number() {
+    #[rustfmt::skip]
+    let table = [
+        // holders, rounds, permits; faults, expiries, evictions, lags
+        ((2, 2, 2), [0, 0, 0, 0], 749),
+        ((3, 1, 2), [1, 0, 0, 0], 10_233),
+        ((2, 1, 2), [2, 1, 0, 1], 15_338),
+        ((3, 1, 2), [0, 1, 1, 0], 15_381),
+        ((2, 2, 1), [1, 1, 1, 1], 78_993),
+    ];
+    let found = table.map(|(scene, left, _)| {
+        let numbers = Numbers::new(scene, mishaps(left), Slip::None);
+        let worlds = check_small(&format!("{scene:?} {left:?}"), numbers);
+        (scene, left, worlds)
+    });
+    assert_eq!(found, table);
+}
+
+/// A wrong variant, where it shows, and what it violates.
+type Slipped = (Slip, (usize, u8, u32), [u8; 4], &'static [Property]);
+
+#[rustfmt::skip]
+const SLIPS: [Slipped; 5] = [
+    (Slip::ClaimsUnversioned,    (2, 1, 2), [0, 0, 0, 0], &[Exclusion]),
+    (Slip::ListsThePermitsFirst, (3, 1, 2), [0, 0, 1, 0], &[Exclusion]),
+    (Slip::OverlooksItsOwn,      (2, 1, 2), [1, 0, 0, 0], &[Liveness]),
+    (Slip::CountsTheDead,        (2, 1, 1), [0, 0, 1, 0], &[Truth]),
+    (Slip::LeavesItsClaim,       (2, 1, 2), [0, 0, 0, 0], &[Orphan]),
+];
+
+#[test]
+fn every_slip_is_caught() {
+    let found = SLIPS.map(|(slip, scene, left, _)| {
+        let numbers = Numbers::new(scene, mishaps(left), slip);
+        (slip, scene, left, violated(&format!("{slip:?}"), numbers))
+    });
+    let expected =
+        SLIPS.map(|(slip, scene, left, violated)| (slip, scene, left, violated.to_vec()));
+    assert_eq!(found, expected);
 }
 
 fn allow([time, pings, proofs, breaks]: [u8; 4]) -> Allowance {

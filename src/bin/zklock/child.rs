@@ -28,6 +28,9 @@ const NODE: &str = "ZKLOCK_NODE";
 /// The variable that names that node after those of the locks around it, one a line.
 pub(crate) const NODES: &str = "ZKLOCK_NODES";
 
+/// The variable that tells the number of a permit.
+pub(crate) const PERMIT: &str = "ZKLOCK_PERMIT";
+
 /// The status after the process that keeps the command's has been killed.
 const NOT_KEPT: u8 = 70;
 
@@ -333,7 +336,7 @@ fn start_keeper(variables: &Variables<'_>, socket: OwnedFd) -> io::Result<Pid> {
         None => keep.env_remove("ZKLOCK_TOKEN"),
     };
     // The variables of a lock around this one do not apply to the command.
-    for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"] {
+    for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM", PERMIT] {
         keep.env_remove(name);
     }
     keep.envs(variables.more.iter().map(|(name, value)| (name, value)));

@@ -10,7 +10,7 @@ use zklock::{Client, LockGuard};
 
 use crate::acquire::{AcquireRequest, Acquired, WaitLimit};
 use crate::args::{Args, Run};
-use crate::child::Variables;
+use crate::child::{PERMIT, Variables};
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::held_lock::HeldLock;
@@ -49,11 +49,12 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
         return Ok(Ending::Code(run.conflict_exit_code));
     };
     let acquired_at = Instant::now();
+    let permit = lock.permit.map(|number| (PERMIT, number.to_string()));
     let variables = Variables {
         path: &wanted.lines(),
         node: &lock.node,
         token: lock.token.map(|token| token.to_string()),
-        more: &[],
+        more: permit.as_slice(),
     };
     let ended = stage.run(&run.what, &lock.guard, variables)?;
     let signal = hold_on(run, &lock, acquired_at, signals);

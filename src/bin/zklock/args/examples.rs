@@ -42,7 +42,8 @@ Examples:
   zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
 
 The command gets ZKLOCK_PATH, ZKLOCK_NODE and, unless with --permits, ZKLOCK_TOKEN, a
-number that grows with every holder: let what the lock protects refuse a lower one.
+number that grows with every holder: let what the lock protects refuse a lower one. With
+--permits N it gets ZKLOCK_PERMIT, from 0 to N-1, which no other command has meanwhile.
 
 The lock is held until the last process has ended that the command has started, so what it
 leaves in the background keeps it.";
