@@ -14,6 +14,7 @@ mod logged_in;
 mod lost;
 mod processes;
 mod program;
+mod readiness;
 mod several;
 mod signals;
 mod standby;

@@ -2,8 +2,9 @@
 
 mod about_others;
 mod examples;
+mod guarded;
+mod standby;
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::about_others::{Check, Doctor, Forget, Last, List, Revoke, Why};
 use self::examples::{EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, RUN_EXAMPLES, STANDBY_EXAMPLES};
+pub(crate) use self::guarded::{Guarded, OnLost};
+pub(crate) use self::standby::{Restart, Standby};
 use crate::values::{absolute, address, number, slot, status, time, time_above_zero};
 
 /// Stands before the name of a file that has the servers.
@@ -95,6 +98,11 @@ impl Args {
         ];
         for file in files.into_iter().flatten() {
             *file = folder.join(&*file);
+        }
+        if let Task::Standby(standby) = &mut self.task {
+            if let Some(file) = &mut standby.ready_file {
+                *file = folder.join(&*file);
+            }
         }
         let hosts = self.hosts.as_deref();
         if let Some(file) = hosts.and_then(|hosts| hosts.strip_prefix(HOSTS_FILE)) {
@@ -231,28 +239,6 @@ pub(crate) struct Run {
     pub(crate) what: Guarded,
 }
 
-/// A command that needs a lock.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Guarded {
-    /// What to do when the lock is in doubt: stop the command, or warn.
-    #[arg(long, value_name = "WHAT", default_value = "kill")]
-    pub(crate) on_lost: OnLost,
-
-    /// How long the command has between SIGTERM and SIGKILL when the lock is in doubt;
-    /// less if the lock does not last that long. Defaults to an eighth of the session
-    /// timeout; more makes a broken connection count sooner.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) grace: Option<Duration>,
-
-    /// A text for those who wait, instead of the command's name.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) note: Option<String>,
-
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
-}
-
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("due").required(true)))]
 pub(crate) struct Once {
@@ -295,29 +281,6 @@ pub(crate) struct Once {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Standby {
-    /// When to stand in line again after the command has ended by itself.
-    #[arg(long, value_name = "WHEN", default_value = "never")]
-    pub(crate) restart: Restart,
-
-    /// The lock, an absolute path such as /services/importer.
-    #[arg(value_parser = absolute)]
-    pub(crate) path: String,
-
-    #[command(flatten)]
-    pub(crate) what: Guarded,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Restart {
-    /// When it has failed.
-    OnFailure,
-    Always,
-    /// Ends with the command's status.
-    Never,
-}
-
-#[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// Where to listen.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2181", value_parser = address)]
@@ -338,12 +301,6 @@ pub(crate) struct Serve {
     /// Who may do everything, as ZooKeeper's superDigest: a user and the hash of user:password.
     #[arg(long, value_name = "USER:HASH")]
     pub(crate) super_digest: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum OnLost {
-    Kill,
-    Warn,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

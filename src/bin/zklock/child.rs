@@ -23,7 +23,7 @@ use crate::helper::{self, KEEP};
 use crate::terminal_listener::TerminalListener;
 
 /// The variable that names the lock's node.
-const NODE: &str = "ZKLOCK_NODE";
+pub(crate) const NODE: &str = "ZKLOCK_NODE";
 
 /// The variable that names that node after those of the locks around it, one a line.
 pub(crate) const NODES: &str = "ZKLOCK_NODES";

@@ -10,6 +10,7 @@
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `exit` | passes signals on |
 //! | `once`, `standby`, `run_setup` | the same for a job, and for one active process |
+//! | `announce`, `standby_status` | tells whether this machine is the active one |
 //! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
@@ -18,6 +19,7 @@
 compile_error!("the feature `cli` needs a Unix system");
 
 mod acquire;
+mod announce;
 mod args;
 mod bad_arguments;
 mod check;
@@ -49,6 +51,7 @@ mod sanitize;
 mod serve;
 mod signals;
 mod standby;
+mod standby_status;
 mod status_line;
 mod stderr;
 mod stop_policy;
@@ -89,6 +92,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
     let code = match &args.task {
         Task::Run(run) => return run::run(args, run),
         Task::Once(once) => return once::once(args, once),
+        Task::Standby(standby) if standby.status => standby_status::status(args, standby),
         Task::Standby(standby) => return standby::standby(args, standby),
         Task::Last(last) => last::last(args, last),
         Task::Forget(forget) => forget::forget(args, forget),

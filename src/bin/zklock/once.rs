@@ -110,7 +110,9 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
         token: Some(run.fencing_token().to_string()),
         more: &more,
     };
-    let ended = stage.run(&once.what, run, variables).map_err(Err)?;
+    let ended = stage
+        .run(&once.what, run, variables, &|_| ())
+        .map_err(Err)?;
     stage.await_servers(&once.path);
     match ended.ending {
         Ending::Code(0) => Ok(ended.ending),

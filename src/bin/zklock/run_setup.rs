@@ -18,7 +18,7 @@ use crate::signals::Signals;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
 use crate::stop_policy::StopPolicy;
-use crate::supervisor::{Ended, Order, Supervisor};
+use crate::supervisor::{Ended, News, Order, Supervisor};
 use crate::table::brief;
 use crate::terminal::Terminal;
 
@@ -115,6 +115,7 @@ impl Stage {
         what: &Guarded,
         lock: &dyn Held,
         variables: Variables<'_>,
+        told: &dyn Fn(News),
     ) -> Result<Ended, Failure> {
         self.signals.running();
         let timeout = self.client.session_timeout();
@@ -129,6 +130,7 @@ impl Stage {
             lock,
             variables,
             key: self.client.session_key(),
+            told,
         };
         let terminal = self.terminal.as_ref();
         let (ended, gone) = Supervisor::new(order, policy, terminal, &self.signals)?.run();

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use zklock::{Term, Waiting};
 
+use crate::announce::Announcer;
 use crate::args::{Args, Restart, Standby};
 use crate::child::Variables;
 use crate::exit::Ending;
@@ -18,23 +19,23 @@ use crate::run_setup::Stage;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
-use crate::supervisor::Ended;
+use crate::supervisor::{Ended, News};
 use crate::table::who;
 
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
+    let announcer = Arc::new(Announcer::new(standby)?);
     // The command may need the terminal.
     let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.path))));
     let begins = Arc::new(AtomicBool::new(true));
-    let place = stage.client.standby(&standby.path)?;
-    let path = plain(&standby.path);
-    let place = place.on_wait(place_teller(path, line.clone(), begins.clone()));
+    let teller = place_teller(standby, &line, &begins, &announcer);
+    let place = stage.client.standby(&standby.path)?.on_wait(teller);
     stage.signals.waiting();
     let (mut last, mut late, mut leads) = (None, None, false);
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
         drop(line.lock().take());
         leads = true;
-        let ended = run(standby, &stage, term);
+        let ended = run(standby, &stage, term, &announcer);
         let again = again(standby.restart, &ended);
         if again {
             tell(&ended);
@@ -65,17 +66,21 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
 /// Shows the place in the line. Without a terminal, it does so only when a wait begins: a log
 /// then shows that this machine is there.
 fn place_teller(
-    path: String,
-    line: Arc<Mutex<Option<StatusLine>>>,
-    begins: Arc<AtomicBool>,
-) -> impl Fn(&Waiting) + Send + Sync + 'static {
+    standby: &Standby,
+    line: &Arc<Mutex<Option<StatusLine>>>,
+    begins: &Arc<AtomicBool>,
+    announcer: &Arc<Announcer>,
+) -> impl Fn(&Waiting) + Send + Sync + 'static + use<> {
+    let path = plain(&standby.path);
+    let (line, begins, announcer) = (line.clone(), begins.clone(), announcer.clone());
     move |waiting| {
         if let Some(line) = &*line.lock() {
             line.tell(waiting);
         }
+        let ahead = waiting.ahead().map(|ahead| who(ahead.owner()));
+        let ahead = ahead.unwrap_or_else(|| "others".to_owned());
+        announcer.waits(&ahead);
         if begins.swap(false, Ordering::Relaxed) && !io::stderr().is_terminal() {
-            let ahead = waiting.ahead().map(|ahead| who(ahead.owner()));
-            let ahead = ahead.unwrap_or_else(|| "others".to_owned());
             say(&format!("standing by for {path}, behind {ahead}"));
         }
     }
@@ -94,7 +99,12 @@ fn tell(ended: &Result<Ended, Failure>) {
     }
 }
 
-fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failure> {
+fn run(
+    standby: &Standby,
+    stage: &Stage,
+    term: &Term<'_>,
+    announcer: &Announcer,
+) -> Result<Ended, Failure> {
     if term.follows_release() != Some(false) || stage.settle() {
         term.note_release();
     }
@@ -105,7 +115,16 @@ fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failu
         token: Some(term.fencing_token().to_string()),
         more: &more,
     };
-    let ended = stage.run(&standby.what, term, variables)?;
+    announcer.is_ready(term.node());
+    let told = |news| {
+        if news == News::Stops {
+            announcer.stops();
+        }
+    };
+    let ended = stage.run(&standby.what, term, variables, &told);
+    announcer.stops();
+    announcer.is_passive();
+    let ended = ended?;
     term.release_noting();
     Ok(ended)
 }

@@ -65,6 +65,8 @@ pub(super) const STANDBY_EXAMPLES: &str = "\
 Examples:
   zklock standby /services/importer -- ./importer
   zklock standby --restart on-failure /services/importer -- ./importer
+  zklock standby --ready-file /run/active /services/importer -- ./importer
+  zklock standby --status /services/importer      0 if this machine is the active one
 
 When the lock is in doubt the command is stopped, and this machine stands in line again. The
 command gets ZKLOCK_TERM, which counts how often this zklock has become active, and ZKLOCK_PATH,

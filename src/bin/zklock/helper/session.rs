@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::args::Args;
+use crate::announce::ReadyFile;
+use crate::args::{Args, Task};
+use crate::child::NODE;
 use crate::connect;
 
 /// How long to try to end it.
@@ -41,6 +43,11 @@ impl Session {
         };
         if let Ok(folder) = self.folder {
             args.make_absolute(&folder);
+        }
+        if let Task::Standby(standby) = &args.task {
+            let node = env::var(NODE).unwrap_or_default();
+            let file = standby.ready_file.as_deref();
+            file.inspect(|file| ReadyFile::remove_after_kill(file, &node));
         }
         // Another process may be waiting for what comes out of a pipe.
         if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {

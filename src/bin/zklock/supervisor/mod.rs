@@ -3,6 +3,7 @@
 //! The command is stopped before anything is said about it, and messages go through `stderr`,
 //! which never blocks: only the loop of [`Supervisor::run`] waits.
 
+mod attended;
 mod job_control;
 
 use std::mem;
@@ -14,6 +15,8 @@ use nix::sys::signal::Signal as Number;
 use rustix::process::Signal;
 use zklock::{GuardEvent, GuardState};
 
+use self::attended::Attended;
+pub(crate) use self::attended::is_attended;
 use crate::args::{Guarded, OnLost};
 use crate::child::{Child, Report, Variables};
 use crate::exit::Ending;
@@ -38,6 +41,16 @@ pub(crate) struct Order<'a> {
     pub(crate) variables: Variables<'a>,
     /// What is needed to end the lock's session.
     pub(crate) key: Option<String>,
+    pub(crate) told: &'a dyn Fn(News),
+}
+
+/// What others may want to hear while a command runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum News {
+    /// The lock's state has changed.
+    Is(GuardState),
+    /// The command is asked to end, or killed, because of its lock; or the lock is lost.
+    Stops,
 }
 
 /// How a command ended.
@@ -58,6 +71,10 @@ pub(crate) struct Supervisor<'a> {
     /// The lock, for messages.
     name: String,
     lock: &'a dyn Held,
+    told: &'a dyn Fn(News),
+    /// The last state that was told.
+    state: GuardState,
+    attended: Attended,
     policy: StopPolicy,
     child: Child,
     terminal: Option<&'a Terminal>,
@@ -102,15 +119,16 @@ impl<'a> Supervisor<'a> {
             lock,
             variables,
             key,
+            told,
         } = order;
-        let unblocked = &signals.unblocked;
-        let child = Child::start(&what.command, &variables, unblocked, key.as_deref());
-        let child =
-            child.map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
+        let child = start(what, &variables, signals, key.as_deref())?;
         let mut supervisor = Self {
             what,
             name: variables.path.replace('\n', ", "),
             lock,
+            told,
+            state: GuardState::Held,
+            attended: Attended,
             policy,
             child,
             terminal,
@@ -209,6 +227,7 @@ impl<'a> Supervisor<'a> {
 
     fn revoked(&mut self) {
         self.by_lock = true;
+        (self.told)(News::Stops);
         self.child.signal(Signal::TERM);
         self.child.signal(Signal::CONT);
         say(&format!(
@@ -261,7 +280,11 @@ impl<'a> Supervisor<'a> {
 
     /// Stops the command if the lock is about to be lost; returns when to look again.
     fn look_at_lock(&mut self) -> Duration {
+        self.attended.look();
         let (state, valid_for) = (self.lock.state(), self.lock.valid_for());
+        if mem::replace(&mut self.state, state) != state {
+            (self.told)(News::Is(state));
+        }
         let term_sent = self.term_sent.map(|term_sent| term_sent.elapsed());
         if self.what.on_lost == OnLost::Warn {
             self.warn(state);
@@ -278,22 +301,29 @@ impl<'a> Supervisor<'a> {
                 // A process that was stopped does not get SIGTERM before it continues.
                 self.child.signal(Signal::CONT);
                 self.term_sent = Some(Instant::now());
+                (self.told)(News::Stops);
                 say(&format!(
                     "the lock {path} is in doubt, no server confirms it: stopping the command"
                 ));
                 return Duration::ZERO;
             }
-            StopAction::Kill => self.child.kill(),
+            StopAction::Kill => self.kill(state),
         }
+        LOOK
+    }
+
+    fn kill(&mut self, state: GuardState) {
+        self.child.kill();
         self.killed = true;
+        (self.told)(News::Stops);
         let what = match state {
             GuardState::Lost => "is lost",
             _ => "is about to be lost",
         };
         let why = self.lock.lost_reason().map(|why| format!(" because {why}"));
         let why = why.unwrap_or_default();
+        let path = &self.name;
         say(&format!("the lock {path} {what}{why}: killed the command"));
-        LOOK
     }
 
     fn warn(&mut self, state: GuardState) {
@@ -304,7 +334,10 @@ impl<'a> Supervisor<'a> {
         let what = match state {
             GuardState::Held => return,
             GuardState::Suspect => "is in doubt: no server confirms it",
-            GuardState::Lost => "is lost: another may run now",
+            GuardState::Lost => {
+                (self.told)(News::Stops);
+                "is lost: another may run now"
+            }
         };
         say(&format!("the lock {} {what}", self.name));
     }
@@ -339,4 +372,14 @@ impl<'a> Supervisor<'a> {
             }
         }
     }
+}
+
+fn start(
+    what: &Guarded,
+    variables: &Variables<'_>,
+    signals: &Signals,
+    key: Option<&str>,
+) -> Result<Child, Failure> {
+    let child = Child::start(&what.command, variables, &signals.unblocked, key);
+    child.map_err(|error| Failure::other(format!("cannot start the command: {error}")))
 }
