@@ -6,6 +6,7 @@ mod elections;
 #[cfg(feature = "tls")]
 mod encrypted;
 mod first_mistakes;
+mod hooks;
 mod jobs;
 #[cfg(feature = "sasl-gssapi")]
 mod kerberos;

@@ -100,7 +100,8 @@ impl Args {
             *file = folder.join(&*file);
         }
         if let Task::Standby(standby) = &mut self.task {
-            if let Some(file) = &mut standby.ready_file {
+            let files = [&mut standby.ready_file, &mut standby.events];
+            for file in files.into_iter().flatten() {
                 *file = folder.join(&*file);
             }
         }

@@ -111,7 +111,7 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
         more: &more,
     };
     let ended = stage
-        .run(&once.what, run, variables, &|_| ())
+        .run(&once.what, run, &variables, &|_| ())
         .map_err(Err)?;
     stage.await_servers(&once.path);
     match ended.ending {

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
         token: lock.token.map(|token| token.to_string()),
         more: permit.as_slice(),
     };
-    let ended = stage.run(&run.what, &lock.guard, variables, &|_| ())?;
+    let ended = stage.run(&run.what, &lock.guard, &variables, &|_| ())?;
     let signal = hold_on(run, &lock, acquired_at, signals);
     release(&stage, lock, &wanted.name());
     Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use zklock::{Term, Waiting};
 
-use crate::announce::Announcer;
-use crate::args::{Args, Restart, Standby};
+use crate::announce::{Announcer, hook};
+use crate::args::{Args, Guarded, Restart, Standby};
 use crate::child::Variables;
 use crate::exit::Ending;
 use crate::failure::Failure;
@@ -24,6 +24,7 @@ use crate::table::who;
 
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
+    let stage = stage.with_hook(standby.on_passive.is_some());
     let announcer = Arc::new(Announcer::new(standby)?);
     // The command may need the terminal.
     let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.path))));
@@ -56,10 +57,9 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
     let signal = late.or_else(|| stage.signals.ended_by());
     stage.end(leads);
     done?;
-    match (signal, last) {
-        (Some(signal), _) => Ok(Ending::Signal(signal as i32)),
-        (None, Some(last)) => last,
-        (None, None) => Ok(Ending::Code(0)),
+    match signal {
+        Some(signal) => Ok(Ending::Signal(signal as i32)),
+        None => last.unwrap_or(Ok(Ending::Code(0))),
     }
 }
 
@@ -99,6 +99,7 @@ fn tell(ended: &Result<Ended, Failure>) {
     }
 }
 
+/// One term: the hooks, and between them the command.
 fn run(
     standby: &Standby,
     stage: &Stage,
@@ -115,18 +116,46 @@ fn run(
         token: Some(term.fencing_token().to_string()),
         more: &more,
     };
-    announcer.is_ready(term.node());
-    let told = |news| {
-        if news == News::Stops {
-            announcer.stops();
-        }
-    };
-    let ended = stage.run(&standby.what, term, variables, &told);
+    announcer.is_active(term);
+    let ended = run_active(standby, stage, term, (announcer, &variables));
     announcer.stops();
-    announcer.is_passive();
+    if let Some(hook) = &standby.on_passive {
+        let limit = stage
+            .policy(&standby.what)
+            .time_for_the_hook(term.valid_for());
+        let key = stage.client.session_key();
+        hook::run_within(limit, hook, &variables, (&stage.signals, key.as_deref()));
+    }
+    announcer.is_passive(term);
     let ended = ended?;
     term.release_noting();
     Ok(ended)
+}
+
+/// The first hook, and the command unless that fails.
+fn run_active(
+    standby: &Standby,
+    stage: &Stage,
+    term: &Term<'_>,
+    (announcer, variables): (&Announcer, &Variables<'_>),
+) -> Result<Ended, Failure> {
+    let told = |news| match news {
+        News::Is(state) => announcer.is(state, term.lost_reason()),
+        News::Stops => announcer.stops(),
+    };
+    if let Some(hook) = &standby.on_active {
+        let what = Guarded {
+            command: hook::shell(hook),
+            ..standby.what.clone()
+        };
+        let ended = stage.run(&what, term, variables, &told)?;
+        if ended.by_lock || ended.by_signal || ended.ending != Ending::Code(0) {
+            say(&format!("--on-active {}: giving the lock up", ended.ending));
+            return Ok(ended);
+        }
+    }
+    announcer.is_ready(term);
+    stage.run(&standby.what, term, variables, &told)
 }
 
 /// Whether to join the line again.

@@ -66,6 +66,7 @@ Examples:
   zklock standby /services/importer -- ./importer
   zklock standby --restart on-failure /services/importer -- ./importer
   zklock standby --ready-file /run/active /services/importer -- ./importer
+  zklock standby --on-active ./vip-up --on-passive ./vip-down /services/importer -- ./importer
   zklock standby --status /services/importer      0 if this machine is the active one
 
 When the lock is in doubt the command is stopped, and this machine stands in line again. The

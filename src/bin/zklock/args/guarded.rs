@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use crate::values::time;
 
 /// A command that needs a lock.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Guarded {
     /// What to do when the lock is in doubt: stop the command, or warn.
     #[arg(long, value_name = "WHAT", default_value = "kill")]

@@ -17,6 +17,20 @@ pub(crate) struct Standby {
     #[arg(long, value_name = "FILE", conflicts_with = "status")]
     pub(crate) ready_file: Option<PathBuf>,
 
+    /// Runs this line in a shell when this machine becomes active, before the command begins; if it
+    /// fails, the lock is given up.
+    #[arg(long, value_name = "CMD", conflicts_with = "status")]
+    pub(crate) on_active: Option<String>,
+
+    /// Runs this line in a shell when the command has ended, before another machine can be active;
+    /// it is killed after the time that --grace gives the command.
+    #[arg(long, value_name = "CMD", conflicts_with = "status")]
+    pub(crate) on_passive: Option<String>,
+
+    /// Writes what happens to this file or named pipe, one JSON object a line.
+    #[arg(long, value_name = "FILE", conflicts_with = "status")]
+    pub(crate) events: Option<PathBuf>,
+
     /// Runs nothing: tells by the exit status whether this machine is the active one.
     #[arg(long)]
     pub(crate) status: bool,

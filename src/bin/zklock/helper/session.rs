@@ -4,18 +4,25 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::iter;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
+use rustix::process::{Signal, WaitOptions, getpid, kill_process, kill_process_group, waitpid};
 
-use crate::announce::ReadyFile;
+use crate::announce::{ReadyFile, hook};
 use crate::args::{Args, Task};
 use crate::child::NODE;
 use crate::connect;
+use crate::helper::{self, EXEC};
 
 /// How long to try to end it.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// How often to look whether a hook has ended.
+const POLL: Duration = Duration::from_millis(5);
 
 /// See the module's documentation.
 pub(super) struct Session {
@@ -41,13 +48,16 @@ impl Session {
         let (Ok(mut args), Some(key)) = (Args::try_parse_from(args), self.key.to_str()) else {
             return;
         };
-        if let Ok(folder) = self.folder {
-            args.make_absolute(&folder);
-        }
+        let folder = self.folder.unwrap_or_else(|_| "/".into());
+        args.make_absolute(&folder);
         if let Task::Standby(standby) = &args.task {
             let node = env::var(NODE).unwrap_or_default();
             let file = standby.ready_file.as_deref();
             file.inspect(|file| ReadyFile::remove_after_kill(file, &node));
+            if let Some(hook) = &standby.on_passive {
+                let grace = standby.what.grace.unwrap_or(args.session_timeout / 16);
+                let _ = run_hook(hook, &folder, Instant::now() + grace);
+            }
         }
         // Another process may be waiting for what comes out of a pipe.
         if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {
@@ -60,4 +70,23 @@ impl Session {
             drop(client.close());
         }
     }
+}
+
+/// Runs the last hook of a standby that was killed, and kills it then.
+fn run_hook(hook: &str, folder: &Path, until: Instant) -> io::Result<()> {
+    let signals: Vec<_> = (1..32).map(|number: i32| number.to_string()).collect();
+    let mut exec = helper::command(EXEC);
+    exec.arg(getpid().as_raw_pid().to_string())
+        .arg(signals.join(","));
+    exec.args(hook::shell(hook)).stdin(Stdio::null());
+    let hook = helper::spawn(exec.current_dir(folder))?.id;
+    while Instant::now() < until {
+        match waitpid(Some(hook), WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
+            // It stops itself before it begins.
+            Some((_, status)) if status.stopped() => kill_process(hook, Signal::CONT)?,
+            Some(_) => return Ok(()),
+            None => thread::sleep(POLL),
+        }
+    }
+    Ok(kill_process_group(hook, Signal::KILL)?)
 }

@@ -38,7 +38,7 @@ const REST_POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Order<'a> {
     pub(crate) what: &'a Guarded,
     pub(crate) lock: &'a dyn Held,
-    pub(crate) variables: Variables<'a>,
+    pub(crate) variables: &'a Variables<'a>,
     /// What is needed to end the lock's session.
     pub(crate) key: Option<String>,
     pub(crate) told: &'a dyn Fn(News),
@@ -121,7 +121,7 @@ impl<'a> Supervisor<'a> {
             key,
             told,
         } = order;
-        let child = start(what, &variables, signals, key.as_deref())?;
+        let child = start(what, variables, signals, key.as_deref())?;
         let mut supervisor = Self {
             what,
             name: variables.path.replace('\n', ", "),
