@@ -45,6 +45,10 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) wall_clock_expiry: bool,
 
+    /// Creates the chroot at the end of the servers, and what is above it, if it does not exist.
+    #[arg(long, global = true, help_heading = SERVERS)]
+    pub(crate) create_chroot: bool,
+
     /// How long to wait for a server.
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
     pub(crate) connect_timeout: Duration,

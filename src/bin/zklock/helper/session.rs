@@ -66,6 +66,8 @@ impl Session {
         let Ok(builder) = connect::builder(&args) else {
             return;
         };
+        // Where nothing is left, nothing is to be ended.
+        let builder = builder.create_chroot(false);
         if let Ok(client) = builder.resume(key).connect_timeout(LIMIT).connect() {
             drop(client.close());
         }
