@@ -142,8 +142,10 @@ fn a_command_that_waited_for_one_of_several_after_an_eviction_is_held_back(hosts
     let ([a, b], log) = (two("evicted"), Log::new());
     let mut holder = Zklock::start(hosts, &format!("run {b}"), &log.beat("held"));
     log.await_word("held");
-    let waiter = Zklock::start(hosts, &format!("run {a} {b}"), &log.write("ran"));
-    await_queue(hosts, &b, 2);
+    let waits = format!("-v run {a} {b}");
+    let (waiter, said) = Zklock::start_logged(hosts, &waits, &log.write("ran"));
+    // It has seen who is ahead.
+    eventually("it waits", || said.contains("waiting for "));
     let node = children(hosts, &b)
         .into_iter()
         .min_by_key(|name| name.rsplit('-').next().map(str::to_owned));

@@ -48,17 +48,20 @@ impl ServiceManager {
 
     pub(super) fn tell(&self, status: &str) {
         let status = plain(&status.replace(['\n', '\r'], " ")).to_string();
-        let ready = match self.is_ready.swap(true, Ordering::Relaxed) {
+        let ready = match self.is_ready.load(Ordering::Relaxed) {
             true => "",
             false => "READY=1\n",
         };
-        self.send(&format!("{ready}STATUS={status}\n"));
+        if self.send(&format!("{ready}STATUS={status}\n")) {
+            self.is_ready.store(true, Ordering::Relaxed);
+        }
     }
 
-    fn send(&self, message: &str) {
-        if let Err(error) = self.socket.send_to_addr(message.as_bytes(), &self.address) {
-            log::info!("cannot tell the service manager: {error}");
-        }
+    /// Returns whether it was sent.
+    fn send(&self, message: &str) -> bool {
+        let sent = self.socket.send_to_addr(message.as_bytes(), &self.address);
+        sent.inspect_err(|error| log::info!("cannot tell the service manager: {error}"))
+            .is_ok()
     }
 
     /// Reports from time to time that this process runs, as long as it looks after its command.

@@ -4,19 +4,21 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::iter;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use rustix::process::{Signal, WaitOptions, getpid, kill_process, kill_process_group, waitpid};
+use nix::sys::signal::SigSet;
+use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
 
-use crate::announce::{ReadyFile, hook};
+use crate::announce::ReadyFile;
 use crate::args::{Args, Task};
 use crate::child::NODE;
 use crate::connect;
-use crate::helper::{self, EXEC};
+use crate::helper;
 
 /// How long to try to end it.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -74,18 +76,18 @@ impl Session {
     }
 }
 
-/// Runs the last hook of a standby that was killed, and kills it then.
+/// Runs the last hook of a standby that was killed, and kills it if it takes longer.
 fn run_hook(hook: &str, folder: &Path, until: Instant) -> io::Result<()> {
-    let signals: Vec<_> = (1..32).map(|number: i32| number.to_string()).collect();
-    let mut exec = helper::command(EXEC);
-    exec.arg(getpid().as_raw_pid().to_string())
-        .arg(signals.join(","));
-    exec.args(hook::shell(hook)).stdin(Stdio::null());
-    let hook = helper::spawn(exec.current_dir(folder))?.id;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", hook]).stdin(Stdio::null());
+    shell.current_dir(folder).process_group(0);
+    // It must not inherit that all signals are blocked here.
+    SigSet::empty().thread_set_mask()?;
+    let hook = helper::spawn(&mut shell);
+    SigSet::all().thread_set_mask()?;
+    let hook = hook?.id;
     while Instant::now() < until {
-        match waitpid(Some(hook), WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
-            // It stops itself before it begins.
-            Some((_, status)) if status.stopped() => kill_process(hook, Signal::CONT)?,
+        match waitpid(Some(hook), WaitOptions::NOHANG)? {
             Some(_) => return Ok(()),
             None => thread::sleep(POLL),
         }
