@@ -58,6 +58,7 @@ pub struct ClientBuilder {
     local_handoffs: u32,
     locks_counted: usize,
     resume: Option<SessionKey>,
+    create_chroot: bool,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
     #[cfg(feature = "sasl")]
@@ -82,6 +83,7 @@ impl ClientBuilder {
             local_handoffs: 0,
             locks_counted: 0,
             resume: None,
+            create_chroot: false,
             #[cfg(feature = "tls")]
             tls: None,
             #[cfg(feature = "sasl")]
@@ -151,6 +153,18 @@ impl ClientBuilder {
     /// 15 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
+        self
+    }
+
+    /// Creates the chroot at the end of the servers' addresses, and what is above it, if it does not
+    /// exist.
+    ///
+    /// Connecting then takes another session for a moment, and fails with [`Error::NoAuth`] if this
+    /// client may not create it. The nodes that it creates stay, and are protected by the list of
+    /// [`acl`](Self::acl). Costs nothing if the chroot exists. Defaults to `false`: without its
+    /// chroot, a client connects, and cannot lock.
+    pub fn create_chroot(mut self, create: bool) -> Self {
+        self.create_chroot = create;
         self
     }
 
@@ -292,6 +306,19 @@ impl ClientBuilder {
             });
         }
         Ok(())
+    }
+
+    /// The builder again if it is to create the chroot.
+    pub(crate) fn of_chroot(&self) -> Option<Self> {
+        self.create_chroot.then(|| self.clone())
+    }
+
+    /// The builder for a session that sees all nodes, and the chroot.
+    pub(crate) fn without_chroot(mut self) -> (Self, String) {
+        let end = self.hosts.find('/').unwrap_or(self.hosts.len());
+        let chroot = self.hosts.split_off(end);
+        self.resume = None;
+        (self, chroot)
     }
 
     /// Starts to connect, and does not wait.

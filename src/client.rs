@@ -1,5 +1,6 @@
 //! A client: one session with ZooKeeper, shared by any number of locks.
 
+mod create_chroot;
 mod for_the_program;
 mod inspect;
 
@@ -81,8 +82,8 @@ impl Client {
     /// Connects to the first server of `hosts` that answers.
     ///
     /// `hosts` is `host:port,host:port/chroot`. The port defaults to 2181, and an IPv6 address is
-    /// in brackets. All paths are below the chroot, if there is one. It must exist: otherwise the
-    /// log says so, and locking fails. Blocks until there is a session, for at most 15 s.
+    /// in brackets. All paths are below the chroot, if there is one. It must exist, unless
+    /// [`ClientBuilder::create_chroot`] creates it: otherwise the log says so, and locking fails. Blocks until there is a session, for at most 15 s.
     ///
     /// # Errors
     ///
@@ -350,6 +351,7 @@ impl ClientBuilder {
     /// returns whether the chroot is missing, for the program.
     #[doc(hidden)]
     pub fn connect_and_look(self, told: impl FnOnce(&[String])) -> Result<(Client, bool)> {
+        let of_chroot = self.of_chroot();
         let Opened {
             session,
             connect_timeout,
@@ -363,6 +365,10 @@ impl ClientBuilder {
         }
         if caller.connected(&limit)?.is_some() {
             let lacks_chroot = has_chroot && session.lacks_root(&limit)?;
+            let lacks_chroot = match of_chroot.filter(|_| lacks_chroot) {
+                Some(builder) => builder.make_chroot_for(&session, &limit).map(|()| false)?,
+                None => lacks_chroot,
+            };
             return Ok((Client::over(session), lacks_chroot));
         }
         let tried = session.status.trouble();

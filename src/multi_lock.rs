@@ -7,16 +7,20 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::{NotSend, guard_checks, guard_traits};
+use crate::local::thread_set::Entered;
+use crate::lock::multi::Part;
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
 use crate::token::FencingToken;
 
 /// Several mutexes that are locked together: all or none.
 ///
-/// Each of them and a [`Mutex`](crate::Mutex) on its path exclude each other. One transaction
+/// Each of them and a [`Mutex`](crate::Mutex) on its path exclude each other.
+/// [`reading`](Self::reading) shares some of them with other readers. One transaction
 /// creates the nodes of all queues, so any two multi-locks are in the same order in every queue
 /// that they share, and never wait for each other, in whatever order they name the paths. A thread
 /// that holds one lock and then asks for another is not covered.
@@ -44,8 +48,8 @@ use crate::token::FencingToken;
 #[derive(Clone)]
 pub struct MultiLock {
     locks: Arc<Locks>,
-    /// Sorted, each of them once.
-    paths: Arc<[String]>,
+    /// Sorted by path, each of them once.
+    parts: Arc<[Part]>,
 }
 
 /// The guard of a [`MultiLock`]: while it lives, all its mutexes are held, unless the guard says
@@ -93,8 +97,41 @@ impl MultiLock {
         }
         Ok(Self {
             locks: locks.clone(),
-            paths: paths.into(),
+            parts: paths.into_iter().map(Part::alone).collect(),
         })
+    }
+
+    /// Locks these of its paths for reading: each is shared with other readers, of multi-locks and
+    /// of the [`RwLock`](crate::RwLock) on its path, and excludes whoever wants it alone.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if a path is not one of this lock's.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// let booking = client.multi_lock(["/accounts/jo", "/rates"])?.reading(["/rates"])?;
+    /// let guard = booking.lock()?; // nobody changes the rates meanwhile, and others read them
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reading<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        let mut parts = self.parts.to_vec();
+        for path in paths {
+            let part = parts.iter_mut().find(|part| part.path == path);
+            let part = part.ok_or_else(|| Error::BadPath {
+                path: path.to_owned(),
+                rule: "the multi-lock does not have it; name it among its paths too",
+            })?;
+            part.role = Role::Read;
+        }
+        self.parts = parts.into();
+        Ok(self)
     }
 
     /// Acquires all mutexes.
@@ -163,27 +200,42 @@ impl MultiLock {
 
     /// Returns the paths, in alphabetical order.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.paths.iter().map(String::as_str)
+        self.parts.iter().map(|part| part.path.as_str())
     }
 
     fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MultiGuard>> {
-        let mut turns = Vec::with_capacity(self.paths.len());
-        for path in self.paths.iter() {
-            match self.locks.turn(path, &mut request)? {
-                Some(turn) => turns.push(turn),
+        let mut places = Vec::with_capacity(self.parts.len());
+        for part in self.parts.iter() {
+            match self.place(part, &mut request)? {
+                Some(place) => places.push(place),
                 None => return request.refused(&self.locks.session),
             }
         }
-        let taken = RawGuard::acquire_all(&self.locks.session, &self.paths, &mut request)?;
+        let taken = RawGuard::acquire_all(&self.locks.session, &self.parts, &mut request)?;
         let Some((mut raw, tokens)) = taken else {
             return request.refused(&self.locks.session);
         };
         raw.granted(request.limit.spent());
-        let tokens = self.paths.iter().cloned().zip(tokens).collect();
+        let tokens = self.paths().map(str::to_owned).zip(tokens).collect();
         Ok(Some(MultiGuard {
-            grant: MultiGrant { raw, turns, tokens },
+            grant: MultiGrant {
+                raw,
+                places,
+                tokens,
+            },
             not_send: PhantomData,
         }))
+    }
+
+    /// This thread's place among those of the client; `None` at the limit.
+    fn place(&self, part: &Part, request: &mut LockRequest<'_>) -> Result<Option<Place>> {
+        if part.role != Role::Read {
+            let turn = self.locks.turn(&part.path, request)?;
+            return Ok(turn.map(Place::Alone));
+        }
+        let entered = self.locks.threads.enter(&part.path);
+        let entered = entered.ok_or_else(|| lock::would_deadlock(&part.path))?;
+        Ok(Some(Place::Reader(entered)))
     }
 }
 
@@ -193,11 +245,18 @@ pub struct SendMultiGuard {
     grant: MultiGrant,
 }
 
+/// A thread's place among those of its client.
+enum Place {
+    Alone(Turn),
+    /// Other threads may read beside it; kept until the lock is released.
+    Reader(#[expect(dead_code, reason = "it acts when it is dropped")] Entered),
+}
+
 /// What both kinds of guard have in common.
 struct MultiGrant {
     // Fields drop in this order: leave the queues first, then call the next threads.
     raw: RawGuard,
-    turns: Vec<Turn>,
+    places: Vec<Place>,
     tokens: Vec<(String, FencingToken)>,
 }
 
@@ -251,8 +310,14 @@ impl MultiGuard {
     ///
     /// In exchange, the mutexes no longer know which thread holds them: a thread that has such a
     /// guard and locks one of them again waits for itself.
-    pub fn into_send(self) -> SendMultiGuard {
-        self.grant.turns.iter().for_each(Turn::detach);
+    pub fn into_send(mut self) -> SendMultiGuard {
+        self.grant.places.retain(|place| match place {
+            Place::Alone(turn) => {
+                turn.detach();
+                true
+            }
+            Place::Reader(_) => false,
+        });
         self.grant.raw.belongs(false);
         SendMultiGuard { grant: self.grant }
     }
@@ -316,13 +381,16 @@ impl MultiGrant {
     }
 
     fn release(self) -> Result<()> {
-        self.raw.release_before(self.turns)
+        self.raw.release_before(self.places)
     }
 }
 
 impl fmt::Debug for MultiLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks
-            .describe("MultiLock", &[("paths", &self.paths)], f)
+        self.locks.describe(
+            "MultiLock",
+            &[("paths", &self.paths().collect::<Vec<_>>())],
+            f,
+        )
     }
 }

@@ -15,7 +15,7 @@ mod driver;
 mod fresh_id;
 mod guarded_writes;
 mod join_guards;
-mod multi;
+pub(crate) mod multi;
 pub(crate) mod prepared_create;
 pub(crate) mod raw_guard;
 mod release_note;

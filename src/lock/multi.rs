@@ -33,11 +33,25 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// All locks, and the token of each.
 type Taken = (RawGuard, Vec<FencingToken>);
 
+/// A queue to go through with others.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) path: String,
+    pub(crate) role: Role,
+}
+
+impl Part {
+    pub(crate) fn alone(path: String) -> Self {
+        let role = Role::Exclusive;
+        Self { path, role }
+    }
+}
+
 impl RawGuard {
-    /// Goes through the queues of all `paths`, which are sorted; all or none.
+    /// Goes through the queues of all `parts`, which are sorted by path; all or none.
     pub(crate) fn acquire_all(
         session: &Arc<Session>,
-        paths: &[String],
+        parts: &[Part],
         request: &mut LockRequest<'_>,
     ) -> Result<Option<Taken>> {
         request.hold_at_least = None;
@@ -47,10 +61,10 @@ impl RawGuard {
             let Some(snapshot) = caller.connected(&limit)? else {
                 return Ok(None);
             };
-            let multi = begin(session, paths.len(), request, &snapshot);
+            let multi = begin(session, parts, request, &snapshot);
             let driver = MultiDriver {
                 session,
-                paths,
+                parts,
                 request,
                 multi,
                 caller,
@@ -69,20 +83,26 @@ impl RawGuard {
 }
 
 /// Begins, with transactions if the server has them.
-fn begin(session: &Session, count: usize, request: &LockRequest<'_>, snapshot: &Snapshot) -> Multi {
+fn begin(
+    session: &Session,
+    parts: &[Part],
+    request: &LockRequest<'_>,
+    snapshot: &Snapshot,
+) -> Multi {
+    let roles: Vec<_> = parts.iter().map(|part| part.role).collect();
     let capabilities = session.transport.capabilities();
     let (dialect, patience) = (session.settings.dialect, request.patience);
     let known = capabilities.resumes.then_some(snapshot.session);
     match capabilities.multi {
-        true => Multi::together(count, dialect, &fresh_id(), known, patience),
-        false => Multi::one_by_one(count, patience),
+        true => Multi::together(&roles, dialect, &fresh_id(), known, patience),
+        false => Multi::one_by_one(&roles, patience),
     }
 }
 
 /// One way through the queues.
 struct MultiDriver<'a, 'q> {
     session: &'a Arc<Session>,
-    paths: &'a [String],
+    parts: &'a [Part],
     request: &'a mut LockRequest<'q>,
     multi: Multi,
     caller: Caller,
@@ -130,13 +150,14 @@ impl MultiDriver<'_, '_> {
                 self.request.taken = true;
                 self.list(at, true)
             }
-            Action::Place(prefix) => self.place(&prefix),
+            Action::Place(prefixes) => self.place(&prefixes),
             Action::MakeParents => {
+                let paths: Vec<_> = self.parts.iter().map(|part| part.path.clone()).collect();
                 let (caller, limit) = (&mut self.caller, &self.limit);
                 let lasting = Lasting::WhileUsed;
                 let made = self
                     .session
-                    .make_directories(caller, self.paths, lasting, limit)?;
+                    .make_directories(caller, &paths, lasting, limit)?;
                 Ok(made.map_or(Event::Cancel, |()| Event::ParentsMade))
             }
             Action::Births(names) => self.births(&names),
@@ -153,7 +174,7 @@ impl MultiDriver<'_, '_> {
     }
 
     fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
-        let path = &self.paths[at];
+        let path = &self.parts[at].path;
         let sync = catch_up.then(|| Request::sync(path));
         let requests: Vec<_> = sync.into_iter().chain([Request::list(path)]).collect();
         let listed = self.caller.call_all(&requests, path, &self.limit);
@@ -175,21 +196,21 @@ impl MultiDriver<'_, '_> {
     }
 
     /// Creates a node in every queue.
-    fn place(&mut self, prefix: &str) -> Result<Event> {
+    fn place(&mut self, prefixes: &[String]) -> Result<Event> {
         let settings = &self.session.settings;
-        let create = |path: &String| Op::Create {
-            path: format!("{path}/{prefix}"),
+        let create = |(part, prefix): (&Part, &String)| Op::Create {
+            path: format!("{}/{prefix}", part.path),
             data: settings.card.text(self.request.note.as_deref()).into(),
             acl: settings.acl.entries().to_vec(),
             mode: CreateMode::EphemeralSequential,
             stat: false,
         };
-        let creates = self.paths.iter().map(create).collect();
+        let creates = self.parts.iter().zip(prefixes).map(create).collect();
         if self.caller.connected(&self.limit)?.is_none() {
             return Ok(Event::Cancel);
         }
         self.stamp = self.session.status.stamp();
-        let (creates, paths) = (Request::Multi(creates), self.paths.join(", "));
+        let (creates, paths) = (Request::Multi(creates), self.all_paths());
         match self.caller.call_once(&creates, &paths, &self.limit) {
             Ok(Some(Reply::Multi(results))) => {
                 let name = |result: &std::result::Result<OpReply, ErrorCode>| match result {
@@ -209,7 +230,7 @@ impl MultiDriver<'_, '_> {
     fn births(&mut self, names: &[String]) -> Result<Event> {
         let nodes = self.full(names);
         let looks: Vec<_> = nodes.iter().map(|node| Request::exists(node)).collect();
-        let about = self.paths.join(", ");
+        let about = self.all_paths();
         let answers = match self.caller.call_all(&looks, &about, &self.limit) {
             Ok(answers) => answers,
             Err(error) => return error.or(&about, Event::Cancel),
@@ -223,7 +244,7 @@ impl MultiDriver<'_, '_> {
 
     /// Waits in a queue where our node stands.
     fn queue(&mut self, at: usize, mine: OwnNode) -> Result<Event> {
-        let queue = Queue::of(&self.paths[at], Role::Exclusive);
+        let queue = queue_of(&self.parts[at]);
         let start = (mine, self.snapshot, self.stamp);
         let progress = driver::stand(self.session, &queue, self.request, start)?;
         Ok(Event::Queued(match progress {
@@ -241,7 +262,7 @@ impl MultiDriver<'_, '_> {
             true => self.limit.clone().until(short),
             false => self.limit.clone(),
         };
-        let queue = Queue::of(&self.paths[at], Role::Exclusive);
+        let queue = queue_of(&self.parts[at]);
         let Some(raw) = RawGuard::acquire(self.session, &queue, self.request, None)? else {
             return Ok(match self.limit.is_over() {
                 true => Event::Cancel,
@@ -284,9 +305,11 @@ impl MultiDriver<'_, '_> {
             Outcome::Gone => Ok(ControlFlow::Break(None)),
             Outcome::Restart => Ok(ControlFlow::Continue(())),
             Outcome::Evicted(at, name) => Err(Error::Evicted {
-                node: format!("{}/{name}", self.paths[at]),
+                node: format!("{}/{name}", self.parts[at].path),
             }),
-            Outcome::Foreign(at, foreign) => Err(self.session.foreign(&self.paths[at], foreign)),
+            Outcome::Foreign(at, foreign) => {
+                Err(self.session.foreign(&self.parts[at].path, foreign))
+            }
         }
     }
 
@@ -298,21 +321,33 @@ impl MultiDriver<'_, '_> {
             None => self.snapshot.session,
         };
         let bounds = self.session.status.bounds(session);
-        let path = self.paths.join(", ");
+        let path = self.all_paths();
         let lease = Lease::new(&path, self.full(&names), session, bounds, self.stamp);
         let tokens = mine.iter().map(|mine| FencingToken::new(mine.origin.czxid));
         let tokens: Vec<_> = tokens.collect();
         let token = tokens.iter().max().copied();
         let token = token.unwrap_or_else(|| FencingToken::new(0));
-        let all = RawGuard::new(self.session, lease, token);
+        let mut all = RawGuard::new(self.session, lease, token);
+        all.saw(self.request.seen.clone());
         self.taken.drain(..).for_each(RawGuard::hand_over);
         (all, tokens)
     }
 
     fn full(&self, names: &[String]) -> Vec<String> {
-        let nodes = self.paths.iter().zip(names);
-        nodes.map(|(path, name)| format!("{path}/{name}")).collect()
+        let nodes = self.parts.iter().zip(names);
+        let full = |(part, name): (&Part, &String)| format!("{}/{name}", part.path);
+        nodes.map(full).collect()
     }
+
+    /// For messages.
+    fn all_paths(&self) -> String {
+        let paths: Vec<_> = self.parts.iter().map(|part| part.path.as_str()).collect();
+        paths.join(", ")
+    }
+}
+
+fn queue_of(part: &Part) -> Queue<'_> {
+    Queue::of(&part.path, part.role)
 }
 
 impl Drop for MultiDriver<'_, '_> {
@@ -323,7 +358,7 @@ impl Drop for MultiDriver<'_, '_> {
             let session = self.snapshot.session;
             self.session
                 .cleaner
-                .add(&self.paths[at], session, vec![orphan]);
+                .add(&self.parts[at].path, session, vec![orphan]);
         }
     }
 }

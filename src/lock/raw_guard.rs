@@ -150,6 +150,11 @@ impl RawGuard {
         self.since
     }
 
+    /// Knows whom its call has seen ahead.
+    pub(super) fn saw(&mut self, ahead: Option<SeenAhead>) {
+        self.seen = ahead;
+    }
+
     /// Sets when it was granted, which has been counted.
     pub(super) fn count_from(&mut self, since: Option<Instant>) {
         self.since = since;
@@ -199,6 +204,13 @@ impl RawGuard {
     pub(super) fn is_to_note(&self) -> bool {
         let unknown = self.noted.get().is_some_and(|over| over.get().is_none());
         unknown && self.at_least_until.is_none() && self.check().is_ok()
+    }
+
+    /// Has the claim's node watched too.
+    pub(crate) fn watch_anew(&self) {
+        if let Some(watched) = self.watched {
+            self.session.leases.unwatch(watched);
+        }
     }
 
     /// Has nobody told any more that the node goes, which this client is about to delete.

@@ -29,6 +29,10 @@ impl RawGuard {
     /// the call did not look. Blocks for one read.
     pub(crate) fn follows_release(&self) -> Option<bool> {
         let seen = self.seen().filter(|seen| !seen.is_empty())?;
+        // The notes of several directories may be of different moments.
+        if self.nodes().len() != 1 {
+            return Some(false);
+        }
         let limit = Limit::after(LONGEST.min(self.valid_for()));
         let note = note(
             &mut self.session().caller(),
@@ -72,6 +76,7 @@ impl RawGuard {
         let limit = Limit::after(LONGEST.min(self.valid_for()));
         let mut caller = self.session().caller();
         self.stop_watching();
+        self.give_up_claim();
         while let Some((note, version)) = note(&mut caller, dir, &limit) {
             let Some(data) = note.with(name) else {
                 return;

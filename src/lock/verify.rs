@@ -14,10 +14,11 @@ impl RawGuard {
         let limit = Limit::after(self.valid_for());
         let capabilities = self.session().transport.capabilities();
         let stamp = self.session().status.stamp();
+        let nodes: Vec<_> = self.lease().all_nodes().cloned().collect();
         let answers = self
             .session()
             .caller()
-            .prove(self.nodes(), &limit)
+            .prove(&nodes, &limit)
             .unwrap_or_default();
         self.judge(stamp, proof::judge(capabilities, &answers), &answers)
     }
@@ -38,14 +39,14 @@ impl RawGuard {
         }
     }
 
-    pub(super) fn suspect(&self) -> Error {
+    pub(crate) fn suspect(&self) -> Error {
         Error::Suspect {
             path: self.lease().path().to_owned(),
         }
     }
 
     /// The nodes are not there: the lock is lost.
-    pub(super) fn found_gone(&self) -> Error {
+    pub(crate) fn found_gone(&self) -> Error {
         self.lease().lose(self.gone());
         self.lease().lost()
     }

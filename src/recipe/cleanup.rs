@@ -9,7 +9,6 @@
 //! that owns the nodes ends, which the driver has to notice.
 
 use super::attempt::Orphan;
-use super::queue::own;
 use crate::jute::Names;
 
 /// The state machine.
@@ -77,8 +76,10 @@ impl Cleanup {
         match (&mut self.state, event) {
             (State::Sync(prefix), Event::Synced) => self.state = State::Find(prefix.clone()),
             (State::Find(prefix), Event::Children(names)) => {
-                let found = own(&names, prefix).into_iter();
-                self.state = State::Delete(found.map(|name| name.text.to_owned()).collect());
+                let found = names.iter().filter(|name| name.starts_with(&*prefix));
+                let mut found: Vec<_> = found.map(str::to_owned).collect();
+                found.sort_unstable();
+                self.state = State::Delete(found);
             }
             (State::Find(_), Event::Gone) => self.state = State::Delete(Vec::new()),
             (State::Delete(names), Event::Gone) => {

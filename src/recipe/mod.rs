@@ -13,6 +13,7 @@
 //! - [`multi`] takes one contender into several queues at once,
 //! - [`permit_attempt`] gets a contender its permits, through the line in front of them,
 //! - [`shard_owners`] divides shards among members,
+//! - [`permit_number`] gives a permit a number that no other one has,
 //! - [`downgrade`] turns a writer into a reader,
 //! - [`job`] runs something once, and [`journal`] says what has run,
 //! - [`abandonment`] tells a holder that its predecessor went without releasing,
@@ -49,6 +50,7 @@ pub mod multi;
 pub mod name;
 pub mod overdue_holder;
 pub mod permit_attempt;
+pub mod permit_number;
 pub mod permits;
 pub mod places;
 pub mod queue;

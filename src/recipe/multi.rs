@@ -43,8 +43,8 @@ use crate::jute::Names;
 /// The state machine.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Multi {
-    /// How many queues there are.
-    count: usize,
+    /// What we ask of each queue.
+    roles: Vec<Role>,
     patience: Patience,
     way: Way,
     state: State,
@@ -54,9 +54,9 @@ pub struct Multi {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Way {
     Together {
-        contest: Contest,
-        /// The name we ask for in every queue; no other attempt ever asks for the same.
-        prefix: String,
+        dialect: Dialect,
+        /// The name we ask for in each queue; no other attempt ever asks for the same.
+        prefixes: Vec<String>,
         /// The session that our nodes must belong to, if the driver knows it.
         session: Option<i64>,
     },
@@ -85,8 +85,8 @@ pub enum Action {
     List(usize),
     /// List this queue, at a server that has caught up with its leader.
     CatchUpAndList(usize),
-    /// Create an ephemeral sequential node with this prefix in every queue, in one transaction.
-    Place(String),
+    /// Create an ephemeral sequential node in every queue, each with its prefix, in one transaction.
+    Place(Vec<String>),
     /// Create all the directories and what is above them.
     MakeParents,
     /// Ask for the owner and the birth of our nodes, which have these names, one in each queue.
@@ -157,24 +157,22 @@ pub enum Outcome {
 }
 
 impl Multi {
-    /// An attempt with transactions. The `id` must be fresh: a UUID that was never used.
+    /// An attempt with transactions, in these roles. The `id` must be fresh: a UUID that was never
+    /// used.
     pub fn together(
-        count: usize,
+        roles: &[Role],
         dialect: Dialect,
         id: &str,
         session: Option<i64>,
         patience: Patience,
     ) -> Self {
+        let prefixes = roles.iter().map(|role| prefix(dialect, *role, id));
         Self {
-            count,
+            roles: roles.to_vec(),
             patience,
             way: Way::Together {
-                contest: Contest {
-                    dialect,
-                    role: Role::Exclusive,
-                    permits: 0,
-                },
-                prefix: prefix(dialect, Role::Exclusive, id),
+                dialect,
+                prefixes: prefixes.collect(),
                 session,
             },
             state: match patience {
@@ -186,9 +184,9 @@ impl Multi {
     }
 
     /// An attempt without transactions.
-    pub fn one_by_one(count: usize, patience: Patience) -> Self {
+    pub fn one_by_one(roles: &[Role], patience: Patience) -> Self {
         Self {
-            count,
+            roles: roles.to_vec(),
             patience,
             way: Way::OneByOne,
             state: State::Take(Vec::new()),
@@ -201,7 +199,7 @@ impl Multi {
         match &self.state {
             State::Peek(at) => Action::List(*at),
             State::PeekAgain(at) => Action::CatchUpAndList(*at),
-            State::Place => Action::Place(self.prefix().to_owned()),
+            State::Place => Action::Place(self.prefixes().to_owned()),
             State::Parents => Action::MakeParents,
             State::Births(names) => Action::Births(names.clone()),
             State::Queue(at, mine) => Action::Queue(*at, mine[*at].clone()),
@@ -261,8 +259,8 @@ impl Multi {
             (State::Parents, Event::ParentsMade) => State::Place,
             // Whatever was created must go: another id is cheaper than a search.
             (State::Place, Event::ReplyLost) => {
-                let orphan = Orphan::Prefix(self.prefix().to_owned());
-                self.orphans = (0..self.count).map(|at| (at, orphan.clone())).collect();
+                let orphans = self.prefixes().iter().cloned().map(Orphan::Prefix);
+                self.orphans = orphans.enumerate().collect();
                 State::Finish(Outcome::Restart)
             }
             (State::Births(names), Event::Births(births)) => self.born(names, &births),
@@ -287,7 +285,7 @@ impl Multi {
         match (state, event) {
             (State::Take(mut taken), Event::Taken(mine)) => {
                 taken.push(mine);
-                match taken.len() == self.count {
+                match taken.len() == self.roles.len() {
                     true => State::Prove(taken),
                     false => State::Take(taken),
                 }
@@ -304,8 +302,13 @@ impl Multi {
     }
 
     fn peeked(&mut self, at: usize, names: &Names) -> State {
-        let Way::Together { contest, .. } = &self.way else {
+        let Way::Together { dialect, .. } = self.way else {
             return State::Finish(Outcome::Gone);
+        };
+        let contest = Contest {
+            dialect,
+            role: self.roles[at],
+            permits: 0,
         };
         match contest.is_taken(names) {
             Ok(false) => self.after_peek(at),
@@ -315,7 +318,7 @@ impl Multi {
     }
 
     fn after_peek(&self, at: usize) -> State {
-        match at + 1 == self.count {
+        match at + 1 == self.roles.len() {
             true => State::Place,
             false => State::Peek(at + 1),
         }
@@ -376,10 +379,10 @@ impl Multi {
         self.orphans.extend(left);
     }
 
-    fn prefix(&self) -> &str {
+    fn prefixes(&self) -> &[String] {
         match &self.way {
-            Way::Together { prefix, .. } => prefix,
-            Way::OneByOne => "",
+            Way::Together { prefixes, .. } => prefixes,
+            Way::OneByOne => &[],
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A counting semaphore for a whole cluster.
 
 mod driver;
+mod number;
 mod wanted_permit;
 
 use std::fmt;
@@ -69,7 +70,8 @@ pub struct Semaphore {
 
 /// One of a semaphore's permits, held while this lives, unless it reports that it is lost.
 ///
-/// It can be sent to another thread. It has no fencing token: several permits are held at a time.
+/// It can be sent to another thread. It has no fencing token: several permits are held at a time;
+/// [`number`](Self::number) tells them apart.
 ///
 /// # Example
 ///
@@ -88,6 +90,8 @@ pub struct Semaphore {
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit {
     raw: RawGuard,
+    /// How many there are.
+    permits: u32,
 }
 
 impl Semaphore {
@@ -266,7 +270,8 @@ impl Semaphore {
             agreed: &self.agreed,
         };
         let raw = PermitDriver::new(wanted, request).run()?;
-        Ok(raw.map(|raw| Permit { raw }))
+        let permits = self.permits;
+        Ok(raw.map(|raw| Permit { raw, permits }))
     }
 
     fn session(&self) -> &Arc<Session> {

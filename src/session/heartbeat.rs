@@ -307,8 +307,10 @@ impl Heartbeat {
         let mut ids = Vec::new();
         let mut nodes = Vec::new();
         for (id, lease) in &all {
-            ids.extend(lease.nodes().iter().map(|_| *id));
-            nodes.extend_from_slice(lease.nodes());
+            for node in lease.all_nodes() {
+                ids.push(*id);
+                nodes.push(node.clone());
+            }
         }
         // An answered ping is no proof. The chaos tests compile a client that takes it for
         // one, and must catch it.

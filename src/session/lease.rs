@@ -4,8 +4,8 @@
 //! renews it. It consists of atomics: a check costs one look at the clock.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::{Error, LossCell, LostReason, Result};
@@ -43,6 +43,7 @@ pub(crate) struct Lease {
 struct Life {
     path: String,
     nodes: Vec<String>,
+    claim: OnceLock<Claim>,
     session: i64,
     bounds: Arc<SessionValidity>,
     /// When the last check that the quorum committed was sent, and when the last message
@@ -58,6 +59,16 @@ struct Life {
     revoke_requested: AtomicBool,
 }
 
+/// What the holder has besides, which is lost and given up with the lock: a permit's number.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) dir: String,
+    /// What the names of the nodes begin with that it may have there.
+    pub(crate) prefix: String,
+    /// The node, once it is known to be there.
+    pub(crate) node: OnceLock<String>,
+}
+
 impl Lease {
     /// A lease over `nodes` of a session, which the quorum confirmed when asked with this
     /// stamp.
@@ -71,6 +82,7 @@ impl Lease {
         Self::of(Arc::new(Life {
             path: path.to_owned(),
             nodes,
+            claim: OnceLock::new(),
             session,
             bounds,
             sent: AtomicU64::new(nanos(stamp.sent)),
@@ -99,6 +111,21 @@ impl Lease {
 
     pub(crate) fn nodes(&self) -> &[String] {
         &self.life.nodes
+    }
+
+    /// The nodes, and that of the claim.
+    pub(crate) fn all_nodes(&self) -> impl Iterator<Item = &String> {
+        let claim = self.claim().and_then(|claim| claim.node.get());
+        self.life.nodes.iter().chain(claim)
+    }
+
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.life.claim.get()
+    }
+
+    /// The claim, which this is unless there is one.
+    pub(crate) fn claim_or(&self, claim: impl FnOnce() -> Claim) -> &Claim {
+        self.life.claim.get_or_init(claim)
     }
 
     pub(crate) fn path(&self) -> &str {

@@ -275,7 +275,7 @@ impl Leases {
     }
 
     /// Notes that the lock has no watch any more.
-    pub(super) fn unwatch(&self, id: u64) {
+    pub(crate) fn unwatch(&self, id: u64) {
         let mut open = self.open.lock();
         let Some(entry) = open.leases.get_mut(&id) else {
             return;

@@ -71,7 +71,8 @@ impl Session {
         let Some(Reply::Children { names, .. }) = self.read(&Request::list(path), path)? else {
             return Ok(Vec::new());
         };
-        let others = strangers(&names).filter(|name| !["leases", "locks"].contains(name));
+        let others =
+            strangers(&names).filter(|name| !["leases", "locks", "numbers"].contains(name));
         let mut others: Vec<_> = others.map(|name| format!("{path}/{name}")).collect();
         others.sort_unstable();
         Ok(others)

@@ -25,6 +25,7 @@ on_every_server! {
     what_the_command_leaves_in_the_background_keeps_the_lock
     shared_locks_share_and_exclude_the_others
     no_more_than_the_permits_run_at_a_time
+    commands_that_run_at_a_time_have_permits_of_different_numbers
     a_list_shows_who_holds_and_who_waits_and_creates_nothing
     all_locks_below_a_path_are_listed
     a_chain_and_a_circle_of_commands_are_told
@@ -90,6 +91,48 @@ fn the_command_knows_its_lock(hosts: &str) {
     let nested = format!("{zklock} {permit} -- sh -c 'echo ${{ZKLOCK_TOKEN-none}}'");
     let ended = Zklock::run(hosts, &format!("run {path}"), &nested);
     assert_eq!(ended.out, "none\n");
+}
+
+fn commands_that_run_at_a_time_have_permits_of_different_numbers(hosts: &str) {
+    let (path, log) = (fresh_path("which"), Log::new());
+    let args = format!("run --permits 3 {path}");
+    let file = log.file();
+    let taken = format!("{}.$ZKLOCK_PERMIT", file.display());
+    // Only one can make the folder.
+    let script = format!(
+        "mkdir {taken} && echo $ZKLOCK_PERMIT >> {} && sleep 0.05 && rmdir {taken}",
+        file.display()
+    );
+    let all: Vec<_> = (0..12)
+        .map(|_| Zklock::start(hosts, &args, &script))
+        .collect();
+    for zklock in all {
+        let ended = zklock.end();
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+    }
+    let words = log.words();
+    assert_eq!(words.len(), 12);
+    assert!(
+        words.iter().all(|word| ["0", "1", "2"].contains(&&**word)),
+        "{words:?}"
+    );
+    // A killed one takes its number along.
+    let holder = |word| Zklock::start(hosts, &args, &log.beat(word));
+    let mut first = holder("first-$ZKLOCK_PERMIT");
+    log.await_word("first-0");
+    let mut second = holder("second-$ZKLOCK_PERMIT");
+    log.await_word("second-1");
+    first.kill();
+    await_queue(hosts, &format!("{path}/leases"), 1);
+    let third = Zklock::run(hosts, &args, "echo $ZKLOCK_PERMIT");
+    assert_eq!(third.out, "0\n", "{}", third.err);
+    // The variable of a permit around it does not apply to another lock.
+    let nested = format!(
+        "{} run {path}-x -- sh -c 'echo ${{ZKLOCK_PERMIT-none}}'",
+        env!("CARGO_BIN_EXE_zklock")
+    );
+    assert_eq!(Zklock::run(hosts, &args, &nested).out, "none\n");
+    second.kill();
 }
 
 fn a_taken_lock_gives_the_conflict_status(hosts: &str) {

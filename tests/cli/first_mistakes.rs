@@ -23,6 +23,7 @@ fn says(hosts: &str, args: &str, code: i32, message: &str) {
 #[test]
 fn a_command_without_dashes() {
     let message = "write -- before the command: zklock run PATH -- echo ..; see zklock run --help";
+    says("127.0.0.1:1", "run /locks/x /locks/y echo hi", 64, message);
     says("127.0.0.1:1", "run /locks/x echo hi", 64, message);
     says("127.0.0.1:1", "run -n /locks/x echo -n hi", 64, message);
 }
@@ -34,8 +35,8 @@ fn no_command_and_two_paths() {
         says("127.0.0.1:1", args, 64, message);
     }
     let message =
-        "/b is one too many: there is one lock, and then -- COMMAND; see zklock run --help";
-    says("127.0.0.1:1", "run /a /b -- true", 64, message);
+        "/b is one too many: there is one lock, and then -- COMMAND; see zklock once --help";
+    says("127.0.0.1:1", "once --slot a /a /b -- true", 64, message);
 }
 
 #[test]
@@ -142,8 +143,26 @@ fn a_chroot_that_does_not_exist() {
         "list /locks/x",
         70,
         &format!(
-            "the chroot /app of {hosts} does not exist: create it, for example with create /app in zkCli.sh"
+            "the chroot /app of {hosts} does not exist: create it, with --create-chroot or with create /app in zkCli.sh"
         ),
+    );
+}
+
+#[test]
+fn a_chroot_that_is_to_be_created() {
+    let server = Server::start().unwrap();
+    let hosts = format!("{}/app/one", server.hosts());
+    let ended = Zklock::run(&hosts, "--create-chroot run /locks/x", "echo $ZKLOCK_PATH");
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("/locks/x\n", ""));
+    assert_eq!(Zklock::run(&hosts, "run /locks/x", "true").code, Some(0));
+    let owner = Client::builder(server.hosts()).auth("digest", "jo:secret");
+    let owner = owner.acl(zklock::Acl::creator_all()).connect().unwrap();
+    owner.nodes().create("/private", b"").unwrap();
+    says(
+        &format!("{}/private/app", server.hosts()),
+        "--create-chroot list /locks/x",
+        77,
+        "this client may not create the chroot /private/app: create it as somebody who may, or ask for the right to",
     );
 }
 

@@ -6,6 +6,7 @@ mod elections;
 #[cfg(feature = "tls")]
 mod encrypted;
 mod first_mistakes;
+mod hooks;
 mod job_state;
 mod jobs;
 #[cfg(feature = "sasl-gssapi")]
@@ -15,6 +16,8 @@ mod logged_in;
 mod lost;
 mod processes;
 mod program;
+mod readiness;
+mod several;
 mod signals;
 mod standby;
 mod succession;

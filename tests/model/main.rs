@@ -26,6 +26,7 @@ mod hurry;
 mod journey;
 mod mishap;
 mod mutant;
+mod numbers;
 mod once;
 mod property;
 mod purity;
@@ -41,6 +42,7 @@ use self::explore::{Explored, Model, explore};
 use self::hurry::{Haste, Hurry};
 use self::journey::{Detour, Journey};
 use self::mutant::Mutant;
+use self::numbers::{Mishaps, Numbers, Slip};
 use self::once::{Job, Shortcut};
 use self::property::Property::{
     self, Attempts, Exclusion, Herd, Liveness, Once, Order, Orphan, Ownership, Progress, Sleep,
@@ -455,6 +457,20 @@ fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn those_who_want_a_mutex_and_to_read_do_not_wait_for_each_other() {
+    let table = [
+        ("n n", "1 fault", 5_835, 28),
+        ("n m", "1 eviction", 4_094, 30),
+        ("n n y", "", 1_598, 28),
+        ("n? m", "1 fault", 5_352, 35),
+        ("n m", "1 cancel, 1 expiry", 4_666, 30),
+        ("N n", "1 cancel", 473, 20),
+        ("N m", "1 fault", 4_756, 40),
+    ];
+    check_journeys(&table);
+}
+
+#[test]
 fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
     let table = [
         ("t t", "1 fault, 1 cancel, 1 expiry", 9_281, 21),
@@ -473,7 +489,7 @@ fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
 type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const DETOURS: [Detoured; 35] = [
+const DETOURS: [Detoured; 36] = [
     (Detour::CountsWithoutItself,     "p1 p1",    "1 expiry",            &[Exclusion]),
     (Detour::DoesNotWatchTheLeases,   "p1 p1",    "",                    &[Sleep, Progress, Liveness]),
     (Detour::LetsTheNextInTooEarly,   "p1 p1 p1", "",                    &[Progress, Herd, Liveness]),
@@ -494,6 +510,7 @@ const DETOURS: [Detoured; 35] = [
     (Detour::KeepsTheWriter,          "d r",      "",                    &[Progress, Orphan, Liveness]),
     (Detour::ForgetsTheReader,        "D w",      "1 eviction",          &[Progress, Orphan, Liveness]),
     (Detour::PlacesOneByOne,          "m m",      "",                    &[Progress, Liveness]),
+    (Detour::PlacesOneByOne,          "n m",      "",                    &[Progress, Liveness]),
     (Detour::HoldsAllUnproved,        "m x",      "1 eviction",          &[Exclusion]),
     (Detour::KeepsHalf,               "m x",      "1 eviction",          &[Exclusion]),
     (Detour::SkipsAQueue,             "m y",      "",                    &[Exclusion]),
@@ -649,6 +666,57 @@ fn violated<M: Model>(name: &str, model: M) -> Vec<Property> {
         .take(1)
         .for_each(|first| println!("    {first}"));
     violated
+}
+
+fn mishaps([faults, expiries, evictions, lags]: [u8; 4]) -> Mishaps {
+    Mishaps {
+        faults,
+        expiries,
+        evictions,
+        lags,
+    }
+}
+
+#[test]
+fn no_two_permits_have_one_number() {
+    #[rustfmt::skip]
+    let table = [
+        // holders, rounds, permits; faults, expiries, evictions, lags
+        ((2, 2, 2), [0, 0, 0, 0], 749),
+        ((3, 1, 2), [1, 0, 0, 0], 10_233),
+        ((2, 1, 2), [2, 1, 0, 1], 15_338),
+        ((3, 1, 2), [0, 1, 1, 0], 15_381),
+        ((2, 2, 1), [1, 1, 1, 1], 78_993),
+    ];
+    let found = table.map(|(scene, left, _)| {
+        let numbers = Numbers::new(scene, mishaps(left), Slip::None);
+        let worlds = check_small(&format!("{scene:?} {left:?}"), numbers);
+        (scene, left, worlds)
+    });
+    assert_eq!(found, table);
+}
+
+/// A wrong variant, where it shows, and what it violates.
+type Slipped = (Slip, (usize, u8, u32), [u8; 4], &'static [Property]);
+
+#[rustfmt::skip]
+const SLIPS: [Slipped; 5] = [
+    (Slip::ClaimsUnversioned,    (2, 1, 2), [0, 0, 0, 0], &[Exclusion]),
+    (Slip::ListsThePermitsFirst, (3, 1, 2), [0, 0, 1, 0], &[Exclusion]),
+    (Slip::OverlooksItsOwn,      (2, 1, 2), [1, 0, 0, 0], &[Liveness]),
+    (Slip::CountsTheDead,        (2, 1, 1), [0, 0, 1, 0], &[Truth]),
+    (Slip::LeavesItsClaim,       (2, 1, 2), [0, 0, 0, 0], &[Orphan]),
+];
+
+#[test]
+fn every_slip_is_caught() {
+    let found = SLIPS.map(|(slip, scene, left, _)| {
+        let numbers = Numbers::new(scene, mishaps(left), slip);
+        (slip, scene, left, violated(&format!("{slip:?}"), numbers))
+    });
+    let expected =
+        SLIPS.map(|(slip, scene, left, violated)| (slip, scene, left, violated.to_vec()));
+    assert_eq!(found, expected);
 }
 
 fn allow([time, pings, proofs, breaks]: [u8; 4]) -> Allowance {

@@ -16,6 +16,7 @@ use crate::transport::{Place, Transport, in_every_place, wait_for, wait_for_queu
 in_every_place! {
     all_are_locked_or_none
     when_one_is_lost_all_are
+    what_is_read_is_shared_and_the_rest_is_not
     multi_lockers_of_any_order_never_wait_in_a_circle
 }
 
@@ -69,6 +70,45 @@ fn when_one_is_lost_all_are(place: Place) {
     for path in [first, second] {
         assert_nothing_left(&place.shared().hosts(), path);
     }
+}
+
+fn what_is_read_is_shared_and_the_rest_is_not(place: Place) {
+    let (ours, theirs, paths) = scene(place);
+    let [first, second] = paths.each_ref().map(String::as_str);
+    let all = ours.multi_lock([first, second]).unwrap();
+    let all = all.reading([second]).unwrap();
+    let guard = all.lock().unwrap();
+    guard.verify().unwrap();
+
+    let catalogue = theirs.rwlock(second).unwrap();
+    let reading = catalogue.try_read().unwrap().expect("shared");
+    assert!(theirs.rwlock(first).unwrap().try_read().unwrap().is_none());
+    assert!(theirs.mutex(second).unwrap().try_lock().unwrap().is_none());
+    let other = format!("{first}-other");
+    let beside = theirs.multi_lock([second, &other]).unwrap();
+    assert!(beside.try_lock().unwrap().is_none());
+    drop(reading);
+    // Another thread of one client reads beside it, too.
+    let beside = beside.reading([second]).unwrap();
+    let also = beside.try_lock().unwrap().expect("shared");
+    thread::scope(|threads| {
+        let third = ours
+            .multi_lock([second])
+            .unwrap()
+            .reading([second])
+            .unwrap();
+        let read = move || third.try_lock().unwrap().expect("shared").unlock();
+        threads.spawn(read).join().unwrap().unwrap();
+    });
+    let again = ours.rwlock(second).unwrap().read().unwrap_err();
+    assert!(matches!(again, Error::WouldDeadlock { .. }), "{again}");
+
+    also.unlock().unwrap();
+    guard.unlock().unwrap();
+    let alone = theirs.multi_lock([first, second]).unwrap();
+    drop(alone.try_lock().unwrap().expect("free"));
+    let elsewhere = all.reading(["/elsewhere"]).unwrap_err();
+    assert!(matches!(elsewhere, Error::BadPath { .. }), "{elsewhere}");
 }
 
 #[test]

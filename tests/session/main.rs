@@ -8,6 +8,7 @@
 mod access;
 mod balancer;
 mod blackhole;
+mod chroot;
 mod closing;
 mod dropping;
 mod expiry;

@@ -11,19 +11,18 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use zklock::recipe::name::NodeName;
-use zklock::{
-    Client, Contender, Error, FencingToken, LockGuard, LockOptions, MutexGuard, Permit, Role,
-    RwLockReadGuard, RwLockWriteGuard, Semaphore,
-};
+use zklock::{Client, Contender, Error, LockOptions, Permit, Role, Semaphore};
 
 use crate::args::Run;
 use crate::child::NODES;
 use crate::failure::Failure;
+use crate::held_lock::HeldLock;
 use crate::refused_attempts::RefusedAttempts;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
 use crate::table::who;
+use crate::wanted::Wanted;
 
 /// Longer than a command waits.
 const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -34,14 +33,6 @@ const MIN_ATTEMPTS: u32 = 3;
 
 /// How long a server has to say whether the lock is taken, though connecting has used the time up.
 const LEAST: Duration = Duration::from_millis(500);
-
-/// A lock that is held.
-#[derive(Debug)]
-pub(crate) struct HeldLock {
-    pub(crate) guard: Box<dyn LockGuard>,
-    pub(crate) node: String,
-    pub(crate) token: Option<FencingToken>,
-}
 
 /// A lock that was acquired.
 #[derive(Debug)]
@@ -56,6 +47,7 @@ pub(crate) struct Acquired {
 pub(crate) struct AcquireRequest<'a> {
     pub(crate) client: &'a Client,
     pub(crate) run: &'a Run,
+    pub(crate) wanted: &'a Wanted,
     pub(crate) limit: WaitLimit,
     pub(crate) cancel: &'a Receiver<()>,
     pub(crate) status_line: &'a StatusLine,
@@ -74,6 +66,8 @@ enum LockKind {
     Read,
     Write,
     Permit(u32),
+    /// Several, each exclusive or shared.
+    Together,
 }
 
 /// What to do about a refusal.
@@ -83,26 +77,6 @@ enum Next {
     /// Wait for contenders of another kind.
     Wait,
 }
-
-macro_rules! held_lock_from {
-    ($guard:ty, $token:expr) => {
-        impl From<$guard> for HeldLock {
-            fn from(guard: $guard) -> Self {
-                let token: fn(&$guard) -> Option<FencingToken> = $token;
-                Self {
-                    node: guard.node().to_owned(),
-                    token: token(&guard),
-                    guard: Box::new(guard),
-                }
-            }
-        }
-    };
-}
-
-held_lock_from!(MutexGuard, |guard| Some(guard.fencing_token()));
-held_lock_from!(RwLockReadGuard, |guard| Some(guard.fencing_token()));
-held_lock_from!(RwLockWriteGuard, |guard| Some(guard.fencing_token()));
-held_lock_from!(Permit, |_| None);
 
 impl WaitLimit {
     pub(crate) fn new(run: &Run, started: Instant) -> Self {
@@ -143,11 +117,7 @@ impl AcquireRequest<'_> {
     /// Acquires the lock; returns `None` if it is taken.
     pub(crate) fn acquire(&self) -> Result<Option<Acquired>, Failure> {
         let (mut in_order, mut waited) = (true, false);
-        let mut kind = match (self.run.permits, self.run.shared) {
-            (Some(permits), _) => LockKind::Permit(permits),
-            (None, true) => LockKind::Read,
-            (None, false) => LockKind::Mutex,
-        };
+        let mut kind = self.kind();
         let mut refused = RefusedAttempts::default();
         loop {
             let error = match self.attempt(kind, &mut waited) {
@@ -157,16 +127,17 @@ impl AcquireRequest<'_> {
             let Error::ForeignContender { node, .. } = &error else {
                 return self.evicted(error);
             };
-            let present = self.client.contenders(&self.run.what.path)?;
+            let path = self.wanted.path_of(node);
+            let present = self.client.contenders(path)?;
             let stays = refused.count(&present);
             // Unknown is who was ahead of an earlier attempt, or has come and gone since.
             in_order &= !waited && refused.count == 1 && !present.is_empty();
             match next(kind, node, &present) {
                 Some(Next::Try(next)) if !stays => kind = next,
                 Some(Next::Wait) => {
-                    self.tell_of_others(kind, node, &present, &mut refused);
+                    self.tell_of_others(kind, (path, node), &present, &mut refused);
                     let since = Instant::now();
-                    match self.others_go(kind, node, present)? {
+                    match self.others_go(kind, (path, node), present)? {
                         Some(released) => in_order &= released,
                         None => return Ok(None),
                     }
@@ -177,6 +148,15 @@ impl AcquireRequest<'_> {
             if !self.pause(&refused) {
                 return Ok(None);
             }
+        }
+    }
+
+    fn kind(&self) -> LockKind {
+        match (self.run.permits, self.wanted.single()) {
+            (Some(permits), _) => LockKind::Permit(permits),
+            (None, None) => LockKind::Together,
+            (None, Some(part)) if part.shared => LockKind::Read,
+            (None, Some(_)) => LockKind::Mutex,
         }
     }
 
@@ -197,40 +177,34 @@ impl AcquireRequest<'_> {
     }
 
     fn attempt(&self, kind: LockKind, waited: &mut bool) -> zklock::Result<Option<HeldLock>> {
-        let (client, path) = (self.client, &self.run.what.path);
-        let try_once = matches!(self.limit, WaitLimit::OneTry);
+        let (client, path) = (self.client, &self.wanted.parts[0].path);
+        /// Calls one of these methods of a lock.
+        macro_rules! enter {
+            ($lock:expr, $tries:ident, $waits:ident) => {
+                match self.limit {
+                    WaitLimit::OneTry => $lock.$tries()?,
+                    _ => $lock.$waits(self.options(waited))?,
+                }
+                .map(HeldLock::from)
+            };
+        }
         Ok(match kind {
-            LockKind::Mutex => {
-                let lock = client.mutex(path)?;
-                let guard = match try_once {
-                    true => lock.try_lock()?,
-                    false => lock.lock_with(self.options(waited))?,
-                };
-                guard.map(HeldLock::from)
-            }
-            LockKind::Read => {
-                let lock = client.rwlock(path)?;
-                let guard = match try_once {
-                    true => lock.try_read()?,
-                    false => lock.read_with(self.options(waited))?,
-                };
-                guard.map(HeldLock::from)
-            }
-            LockKind::Write => {
-                let lock = client.rwlock(path)?;
-                let guard = match try_once {
-                    true => lock.try_write()?,
-                    false => lock.write_with(self.options(waited))?,
-                };
-                guard.map(HeldLock::from)
-            }
+            LockKind::Mutex => enter!(client.mutex(path)?, try_lock, lock_with),
+            LockKind::Read => enter!(client.rwlock(path)?, try_read, read_with),
+            LockKind::Write => enter!(client.rwlock(path)?, try_write, write_with),
             LockKind::Permit(permits) => {
                 let semaphore = client.semaphore(path, permits)?;
-                let permit = match try_once {
-                    true => semaphore.try_acquire()?,
-                    false => self.permit(&semaphore, waited)?,
+                let permit = match self.limit {
+                    WaitLimit::OneTry => semaphore.try_acquire()?,
+                    _ => self.permit(&semaphore, waited)?,
                 };
                 permit.map(HeldLock::from)
+            }
+            LockKind::Together => {
+                let shared = self.wanted.parts.iter().filter(|part| part.shared);
+                let shared = shared.map(|part| part.path.as_str());
+                let lock = client.multi_lock(self.wanted.paths())?.reading(shared)?;
+                enter!(lock, try_lock, lock_with)
             }
         })
     }
@@ -254,7 +228,7 @@ impl AcquireRequest<'_> {
             .sees_ahead()
             .on_wait(|waiting| {
                 if !*waited {
-                    look_around(&self.run.what.path);
+                    self.wanted.paths().for_each(look_around);
                 }
                 *waited = true;
                 self.status_line.tell(waiting);
@@ -270,10 +244,10 @@ impl AcquireRequest<'_> {
     fn others_go(
         &self,
         kind: LockKind,
-        node: &str,
+        (path, node): (&str, &str),
         mut present: Vec<Contender>,
     ) -> Result<Option<bool>, Failure> {
-        let (path, deadline) = (&self.run.what.path, self.limit.deadline());
+        let deadline = self.limit.deadline();
         let mut seen = BTreeSet::new();
         loop {
             let mut others = present
@@ -304,7 +278,7 @@ impl AcquireRequest<'_> {
     fn tell_of_others(
         &self,
         kind: LockKind,
-        node: &str,
+        (path, node): (&str, &str),
         present: &[Contender],
         refused: &mut RefusedAttempts,
     ) {
@@ -318,7 +292,7 @@ impl AcquireRequest<'_> {
             };
             say(&format!(
                 "{} is {what} for {}, and free for this command when nobody uses it so: give each kind of lock a path of its own",
-                plain(&self.run.what.path),
+                plain(path),
                 who(other.owner())
             ));
         }
@@ -368,6 +342,7 @@ fn next(kind: LockKind, node: &str, present: &[Contender]) -> Option<Next> {
         LockKind::Mutex => (!foreign.any(&is_mutex)).then_some(LockKind::Write)?,
         LockKind::Write => foreign.all(&is_mutex).then_some(LockKind::Mutex)?,
         LockKind::Read => (!foreign.any(is_mutex)).then_some(kind)?,
+        LockKind::Together => return None,
     };
     Some(Next::Try(next))
 }

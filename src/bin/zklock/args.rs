@@ -2,8 +2,9 @@
 
 mod about_others;
 mod examples;
+mod guarded;
+mod standby;
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::about_others::{Check, Doctor, Forget, Last, List, Revoke, Why};
 use self::examples::{EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, RUN_EXAMPLES, STANDBY_EXAMPLES};
+pub(crate) use self::guarded::{Guarded, OnLost};
+pub(crate) use self::standby::{Restart, Standby};
 use crate::values::{absolute, address, number, slot, status, time, time_above_zero};
 
 /// Stands before the name of a file that has the servers.
@@ -41,6 +44,10 @@ pub(crate) struct Args {
     /// Accepts servers that end sessions by a clock that may be set, as ClickHouse Keeper does.
     #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) wall_clock_expiry: bool,
+
+    /// Creates the chroot at the end of the servers, and what is above it, if it does not exist.
+    #[arg(long, global = true, help_heading = SERVERS)]
+    pub(crate) create_chroot: bool,
 
     /// How long to wait for a server.
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
@@ -95,6 +102,12 @@ impl Args {
         ];
         for file in files.into_iter().flatten() {
             *file = folder.join(&*file);
+        }
+        if let Task::Standby(standby) = &mut self.task {
+            let files = [&mut standby.ready_file, &mut standby.events];
+            for file in files.into_iter().flatten() {
+                *file = folder.join(&*file);
+            }
         }
         let hosts = self.hosts.as_deref();
         if let Some(file) = hosts.and_then(|hosts| hosts.strip_prefix(HOSTS_FILE)) {
@@ -214,39 +227,21 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) hold_at_least: Option<Duration>,
 
-    #[command(flatten)]
-    pub(crate) what: Guarded,
-}
-
-/// A command, and the lock that it needs.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Guarded {
-    /// What to do when the lock is in doubt: stop the command, or warn.
-    #[arg(long, value_name = "WHAT", default_value = "kill")]
-    pub(crate) on_lost: OnLost,
-
-    /// How long the command has between SIGTERM and SIGKILL when the lock is in doubt;
-    /// less if the lock does not last that long. Defaults to an eighth of the session
-    /// timeout; more makes a broken connection count sooner.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) grace: Option<Duration>,
-
-    /// Stops the command if it runs longer, whatever --on-lost says: SIGTERM, and SIGKILL after the
-    /// grace. It counts as stopped because of its lock.
-    #[arg(long, value_name = "TIME", value_parser = time_above_zero)]
-    pub(crate) max_time: Option<Duration>,
-
-    /// A text for those who wait, instead of the command's name.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) note: Option<String>,
+    /// Needs this lock too, and shares it with other holders that share it; may be given several
+    /// times.
+    #[arg(long, value_name = "PATH", value_parser = absolute, conflicts_with = "permits")]
+    pub(crate) read: Vec<String>,
 
     /// The lock, an absolute path such as /locks/nightly.
     #[arg(value_parser = absolute)]
     pub(crate) path: String,
 
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    /// Other locks, which are acquired with it: all or none.
+    #[arg(value_parser = absolute, value_name = "PATH")]
+    pub(crate) others: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) what: Guarded,
 }
 
 #[derive(Debug, clap::Args)]
@@ -295,27 +290,12 @@ pub(crate) struct Once {
     #[arg(short = 'E', long, value_name = "N", default_value_t = 0)]
     pub(crate) done_exit_code: u8,
 
-    #[command(flatten)]
-    pub(crate) what: Guarded,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Standby {
-    /// When to stand in line again after the command has ended by itself.
-    #[arg(long, value_name = "WHEN", default_value = "never")]
-    pub(crate) restart: Restart,
+    /// The job, an absolute path such as /jobs/nightly.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
 
     #[command(flatten)]
     pub(crate) what: Guarded,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Restart {
-    /// When it has failed.
-    OnFailure,
-    Always,
-    /// Ends with the command's status.
-    Never,
 }
 
 #[derive(Debug, clap::Args)]
@@ -339,12 +319,6 @@ pub(crate) struct Serve {
     /// Who may do everything, as ZooKeeper's superDigest: a user and the hash of user:password.
     #[arg(long, value_name = "USER:HASH")]
     pub(crate) super_digest: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum OnLost {
-    Kill,
-    Warn,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

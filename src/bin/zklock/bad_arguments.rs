@@ -56,16 +56,26 @@ fn of_run(task: &str, error: &Error) -> Option<String> {
                 "{word} is an option of zklock {other}, not of {task}"
             ))
         }
+        // What looks like a second path may be the command.
+        (ErrorKind::ValueValidation, ContextValue::String(arg)) if arg.contains("[PATH]") => {
+            let ContextValue::String(word) = error.get(ContextKind::InvalidValue)? else {
+                return None;
+            };
+            let mut before = env::args().take_while(|arg| arg != word);
+            (!dashes && before.any(|arg| arg.starts_with('/'))).then(|| dashless(task, word))
+        }
         (ErrorKind::UnknownArgument, ContextValue::String(word)) if !word.starts_with('-') => {
             Some(match dashes {
                 true => format!("{word} is one too many: there is one lock, and then -- COMMAND"),
-                false => {
-                    format!("write -- before the command: zklock {task} PATH -- {word} ..")
-                }
+                false => dashless(task, word),
             })
         }
         _ => None,
     }
+}
+
+fn dashless(task: &str, word: &str) -> String {
+    format!("write -- before the command: zklock {task} PATH -- {word} ..")
 }
 
 /// Returns the subcommand that has this option.

@@ -24,10 +24,13 @@ use crate::state_files::{STATE_IN, STATE_OUT};
 use crate::terminal_listener::TerminalListener;
 
 /// The variable that names the lock's node.
-const NODE: &str = "ZKLOCK_NODE";
+pub(crate) const NODE: &str = "ZKLOCK_NODE";
 
 /// The variable that names that node after those of the locks around it, one a line.
 pub(crate) const NODES: &str = "ZKLOCK_NODES";
+
+/// The variable that tells the number of a permit.
+pub(crate) const PERMIT: &str = "ZKLOCK_PERMIT";
 
 /// The status after the process that keeps the command's has been killed.
 const NOT_KEPT: u8 = 70;
@@ -334,7 +337,7 @@ fn start_keeper(variables: &Variables<'_>, socket: OwnedFd) -> io::Result<Pid> {
         None => keep.env_remove("ZKLOCK_TOKEN"),
     };
     // The variables of a lock around this one do not apply to the command.
-    let of_others = ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"];
+    let of_others = ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM", PERMIT];
     for name in of_others.into_iter().chain([STATE_IN, STATE_OUT]) {
         keep.env_remove(name);
     }

@@ -21,7 +21,13 @@ pub(crate) fn in_the_manual() -> Command {
     finished(Args::command().disable_help_subcommand(true))
 }
 
-fn finished(mut command: Command) -> Command {
+fn finished(command: Command) -> Command {
+    // A question needs no command.
+    let mut command = command.mut_subcommand("standby", |task| {
+        task.mut_arg("command", |arg| {
+            arg.required(false).required_unless_present("status")
+        })
+    });
     // The options that belong to all commands exist only after this.
     command.build();
     for task in WITHOUT_SERVERS {

@@ -38,11 +38,15 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
                 source(args)
             ),
         ),
+        Error::NoAuth { path } if args.create_chroot => Failure::new(
+            NO_PERMISSION,
+            format!("this client may not create the chroot {path}: create it as somebody who may, or ask for the right to"),
+        ),
         error => error.into(),
     })?;
     match hosts.split_once('/') {
         Some((_, chroot)) if lacks_chroot => Err(Failure::other(format!(
-            "the chroot /{chroot} of {hosts} does not exist: create it, for example with create /{chroot} in zkCli.sh"
+            "the chroot /{chroot} of {hosts} does not exist: create it, with --create-chroot or with create /{chroot} in zkCli.sh"
         ))),
         _ => Ok(client),
     }
@@ -94,7 +98,8 @@ fn dialect(dialect: LockDialect) -> Dialect {
 fn with_timeouts(args: &Args, builder: ClientBuilder) -> ClientBuilder {
     let builder = builder
         .session_timeout(args.session_timeout)
-        .wall_clock_expiry(args.wall_clock_expiry);
+        .wall_clock_expiry(args.wall_clock_expiry)
+        .create_chroot(args.create_chroot);
     match args.granted_at_least {
         Some(least) => builder.granted_at_least(least),
         None => builder,

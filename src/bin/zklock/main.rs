@@ -5,11 +5,12 @@
 //! | `args`, `connect` | reads the command line, connects |
 //! | `bad_arguments`, `failure`, `stderr`, `sanitize` | tells the user what happens |
 //! | `run`, `supervisor` | acquires a lock, runs the command, stops it in time |
-//! | `acquire`, `status_line`, `outage` | waits for a lock |
+//! | `wanted`, `acquire`, `status_line`, `outage` | waits for a lock |
 //! | `stop_policy` | decides when a suspect lock stops the command |
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `exit` | passes signals on |
 //! | `once`, `state_files`, `standby`, `run_setup` | the same for a job, and for one active process |
+//! | `announce`, `standby_status` | tells whether this machine is the active one |
 //! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
@@ -18,6 +19,7 @@
 compile_error!("the feature `cli` needs a Unix system");
 
 mod acquire;
+mod announce;
 mod args;
 mod bad_arguments;
 mod check;
@@ -34,6 +36,7 @@ mod forget;
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
 mod held;
+mod held_lock;
 mod helper;
 mod last;
 mod list;
@@ -48,6 +51,7 @@ mod sanitize;
 mod serve;
 mod signals;
 mod standby;
+mod standby_status;
 mod state_files;
 mod status_line;
 mod stderr;
@@ -57,6 +61,7 @@ mod table;
 mod terminal;
 mod terminal_listener;
 mod values;
+mod wanted;
 mod why;
 
 use std::io::{self, Write};
@@ -88,6 +93,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
     let code = match &args.task {
         Task::Run(run) => return run::run(args, run),
         Task::Once(once) => return once::once(args, once),
+        Task::Standby(standby) if standby.status => standby_status::status(args, standby),
         Task::Standby(standby) => return standby::standby(args, standby),
         Task::Last(last) => last::last(args, last),
         Task::Forget(forget) => forget::forget(args, forget),

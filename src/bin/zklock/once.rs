@@ -41,7 +41,7 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     let answered = is_connected & stage.end(has_run && is_connected);
     let waited_in_vain = matches!(ran, Ok(Ran::Running(_)) | Err(Error::GaveUp { .. }));
     if waited_in_vain && !once.nonblock && signal.is_none() {
-        check_answered(answered, &once.what.path)?;
+        check_answered(answered, &once.path)?;
     }
     match (ran, signal) {
         (Ok(Ran::Done(ending)), _) => Ok(ending),
@@ -59,15 +59,15 @@ fn run(
     stage: &Stage,
     started: Instant,
 ) -> zklock::Result<Ran<Ending, Result<Ending, Failure>>> {
-    let job = stage.client.job(&once.what.path)?;
+    let job = stage.client.job(&once.path)?;
     // The command may need the terminal.
-    let line = RefCell::new(Some(stage.status_line(&once.what)));
+    let line = RefCell::new(Some(stage.status_line(&once.path)));
     let waited = Cell::new(false);
     let options = options(once, started)
         .cancel(stage.signals.cancel.clone())
         .on_wait(|waiting| {
             if !waited.replace(true) {
-                look_around(&once.what.path);
+                look_around(&once.path);
             }
             if let Some(line) = &*line.borrow() {
                 line.tell(waiting);
@@ -120,13 +120,15 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
     ];
     more.extend(files.iter().flat_map(StateFiles::variables));
     let variables = Variables {
-        path: &once.what.path,
+        path: &once.path,
         node: run.node(),
         token: Some(run.fencing_token().to_string()),
         more: &more,
     };
-    let ended = stage.run(&once.what, run, variables).map_err(Err)?;
-    stage.await_servers(&once.what.path);
+    let ended = stage
+        .run(&once.what, run, &variables, &|_| ())
+        .map_err(Err)?;
+    stage.await_servers(&once.path);
     match ended.ending {
         Ending::Code(0) => {
             let left = files.map_or(Ok(()), |files| leave(run, &files));
@@ -183,7 +185,7 @@ fn failed(run: &Run<'_>, failure: Failure) -> Result<Ending, Failure> {
 
 /// Says why the command was not run; returns the exit status.
 fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
-    let path = plain(&once.what.path);
+    let path = plain(&once.path);
     let written = |record: &RunRecord| plain(&record.to_string());
     match ran {
         Ran::DoneBefore(record) => {

@@ -8,15 +8,17 @@ use crossbeam_channel::bounded;
 use nix::sys::signal::Signal;
 use zklock::{Client, LockGuard};
 
-use crate::acquire::{AcquireRequest, Acquired, HeldLock, WaitLimit};
+use crate::acquire::{AcquireRequest, Acquired, WaitLimit};
 use crate::args::{Args, Run};
-use crate::child::Variables;
+use crate::child::{PERMIT, Variables};
 use crate::exit::Ending;
 use crate::failure::Failure;
+use crate::held_lock::HeldLock;
 use crate::run_setup::{Stage, check_answered, longest_connect};
 use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
+use crate::wanted::Wanted;
 
 /// How long a look that is not needed may take.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -26,36 +28,39 @@ const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let started = Instant::now();
+    let wanted = Wanted::by(run)?;
     let stage = Stage::set(args, &run.what, longest_connect(run.wait))?;
     let (client, signals) = (&stage.client, &stage.signals);
     if io::stderr().is_terminal() || log::log_enabled!(log::Level::Info) {
-        tell_what_lies_below(
-            client,
-            &run.what.path,
-            WaitLimit::new(run, started).soon(GLANCE),
-        );
+        let until = WaitLimit::new(run, started).soon(GLANCE);
+        for path in wanted.paths() {
+            tell_what_lies_below(client, path, until);
+        }
     }
-    let acquired = acquire(run, &stage, started)?;
+    let acquired = acquire(run, &wanted, &stage, started)?;
     let signal = signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
         let answered = stage.is_connected() & stage.end(false);
         if let Some(signal) = signal {
             return Ok(Ending::Signal(signal as i32));
         }
-        check_answered(answered, &run.what.path)?;
-        log::info!("somebody else has the lock {}", run.what.path);
+        check_answered(answered, &wanted.name())?;
+        log::info!("somebody else has the lock {}", wanted.name());
         return Ok(Ending::Code(run.conflict_exit_code));
     };
     let acquired_at = Instant::now();
+    let permit = lock
+        .permit
+        .map(|number| (PERMIT, number.to_string().into()));
     let variables = Variables {
-        path: &run.what.path,
+        path: &wanted.lines(),
         node: &lock.node,
         token: lock.token.map(|token| token.to_string()),
-        more: &[],
+        more: permit.as_slice(),
     };
-    let ended = stage.run(&run.what, &lock.guard, variables)?;
+    let ended = stage.run(&run.what, &lock.guard, &variables, &|_| ())?;
     let signal = hold_on(run, &lock, acquired_at, signals);
-    release(&stage, lock, &run.what.path);
+    release(&stage, lock, &wanted.name());
     Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
 }
 
@@ -84,13 +89,19 @@ fn tell_what_lies_below(client: &Client, path: &str, until: Instant) {
     }
 }
 
-fn acquire(run: &Run, stage: &Stage, started: Instant) -> Result<Option<HeldLock>, Failure> {
+fn acquire(
+    run: &Run,
+    wanted: &Wanted,
+    stage: &Stage,
+    started: Instant,
+) -> Result<Option<HeldLock>, Failure> {
     let (client, signals) = (&stage.client, &stage.signals);
-    let status_line = stage.status_line(&run.what);
+    let status_line = stage.status_line(&wanted.name());
     signals.waiting();
     let request = AcquireRequest {
         client,
         run,
+        wanted,
         limit: WaitLimit::new(run, started),
         cancel: &signals.cancel,
         status_line: &status_line,

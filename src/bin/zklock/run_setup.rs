@@ -18,7 +18,7 @@ use crate::signals::Signals;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
 use crate::stop_policy::StopPolicy;
-use crate::supervisor::{Ended, Order, Supervisor};
+use crate::supervisor::{Ended, News, Order, Supervisor};
 use crate::table::brief;
 use crate::terminal::Terminal;
 
@@ -37,6 +37,8 @@ const SOON: Duration = Duration::from_secs(1);
 pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) signals: Signals,
+    /// See [`with_hook`](Self::with_hook).
+    has_hook: bool,
     terminal: Option<Terminal>,
     /// The last command, which is gone; its helpers are reaped when the lock is free.
     gone: RefCell<Option<Child>>,
@@ -53,15 +55,22 @@ impl Stage {
         Ok(Self {
             client,
             signals,
+            has_hook: false,
             terminal,
             gone: RefCell::default(),
         })
     }
 
+    /// Whether something is to run when the command is gone, before the lock can be lost.
+    pub(crate) fn with_hook(mut self, has_hook: bool) -> Self {
+        self.has_hook = has_hook;
+        self
+    }
+
     /// Returns the line that is shown during a wait.
-    pub(crate) fn status_line(&self, what: &Guarded) -> StatusLine {
+    pub(crate) fn status_line(&self, name: &str) -> StatusLine {
         let foreground = self.terminal.as_ref().is_none_or(Terminal::is_ours);
-        StatusLine::new(&what.path, foreground, &self.client)
+        StatusLine::new(name, foreground, &self.client)
     }
 
     /// Holds the command back; returns whether no signal came.
@@ -109,16 +118,25 @@ impl Stage {
         self.client.close_within(limit).is_ok()
     }
 
+    pub(crate) fn policy(&self, what: &Guarded) -> StopPolicy {
+        let timeout = self.client.session_timeout();
+        match self.has_hook {
+            true => StopPolicy::before_a_hook(timeout, what.grace),
+            false => StopPolicy::new(timeout, what.grace),
+        }
+    }
+
     /// Runs the command while the lock is held.
     pub(crate) fn run(
         &self,
         what: &Guarded,
         lock: &dyn Held,
-        variables: Variables<'_>,
+        variables: &Variables<'_>,
+        told: &dyn Fn(News),
     ) -> Result<Ended, Failure> {
         self.signals.running();
         let timeout = self.client.session_timeout();
-        let policy = StopPolicy::new(timeout, what.grace);
+        let policy = self.policy(what);
         if let Some(complaint) = policy.complaint(timeout) {
             say(&format!(
                 "{complaint}: give a longer --session-timeout or a shorter --grace"
@@ -129,6 +147,7 @@ impl Stage {
             lock,
             variables,
             key: self.client.session_key(),
+            told,
         };
         let terminal = self.terminal.as_ref();
         let (ended, gone) = Supervisor::new(order, policy, terminal, &self.signals)?.run();

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 
 use zklock::{Term, Waiting};
 
-use crate::args::{Args, Restart, Standby};
+use crate::announce::{Announcer, hook};
+use crate::args::{Args, Guarded, Restart, Standby};
 use crate::child::Variables;
 use crate::exit::Ending;
 use crate::failure::Failure;
@@ -18,23 +19,24 @@ use crate::run_setup::Stage;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
-use crate::supervisor::Ended;
+use crate::supervisor::{Ended, News};
 use crate::table::who;
 
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
+    let stage = stage.with_hook(standby.on_passive.is_some());
+    let announcer = Arc::new(Announcer::new(standby)?);
     // The command may need the terminal.
-    let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.what))));
+    let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.path))));
     let begins = Arc::new(AtomicBool::new(true));
-    let place = stage.client.standby(&standby.what.path)?;
-    let path = plain(&standby.what.path);
-    let place = place.on_wait(place_teller(path, line.clone(), begins.clone()));
+    let teller = place_teller(standby, &line, &begins, &announcer);
+    let place = stage.client.standby(&standby.path)?.on_wait(teller);
     stage.signals.waiting();
     let (mut last, mut late, mut leads) = (None, None, false);
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
         drop(line.lock().take());
         leads = true;
-        let ended = run(standby, &stage, term);
+        let ended = run(standby, &stage, term, &announcer);
         let again = again(standby.restart, &ended);
         if again {
             tell(&ended);
@@ -49,33 +51,36 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         }
         leads = false;
         begins.store(true, Ordering::Relaxed);
-        *line.lock() = Some(stage.status_line(&standby.what));
+        *line.lock() = Some(stage.status_line(&standby.path));
         ControlFlow::Continue(())
     });
     let signal = late.or_else(|| stage.signals.ended_by());
     stage.end(leads);
     done?;
-    match (signal, last) {
-        (Some(signal), _) => Ok(Ending::Signal(signal as i32)),
-        (None, Some(last)) => last,
-        (None, None) => Ok(Ending::Code(0)),
+    match signal {
+        Some(signal) => Ok(Ending::Signal(signal as i32)),
+        None => last.unwrap_or(Ok(Ending::Code(0))),
     }
 }
 
 /// Shows the place in the line. Without a terminal, it does so only when a wait begins: a log
 /// then shows that this machine is there.
 fn place_teller(
-    path: String,
-    line: Arc<Mutex<Option<StatusLine>>>,
-    begins: Arc<AtomicBool>,
-) -> impl Fn(&Waiting) + Send + Sync + 'static {
+    standby: &Standby,
+    line: &Arc<Mutex<Option<StatusLine>>>,
+    begins: &Arc<AtomicBool>,
+    announcer: &Arc<Announcer>,
+) -> impl Fn(&Waiting) + Send + Sync + 'static + use<> {
+    let path = plain(&standby.path);
+    let (line, begins, announcer) = (line.clone(), begins.clone(), announcer.clone());
     move |waiting| {
         if let Some(line) = &*line.lock() {
             line.tell(waiting);
         }
+        let ahead = waiting.ahead().map(|ahead| who(ahead.owner()));
+        let ahead = ahead.unwrap_or_else(|| "others".to_owned());
+        announcer.waits(&ahead);
         if begins.swap(false, Ordering::Relaxed) && !io::stderr().is_terminal() {
-            let ahead = waiting.ahead().map(|ahead| who(ahead.owner()));
-            let ahead = ahead.unwrap_or_else(|| "others".to_owned());
             say(&format!("standing by for {path}, behind {ahead}"));
         }
     }
@@ -94,20 +99,63 @@ fn tell(ended: &Result<Ended, Failure>) {
     }
 }
 
-fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failure> {
+/// One term: the hooks, and between them the command.
+fn run(
+    standby: &Standby,
+    stage: &Stage,
+    term: &Term<'_>,
+    announcer: &Announcer,
+) -> Result<Ended, Failure> {
     if term.follows_release() != Some(false) || stage.settle() {
         term.note_release();
     }
     let more = [("ZKLOCK_TERM", term.number().to_string().into())];
     let variables = Variables {
-        path: &standby.what.path,
+        path: &standby.path,
         node: term.node(),
         token: Some(term.fencing_token().to_string()),
         more: &more,
     };
-    let ended = stage.run(&standby.what, term, variables)?;
+    announcer.is_active(term);
+    let ended = run_active(standby, stage, term, (announcer, &variables));
+    announcer.stops();
+    if let Some(hook) = &standby.on_passive {
+        let limit = stage
+            .policy(&standby.what)
+            .time_for_the_hook(term.valid_for());
+        let key = stage.client.session_key();
+        hook::run_within(limit, hook, &variables, (&stage.signals, key.as_deref()));
+    }
+    announcer.is_passive(term);
+    let ended = ended?;
     term.release_noting();
     Ok(ended)
+}
+
+/// The first hook, and the command unless that fails.
+fn run_active(
+    standby: &Standby,
+    stage: &Stage,
+    term: &Term<'_>,
+    (announcer, variables): (&Announcer, &Variables<'_>),
+) -> Result<Ended, Failure> {
+    let told = |news| match news {
+        News::Is(state) => announcer.is(state, term.lost_reason()),
+        News::Stops => announcer.stops(),
+    };
+    if let Some(hook) = &standby.on_active {
+        let what = Guarded {
+            command: hook::shell(hook),
+            ..standby.what.clone()
+        };
+        let ended = stage.run(&what, term, variables, &told)?;
+        if ended.by_lock || ended.by_signal || ended.ending != Ending::Code(0) {
+            say(&format!("--on-active {}: giving the lock up", ended.ending));
+            return Ok(ended);
+        }
+    }
+    announcer.is_ready(term);
+    stage.run(&standby.what, term, variables, &told)
 }
 
 /// Whether to join the line again.

@@ -46,6 +46,27 @@ impl StopPolicy {
         }
     }
 
+    /// The same, with as much time again for a hook that runs when the command is gone. By default
+    /// both have half of the grace.
+    pub(crate) fn before_a_hook(session_timeout: Duration, grace: Option<Duration>) -> Self {
+        let grace = grace.unwrap_or(session_timeout / 16);
+        let policy = Self::new(session_timeout, Some(grace));
+        Self {
+            margin: policy.margin + grace,
+            ..policy
+        }
+    }
+
+    /// How long that hook may run, once the command is gone. If the lock is lost already, it is all
+    /// the more needed.
+    pub(crate) fn time_for_the_hook(self, valid_for: Duration) -> Duration {
+        let before_margin = valid_for.saturating_sub(self.margin - self.grace);
+        match valid_for.is_zero() {
+            true => self.grace,
+            false => before_margin.max(valid_for / 2).min(self.grace),
+        }
+    }
+
     /// How long a connection may be lost until the command is told to stop, if that happens right
     /// before the lock would have been confirmed: a sixth of the timeout after the last time.
     pub(crate) fn spare(self, session_timeout: Duration) -> Duration {
@@ -163,6 +184,35 @@ mod tests {
             let told = complaint(timeout, grace).expect("a complaint");
             assert!(told.starts_with("a connection that is lost for "), "{told}");
         }
+    }
+
+    #[test]
+    fn a_hook_has_as_much_time_as_the_command_and_ends_before_the_lock_is_lost() {
+        let policy = StopPolicy::before_a_hook(tenths(200), Some(tenths(20)));
+        // The hook takes what comes before the margin of a second.
+        for (valid, term_sent, action) in [
+            (60, None, Wait(LOOK)),
+            (51, None, Wait(tenths(1))),
+            (50, None, Terminate),
+            (31, Some(19), Wait(tenths(1))),
+            (30, Some(20), Kill),
+            (30, None, Kill),
+        ] {
+            let decided = policy.decide(Suspect, tenths(valid), term_sent.map(tenths));
+            assert_eq!(decided, action, "{valid} {term_sent:?}");
+        }
+        for (valid, time) in [(99, 20), (30, 20), (22, 12), (10, 5), (0, 20)] {
+            assert_eq!(
+                policy.time_for_the_hook(tenths(valid)),
+                tenths(time),
+                "{valid}"
+            );
+        }
+        // By default, a broken connection stops the command no earlier than without a hook.
+        let timeout = tenths(200);
+        let [with, without] =
+            [StopPolicy::before_a_hook, StopPolicy::new].map(|new| new(timeout, None));
+        assert_eq!(with.spare(timeout), without.spare(timeout));
     }
 
     #[test]

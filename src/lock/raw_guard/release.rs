@@ -1,5 +1,6 @@
 //! How a guard's place is given up: to the next thread of this client, or to the server.
 
+use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -9,6 +10,7 @@ use super::{RawGuard, Replaces};
 use crate::error::Result;
 use crate::lock::release_writes::Closing;
 use crate::path;
+use crate::recipe::attempt::Orphan;
 use crate::recipe::release_note::Note;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::early_create::EarlyCreate;
@@ -132,6 +134,7 @@ impl RawGuard {
             }
             return;
         }
+        self.give_up_claim();
         let (panics, lost) = (thread::panicking(), self.check().is_err());
         let closing = self.closing.as_ref();
         let closing = closing.and_then(|closing| closing.data(panics, lost));
@@ -153,6 +156,31 @@ impl RawGuard {
         };
         self.session.leases.end(watched);
         self.session.cleaner.release(self.lease.nodes(), &release);
+    }
+
+    /// Gives up what is lost with the lock. It goes first: whoever gets the lock finds it free.
+    pub(in crate::lock) fn give_up_claim(&self) {
+        let Some(claim) = self.lease.claim() else {
+            return;
+        };
+        self.stop_watching();
+        let (session, cleaner) = (self.lease.session(), &self.session.cleaner);
+        match claim.node.get() {
+            Some(node) => cleaner.release(
+                slice::from_ref(node),
+                &Release {
+                    session,
+                    waiter: None,
+                    closing: None,
+                    not_before: None,
+                    next: None,
+                },
+            ),
+            None => {
+                let orphan = Orphan::Prefix(claim.prefix.clone());
+                cleaner.add(&claim.dir, session, vec![orphan]);
+            }
+        }
     }
 
     /// What the next thread in line may have sent with the release.

@@ -19,7 +19,7 @@ impl Heartbeat {
         let next = || WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
         let mut calls = Vec::new();
         for (id, lease, watch) in self.leases.watch_long_holds(now, next) {
-            calls.extend(lease.nodes().iter().map(|path| {
+            calls.extend(lease.all_nodes().map(|path| {
                 let read = self.read.0.clone();
                 Call {
                     request: Request::GetData {
@@ -76,7 +76,7 @@ impl Heartbeat {
 
     /// A node went: asks whether the session lasts, or the node went with it.
     fn ask_why(&self, id: u64, lease: &Lease) {
-        let calls = lease.nodes().iter().map(|path| {
+        let calls = lease.all_nodes().map(|path| {
             let read = self.read.0.clone();
             Call {
                 request: Request::exists(path),

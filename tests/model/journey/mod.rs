@@ -49,8 +49,13 @@ pub(crate) enum Goal {
     },
     /// A writer's lock that becomes a reader's, in a transaction or without.
     Downgrade { transacts: bool },
-    /// The mutexes of both directories, in a transaction or without.
-    All { transacts: bool, patience: Patience },
+    /// The locks of both directories, in a transaction or without: two mutexes, or a mutex and then
+    /// one that is shared with readers.
+    All {
+        transacts: bool,
+        second: Role,
+        patience: Patience,
+    },
     /// A mutex, and to hear how the last holder ended.
     Tracked,
 }
@@ -242,6 +247,7 @@ impl Traveller {
                 dialect, permits, ..
             } if dir == 1 => (dialect, Role::Permit, permits),
             Goal::Permit { dialect, .. } => (dialect, Role::Exclusive, 0),
+            Goal::All { second, .. } if dir == 1 => (Dialect::Curator, second, 0),
             Goal::Second | Goal::All { .. } | Goal::Tracked => {
                 (Dialect::Curator, Role::Exclusive, 0)
             }
@@ -332,6 +338,11 @@ fn goal(text: &str) -> Goal {
         patience,
         count: 1,
     };
+    let all = |transacts, second| Goal::All {
+        transacts,
+        second,
+        patience,
+    };
     match letters.split_at(1).0 {
         "x" => Goal::Lock(Role::Exclusive),
         "r" => Goal::Lock(Role::Read),
@@ -339,14 +350,10 @@ fn goal(text: &str) -> Goal {
         "y" => Goal::Second,
         "d" => Goal::Downgrade { transacts: true },
         "D" => Goal::Downgrade { transacts: false },
-        "m" => Goal::All {
-            transacts: true,
-            patience,
-        },
-        "M" => Goal::All {
-            transacts: false,
-            patience,
-        },
+        "m" => all(true, Role::Exclusive),
+        "M" => all(false, Role::Exclusive),
+        "n" => all(true, Role::Read),
+        "N" => all(false, Role::Read),
         "t" => Goal::Tracked,
         "p" => permit(Dialect::Curator, true),
         "P" => permit(Dialect::Curator, false),

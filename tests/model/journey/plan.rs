@@ -2,7 +2,7 @@
 
 use zklock::recipe::abandonment::{self, Mark};
 use zklock::recipe::attempt::{Attempt, Origin, Orphan, Outcome, OwnNode};
-use zklock::recipe::dialect::Dialect;
+use zklock::recipe::dialect::{Dialect, Role};
 use zklock::recipe::downgrade::{self, Downgrade};
 use zklock::recipe::multi::{self, Multi};
 use zklock::recipe::permit_attempt::{self, Permit, Wish};
@@ -17,16 +17,24 @@ impl Journey {
         let patience = traveller.patience(0);
         match traveller.goal {
             Goal::All {
-                transacts: true, ..
+                transacts: true,
+                second,
+                ..
             } => {
                 traveller.ids += 1;
                 let (id, session) = (traveller.id(i), Some(traveller.session));
-                let multi = Multi::together(2, Dialect::Curator, &id, session, patience);
+                let roles = [Role::Exclusive, second];
+                let multi = Multi::together(&roles, Dialect::Curator, &id, session, patience);
                 traveller.plan = Plan::Multi(multi);
             }
             Goal::All {
-                transacts: false, ..
-            } => traveller.plan = Plan::Multi(Multi::one_by_one(2, patience)),
+                transacts: false,
+                second,
+                ..
+            } => {
+                let roles = [Role::Exclusive, second];
+                traveller.plan = Plan::Multi(Multi::one_by_one(&roles, patience));
+            }
             Goal::Permit {
                 dialect,
                 permits,

@@ -171,6 +171,7 @@ impl Traveller {
             (Goal::Tracked, Stage::Ask) => Some(Role::Exclusive),
             (_, Stage::Queue(_) | Stage::Ask | Stage::Await | Stage::Done) => None,
             (Goal::Lock(role), _) => Some(role),
+            (Goal::All { second, .. }, _) if dir == 1 => Some(second),
             (Goal::Second | Goal::All { .. } | Goal::Tracked, _) => Some(Role::Exclusive),
         };
         let covers = match self.goal {

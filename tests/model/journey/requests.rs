@@ -79,11 +79,11 @@ impl Journey {
             multi::Action::List(at) | multi::Action::CatchUpAndList(at) => {
                 multi::Event::Children(self.dirs[at].names(None).unwrap_or_default())
             }
-            multi::Action::Place(prefix) if self.detour == Detour::PlacesOneByOne => {
-                return self.place_one(i, &prefix);
+            multi::Action::Place(prefixes) if self.detour == Detour::PlacesOneByOne => {
+                return self.place_one(i, &prefixes);
             }
-            multi::Action::Place(prefix) => {
-                let names = [0, 1].map(|at| self.create(i, at, &prefix).0);
+            multi::Action::Place(prefixes) => {
+                let names = [0, 1].map(|at| self.create(i, at, &prefixes[at]).0);
                 multi::Event::Created(names.into())
             }
             multi::Action::Births(names) => {
@@ -110,10 +110,10 @@ impl Journey {
     }
 
     /// The wrong way: one after the other, and every other client in the opposite order.
-    fn place_one(&mut self, i: usize, prefix: &str) -> Option<multi::Event> {
+    fn place_one(&mut self, i: usize, prefixes: &[String]) -> Option<multi::Event> {
         let first = self.travellers[i].half.take();
         let at = (usize::from(first.is_some()) + i) % 2;
-        let (name, _) = self.create(i, at, prefix);
+        let (name, _) = self.create(i, at, &prefixes[at]);
         let Some(first) = first else {
             self.travellers[i].half = Some(name);
             return None;

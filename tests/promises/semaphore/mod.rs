@@ -5,6 +5,7 @@ mod contenders;
 mod layouts;
 mod many;
 mod number;
+mod which;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

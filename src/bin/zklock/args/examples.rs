@@ -39,10 +39,12 @@ Examples:
   zklock run -w 600 -E 0 /locks/deploy -- make deploy
   zklock run --max-time 2h /locks/nightly -- ./report.sh
   zklock run -s /locks/data -- ./read-it
+  zklock run /accounts/jo /accounts/mia --read /rates -- ./transfer
   zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
 
 The command gets ZKLOCK_PATH, ZKLOCK_NODE and, unless with --permits, ZKLOCK_TOKEN, a
-number that grows with every holder: let what the lock protects refuse a lower one.
+number that grows with every holder: let what the lock protects refuse a lower one. With
+--permits N it gets ZKLOCK_PERMIT, from 0 to N-1, which no other command has meanwhile.
 
 The lock is held until the last process has ended that the command has started, so what it
 leaves in the background keeps it.";
@@ -67,6 +69,9 @@ pub(super) const STANDBY_EXAMPLES: &str = "\
 Examples:
   zklock standby /services/importer -- ./importer
   zklock standby --restart on-failure /services/importer -- ./importer
+  zklock standby --ready-file /run/active /services/importer -- ./importer
+  zklock standby --on-active ./vip-up --on-passive ./vip-down /services/importer -- ./importer
+  zklock standby --status /services/importer      0 if this machine is the active one
 
 When the lock is in doubt the command is stopped, and this machine stands in line again. The
 command gets ZKLOCK_TERM, which counts how often this zklock has become active, and ZKLOCK_PATH,

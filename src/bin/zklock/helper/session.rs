@@ -4,16 +4,27 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::iter;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
+use nix::sys::signal::SigSet;
+use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
 
-use crate::args::Args;
+use crate::announce::ReadyFile;
+use crate::args::{Args, Task};
+use crate::child::NODE;
 use crate::connect;
+use crate::helper;
 
 /// How long to try to end it.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// How often to look whether a hook has ended.
+const POLL: Duration = Duration::from_millis(5);
 
 /// See the module's documentation.
 pub(super) struct Session {
@@ -39,8 +50,16 @@ impl Session {
         let (Ok(mut args), Some(key)) = (Args::try_parse_from(args), self.key.to_str()) else {
             return;
         };
-        if let Ok(folder) = self.folder {
-            args.make_absolute(&folder);
+        let folder = self.folder.unwrap_or_else(|_| "/".into());
+        args.make_absolute(&folder);
+        if let Task::Standby(standby) = &args.task {
+            let node = env::var(NODE).unwrap_or_default();
+            let file = standby.ready_file.as_deref();
+            file.inspect(|file| ReadyFile::remove_after_kill(file, &node));
+            if let Some(hook) = &standby.on_passive {
+                let grace = standby.what.grace.unwrap_or(args.session_timeout / 16);
+                let _ = run_hook(hook, &folder, Instant::now() + grace);
+            }
         }
         // Another process may be waiting for what comes out of a pipe.
         if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {
@@ -49,8 +68,29 @@ impl Session {
         let Ok(builder) = connect::builder(&args) else {
             return;
         };
+        // Where nothing is left, nothing is to be ended.
+        let builder = builder.create_chroot(false);
         if let Ok(client) = builder.resume(key).connect_timeout(LIMIT).connect() {
             drop(client.close());
         }
     }
+}
+
+/// Runs the last hook of a standby that was killed, and kills it if it takes longer.
+fn run_hook(hook: &str, folder: &Path, until: Instant) -> io::Result<()> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", hook]).stdin(Stdio::null());
+    shell.current_dir(folder).process_group(0);
+    // It must not inherit that all signals are blocked here.
+    SigSet::empty().thread_set_mask()?;
+    let hook = helper::spawn(&mut shell);
+    SigSet::all().thread_set_mask()?;
+    let hook = hook?.id;
+    while Instant::now() < until {
+        match waitpid(Some(hook), WaitOptions::NOHANG)? {
+            Some(_) => return Ok(()),
+            None => thread::sleep(POLL),
+        }
+    }
+    Ok(kill_process_group(hook, Signal::KILL)?)
 }

@@ -3,7 +3,9 @@
 //! The command is stopped before anything is said about it, and messages go through `stderr`,
 //! which never blocks: only the loop of [`Supervisor::run`] waits.
 
+mod attended;
 mod job_control;
+mod lock_watch;
 mod time_limit;
 
 use std::mem;
@@ -15,8 +17,10 @@ use nix::sys::signal::Signal as Number;
 use rustix::process::Signal;
 use zklock::{GuardEvent, GuardState};
 
+use self::attended::Attended;
+pub(crate) use self::attended::is_attended;
 use self::time_limit::TimeLimit;
-use crate::args::{Guarded, OnLost};
+use crate::args::Guarded;
 use crate::child::{Child, Report, Variables};
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
@@ -37,9 +41,19 @@ const REST_POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Order<'a> {
     pub(crate) what: &'a Guarded,
     pub(crate) lock: &'a dyn Held,
-    pub(crate) variables: Variables<'a>,
+    pub(crate) variables: &'a Variables<'a>,
     /// What is needed to end the lock's session.
     pub(crate) key: Option<String>,
+    pub(crate) told: &'a dyn Fn(News),
+}
+
+/// What others may want to hear while a command runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum News {
+    /// The lock's state has changed.
+    Is(GuardState),
+    /// The command is asked to end, or killed, because of its lock; or the lock is lost.
+    Stops,
 }
 
 /// How a command ended.
@@ -59,7 +73,13 @@ pub(crate) struct Ended {
 /// See the module's documentation.
 pub(crate) struct Supervisor<'a> {
     what: &'a Guarded,
+    /// The lock, for messages.
+    name: String,
     lock: &'a dyn Held,
+    told: &'a dyn Fn(News),
+    /// The last state that was told.
+    state: GuardState,
+    attended: Attended,
     policy: StopPolicy,
     child: Child,
     terminal: Option<&'a Terminal>,
@@ -106,13 +126,16 @@ impl<'a> Supervisor<'a> {
             lock,
             variables,
             key,
+            told,
         } = order;
-        let (unblocked, key) = (&signals.unblocked, key.as_deref());
-        let child = Child::start(&what.command, &variables, unblocked, key)
-            .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
+        let child = start(what, variables, signals, key.as_deref())?;
         let mut supervisor = Self {
             what,
+            name: variables.path.replace('\n', ", "),
             lock,
+            told,
+            state: GuardState::Held,
+            attended: Attended,
             policy,
             child,
             terminal,
@@ -144,7 +167,7 @@ impl<'a> Supervisor<'a> {
         if !matches!(action, StopAction::Wait(_)) {
             self.child.kill();
             self.take_terminal_back();
-            let path = &self.what.path;
+            let path = &self.name;
             let why = lock.lost_reason().map(|why| format!(", because {why}"));
             let why = why.unwrap_or_default();
             let message = format!("the lock {path} was lost before the command began{why}");
@@ -165,7 +188,7 @@ impl<'a> Supervisor<'a> {
         }
         log::info!(
             "got {}, the command is process {}",
-            self.what.path,
+            self.name,
             self.child.group()
         );
         Ok(())
@@ -176,8 +199,7 @@ impl<'a> Supervisor<'a> {
         let events = self.lock.events().clone();
         let reports = self.child.reports.clone();
         while !self.child.is_gone() {
-            let (grace, path) = (self.policy.grace(), &self.what.path);
-            let wait = self.limit.look(&self.child, grace, path);
+            let wait = self.look_at_time();
             let wait = self.look_at_lock().min(wait);
             if !self.child.is_kept() {
                 self.child.note(None);
@@ -217,16 +239,6 @@ impl<'a> Supervisor<'a> {
         self.term_sent.is_some() || self.killed || self.limit.is_over()
     }
 
-    fn revoked(&mut self) {
-        self.by_lock = true;
-        self.child.signal(Signal::TERM);
-        self.child.signal(Signal::CONT);
-        say(&format!(
-            "somebody asks for the lock {}, stopping the command",
-            self.what.path
-        ));
-    }
-
     /// Handles what the keeper says; nothing if it is gone.
     fn reported(&mut self, report: Option<&Report>) {
         match report {
@@ -263,60 +275,10 @@ impl<'a> Supervisor<'a> {
         if self.lock.state() == GuardState::Lost {
             say(&format!(
                 "the lock {} was lost before the command ended: another may have run meanwhile",
-                self.what.path
+                self.name
             ));
         }
         self.child.ending()
-    }
-
-    /// Stops the command if the lock is about to be lost; returns when to look again.
-    fn look_at_lock(&mut self) -> Duration {
-        let (state, valid_for) = (self.lock.state(), self.lock.valid_for());
-        let term_sent = self.term_sent.map(|term_sent| term_sent.elapsed());
-        if self.what.on_lost == OnLost::Warn {
-            self.warn(state);
-            return LOOK;
-        }
-        if self.killed {
-            return LOOK;
-        }
-        let path = &self.what.path;
-        match self.policy.decide(state, valid_for, term_sent) {
-            StopAction::Wait(wait) => return wait,
-            StopAction::Terminate => {
-                self.child.signal(Signal::TERM);
-                // A process that was stopped does not get SIGTERM before it continues.
-                self.child.signal(Signal::CONT);
-                self.term_sent = Some(Instant::now());
-                say(&format!(
-                    "the lock {path} is in doubt, no server confirms it: stopping the command"
-                ));
-                return Duration::ZERO;
-            }
-            StopAction::Kill => self.child.kill(),
-        }
-        self.killed = true;
-        let what = match state {
-            GuardState::Lost => "is lost",
-            _ => "is about to be lost",
-        };
-        let why = self.lock.lost_reason().map(|why| format!(" because {why}"));
-        let why = why.unwrap_or_default();
-        say(&format!("the lock {path} {what}{why}: killed the command"));
-        LOOK
-    }
-
-    fn warn(&mut self, state: GuardState) {
-        if self.warned == state {
-            return;
-        }
-        self.warned = state;
-        let what = match state {
-            GuardState::Held => return,
-            GuardState::Suspect => "is in doubt: no server confirms it",
-            GuardState::Lost => "is lost: another may run now",
-        };
-        say(&format!("the lock {} {what}", self.what.path));
     }
 
     fn signalled(&mut self, signal: Number) {
@@ -349,4 +311,14 @@ impl<'a> Supervisor<'a> {
             }
         }
     }
+}
+
+fn start(
+    what: &Guarded,
+    variables: &Variables<'_>,
+    signals: &Signals,
+    key: Option<&str>,
+) -> Result<Child, Failure> {
+    let child = Child::start(&what.command, variables, &signals.unblocked, key);
+    child.map_err(|error| Failure::other(format!("cannot start the command: {error}")))
 }

@@ -1,0 +1,85 @@
+//! A file that is there while the command runs.
+//!
+//! It has the path of the lock's node, so that whoever removes it after a kill knows whose it is.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use crate::failure::Failure;
+use crate::stderr::say;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct ReadyFile {
+    path: PathBuf,
+}
+
+impl ReadyFile {
+    /// Removes what an earlier process has left, and looks whether the file can be made.
+    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
+        let file = Self {
+            path: path.to_owned(),
+        };
+        let is_other = fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
+        if is_other {
+            let path = path.display();
+            return Err(Failure::usage(format!(
+                "--ready-file {path} is there and is no file: name one that zklock may make and remove"
+            )));
+        }
+        // Its own name would say for a moment that this machine is active.
+        let beside = file.beside();
+        let tried = fs::write(&beside, "\n").and_then(|()| fs::remove_file(&beside));
+        let tried = tried.and_then(|()| gone(fs::remove_file(path)));
+        tried.map_err(|error| {
+            drop(fs::remove_file(&beside));
+            let path = path.display();
+            Failure::other(format!("cannot make the file {path}: {error}"))
+        })?;
+        Ok(file)
+    }
+
+    /// Makes it at once, with all that is in it.
+    pub(super) fn make(&self, node: &str) {
+        let beside = self.beside();
+        let made = fs::write(&beside, format!("{node}\n"));
+        if let Err(error) = made.and_then(|()| fs::rename(&beside, &self.path)) {
+            drop(fs::remove_file(&beside));
+            let path = self.path.display();
+            say(&format!("active, and cannot make the file {path}: {error}"));
+        }
+    }
+
+    pub(super) fn remove(&self) {
+        if let Err(error) = gone(fs::remove_file(&self.path)) {
+            let path = self.path.display();
+            say(&format!(
+                "not active, and cannot remove the file {path}: {error}"
+            ));
+        }
+    }
+
+    /// Removes the file of a process that was killed and had this node, from another process.
+    pub(crate) fn remove_after_kill(path: &Path, node: &str) {
+        let whose = fs::read_to_string(path).unwrap_or_default();
+        if !node.is_empty() && whose.trim_end() == node {
+            drop(fs::remove_file(path));
+        }
+    }
+
+    fn beside(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{}", process::id()));
+        name.into()
+    }
+}
+
+/// What is not there need not be removed.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

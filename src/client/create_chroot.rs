@@ -1,0 +1,32 @@
+//! Creates the chroot for a client that is to have one.
+
+use std::time::Duration;
+
+use crate::builder::ClientBuilder;
+use crate::error::Result;
+use crate::session::Session;
+use crate::session::queries::Lasting;
+use crate::system::clock;
+use crate::time::limit::Limit;
+
+impl ClientBuilder {
+    /// Creates the chroot, which every request of the client goes below, through another session
+    /// without one.
+    pub(super) fn make_chroot_for(self, session: &Session, limit: &Limit) -> Result<()> {
+        let left = limit.deadline().map_or(Duration::MAX, |deadline| {
+            deadline.saturating_duration_since(clock::now())
+        });
+        let (builder, chroot) = self.connect_timeout(left).without_chroot();
+        let client = builder.connect()?;
+        let above = &client.locks.session;
+        let (dirs, lasting) = ([chroot], Lasting::Always(&[]));
+        let mut caller = above.caller();
+        let made = above.make_directories(&mut caller, &dirs, lasting, limit)?;
+        drop(client.close());
+        match made {
+            // The client's own server may lag behind the one that has answered.
+            Ok(()) => session.catch_up("/"),
+            Err(_) => Err(session.unanswered()),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Carries out the search for a permit's number; [`PermitNumber`] decides.
+
+use std::sync::OnceLock;
+
+use super::Permit;
+use crate::error::{Error, Result};
+use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request};
+use crate::lock::raw_guard::RawGuard;
+use crate::path;
+use crate::recipe::dialect::Dialect;
+use crate::recipe::permit_number::{Action, Event, Outcome, PermitNumber, prefix};
+use crate::session::call_error::{CallError, refused};
+use crate::session::caller::Caller;
+use crate::session::lease::Claim;
+use crate::session::queries::Lasting;
+use crate::time::limit::Limit;
+
+/// One search.
+pub(super) struct NumberDriver<'a> {
+    raw: &'a RawGuard,
+    claim: &'a Claim,
+    number: PermitNumber,
+    caller: Caller,
+    /// Is reached when the permit is lost.
+    limit: Limit,
+    /// The data of the permits' directory, as it was read last.
+    data: Vec<u8>,
+}
+
+impl Permit {
+    /// Returns the number of this permit: from 0 on, below the number of permits, and no other
+    /// permit that is held at the time has it. For worker ids, shards, ports.
+    ///
+    /// It is kept as long as the permit, and with the same promise: nobody else gets it as long as
+    /// [`check`](Self::check) passes. Several permits that were acquired together have one number.
+    /// Only permits that ask for a number have one, so it costs nothing where it is not used; Curator's
+    /// and kazoo's clients have none, and count as before. The first call finds it and blocks for two
+    /// round trips, a few more if others ask at the same time, and at most as long as the permit is
+    /// valid. Later ones do no I/O.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if the permit is lost, with [`Error::Suspect`] if no server answers
+    /// while it is valid, with [`Error::NoAuth`] if this client may not write the data of the permits'
+    /// directory, with [`Error::Exhausted`] if more permits than this client knows of have numbers,
+    /// and with [`Error::Unsupported`] over a handle of the `zookeeper` crate, which has no
+    /// transactions.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// // Eight workers at most, each with a partition of its own.
+    /// let permit = client.semaphore("/workers/import", 8)?.acquire()?;
+    /// let partition = permit.number()?;
+    /// assert!(partition < 8);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn number(&self) -> Result<u32> {
+        self.raw.check()?;
+        let claim = self.raw.lease().claim();
+        if let Some(node) = claim.and_then(|claim| claim.node.get()) {
+            let number = node.rsplit('.').next().map(str::parse);
+            return Ok(number.and_then(|number| number.ok()).unwrap_or_default());
+        }
+        if !self.raw.session().transport.capabilities().multi {
+            return Err(Error::Unsupported {
+                what: "the number of a permit",
+            });
+        }
+        NumberDriver::new(&self.raw, self.permits).run()
+    }
+}
+
+impl<'a> NumberDriver<'a> {
+    fn new(raw: &'a RawGuard, permits: u32) -> Self {
+        let lease = path::name(raw.node());
+        // Before a claim is sent, the release knows what may have to be deleted.
+        let claim = raw.lease().claim_or(|| Claim {
+            dir: directory(raw),
+            prefix: prefix(lease),
+            node: OnceLock::new(),
+        });
+        Self {
+            raw,
+            claim,
+            number: PermitNumber::new(lease, permits),
+            caller: raw.session().caller(),
+            limit: Limit::after(raw.valid_for()),
+            data: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<u32> {
+        loop {
+            let event = match self.number.action() {
+                Action::Look => self.look()?,
+                Action::Make => self.make()?,
+                Action::Claim(name, version) => self.claim(&name, version)?,
+                Action::Finish(Outcome::Held(number)) => return self.held(number),
+                Action::Finish(Outcome::Lost) => return Err(self.raw.found_gone()),
+                Action::Finish(Outcome::Gone) => {
+                    self.raw.check()?;
+                    return Err(self.raw.suspect());
+                }
+                Action::Finish(Outcome::Full) => {
+                    return Err(Error::Exhausted {
+                        path: self.raw.lease().path().to_owned(),
+                        reason: "more permits are out than this client counts, and all its numbers are taken",
+                    });
+                }
+            };
+            self.number.handle(event);
+        }
+    }
+
+    fn held(&self, number: u32) -> Result<u32> {
+        let node = format!("{}/{}{number}", self.claim.dir, self.claim.prefix);
+        let _ = self.claim.node.set(node);
+        self.raw.watch_anew();
+        self.raw.check()?;
+        Ok(number)
+    }
+
+    fn look(&mut self) -> Result<Event> {
+        let leases = path::parent(self.raw.node());
+        let looks = [
+            Request::get(leases),
+            Request::list(&self.claim.dir),
+            Request::list(leases),
+        ];
+        let answers = match self.caller.call_all(&looks, leases, &self.limit) {
+            Ok(answers) => answers,
+            Err(error) => return error.or(leases, Event::Cancel),
+        };
+        let mut answers = answers.into_iter();
+        let version = match answers.next() {
+            Some(Ok(Reply::Data { data, stat })) => {
+                self.data = data.into();
+                stat.version
+            }
+            Some(Err(ErrorCode::NO_NODE)) => return Err(self.raw.found_gone()),
+            Some(Err(code)) => return Err(refused(leases, code)),
+            _ => return Ok(Event::Cancel),
+        };
+        let mut names = |dir: &str| match answers.next() {
+            Some(Ok(Reply::Children { names, .. })) => Ok(Some(names)),
+            Some(Err(code)) if code != ErrorCode::NO_NODE => Err(refused(dir, code)),
+            _ => Ok(None),
+        };
+        let claims = names(&self.claim.dir)?;
+        let permits = names(leases)?.unwrap_or_default();
+        Ok(Event::Looked(version, claims, permits))
+    }
+
+    fn make(&mut self) -> Result<Event> {
+        let (session, dirs) = (self.raw.session(), [self.claim.dir.clone()]);
+        let (caller, limit) = (&mut self.caller, &self.limit);
+        let made = session.make_directories(caller, &dirs, Lasting::WhileUsed, limit)?;
+        Ok(made.map_or(Event::Cancel, |()| Event::Made))
+    }
+
+    fn claim(&mut self, name: &str, version: i32) -> Result<Event> {
+        let leases = path::parent(self.raw.node());
+        let claim = Request::Multi(vec![
+            Op::Check {
+                path: self.raw.node().to_owned(),
+                version: -1,
+            },
+            Op::SetData {
+                path: leases.to_owned(),
+                data: self.data.clone().into(),
+                version,
+            },
+            Op::Create {
+                path: format!("{}/{name}", self.claim.dir),
+                data: Vec::new().into(),
+                acl: self.raw.session().settings.acl.entries().to_vec(),
+                mode: CreateMode::Ephemeral,
+                stat: false,
+            },
+        ]);
+        match self.caller.call_once(&claim, leases, &self.limit) {
+            Ok(Some(_)) => Ok(Event::Claimed),
+            Ok(None) => Ok(Event::ReplyLost),
+            // What is missing, the next look tells: our permit, or the directory of the claims.
+            Err(CallError::Refused(
+                ErrorCode::BAD_VERSION | ErrorCode::NO_NODE | ErrorCode::NODE_EXISTS,
+            )) => Ok(Event::Changed),
+            Err(error) => error.or(leases, Event::Cancel),
+        }
+    }
+}
+
+/// Where the claims are. kazoo counts what is below the path, so they are beside it there.
+fn directory(raw: &RawGuard) -> String {
+    let path = raw.lease().path();
+    match raw.session().settings.dialect {
+        Dialect::Kazoo => format!("{path}-__numbers__"),
+        Dialect::Curator | Dialect::LeaderLatch | Dialect::Recipe => format!("{path}/numbers"),
+    }
+}

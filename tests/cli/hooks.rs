@@ -1,0 +1,285 @@
+//! What `zklock standby` runs and writes when it becomes active, and when it no longer is.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, open};
+use serde_json::Value;
+
+use crate::program::{Log, Zklock, await_queue, command, embedded, on_every_server};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{Raw, children};
+use crate::support::zookeeper::Folder;
+use crate::support::{eventually, fresh_path};
+
+on_every_server! {
+    hooks_and_commands_run_in_order_on_one_machine_at_a_time
+    a_hook_that_fails_gives_the_lock_up
+    a_passive_hook_that_hangs_is_killed_and_told
+    an_active_hook_that_hangs_ends_with_the_lock
+    the_passive_hook_runs_however_the_term_ends
+    the_events_are_those_of_the_term_in_order
+}
+
+/// Time for a hook on a machine that is busy.
+const LONG: (&str, &str) = ("--grace", "0.9");
+
+/// A standby with these options, whose command is a script.
+fn standby(hosts: &str, path: &str, options: &[(&str, &str)], script: &str) -> Command {
+    let mut command = command(hosts);
+    command.args(["--session-timeout", "6", "standby"]);
+    for (option, value) in options {
+        command.args([option, value]);
+    }
+    command.args([path, "--", "sh", "-c", script]);
+    command
+}
+
+fn hooks_and_commands_run_in_order_on_one_machine_at_a_time(hosts: &str) {
+    let (path, log) = (fresh_path("hooks"), Log::new());
+    let start = |name: &str| {
+        let word = |word: &str| log.write(&format!("{name}-{word}-$ZKLOCK_TERM"));
+        let up = format!("{}; sleep 0.1", word("up"));
+        let down = format!("sleep 0.1; {}", word("down"));
+        let script = format!("{}; read -r _", word("runs"));
+        let options = [("--on-active", &*up), ("--on-passive", &*down), LONG];
+        Zklock::spawn(&mut standby(hosts, &path, &options, &script))
+    };
+    let mut first = start("a");
+    log.await_word("a-runs-1");
+    let mut second = start("b");
+    await_queue(hosts, &path, 2);
+    first.feed("\n");
+    assert_eq!(first.end().code, Some(0));
+    log.await_word("b-runs-1");
+    second.signal("TERM");
+    assert_eq!(second.end().signal, Some(15));
+    let expected = [
+        "a-up-1", "a-runs-1", "a-down-1", "b-up-1", "b-runs-1", "b-down-1",
+    ];
+    assert_eq!(log.words(), expected);
+    second = start("c");
+    log.await_word("c-runs-1");
+    second.kill();
+    await_queue(hosts, &path, 0);
+    log.await_word("c-down-1");
+}
+
+fn a_hook_that_fails_gives_the_lock_up(hosts: &str) {
+    let (path, log) = (fresh_path("fails"), Log::new());
+    let (up, down) = ("exit 7", log.write("down"));
+    let options = [("--on-active", up), ("--on-passive", &*down)];
+    let ended = Zklock::spawn(&mut standby(hosts, &path, &options, &log.write("runs"))).end();
+    assert_eq!(ended.code, Some(7), "{ended:?}");
+    let said = "zklock: --on-active ended with status 7: giving the lock up\n";
+    assert_eq!(ended.err, said);
+    assert_eq!(log.words(), ["down"]);
+    let options = [("--on-passive", "exit 3")];
+    let ended = Zklock::spawn(&mut standby(hosts, &path, &options, "exit 4")).end();
+    assert_eq!(ended.code, Some(4));
+    assert_eq!(ended.err, "zklock: --on-passive ended with status 3\n");
+}
+
+fn a_passive_hook_that_hangs_is_killed_and_told(hosts: &str) {
+    let (path, log) = (fresh_path("hangs"), Log::new());
+    // What it leaves in the background is killed too.
+    let down = format!("trap '' TERM; ({}) & sleep 60", log.beat("down"));
+    let options = [("--on-passive", &*down), ("--grace", "0.5")];
+    let began = Instant::now();
+    let ended = Zklock::spawn(&mut standby(hosts, &path, &options, "true")).end();
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let said = "zklock: --on-passive did not end within 0.5 s: killed it";
+    assert!(ended.err.starts_with(said), "{}", ended.err);
+    assert!(log.is_still());
+}
+
+fn an_active_hook_that_hangs_ends_with_the_lock(hosts: &str) {
+    let (path, log) = (fresh_path("hangs-up"), Log::new());
+    let up = format!("trap '' TERM; {}", log.beat("up"));
+    let down = log.write("down");
+    let options = [("--on-active", &*up), ("--on-passive", &*down)];
+    let mut stuck = standby(hosts, &path, &options, &log.write("runs"));
+    let mut stuck = Zklock::spawn(&mut stuck);
+    log.await_word("up");
+    let node = children(hosts, &path).remove(0);
+    Raw::connect(hosts)
+        .delete(&format!("{path}/{node}"))
+        .unwrap();
+    log.await_word("down");
+    stuck.kill();
+    await_queue(hosts, &path, 0);
+    assert!(!log.words().contains(&"runs".to_owned()));
+}
+
+/// The next command looks whether the hook of the one before has run.
+fn the_passive_hook_runs_however_the_term_ends(hosts: &str) {
+    for end in ["revoked", "killed", "cut off"] {
+        let (path, log, folder) = (fresh_path("down"), Log::new(), Folder::new());
+        let vip = folder.path("vip");
+        let (up, down) = (format!("touch {}", vip.display()), "rm vip; sleep 0.1");
+        let proxy = Proxy::start(hosts);
+        let options = [("--on-active", &*up), ("--on-passive", down), LONG];
+        let mut first = standby(&proxy.hosts(), &path, &options, &log.beat("first"));
+        let mut first = Zklock::spawn(first.current_dir(folder.path("")));
+        log.await_word("first");
+        let both = format!("test -e {} && {}", vip.display(), log.write("both"));
+        let next = format!("{both}; {}; sleep 60", log.write("second"));
+        let mut second = Zklock::spawn(&mut standby(hosts, &path, &[], &next));
+        await_queue(hosts, &path, 2);
+        match end {
+            "revoked" => drop(Zklock::run(hosts, &format!("revoke {path}"), "")),
+            "killed" => first.kill(),
+            _ => proxy.blackhole(),
+        }
+        log.await_word("second");
+        assert!(!log.words().contains(&"both".to_owned()), "{end}");
+        first.kill();
+        second.kill();
+    }
+}
+
+/// The names of the events, without those of a wait.
+fn names(events: &[Value]) -> Vec<&str> {
+    let names = events.iter().map(|event| event["event"].as_str().unwrap());
+    names.collect()
+}
+
+fn events_in(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().map(serde_json::from_str);
+    lines.map(|line| line.expect("JSON")).collect()
+}
+
+fn the_events_are_those_of_the_term_in_order(hosts: &str) {
+    let (path, log, folder) = (fresh_path("events"), Log::new(), Folder::new());
+    let file = folder.path("events");
+    let down = log.write("down");
+    let options = [
+        ("--events", file.to_str().unwrap()),
+        ("--on-passive", &*down),
+    ];
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    let standby = Zklock::spawn(&mut standby(hosts, &path, &options, &log.beat("beat")));
+    eventually("it waits", || names(&events_in(&file)) == ["waiting"]);
+    holder.kill();
+    log.await_word("beat");
+    let node = children(hosts, &path).remove(0);
+    Raw::connect(hosts)
+        .delete(&format!("{path}/{node}"))
+        .unwrap();
+    let terms = |events: &[Value]| {
+        names(events)
+            .iter()
+            .filter(|name| **name == "ready")
+            .count()
+    };
+    eventually("a second term", || terms(&events_in(&file)) == 2);
+    standby.signal("TERM");
+    standby.end();
+    let events = events_in(&file);
+    let mut told = names(&events);
+    // The loss of the lock may be seen before or after its command is stopped.
+    let lost = told
+        .iter()
+        .position(|name| *name == "lost")
+        .expect("it was lost");
+    assert_eq!(told.remove(lost), "lost");
+    assert!((3..5).contains(&lost), "{told:?}");
+    let expected = [
+        "waiting", "active", "ready", "stopping", "passive", "active", "ready", "stopping",
+        "passive",
+    ];
+    assert_eq!(told, expected);
+    let numbers = events.iter().map(|event| event["seq"].as_u64().unwrap());
+    assert!(numbers.eq(1..=10));
+    assert!(events.iter().all(|event| event["path"] == *path));
+    assert_eq!(events[1]["node"], format!("{path}/{node}"));
+    assert_eq!(events[1]["term"], 1);
+    assert!(events[1]["token"].as_i64() < events[6]["token"].as_i64());
+    assert!(events.is_sorted_by_key(|event| event["at_ms"].as_u64()));
+}
+
+fn make_pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn a_pipe_holds_nothing_back_whoever_reads_it() {
+    let (folder, log) = (Folder::new(), Log::new());
+    let pipe = folder.path("pipe");
+    make_pipe(&pipe);
+    let options = [("--events", pipe.to_str().unwrap())];
+    let path = fresh_path("pipe");
+    // Nobody reads.
+    let ended = Zklock::spawn(&mut standby(embedded(), &path, &options, "true")).end();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    // Somebody opens it and does not read, and is gone later.
+    let deaf = File::from(open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
+    let waits = format!("{}; read -r _", log.write("runs"));
+    let mut daemon = Zklock::spawn(&mut standby(embedded(), &path, &options, &waits));
+    log.await_word("runs");
+    drop(deaf);
+    // And another one comes.
+    let reader = File::from(open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
+    rustix::fs::fcntl_setfl(&reader, OFlags::RDONLY).unwrap();
+    daemon.feed("\n");
+    let lines = BufReader::new(reader).lines().map_while(Result::ok);
+    let events: Vec<Value> = lines
+        .take(4)
+        .map(|line| serde_json::from_str(&line).unwrap())
+        .collect();
+    assert_eq!(names(&events), ["active", "ready", "stopping", "passive"]);
+    assert_eq!(daemon.end().code, Some(0));
+    // A reader leaves, and nobody comes.
+    let reader = File::from(open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
+    let mut daemon = Zklock::spawn(&mut standby(embedded(), &path, &options, &waits));
+    eventually("it runs again", || log.words().len() == 2);
+    drop(reader);
+    daemon.feed("\n");
+    let ended = daemon.end();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_full_disk_costs_events_alone_and_is_told_once() {
+    let ended = standby(
+        embedded(),
+        &fresh_path("full"),
+        &[("--events", "/dev/full")],
+        "exit 5",
+    );
+    let ended = { ended }.output().unwrap();
+    assert_eq!(ended.status.code(), Some(5));
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("cannot write events to /dev/full: No space left"),
+        "{said}"
+    );
+}
+
+#[test]
+fn events_that_can_never_be_written_are_told_at_the_start() {
+    let folder = Folder::new();
+    for (file, said) in [
+        (folder.path(""), "Is a directory"),
+        (folder.path("no/such"), "No such file"),
+    ] {
+        let options = [("--events", file.to_str().unwrap())];
+        let ended = Zklock::spawn(&mut standby(
+            embedded(),
+            &fresh_path("bad"),
+            &options,
+            "true",
+        ));
+        let ended = ended.end();
+        assert_eq!(ended.code, Some(70), "{}", ended.err);
+        assert!(ended.err.contains(said), "{}", ended.err);
+    }
+}
