@@ -1,13 +1,14 @@
 //! What the guards of all locks have in common.
 
 mod boxed;
+pub(crate) mod finish;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::result;
 use std::time::Duration;
 
 use crate::error::{Error, LostReason, Result};
+use crate::hold::Hold;
 pub use crate::recipe::validity::GuardState;
 use crate::system::channel::Receiver;
 use crate::token::FencingToken;
@@ -176,6 +177,12 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
     /// Releases a lock that has to read before it can tell; the guard must be dropped next.
     #[doc(hidden)]
     fn release_noting(&self) {}
+
+    /// Leaves a hold in the place of the lock, and returns its node; the guard must be dropped next.
+    #[doc(hidden)]
+    fn leave_hold(&self, _hold: &Hold) -> Result<String> {
+        Err(Error::Unsupported { what: "a hold" })
+    }
 }
 
 /// Releases a guard whose size is not known. Every guard has it.
@@ -231,6 +238,10 @@ macro_rules! guard_traits {
 
             fn release_noting(&self) {
                 self.$($raw).+.release_noting()
+            }
+
+            fn leave_hold(&self, hold: &$crate::hold::Hold) -> $crate::Result<String> {
+                self.$($raw).+.leave_hold(hold)
             }
         }
 
@@ -373,24 +384,6 @@ macro_rules! lock_guard {
             }
         }
     };
-}
-
-/// Runs `run` under a guard and releases the guard. It waits for the server's confirmation unless
-/// `run` panics.
-pub(crate) fn finish_with<G: LockGuard, T, E: From<Error>>(
-    guard: G,
-    run: impl FnOnce(&G) -> result::Result<T, E>,
-) -> result::Result<T, E> {
-    let path = guard.paths().join(", ");
-    match (run(&guard), guard.unlock()) {
-        (Ok(value), released) => Ok(released.map(|()| value)?),
-        (Err(error), released) => {
-            if let Err(second) = released {
-                log::warn!("{path} was not released in order after another error: {second}");
-            }
-            Err(error)
-        }
-    }
 }
 
 pub(crate) use guard_checks;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 pub use self::guards::{RwLockReadGuard, RwLockWriteGuard, SendReadGuard, SendWriteGuard};
 use crate::error::{Error, Result};
-use crate::guard::finish_with;
+use crate::guard::finish::finish_with;
 use crate::local::thread_set::Entered;
 use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::{LockRequest, Queue};

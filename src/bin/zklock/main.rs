@@ -10,6 +10,7 @@
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `exit` | passes signals on |
 //! | `once`, `standby`, `run_setup` | the same for a job, and for one active process |
+//! | `hold`, `release`, `point_in_time` | a lock without a process |
 //! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
@@ -35,12 +36,15 @@ mod forget;
 mod fuzz;
 mod held;
 mod helper;
+mod hold;
 mod last;
 mod list;
 mod once;
 mod outage;
 mod overview;
+mod point_in_time;
 mod refused_attempts;
+mod release;
 mod revoke;
 mod run;
 mod run_setup;
@@ -88,6 +92,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Run(run) => return run::run(args, run),
         Task::Once(once) => return once::once(args, once),
         Task::Standby(standby) => return standby::standby(args, standby),
+        Task::Hold(wanted) => return hold::hold(args, wanted),
         Task::Last(last) => last::last(args, last),
         Task::Forget(forget) => forget::forget(args, forget),
         Task::List(list) if list.recursive => overview::overview(args, list),
@@ -95,6 +100,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Doctor(doctor) => doctor::doctor(args, doctor),
         Task::Why(why) => why::why(args, why),
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
+        Task::Release(release) => release::release(args, release),
         Task::Check(check) => check::check(args, check),
         Task::Serve(serve) => serve::serve(serve),
         Task::Completions { shell } => {

@@ -13,7 +13,7 @@ use crate::args::{Args, Run};
 use crate::child::Variables;
 use crate::exit::Ending;
 use crate::failure::Failure;
-use crate::run_setup::{Stage, check_answered, longest_connect};
+use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
@@ -38,13 +38,7 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let acquired = acquire(run, &stage, started)?;
     let signal = signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
-        let answered = stage.is_connected() & stage.end(false);
-        if let Some(signal) = signal {
-            return Ok(Ending::Signal(signal as i32));
-        }
-        check_answered(answered, &run.what.path)?;
-        log::info!("somebody else has the lock {}", run.what.path);
-        return Ok(Ending::Code(run.conflict_exit_code));
+        return stage.end_without(&run.what.path, signal, run.conflict_exit_code);
     };
     let acquired_at = Instant::now();
     let variables = Variables {

@@ -1,0 +1,290 @@
+//! Locks that outlive their process: `hold` and `release`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::program::{Ended, Log, Zklock, await_queue, command, embedded, on_every_server};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{EPHEMERAL_SEQUENTIAL, Raw, assert_nothing_left, op};
+use crate::support::{eventually, fresh_path};
+
+on_every_server! {
+    a_hold_outlives_its_process_until_it_is_released
+    a_hold_waits_for_its_turn_and_nobody_comes_between
+    who_stops_waiting_for_a_hold_leaves_nothing
+    a_hold_ends_at_its_time
+    a_hold_is_of_no_use_to_revoke_and_release_of_none_to_a_holder
+    where_others_share_a_hold_is_a_writers
+    a_hold_is_put_where_it_may_be_or_nothing_is_left
+}
+
+/// Runs it as the user ann.
+fn run(hosts: &str, args: &str) -> Ended {
+    start(hosts, args).end()
+}
+
+fn start(hosts: &str, args: &str) -> Zklock {
+    let mut command = command(hosts);
+    command.env_remove("SUDO_USER").env("USER", "ann");
+    Zklock::spawn(command.args(args.split(' ')))
+}
+
+fn listed(hosts: &str, path: &str) -> Vec<Value> {
+    let ended = run(hosts, &format!("list --json {path}"));
+    let list: Value = serde_json::from_str(&ended.out).expect("JSON");
+    list["contenders"].as_array().expect("a list").clone()
+}
+
+fn a_hold_outlives_its_process_until_it_is_released(hosts: &str) {
+    let (path, log) = (fresh_path("hold"), Log::new());
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let held = run(hosts, &format!("hold {path} --for 2h --reason freeze"));
+    assert_eq!(held.code, Some(0), "{held:?}");
+    assert!(
+        held.out
+            .starts_with(&format!("{path} is on hold by ann on ")),
+        "{held:?}"
+    );
+    assert!(held.out.ends_with("Z: freeze\n"), "{held:?}");
+
+    let [one] = &listed(hosts, &path)[..] else {
+        panic!("one holds");
+    };
+    assert_eq!(one["holds"], true);
+    assert_eq!(one["session"], "0x0");
+    assert_eq!(one["hold"]["reason"], "freeze");
+    assert_eq!(one["hold"]["by"], "ann");
+    let until = Duration::from_millis(one["hold"]["until_ms"].as_u64().expect("a time"));
+    let end = before + Duration::from_secs(2 * 3_600);
+    assert!(until.abs_diff(end) < Duration::from_secs(60), "{until:?}");
+
+    for args in ["-n", "-w 0.3"] {
+        let second = Zklock::run(hosts, &format!("run {args} {path}"), &log.write("second"));
+        assert_eq!(second.code, Some(1));
+        let said = format!("zklock: {path} is on hold by ann on ");
+        assert!(second.err.contains(&said), "{second:?}");
+        assert!(second.err.ends_with("Z: freeze\n"), "{second:?}");
+    }
+    for (args, word) in [
+        ("why", "on hold by ann"),
+        ("list", "freeze"),
+        ("doctor", "on hold by ann"),
+    ] {
+        let told = run(hosts, &format!("{args} {path}"));
+        assert!(told.out.contains(word), "{args}: {told:?}");
+        assert!(!told.out.contains("trouble"), "{args}: {told:?}");
+    }
+    let all = run(hosts, &format!("list -r {path}"));
+    assert!(all.out.contains("on hold by ann"), "{all:?}");
+    let third = Zklock::start(hosts, &format!("run {path}"), &log.write("third"));
+    await_queue(hosts, &path, 2);
+
+    let released = run(hosts, &format!("release {path}"));
+    assert_eq!(released.code, Some(0), "{released:?}");
+    assert!(released.out.contains("was on hold by ann"), "{released:?}");
+    let third = third.end();
+    assert_eq!(third.code, Some(0));
+    assert!(
+        third
+            .err
+            .contains(&format!("waiting for {path}, which is on hold by ann")),
+        "{third:?}"
+    );
+    assert_eq!(log.words(), ["third"]);
+    let again = run(hosts, &format!("release {path}"));
+    assert_eq!(
+        (again.code, again.err),
+        (Some(1), format!("zklock: {path} is not on hold\n"))
+    );
+    assert_nothing_left(hosts, &path);
+}
+
+fn a_hold_waits_for_its_turn_and_nobody_comes_between(hosts: &str) {
+    let (path, log) = (fresh_path("hold"), Log::new());
+    let mut first = Zklock::start(hosts, &format!("run {path}"), &log.beat("first"));
+    log.await_word("first");
+    let hold = format!("hold {path} --for 1h --reason freeze");
+    let taken = run(hosts, &format!("{hold} -n -E 9"));
+    assert_eq!((taken.code, taken.err), (Some(9), String::new()));
+    let second = start(hosts, &hold);
+    await_queue(hosts, &path, 2);
+    let third = Zklock::start(hosts, &format!("run {path}"), &log.write("third"));
+    await_queue(hosts, &path, 3);
+    first.signal("TERM");
+    assert_eq!(second.end().code, Some(0));
+    await_queue(hosts, &path, 2);
+    let queue = listed(hosts, &path);
+    assert_eq!(queue[0]["hold"]["reason"], "freeze");
+    assert!(queue[1]["hold"].is_null());
+    assert!(!log.words().contains(&"third".to_owned()));
+    assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+    assert_eq!(third.end().code, Some(0));
+    first.kill();
+}
+
+fn who_stops_waiting_for_a_hold_leaves_nothing(hosts: &str) {
+    let (path, log) = (fresh_path("hold"), Log::new());
+    let mut first = Zklock::start(hosts, &format!("run {path}"), &log.beat("first"));
+    log.await_word("first");
+    let hold = format!("--session-timeout 2 hold {path} --for 1h --reason freeze");
+    for signal in ["INT", "TERM", "KILL"] {
+        let second = start(hosts, &hold);
+        await_queue(hosts, &path, 2);
+        second.signal(signal);
+        let second = second.end();
+        assert!(second.signal.is_some(), "{signal}: {second:?}");
+        await_queue(hosts, &path, 1);
+    }
+    let late = run(hosts, &format!("{hold} -w 0.3"));
+    assert_eq!((late.code, late.err), (Some(1), String::new()));
+    await_queue(hosts, &path, 1);
+    first.kill();
+}
+
+fn a_hold_ends_at_its_time(hosts: &str) {
+    let (path, log) = (fresh_path("hold"), Log::new());
+    let held = run(hosts, &format!("hold {path} --for 1s --reason freeze"));
+    assert_eq!(held.code, Some(0));
+    let both =
+        ["one", "other"].map(|word| Zklock::start(hosts, &format!("run {path}"), &log.write(word)));
+    for one in both {
+        assert_eq!(one.end().code, Some(0));
+    }
+    assert_eq!(log.words().len(), 2);
+    // Without anybody who waits, it stays, and says so.
+    assert_eq!(
+        run(hosts, &format!("hold {path} --for 0.1 --reason freeze")).code,
+        Some(0)
+    );
+    eventually("it is over", || {
+        let told = run(hosts, &format!("doctor {path}"));
+        told.out.contains("which is over")
+    });
+    assert_eq!(listed(hosts, &path).len(), 1);
+    let next = Zklock::run(hosts, &format!("run -n {path}"), &log.write("next"));
+    assert_eq!(next.code, Some(0), "{next:?}");
+    assert_nothing_left(hosts, &path);
+}
+
+fn a_hold_is_of_no_use_to_revoke_and_release_of_none_to_a_holder(hosts: &str) {
+    let (path, log) = (fresh_path("hold"), Log::new());
+    assert_eq!(
+        run(hosts, &format!("hold {path} --for 1h --reason freeze")).code,
+        Some(0)
+    );
+    for args in ["", "--evict-after 0"] {
+        let revoked = run(hosts, &format!("revoke {args} {path}").replace("  ", " "));
+        assert_eq!(revoked.code, Some(1));
+        assert!(
+            revoked.err.contains("zklock release ends it"),
+            "{revoked:?}"
+        );
+    }
+    assert_eq!(listed(hosts, &path).len(), 1);
+    assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    let refused = run(hosts, &format!("release {path}"));
+    assert_eq!(refused.code, Some(1));
+    let said = format!("zklock: {path} is not on hold, and held by ");
+    assert!(refused.err.starts_with(&said), "{refused:?}");
+    await_queue(hosts, &path, 1);
+    holder.kill();
+}
+
+/// Readers and writers of Curator's wait for a writer.
+fn where_others_share_a_hold_is_a_writers(hosts: &str) {
+    let path = fresh_path("hold");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&path);
+    let name = format!("{path}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__READ__");
+    let reader = raw
+        .create(&name, b"127.0.0.1", EPHEMERAL_SEQUENTIAL)
+        .expect("a node");
+    let hold = start(hosts, &format!("hold {path} --for 1h --reason freeze"));
+    eventually("it waits as a writer", || {
+        let all = raw.children(&path).unwrap_or_default();
+        all.iter().any(|name| name.contains("__WRIT__"))
+    });
+    raw.delete(&reader).expect("a reader");
+    assert_eq!(hold.end().code, Some(0));
+    let [one] = &listed(hosts, &path)[..] else {
+        panic!("one holds");
+    };
+    assert_eq!(one["role"], "write");
+    let shared = Zklock::run(hosts, &format!("run -s -n {path}"), ":");
+    assert_eq!(shared.code, Some(1));
+    assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+}
+
+fn a_hold_is_put_where_it_may_be_or_nothing_is_left(hosts: &str) {
+    let (path, log) = (fresh_path("hold"), Log::new());
+    let mut permits = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
+    log.await_word("held");
+    let hold = format!("hold {path} --for 1h --reason freeze");
+    let refused = run(hosts, &format!("{hold} -w 0.3"));
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    permits.signal("TERM");
+    eventually("it has ended", || permits.has_ended());
+    let held = run(hosts, &hold);
+    assert_eq!(held.code, Some(0), "{held:?}");
+    let permit = Zklock::run(hosts, &format!("run -n --permits 2 {path}"), ":");
+    assert_eq!(permit.code, Some(1), "{permit:?}");
+    assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+}
+
+#[test]
+fn what_makes_no_hold_is_refused_and_leaves_nothing() {
+    let (hosts, path) = (embedded(), fresh_path("hold"));
+    let long = "x".repeat(100_000);
+    let table = [
+        vec!["--for", "0", "--reason", "x"],
+        vec!["--for", "soon", "--reason", "x"],
+        vec!["--for", "40000d", "--reason", "x"],
+        vec!["--until", "2020-01-01T00:00:00Z", "--reason", "x"],
+        vec!["--until", "tomorrow", "--reason", "x"],
+        vec![
+            "--for",
+            "1h",
+            "--until",
+            "2999-01-01T00:00:00Z",
+            "--reason",
+            "x",
+        ],
+        vec!["--reason", "x"],
+        vec!["--for", "1h"],
+        vec!["--for", "1h", "--reason", ""],
+        vec!["--for", "1h", "--reason", "a\nb"],
+        vec!["--for", "1h", "--reason", "a\u{1b}[2Jb"],
+        vec!["--for", "1h", "--reason", "a\u{202e}b"],
+        vec!["--for", "1h", "--reason", &long],
+        vec!["--for", "1h", "--reason", "x", "-n", "-w", "3"],
+    ];
+    for args in table {
+        let mut command = command(hosts);
+        let ended = Zklock::spawn(command.args(["hold", &path]).args(&args)).end();
+        assert_eq!(ended.code, Some(64), "{args:?}");
+        assert_eq!(ended.err.lines().count(), 1, "{args:?}");
+        assert!(ended.err.len() < 2_000, "{args:?}");
+    }
+    assert!(Raw::connect(hosts).stat(&path).is_none());
+}
+
+#[test]
+fn a_hold_whose_answer_is_lost_is_found() {
+    let (hosts, path) = (embedded(), fresh_path("hold"));
+    let network = Proxy::start(hosts);
+    // The transaction that makes it is carried out, and its answer is lost with the connection.
+    network.drop_next_reply_to(op::MULTI);
+    let held = run(
+        &network.hosts(),
+        &format!("hold {path} --for 1h --reason freeze"),
+    );
+    assert_eq!(held.code, Some(0), "{held:?}");
+    assert!(network.fired());
+    assert_eq!(listed(hosts, &path).len(), 1);
+    assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+    assert_nothing_left(hosts, &path);
+}
