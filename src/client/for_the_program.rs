@@ -71,6 +71,14 @@ impl Client {
         self.locks.session.plant_hold(path, hold)
     }
 
+    /// Deletes a directory that [`pause`](Self::pause) has made and that nothing has used since, for
+    /// the program.
+    #[doc(hidden)]
+    pub fn tidy_after_hold(&self, path: &str) -> Result<()> {
+        path::check(path)?;
+        self.locks.session.tidy_after_hold(path)
+    }
+
     /// As [`contenders`](Self::contenders), from a server that has caught up with the leader; for the
     /// program.
     #[doc(hidden)]

@@ -16,6 +16,7 @@ use crate::hold::Hold;
 use crate::jute::{CreateMode, ErrorCode, Names, Op, Reply, Request, failure};
 use crate::path;
 use crate::recipe::dialect::Role;
+use crate::recipe::journal::Journal;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName, prefix};
 use crate::recipe::queue::{Contest, Place, own};
 use crate::session::Session;
@@ -146,6 +147,22 @@ impl Session {
         }
     }
 
+    /// Deletes a directory that was made for a hold and that nothing has used since.
+    pub(crate) fn tidy_after_hold(&self, path: &str) -> Result<()> {
+        let Some(Reply::Data { data, stat }) = self.read(&Request::get(path), path)? else {
+            return Ok(());
+        };
+        let unused = (stat.version, stat.num_children) == (0, 0);
+        if !unused || Vec::from(data) != Journal::EMPTY {
+            return Ok(());
+        }
+        match self.delete_once(path, 0, &Self::query_limit()) {
+            // Somebody came in between.
+            Err(Error::Refused { code, .. }) if code == ErrorCode::NOT_EMPTY.0 => Ok(()),
+            deleted => deleted.map(drop),
+        }
+    }
+
     /// Creates the node of a hold, and the directory; returns its name.
     fn plant(
         &self,
@@ -175,7 +192,10 @@ impl Session {
                 }
                 Err(CallError::Refused(ErrorCode::NO_NODE)) => {
                     let dirs = [path.to_owned()];
-                    let made = self.make_directories(caller, &dirs, Lasting::WhileUsed, limit)?;
+                    // A job does not use a directory that the server may remove. Other locks use a
+                    // job's.
+                    let lasting = Lasting::Always(Journal::EMPTY);
+                    let made = self.make_directories(caller, &dirs, lasting, limit)?;
                     made.map_err(|LimitReached| Self::unconfirmed())?;
                 }
                 Err(error) => return Err(error.into_error(path, Self::unconfirmed)),

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use crate::program::{Ended, Log, Zklock, await_queue, command, embedded, on_every_server};
+use crate::support::faketime;
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL_SEQUENTIAL, Raw, assert_nothing_left, op};
 use crate::support::{eventually, fresh_path};
@@ -17,6 +18,12 @@ on_every_server! {
     a_hold_is_of_no_use_to_revoke_and_release_of_none_to_a_holder
     where_others_share_a_hold_is_a_writers
     a_hold_is_put_where_it_may_be_or_nothing_is_left
+    a_pause_waits_for_nobody_and_lets_nobody_begin
+    a_paused_job_keeps_its_record
+    a_path_that_was_only_paused_is_as_it_was
+    a_semaphore_is_not_paused
+    where_others_share_a_pause_is_a_writers
+    who_may_not_create_holds_and_pauses_nothing
 }
 
 /// Runs it as the user ann.
@@ -233,6 +240,192 @@ fn a_hold_is_put_where_it_may_be_or_nothing_is_left(hosts: &str) {
     let permit = Zklock::run(hosts, &format!("run -n --permits 2 {path}"), ":");
     assert_eq!(permit.code, Some(1), "{permit:?}");
     assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+}
+
+fn a_pause_waits_for_nobody_and_lets_nobody_begin(hosts: &str) {
+    let (path, log) = (fresh_path("pause"), Log::new());
+    let mut first = Zklock::start(hosts, &format!("run {path}"), &log.beat("first"));
+    log.await_word("first");
+    let second = Zklock::start(hosts, &format!("run {path}"), &log.write("second"));
+    await_queue(hosts, &path, 2);
+    let paused = run(hosts, &format!("pause {path} --reason incident"));
+    assert_eq!(paused.code, Some(0), "{paused:?}");
+    assert!(
+        paused.out.ends_with(" until it is released: incident\n"),
+        "{paused:?}"
+    );
+    assert!(
+        paused.err.contains(&format!("has {path}, and goes on")),
+        "{paused:?}"
+    );
+    assert!(paused.err.contains("before it in turn: 1"), "{paused:?}");
+    for args in ["-n", "-s -n", "-w 0.3"] {
+        let third = Zklock::run(hosts, &format!("run {args} {path}"), &log.write("third"));
+        assert_eq!(third.code, Some(1));
+        assert!(third.err.contains(": incident\n"), "{third:?}");
+    }
+    let fourth = Zklock::start(hosts, &format!("run -s {path}"), &log.write("fourth"));
+    await_queue(hosts, &path, 4);
+    first.signal("TERM");
+    eventually("the first has ended", || first.has_ended());
+    assert_eq!(second.end().code, Some(0));
+    await_queue(hosts, &path, 2);
+    assert_eq!(listed(hosts, &path)[0]["hold"]["reason"], "incident");
+    assert!(!log.words().contains(&"fourth".to_owned()));
+    assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
+    assert_eq!(fourth.end().code, Some(0));
+    let words = log.words();
+    assert_eq!(words[words.len() - 2..], ["second", "fourth"]);
+}
+
+fn a_paused_job_keeps_its_record(hosts: &str) {
+    let (path, log) = (fresh_path("pause"), Log::new());
+    let once = |args: &str, word: &str| {
+        Zklock::run(hosts, &format!("once {args} {path}"), &log.write(word))
+    };
+    assert_eq!(once("--slot 1", "one").code, Some(0));
+    let paused = run(
+        hosts,
+        &format!("pause {path} --until 2999-01-01T00:00:00+01:00 --reason disk"),
+    );
+    assert_eq!(paused.code, Some(0), "{paused:?}");
+    assert!(
+        paused.out.contains("until 2998-12-31T23:00:00Z: disk"),
+        "{paused:?}"
+    );
+    for args in ["--slot 2 -n", "--slot 2 -w 0.3", "--at-most-every 0 -n"] {
+        let skipped = once(args, "two");
+        assert_eq!(skipped.code, Some(1), "{args}: {skipped:?}");
+        assert!(
+            skipped.err.contains(&format!("{path} is on hold by ann")),
+            "{args}: {skipped:?}"
+        );
+    }
+    let last = run(hosts, &format!("last {path}"));
+    assert_eq!(last.code, Some(0));
+    let lines: Vec<_> = last.out.lines().collect();
+    assert!(lines[0].starts_with("done:    slot 1, "), "{last:?}");
+    assert!(
+        lines[1].starts_with("paused:  on hold by ann on "),
+        "{last:?}"
+    );
+    let json: Value =
+        serde_json::from_str(&run(hosts, &format!("last --json {path}")).out).unwrap();
+    assert_eq!(json["hold"]["reason"], "disk");
+    assert_eq!(run(hosts, &format!("forget {path}")).code, Some(70));
+    let next = Zklock::start(hosts, &format!("once --slot 2 {path}"), &log.write("three"));
+    await_queue(hosts, &path, 2);
+    assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
+    assert_eq!(next.end().code, Some(0));
+    assert_eq!(once("--slot 1 -E 9", "four").code, Some(9));
+    assert_eq!(log.words(), ["one", "three"]);
+}
+
+/// A job and a lock may use it meanwhile, or later, and so may a semaphore.
+fn a_path_that_was_only_paused_is_as_it_was(hosts: &str) {
+    for (use_it, more) in [
+        ("once -n --slot 1", "--slot 2"),
+        ("run -n", "-n"),
+        ("run -n --permits 2", "-n"),
+    ] {
+        let (path, log) = (fresh_path("pause"), Log::new());
+        assert_eq!(
+            run(hosts, &format!("pause {path} --reason incident")).code,
+            Some(0)
+        );
+        let kept = Zklock::run(hosts, &format!("{use_it} {path}"), &log.write("one"));
+        assert_eq!(kept.code, Some(1), "{use_it}: {kept:?}");
+        assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
+        assert!(Raw::connect(hosts).stat(&path).is_none());
+        let command = use_it.split(' ').next().unwrap_or_default();
+        let done = Zklock::run(
+            hosts,
+            &format!("{command} {more} {path}"),
+            &log.write("two"),
+        );
+        assert_eq!(done.code, Some(0), "{use_it}: {done:?}");
+        assert_eq!(log.words(), ["two"]);
+    }
+}
+
+fn a_semaphore_is_not_paused(hosts: &str) {
+    let (path, log) = (fresh_path("pause"), Log::new());
+    let mut permits = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
+    log.await_word("held");
+    let refused = run(hosts, &format!("pause {path} --reason incident"));
+    assert_eq!(refused.code, Some(78), "{refused:?}");
+    let said = format!("zklock: {path} is a semaphore's, whose permits do not wait for a pause\n");
+    assert_eq!(refused.err, said);
+    let second = Zklock::run(hosts, &format!("run -n --permits 2 {path}"), ":");
+    assert_eq!(second.code, Some(0));
+    permits.kill();
+}
+
+/// Readers and writers of Curator's wait for a writer.
+fn where_others_share_a_pause_is_a_writers(hosts: &str) {
+    let path = fresh_path("pause");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&path);
+    let name = format!("{path}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__READ__");
+    raw.create(&name, b"127.0.0.1", EPHEMERAL_SEQUENTIAL)
+        .expect("a node");
+    assert_eq!(
+        run(hosts, &format!("pause {path} --reason incident")).code,
+        Some(0)
+    );
+    assert_eq!(listed(hosts, &path)[1]["role"], "write");
+    assert_eq!(listed(hosts, &path).len(), 2);
+    assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
+}
+
+fn who_may_not_create_holds_and_pauses_nothing(hosts: &str) {
+    let path = fresh_path("pause");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&path);
+    raw.forbid_creates(&path).expect("permission");
+    for command in ["hold --for 1h", "pause"] {
+        let refused = run(hosts, &format!("{command} {path} --reason freeze"));
+        assert_eq!(refused.code, Some(77), "{refused:?}");
+        assert!(refused.err.contains(&path), "{refused:?}");
+    }
+    assert_eq!(raw.children(&path), Some(vec![]));
+}
+
+#[test]
+fn a_machine_whose_clock_is_ahead_ends_no_hold() {
+    let Some(faketime) = faketime::library("libfaketimeMT.so.1") else {
+        return println!("no libfaketime");
+    };
+    let (hosts, path) = (embedded(), fresh_path("hold"));
+    assert_eq!(
+        run(hosts, &format!("hold {path} --for 1h --reason freeze")).code,
+        Some(0)
+    );
+    for args in ["-n", "-w 0.5"] {
+        let mut command = command(hosts);
+        command
+            .env("LD_PRELOAD", &faketime)
+            .env("FAKETIME", "+1d")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        let line = format!("run {args} {path} -- echo ran");
+        let ended = Zklock::spawn(command.args(line.split(' '))).end();
+        assert_eq!((ended.code, ended.out), (Some(1), String::new()), "{args}");
+    }
+    assert_eq!(listed(hosts, &path).len(), 1);
+    assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+}
+
+#[test]
+fn a_pause_whose_answer_is_lost_is_found() {
+    let (hosts, path) = (embedded(), fresh_path("pause"));
+    Raw::connect(hosts).create_all(&path);
+    let network = Proxy::start(hosts);
+    network.drop_next_reply_to(op::CREATE);
+    let paused = run(&network.hosts(), &format!("pause {path} --reason freeze"));
+    assert_eq!(paused.code, Some(0), "{paused:?}");
+    assert!(network.fired());
+    assert_eq!(listed(hosts, &path).len(), 1);
+    assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
 }
 
 #[test]

@@ -13,9 +13,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::about_others::{Check, Doctor, Forget, Last, List, Revoke, Why};
 use self::examples::{
-    EXAMPLES, HOLD_EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, RUN_EXAMPLES, STANDBY_EXAMPLES,
+    EXAMPLES, HOLD_EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, PAUSE_EXAMPLES, RUN_EXAMPLES,
+    STANDBY_EXAMPLES,
 };
-pub(crate) use self::holds::{Hold, Release};
+pub(crate) use self::holds::{Hold, Pause, Release};
 use crate::values::{absolute, address, number, slot, status, time, time_above_zero};
 
 /// Stands before the name of a file that has the servers.
@@ -172,6 +173,14 @@ pub(crate) enum Task {
         after_help = "Exit status: 0 if the lock was on hold; 1 if not; otherwise that of zklock --help."
     )]
     Release(Release),
+    /// Lets nobody begin who comes from now on, neither a job nor a lock.
+    #[command(after_help = PAUSE_EXAMPLES)]
+    Pause(Pause),
+    /// Ends what `pause` has begun.
+    #[command(
+        after_help = "Exit status: 0 if it was paused; 1 if not; otherwise that of zklock --help."
+    )]
+    Resume(Release),
     /// Tells by its exit status whether a fencing token is the holder's.
     #[command(
         after_help = "Exit status: 0 if the holder with this token has the lock; 1 if not; otherwise that of zklock --help.\nThe answer is advice: the lock may go to somebody else while it is on its way."

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::{self, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use zklock::diagnostics::Hold as Held;
 use zklock::{Client, Contender};
@@ -33,17 +33,22 @@ pub(crate) fn hold(args: &Args, hold: &Hold) -> Result<Ending, Failure> {
     let (Some(acquired), None) = (acquired, signal) else {
         return stage.end_without(&run.what.path, signal, run.conflict_exit_code);
     };
-    let wanted = Held::new(&hold.reason, user().as_deref());
-    let wanted = match (hold.lasting, hold.until) {
-        (Some(time), _) => wanted.lasting(time),
-        (None, Some(time)) => wanted.ending_at(time),
-        (None, None) => wanted,
-    };
+    let wanted = wanted(&hold.reason, hold.lasting, hold.until);
     let node = acquired.lock.guard.leave_hold(&wanted)?;
     drop(acquired);
     let told = tell(&stage.client, &hold.path, &node);
     stage.end(true);
     told.map(|()| Ending::Code(0))
+}
+
+/// The hold that the arguments describe.
+pub(crate) fn wanted(reason: &str, lasting: Option<Duration>, until: Option<SystemTime>) -> Held {
+    let wanted = Held::new(reason, user().as_deref());
+    match (lasting, until) {
+        (Some(time), _) => wanted.lasting(time),
+        (None, Some(time)) => wanted.ending_at(time),
+        (None, None) => wanted,
+    }
 }
 
 /// Says what stands there now.

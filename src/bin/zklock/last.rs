@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use zklock::{Outcome, RunRecord};
+use zklock::{Contender, Outcome, RunRecord};
 
 use crate::args::{Args, Last};
 use crate::connect::connect;
 use crate::failure::{Failure, written};
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
-use crate::table::{brief, millis, who};
+use crate::table::{brief, hold, millis, who};
 
 /// The exit status of a job that was never done.
 const NEVER: u8 = 1;
@@ -22,6 +22,8 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
     let job = client.job(&last.path)?;
     let (done, failed, running) = (job.last()?, job.last_failure()?, job.running()?);
+    let present = client.contenders(&last.path)?;
+    let paused = present.iter().find_map(Contender::hold);
     drop(client.close());
     let text = match last.json {
         true => {
@@ -30,10 +32,15 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
                 "done": done.as_ref().map(one),
                 "failed": failed.as_ref().map(one),
                 "running": running.as_ref().map(one),
+                "hold": paused.map(hold),
             });
             plain_json(&format!("{value:#}"))
         }
-        false => told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref()),
+        false => {
+            let paused = paused.map(|hold| format!("\npaused:  {}", plain(&hold.to_string())));
+            let runs = told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref());
+            runs + &paused.unwrap_or_default()
+        }
     };
     written(writeln!(io::stdout(), "{text}"))?;
     let Some(ended) = done.and_then(|run| run.ended()) else {

@@ -10,7 +10,7 @@
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `exit` | passes signals on |
 //! | `once`, `standby`, `run_setup` | the same for a job, and for one active process |
-//! | `hold`, `release`, `point_in_time` | a lock without a process |
+//! | `hold`, `pause`, `release`, `point_in_time` | a lock without a process |
 //! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
@@ -42,6 +42,7 @@ mod list;
 mod once;
 mod outage;
 mod overview;
+mod pause;
 mod point_in_time;
 mod refused_attempts;
 mod release;
@@ -100,7 +101,8 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Doctor(doctor) => doctor::doctor(args, doctor),
         Task::Why(why) => why::why(args, why),
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
-        Task::Release(release) => release::release(args, release),
+        Task::Release(release) | Task::Resume(release) => release::release(args, release),
+        Task::Pause(pause) => pause::pause(args, pause),
         Task::Check(check) => check::check(args, check),
         Task::Serve(serve) => serve::serve(serve),
         Task::Completions { shell } => {

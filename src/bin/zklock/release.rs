@@ -31,6 +31,7 @@ pub(crate) fn release(args: &Args, release: &Release) -> Result<u8, Failure> {
         return Ok(NONE);
     };
     first.evict()?;
+    client.tidy_after_hold(&release.path)?;
     written(writeln!(
         io::stdout(),
         "{path} was {}: released",

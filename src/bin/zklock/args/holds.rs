@@ -38,6 +38,25 @@ pub(crate) struct Hold {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Pause {
+    /// The lock, or the job.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
+    /// How long to pause it: 2h, 90m, 3600; without it or --until, until it is resumed.
+    #[arg(long = "for", value_name = "TIME", value_parser = time_of_a_hold)]
+    pub(crate) lasting: Option<Duration>,
+
+    /// Until when to pause it: 2026-11-26T06:00:00Z, or with another offset, such as +01:00.
+    #[arg(long, value_name = "WHEN", value_parser = future, conflicts_with = "lasting")]
+    pub(crate) until: Option<SystemTime>,
+
+    /// Why: those who wait are told, and who lists the lock.
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Release {
     /// The lock.
     #[arg(value_parser = absolute)]
