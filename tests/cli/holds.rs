@@ -18,6 +18,7 @@ on_every_server! {
     a_hold_is_of_no_use_to_revoke_and_release_of_none_to_a_holder
     where_others_share_a_hold_is_a_writers
     a_hold_is_put_where_it_may_be_or_nothing_is_left
+    holds_are_in_no_deadlock
     a_pause_waits_for_nobody_and_lets_nobody_begin
     a_paused_job_keeps_its_record
     a_path_that_was_only_paused_is_as_it_was
@@ -242,6 +243,31 @@ fn a_hold_is_put_where_it_may_be_or_nothing_is_left(hosts: &str) {
     assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
 }
 
+/// They belong to no session, and so not to one.
+fn holds_are_in_no_deadlock(hosts: &str) {
+    let root = fresh_path("hold");
+    let paths = ["a", "b"].map(|name| format!("{root}/{name}"));
+    for path in &paths {
+        for command in ["hold --for 1h", "pause"] {
+            let held = run(hosts, &format!("{command} {path} --reason freeze"));
+            assert_eq!(held.code, Some(0), "{held:?}");
+        }
+    }
+    for path in &paths {
+        let told = run(hosts, &format!("why --root {root} {path}"));
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert_eq!(told.out.lines().count(), 1, "{told:?}");
+        let told = run(hosts, &format!("doctor {path}"));
+        assert!(!told.out.contains("trouble"), "{told:?}");
+        let first = run(hosts, &format!("release {path}"));
+        assert!(
+            first.err.contains(&format!("{path} has another: on hold")),
+            "{first:?}"
+        );
+        assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+    }
+}
+
 fn a_pause_waits_for_nobody_and_lets_nobody_begin(hosts: &str) {
     let (path, log) = (fresh_path("pause"), Log::new());
     let mut first = Zklock::start(hosts, &format!("run {path}"), &log.beat("first"));
@@ -426,6 +452,21 @@ fn a_pause_whose_answer_is_lost_is_found() {
     assert!(network.fired());
     assert_eq!(listed(hosts, &path).len(), 1);
     assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
+}
+
+#[test]
+fn a_process_that_dies_before_its_hold_is_made_leaves_nothing() {
+    let (hosts, path) = (embedded(), fresh_path("hold"));
+    let network = Proxy::start(hosts);
+    network.swallow(op::MULTI);
+    let hold = format!("--session-timeout 2 hold {path} --for 1h --reason freeze");
+    let mut held = start(&network.hosts(), &hold);
+    eventually("it asks for the hold", || 0 < network.requests(op::MULTI));
+    held.kill();
+    await_queue(hosts, &path, 0);
+    let log = Log::new();
+    let next = Zklock::run(hosts, &format!("run -n {path}"), &log.write("next"));
+    assert_eq!(next.code, Some(0));
 }
 
 #[test]
