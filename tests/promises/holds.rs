@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use zklock::diagnostics::Hold;
 use zklock::{Client, Contender, Error, LockGuard, LockOptions, SendMutexGuard};
 
-use crate::support::raw::{EPHEMERAL_SEQUENTIAL, PERSISTENT_SEQUENTIAL, Raw};
+use crate::support::raw::{EPHEMERAL_SEQUENTIAL, PERSISTENT_SEQUENTIAL, Raw, assert_nothing_left};
 use crate::support::{eventually, fresh_path};
 use crate::transport::{Place, SOON, TIMEOUT, in_every_place, on_every_server};
 
@@ -235,12 +235,12 @@ fn a_hold_that_is_over_is_removed_by_a_waiter_and_not_before(place: Place) {
                 assert!(end < Instant::now() + Duration::from_millis(2));
                 assert!(!busy.swap(true, Ordering::SeqCst));
                 busy.store(false, Ordering::SeqCst);
-                guard.unlock().unwrap();
+                drop(guard);
             });
         }
     });
-    assert!(end.elapsed() < TIMEOUT);
-    assert!(clients[0].contenders(&path).unwrap().is_empty());
+    assert!(end.elapsed() < 6 * TIMEOUT);
+    assert_nothing_left(&place.shared().hosts(), &path);
 }
 
 fn a_hold_that_is_over_is_removed_by_who_only_tries(place: Place) {
