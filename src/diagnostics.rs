@@ -10,6 +10,7 @@
 
 pub use crate::contender::Contender;
 pub use crate::histogram::Histogram;
+pub use crate::hold::Hold;
 pub use crate::metrics::{LockMetrics, Metrics, Requests};
 pub use crate::owner::Owner;
 pub use crate::queues::{Blocker, Blockers, LockQueue, Locks};

@@ -9,6 +9,7 @@ use std::result;
 use std::time::Duration;
 
 use crate::error::{Error, LostReason, Result};
+use crate::hold::Hold;
 pub use crate::recipe::validity::GuardState;
 use crate::system::channel::Receiver;
 use crate::token::FencingToken;
@@ -177,6 +178,12 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
     /// Releases a lock that has to read before it can tell; the guard must be dropped next.
     #[doc(hidden)]
     fn release_noting(&self) {}
+
+    /// Leaves a hold in the place of the lock, and returns its node; the guard must be dropped next.
+    #[doc(hidden)]
+    fn leave_hold(&self, _hold: &Hold) -> Result<String> {
+        Err(Error::Unsupported { what: "a hold" })
+    }
 }
 
 /// Releases a guard whose size is not known. Every guard has it.
@@ -232,6 +239,10 @@ macro_rules! guard_traits {
 
             fn release_noting(&self) {
                 self.$($raw).+.release_noting()
+            }
+
+            fn leave_hold(&self, hold: &$crate::hold::Hold) -> $crate::Result<String> {
+                self.$($raw).+.leave_hold(hold)
             }
         }
 

@@ -178,6 +178,7 @@ mod guard;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod histogram;
+mod hold;
 mod job;
 mod metrics;
 mod multi_lock;

@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::guard::{NotSend, finish_with, guard_methods};
+use crate::guard::finish_with;
+use crate::guard::{NotSend, guard_methods};
 use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
 use crate::lock::{self, Locked, Locks};

@@ -72,10 +72,12 @@ impl Owner {
     pub(crate) fn named(&self) -> Option<String> {
         let named = match (&self.text, &self.host, self.pid) {
             (Some(text), ..) => text.clone(),
-            (None, Some(host), Some(pid)) => {
+            (None, Some(host), pid) => {
                 let name = self.note.as_ref().or(self.program.as_ref());
                 let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
-                format!("{host} pid {pid}{name}")
+                // A hold is no process's.
+                let pid = pid.map(|pid| format!(" pid {pid}")).unwrap_or_default();
+                format!("{host}{pid}{name}")
             }
             _ => return None,
         };
@@ -124,6 +126,21 @@ impl Card {
     /// Returns the data of a node, with this `note` in place of the client's.
     pub(crate) fn text(&self, note: Option<&str>) -> Vec<u8> {
         self.write(note).to_string().into_bytes()
+    }
+
+    /// Returns the data of a hold, which is no thread's and no process's, with the token of the node
+    /// in whose place it stands.
+    pub(crate) fn of_hold(&self, reason: &str, hold: Value, token: Option<i64>) -> Vec<u8> {
+        let mut card = json!({
+            "host": self.host,
+            "program": self.program,
+            "note": shorten(reason),
+            "hold": hold,
+        });
+        if let Some(token) = token {
+            card["token"] = token.into();
+        }
+        card.to_string().into_bytes()
     }
 
     /// Returns the data of a node that keeps the token of another node.
@@ -178,7 +195,7 @@ pub(crate) fn thread_number(data: &[u8]) -> Option<u64> {
 }
 
 /// Keeps the first characters of a text.
-fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).collect()
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::Client;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::hold::Hold;
 use crate::path;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
@@ -60,6 +61,37 @@ impl Client {
     #[doc(hidden)]
     pub fn have_released(&self, nodes: &[String]) -> bool {
         self.locks.session.have_released(nodes)
+    }
+
+    /// Puts a hold at the end of the queue at a path, for the program; returns its node. Blocks for a
+    /// few round trips, and waits for nobody.
+    #[doc(hidden)]
+    pub fn pause(&self, path: &str, hold: &Hold) -> Result<String> {
+        path::check(path)?;
+        self.locks.session.plant_hold(path, hold)
+    }
+
+    /// Deletes a directory that [`pause`](Self::pause) has made and that nothing has used since, for
+    /// the program.
+    #[doc(hidden)]
+    pub fn tidy_after_hold(&self, path: &str) -> Result<()> {
+        path::check(path)?;
+        self.locks.session.tidy_after_hold(path)
+    }
+
+    /// As [`contenders`](Self::contenders), from a server that has caught up with the leader; for the
+    /// program.
+    #[doc(hidden)]
+    pub fn contenders_caught_up(&self, path: &str) -> Result<Vec<Contender>> {
+        path::check(path)?;
+        self.locks.session.catch_up(path)?;
+        self.locks.session.contenders(path)
+    }
+
+    /// Returns the hold that the last wait or try has seen ahead, for the program. Does no I/O.
+    #[doc(hidden)]
+    pub fn hold_met(&self) -> Option<Hold> {
+        self.locks.session.hold_met.lock().clone()
     }
 
     /// Returns the nodes below a path that are not contenders, for the program.

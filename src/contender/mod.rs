@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
+use crate::hold::Hold;
 use crate::jute::{ErrorCode, Reply, Request, Stat};
 use crate::owner::{Owner, kept_token, thread_number};
 use crate::path;
@@ -50,6 +51,7 @@ pub struct Contender {
     holds: bool,
     stat: Stat,
     owner: Owner,
+    hold: Option<Hold>,
     /// The number of its thread, if its data has one.
     thread: Option<u64>,
     token: FencingToken,
@@ -66,6 +68,7 @@ impl Contender {
         let name = NodeName::parse(path::name(&node));
         // A writer that became a reader keeps its token. No client can claim a later one.
         let kept = kept_token(data).filter(|token| *token < stat.czxid);
+        let is_hold = name.is_some_and(|name| name.is_hold() && !stat.has_session());
         Self {
             session: session.clone(),
             role: name.map_or(Role::Exclusive, |name| name.kind.role()),
@@ -73,6 +76,7 @@ impl Contender {
             holds,
             stat,
             owner: Owner::parse(data),
+            hold: is_hold.then(|| Hold::read(data, &stat)),
             thread: thread_number(data),
             token: FencingToken::new(kept.unwrap_or(stat.czxid)),
         }
@@ -116,9 +120,15 @@ impl Contender {
         &self.owner
     }
 
+    /// Returns what it says if it is a hold, which outlives its process; `None` for contenders of a
+    /// session.
+    pub fn hold(&self) -> Option<&Hold> {
+        self.hold.as_ref()
+    }
+
     /// Whether both belong to one thread of one session; `None` if their data names no thread.
     pub(crate) fn is_same_thread(&self, other: &Self) -> Option<bool> {
-        if self.session_id() != other.session_id() {
+        if self.session_id() != other.session_id() || !self.has_session() {
             return Some(false);
         }
         match (self.thread, other.thread) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{GuardEvent, GuardState, LockGuard, UnlockBoxed};
 use crate::error::{LostReason, Result};
+use crate::hold::Hold;
 use crate::system::channel::Receiver;
 use crate::token::FencingToken;
 use crate::transaction::Transaction;
@@ -67,5 +68,9 @@ impl<G: LockGuard + ?Sized> LockGuard for Box<G> {
 
     fn release_noting(&self) {
         (**self).release_noting();
+    }
+
+    fn leave_hold(&self, hold: &Hold) -> Result<String> {
+        (**self).leave_hold(hold)
     }
 }

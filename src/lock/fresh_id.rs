@@ -2,6 +2,7 @@
 
 use uuid::Builder;
 
+use crate::recipe::name::mark_as_hold;
 use crate::system::random::unique_bytes;
 
 /// An id for a node's name that was never used.
@@ -9,7 +10,16 @@ use crate::system::random::unique_bytes;
 /// It is of version 8, which is for custom use. Other libraries write version 4, so our nodes
 /// can be told from theirs.
 pub(super) fn fresh_id() -> String {
-    Builder::from_custom_bytes(unique_bytes())
-        .into_uuid()
-        .to_string()
+    written(unique_bytes())
+}
+
+/// As [`fresh_id`], for a hold, which is known by it.
+pub(super) fn fresh_hold_id() -> String {
+    let mut bytes = unique_bytes();
+    mark_as_hold(&mut bytes);
+    written(bytes)
+}
+
+fn written(bytes: [u8; 16]) -> String {
+    Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }

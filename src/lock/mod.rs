@@ -14,6 +14,7 @@ mod downgrade;
 mod driver;
 mod fresh_id;
 mod guarded_writes;
+mod hold;
 mod join_guards;
 pub(crate) mod multi;
 pub(crate) mod prepared_create;

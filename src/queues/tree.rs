@@ -56,7 +56,8 @@ pub(super) fn read(
             roots.extend(directories.filter(is_new).map(|one| one.node().to_owned()));
             // A waiter also waits behind a node without a session. And the only contender may have
             // left meanwhile.
-            if queue.contenders.iter().any(Contender::has_session) {
+            let is_one = |one: &Contender| one.has_session() || one.hold().is_some();
+            if queue.contenders.iter().any(is_one) {
                 queues.push(queue);
             }
         }

@@ -9,6 +9,9 @@ pub const LAST_SEQUENCE: i64 = i32::MAX as i64;
 /// How many digits ZooKeeper writes at least; a minus sign takes one's place.
 const DIGITS: usize = 10;
 
+/// How the id of a hold begins. One other id in 2^32 begins so too: the node's owner decides.
+const HOLD: &str = "401d401d";
+
 /// The most common tokens come first.
 #[rustfmt::skip]
 const TOKENS: [(&str, Kind); 9] = [
@@ -86,6 +89,11 @@ impl<'a> NodeName<'a> {
         !random && digits.len() == 32 && marked
     }
 
+    /// Returns whether it may be the name of a hold, which has no session.
+    pub fn is_hold(&self) -> bool {
+        may_be_hold(self.text) && self.is_ours()
+    }
+
     /// Returns whether the number says nothing about the contender's place.
     pub fn is_exhausted(&self) -> bool {
         self.sequence < 0 || LAST_SEQUENCE <= self.sequence
@@ -104,6 +112,16 @@ pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
         Dialect::Recipe => format!("{id}{token}"),
         Dialect::Kazoo => format!("{}{token}", id.replace('-', "")),
     }
+}
+
+/// Returns whether it may be the name of a hold, by a look at its beginning alone.
+pub fn may_be_hold(text: &str) -> bool {
+    text.strip_prefix("_c_").unwrap_or(text).starts_with(HOLD)
+}
+
+/// The bytes of an id that make it a hold's.
+pub fn mark_as_hold(id: &mut [u8; 16]) {
+    id[..4].copy_from_slice(&[0x40, 0x1d, 0x40, 0x1d]);
 }
 
 fn kind_of(stem: &str) -> Option<Kind> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::dialect::{Dialect, Kind, Role, Sharing, Stance};
-use super::name::NodeName;
+use super::name::{NodeName, may_be_hold};
 use crate::jute::Names;
 
 /// What we ask of a queue, and in which dialect.
@@ -157,6 +157,30 @@ impl Contest {
         // Names without numbers are ordered by their text, however they are listed.
         names.sort_by_key(|name| (name.sequence, name.text));
         names
+    }
+
+    /// Finds the first of the nodes ahead that may be a hold, or of all if ours is not there. Says also
+    /// how many contenders of this library come between, which see it too.
+    ///
+    /// A listing without a hold costs a look at the beginnings of its names.
+    pub fn hold_ahead<'a>(
+        self,
+        children: &'a Names,
+        mine: Option<&str>,
+    ) -> Option<(NodeName<'a>, usize)> {
+        if !children.iter().any(may_be_hold) {
+            return None;
+        }
+        let names = self.contenders(children);
+        let place = mine.map_or(Some(names.len()), |mine| {
+            names.iter().position(|name| name.text == mine)
+        })?;
+        let first = names[..place].iter().position(NodeName::is_hold)?;
+        let between = &names[first + 1..place];
+        let ours = between
+            .iter()
+            .filter(|name| name.is_ours() && !name.is_hold());
+        Some((names[first], ours.count()))
     }
 
     /// How a contender with this name relates to ours.

@@ -44,12 +44,14 @@ use self::heartbeat::Heartbeat;
 use self::leases::Leases;
 use crate::acl::Acl;
 use crate::error::{Error, Result};
+use crate::hold::Hold;
 use crate::local::owning_process::Process;
 use crate::metrics::Counters;
 use crate::owner::Card;
 use crate::recipe::dialect::Dialect;
 use crate::system::channel::bounded;
 use crate::system::clock;
+use crate::system::sync::Mutex;
 use crate::system::thread;
 use crate::transport::counted::Counted;
 use crate::transport::status::{Snapshot, Status};
@@ -67,6 +69,8 @@ pub(crate) struct Session {
     pub(crate) leases: Arc<Leases>,
     pub(crate) settings: Settings,
     pub(crate) counters: Arc<Counters>,
+    /// The hold that the last wait, or the last try, has seen ahead.
+    pub(crate) hold_met: Mutex<Option<Hold>>,
     process: Process,
     background: Background,
     next_watch: Arc<AtomicU64>,
@@ -131,6 +135,7 @@ impl Session {
             leases,
             settings,
             counters,
+            hold_met: Mutex::default(),
             process: Process::this(),
             background,
             next_watch,

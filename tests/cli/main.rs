@@ -6,6 +6,7 @@ mod elections;
 #[cfg(feature = "tls")]
 mod encrypted;
 mod first_mistakes;
+mod holds;
 mod hooks;
 mod job_state;
 mod jobs;

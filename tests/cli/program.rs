@@ -134,17 +134,13 @@ impl Zklock {
 
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
+        let child = self.0.child();
+        // A pipe that is full would keep it from its end. A test may have given these to another
+        // reader.
+        let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
         let ended = within(SOON, || self.has_ended());
         assert!(ended, "zklock does not end");
-        let child = self.0.child();
-        let (mut out, mut err) = (String::new(), String::new());
-        // A test may have given these to another reader.
-        if let Some(mut stdout) = child.stdout.take() {
-            stdout.read_to_string(&mut out).expect("reading");
-        }
-        if let Some(mut stderr) = child.stderr.take() {
-            stderr.read_to_string(&mut err).expect("reading");
-        }
+        let [out, err] = [out, err].map(|text| text.join().expect("reading"));
         let status = self.0.ended().expect("an end");
         let signal = status.signal();
         Ended {
@@ -154,6 +150,17 @@ impl Zklock {
             err,
         }
     }
+}
+
+/// Reads all of an output in the background.
+fn read(output: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut text = String::new();
+        if let Some(mut output) = output {
+            output.read_to_string(&mut text).expect("reading");
+        }
+        text
+    })
 }
 
 /// The output of a running program, line by line; the program is killed on drop.

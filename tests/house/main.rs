@@ -72,12 +72,13 @@ const ROOMS: [(&str, &[&str]); 15] = [
 ];
 
 /// The files at the top that import no other noun.
-const LEAVES: [&str; 10] = [
+const LEAVES: [&str; 11] = [
     "acl",
     "error",
     "fence",
     "guard",
     "histogram",
+    "hold",
     "metrics",
     "owner",
     "path",

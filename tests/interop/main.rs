@@ -5,6 +5,7 @@
 mod contender;
 mod crowd;
 mod deploy;
+mod holds;
 mod kinds;
 mod libraries;
 mod many;

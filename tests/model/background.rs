@@ -6,6 +6,7 @@ use zklock::recipe::dialect::Role;
 use zklock::recipe::skip_listing::LastGrant;
 
 use super::client::{Change, Fired, Place};
+use super::directory::Maker;
 use super::mutant::Mutant;
 use super::world::{Transport, World};
 
@@ -17,6 +18,26 @@ impl World {
             client.last = LastGrant::new(&raw.node, client.last);
         }
         client.bid_farewell(raw.node);
+        self.end_round(i);
+    }
+
+    /// One transaction puts a hold in the place of the lock's node, which it writes and deletes.
+    pub(crate) fn hold(&mut self, i: usize) {
+        self.budget.holds -= 1;
+        let client = &mut self.clients[i];
+        let raw = client.raw.take().expect("it holds");
+        if client.wish.role == Role::Exclusive {
+            client.last = LastGrant::new(&raw.node, client.last);
+        }
+        let maker = Maker {
+            attempt: u8::MAX,
+            ..self.maker(i)
+        };
+        self.directory.put_in_place_of(&raw.node.name, maker);
+        if self.rules.mutant != Mutant::HoldsUnannounced {
+            self.fire(&raw.node.name, Change::Changed);
+        }
+        self.remove(&raw.node.name);
         self.end_round(i);
     }
 

@@ -2,11 +2,18 @@
 
 use zklock::recipe::Names;
 use zklock::recipe::attempt::Origin;
-use zklock::recipe::dialect::Role;
+use zklock::recipe::dialect::{Dialect, Role};
+use zklock::recipe::name::{NodeName, prefix};
 
 /// How many nodes a directory has had before those of the clients (see the setting), so that a
 /// new directory may use a number again.
 pub(crate) const OTHERS: i64 = 10;
+
+/// The owner of nodes that belong to no session.
+pub(crate) const NOBODY: i64 = 0;
+
+/// The id of a hold.
+const HOLD: &str = "401d401d-0000-8000-8000-000000000000";
 
 /// A lock's directory.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -91,6 +98,14 @@ impl Directory {
             maker,
         });
         origin
+    }
+
+    /// Creates a hold with the number of this node. It uses up another number, as every child does.
+    pub(crate) fn put_in_place_of(&mut self, node: &str, maker: Maker) {
+        let number = NodeName::parse(node).expect("a contender's").sequence;
+        let prefix = prefix(Dialect::Curator, maker.role, HOLD);
+        self.plant(&format!("{prefix}{number:010}"), NOBODY, maker);
+        self.counter += 1;
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Node> {

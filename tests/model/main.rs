@@ -130,6 +130,25 @@ fn mutexes_exclude_whoever_expires_dies_or_is_evicted() {
     check(&table, |_| {});
 }
 
+/// A hold goes when it is released, or over: at any time.
+#[test]
+fn a_hold_takes_the_place_of_its_lock() {
+    let table = [
+        ("x", "1 hold", 8, 4),
+        ("x x", "2 holds, 1 fault, 1 cancel", 1_042, 13),
+        ("x x x", "1 hold", 2_985, 19),
+        ("x x x", "1 hold, 1 cancel", 8_440, 19),
+        ("x x x", "1 hold, 1 fault", 14_232, 22),
+        ("xx xx", "1 hold", 2_831, 24),
+        ("x? x x", "1 hold, 1 cancel", 7_814, 20),
+        ("x x", "1 hold, 1 expiry, 1 crash", 2_839, 16),
+        ("x x", "1 hold, 1 eviction, 1 touch", 941, 13),
+        ("w r r", "1 hold, 1 cancel", 6_861, 19),
+        ("w r w", "1 hold, 1 fault", 8_970, 19),
+    ];
+    check(&table, |_| {});
+}
+
 #[test]
 fn readers_share_and_writers_do_not() {
     let table = [
@@ -261,7 +280,7 @@ fn a_contender_more_costs_the_same_in_any_queue_and_a_wasteful_one_is_seen() {
 type Wrong = (Mutant, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const WRONG: [Wrong; 36] = [
+const WRONG: [Wrong; 37] = [
     (Mutant::FindsWithoutSync,          "x x",   "1 fault",             &[Progress, Liveness]),
     (Mutant::RepeatsLostCreates,        "x x",   "1 fault",             &[Progress, Liveness]),
     (Mutant::AdoptsAcrossSessions,      "x x",   "2 faults, 1 expiry", &[Truth, Exclusion]),
@@ -298,6 +317,7 @@ const WRONG: [Wrong; 36] = [
     (Mutant::DropsFarewells,            "x",     "1 fault",             &[Orphan, Progress, Liveness]),
     (Mutant::AscribesToOldSession,      "x",     "1 expiry",             &[Progress, Liveness]),
     (Mutant::DeletesBeforeRelease,      "x x",   "",                     &[Ownership, Exclusion]),
+    (Mutant::HoldsUnannounced,          "x x",   "1 hold",               &[Exclusion]),
 ];
 
 #[test]

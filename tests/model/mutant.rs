@@ -62,6 +62,7 @@ pub(crate) enum Mutant {
     DropsFarewells,
     AscribesToOldSession,
     DeletesBeforeRelease,
+    HoldsUnannounced,
 }
 
 impl World {

@@ -4,7 +4,7 @@ use zklock::recipe::attempt::{Action, Attempt, Event, Outcome, OwnNode, Patience
 use zklock::recipe::dialect::Role;
 
 use super::client::Client;
-use super::directory::Node;
+use super::directory::{NOBODY, Node};
 use super::world::World;
 
 /// What was violated, and how.
@@ -67,6 +67,15 @@ impl World {
         };
         if let Some(j) = (0..i).find(clash) {
             let text = format!("{} and {} raw at once", name(j), name(i));
+            self.blame(Property::Exclusion, text);
+        }
+        let client = &self.clients[i];
+        let keeps_out = |node: &&Node| {
+            node.origin.owner == NOBODY && excludes(node.maker.role, client.wish.role)
+        };
+        let hold = self.directory.nodes.iter().find(keeps_out);
+        if let Some(hold) = hold.filter(|_| holds(client)) {
+            let text = format!("{} holds in spite of {}", name(i), hold.name);
             self.blame(Property::Exclusion, text);
         }
     }

@@ -74,6 +74,7 @@ pub(crate) fn budget(text: &str) -> Budget {
             "failure" | "failures" => &mut budget.failures,
             "lag" | "lags" => &mut budget.lags,
             "tick" | "ticks" => &mut budget.ticks,
+            "hold" | "holds" => &mut budget.holds,
             _ => panic!("no mishap is called {what}"),
         };
         *kind = count.parse().expect("a number");

@@ -5,7 +5,7 @@ use std::mem;
 use zklock::recipe::attempt::Action;
 use zklock::recipe::cleanup;
 
-use super::client::Client;
+use super::client::{Client, RawGuard};
 use super::explore::Model;
 use super::mutant::Mutant;
 use super::property::Violation;
@@ -73,6 +73,10 @@ impl World {
     fn attempt_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
         let Some(action) = client.action() else {
             steps.extend(client.raw.as_ref().map(|_| Step::Release(i)));
+            let there = |raw: &RawGuard| self.directory.find(&raw.node.name).is_some();
+            let holds = 0 < self.budget.holds && client.is_served();
+            steps
+                .extend((holds && client.raw.as_ref().is_some_and(there)).then_some(Step::Hold(i)));
             return;
         };
         if 0 < self.budget.cancels {

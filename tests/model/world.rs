@@ -46,6 +46,8 @@ pub(crate) struct Budget {
     pub(crate) lags: u8,
     /// The servers' clock goes on.
     pub(crate) ticks: u8,
+    /// A holder leaves a hold in its place.
+    pub(crate) holds: u8,
 }
 
 /// What the clients and their servers do.
@@ -97,6 +99,8 @@ pub(crate) enum Step {
     Land(usize),
     /// The guard is dropped.
     Release(usize),
+    /// The holder leaves a hold in its place.
+    Hold(usize),
     /// A cleanup's action is carried out and answered.
     Part(usize, usize),
     /// A server that lags answers a cleanup's question.
@@ -105,7 +109,7 @@ pub(crate) enum Step {
     Hear(usize),
     /// The attempt is told of the new session.
     Tell(usize),
-    /// The nodes of a closed session go.
+    /// The nodes of a closed session go, or a hold, which has none.
     Reap(i64),
 
     /// The connection breaks and is made anew; an open request was not carried out.
@@ -191,6 +195,7 @@ impl World {
             Step::Wake(i) | Step::WakeAfterReconnect(i) => self.wake(i, step),
             Step::Land(i) => self.land(i),
             Step::Release(i) => self.release(i),
+            Step::Hold(i) => self.hold(i),
             Step::Part(i, nth) => self.part(i, nth),
             Step::LagPart(i, nth) => self.part_lagging(i, nth),
             Step::Hear(i) => self.hear(i),

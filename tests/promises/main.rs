@@ -18,6 +18,7 @@ mod first_mistakes;
 mod giving_up;
 mod guard_events;
 mod guards;
+mod holds;
 mod job_history;
 mod job_limits;
 mod job_order;

@@ -3,6 +3,7 @@
 mod about_others;
 mod examples;
 mod guarded;
+mod holds;
 mod standby;
 
 use std::net::SocketAddr;
@@ -12,8 +13,12 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::about_others::{Check, Doctor, Forget, Last, List, Revoke, Why};
-use self::examples::{EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, RUN_EXAMPLES, STANDBY_EXAMPLES};
+use self::examples::{
+    EXAMPLES, HOLD_EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, PAUSE_EXAMPLES, RUN_EXAMPLES,
+    STANDBY_EXAMPLES,
+};
 pub(crate) use self::guarded::{Guarded, OnLost};
+pub(crate) use self::holds::{Hold, Pause, Release};
 pub(crate) use self::standby::{Restart, Standby};
 use crate::values::{absolute, address, number, slot, status, time, time_above_zero};
 
@@ -173,6 +178,22 @@ pub(crate) enum Task {
         after_help = "Exit status: 0 if there was a holder; 1 if not; otherwise that of zklock --help."
     )]
     Revoke(Revoke),
+    /// Keeps a lock without a process, until a time or until it is released: a deployment freeze.
+    #[command(after_help = HOLD_EXAMPLES)]
+    Hold(Hold),
+    /// Ends what `hold` has begun.
+    #[command(
+        after_help = "Exit status: 0 if the lock was on hold; 1 if not; otherwise that of zklock --help."
+    )]
+    Release(Release),
+    /// Lets nobody begin who comes from now on, neither a job nor a lock.
+    #[command(after_help = PAUSE_EXAMPLES)]
+    Pause(Pause),
+    /// Ends what `pause` has begun.
+    #[command(
+        after_help = "Exit status: 0 if it was paused; 1 if not; otherwise that of zklock --help."
+    )]
+    Resume(Release),
     /// Tells by its exit status whether a fencing token is the holder's.
     #[command(
         after_help = "Exit status: 0 if the holder with this token has the lock; 1 if not; otherwise that of zklock --help.\nThe answer is advice: the lock may go to somebody else while it is on its way."

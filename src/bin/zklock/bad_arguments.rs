@@ -11,6 +11,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::command_line;
 use crate::failure::{Failure, USAGE};
 
+/// How many characters of a message are shown, which repeats what the user wrote.
+const LONGEST: usize = 1_000;
+
 /// Prints help and versions, or says in one line what is wrong.
 pub(crate) fn tell(error: &Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
@@ -28,6 +31,10 @@ pub(crate) fn tell(error: &Error) -> ExitCode {
         .or_else(|| of_list(task.as_deref(), error))
         .or_else(|| lacks_argument(task.as_deref()?, error));
     let said = said.unwrap_or_else(|| in_one_line(&error.render().to_string()));
+    let said = match said.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} ..", &said[..end]),
+        None => said,
+    };
     let help = task.map(|task| format!("{task} ")).unwrap_or_default();
     Failure::usage(format!("{said}; see zklock {help}--help")).report()
 }

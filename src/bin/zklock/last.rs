@@ -4,14 +4,15 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use zklock::{Job, Outcome, RunRecord};
+use zklock::diagnostics::Hold;
+use zklock::{Contender, Job, Outcome, RunRecord};
 
 use crate::args::{Args, Last};
 use crate::connect::connect;
 use crate::failure::{Failure, written};
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
-use crate::table::{brief, millis, who};
+use crate::table::{brief, hold, millis, who};
 
 /// What is said of a run without an end.
 const LOST: &str = "and nobody wrote down how it ended";
@@ -26,14 +27,18 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     let job = client.job(&last.path)?;
     let (done, failed, running) = (job.last()?, job.last_failure()?, job.running()?);
     let runs = last.runs.map(|most| newest(&job, most)).transpose()?;
+    let present = client.contenders(&last.path)?;
+    let paused = present.iter().find_map(Contender::hold);
     drop(client.close());
+    let lasts = [&done, &failed, &running];
     let text = match (last.json, &runs) {
-        (true, runs) => {
-            let lasts = [&done, &failed, &running];
-            json_of(&last.path, lasts, runs.as_deref())
-        }
+        (true, runs) => json_of(&last.path, lasts, runs.as_deref(), paused),
         (false, Some(runs)) => told_all(&last.path, runs, running.as_ref()),
         (false, None) => told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref()),
+    };
+    let text = match paused.filter(|_| !last.json) {
+        Some(hold) => format!("{text}\npaused:  {}", plain(&hold.to_string())),
+        None => text,
     };
     written(writeln!(io::stdout(), "{text}"))?;
     let Some(ended) = done.and_then(|run| run.ended()) else {
@@ -110,9 +115,20 @@ fn line(run: &RunRecord, endless: &str) -> String {
     words.join(", ")
 }
 
-fn json_of(path: &str, lasts: [&Option<RunRecord>; 3], runs: Option<&[RunRecord]>) -> String {
+fn json_of(
+    path: &str,
+    lasts: [&Option<RunRecord>; 3],
+    runs: Option<&[RunRecord]>,
+    paused: Option<&Hold>,
+) -> String {
     let [done, failed, running] = lasts.map(|run| run.as_ref().map(one));
-    let mut value = json!({ "path": path, "done": done, "failed": failed, "running": running });
+    let mut value = json!({
+        "path": path,
+        "done": done,
+        "failed": failed,
+        "running": running,
+        "hold": paused.map(hold),
+    });
     if let Some(runs) = runs {
         value["runs"] = runs.iter().map(one).collect();
     }

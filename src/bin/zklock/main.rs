@@ -11,6 +11,7 @@
 //! | `signals`, `terminal`, `exit` | passes signals on |
 //! | `once`, `state_files`, `standby`, `run_setup` | the same for a job, and for one active process |
 //! | `announce`, `standby_status` | tells whether this machine is the active one |
+//! | `hold`, `pause`, `release`, `point_in_time` | a lock without a process |
 //! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
@@ -38,12 +39,16 @@ mod fuzz;
 mod held;
 mod held_lock;
 mod helper;
+mod hold;
 mod last;
 mod list;
 mod once;
 mod outage;
 mod overview;
+mod pause;
+mod point_in_time;
 mod refused_attempts;
+mod release;
 mod revoke;
 mod run;
 mod run_setup;
@@ -95,6 +100,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Once(once) => return once::once(args, once),
         Task::Standby(standby) if standby.status => standby_status::status(args, standby),
         Task::Standby(standby) => return standby::standby(args, standby),
+        Task::Hold(wanted) => return hold::hold(args, wanted),
         Task::Last(last) => last::last(args, last),
         Task::Forget(forget) => forget::forget(args, forget),
         Task::List(list) if list.recursive => overview::overview(args, list),
@@ -102,6 +108,8 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Doctor(doctor) => doctor::doctor(args, doctor),
         Task::Why(why) => why::why(args, why),
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
+        Task::Release(release) | Task::Resume(release) => release::release(args, release),
+        Task::Pause(pause) => pause::pause(args, pause),
         Task::Check(check) => check::check(args, check),
         Task::Serve(serve) => serve::serve(serve),
         Task::Completions { shell } => {

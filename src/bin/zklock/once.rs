@@ -206,7 +206,7 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
             once.done_exit_code
         }
         Ran::Running(contender) => {
-            say(&format!("{path} is run by {}", who(contender.owner())));
+            say(&format!("{path} is {}", run_by(contender)));
             NOT_RUN
         }
         Ran::NoAttemptsLeft(record) => {
@@ -223,9 +223,16 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
 
 /// Says which client runs it, if that is known.
 fn gave_up(path: &str, holder: Option<Contender>) -> Failure {
-    let holder = holder.map(|holder| format!(" is run by {}", who(holder.owner())));
+    let holder = holder.map(|holder| format!(" is {}", run_by(&holder)));
     let holder = holder.unwrap_or_else(|| " was not to be had in time".to_owned());
     Failure::new(NOT_RUN, format!("{}{holder}", plain(path)))
+}
+
+fn run_by(holder: &Contender) -> String {
+    match holder.hold() {
+        Some(hold) => plain(&hold.to_string()),
+        None => format!("run by {}", who(holder.owner())),
+    }
 }
 
 fn failure(error: Error) -> Failure {

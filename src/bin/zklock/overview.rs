@@ -18,7 +18,7 @@ use crate::failure::{Failure, written};
 use crate::outage::Outage;
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
-use crate::table::{brief, millis, one, who};
+use crate::table::{brief, millis, named, one};
 
 const COLUMNS: [&str; 7] = [
     "LOCK", "KIND", "HOLDER", "SINCE", "WAITERS", "LONGEST", "NUMBERS",
@@ -185,10 +185,10 @@ fn table(queues: &[&LockQueue], now: SystemTime) -> String {
 
 fn row(queue: &LockQueue, now: SystemTime) -> [String; COLUMNS.len()] {
     let holders: Vec<_> = queue.holders().collect();
-    let named = match holders[..] {
+    let holder = match holders[..] {
         [] => "-".to_owned(),
-        [one] => who(one.owner()),
-        [one, ..] => format!("{} and {} more", who(one.owner()), holders.len() - 1),
+        [one] => named(one),
+        [one, ..] => format!("{} and {} more", named(one), holders.len() - 1),
     };
     let held = holders.iter().map(|one| one.since()).min();
     let since = |time: Option<SystemTime>| {
@@ -197,7 +197,7 @@ fn row(queue: &LockQueue, now: SystemTime) -> [String; COLUMNS.len()] {
     [
         plain(queue.path()),
         kind(queue),
-        named,
+        holder,
         since(held),
         queue.waiters().count().to_string(),
         since(queue.waited_for_since()),

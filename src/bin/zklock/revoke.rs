@@ -9,7 +9,7 @@ use crate::connect::connect;
 use crate::failure::Failure;
 use crate::sanitize::plain;
 use crate::stderr::say;
-use crate::table::{has_session, who};
+use crate::table::{has_session, named, who};
 
 /// The exit status if there is nobody to ask.
 const NOBODY: u8 = 1;
@@ -17,7 +17,19 @@ const NOBODY: u8 = 1;
 pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
     let present = client.contenders(&revoke.path)?;
-    let asked = chosen(revoke, &present);
+    let (held, asked): (Vec<_>, Vec<_>) = chosen(revoke, &present)
+        .into_iter()
+        .partition(|one| one.hold().is_some());
+    for hold in &held {
+        let path = plain(&revoke.path);
+        say(&format!(
+            "{path} is {}: zklock release ends it",
+            named(hold)
+        ));
+    }
+    if asked.is_empty() && !held.is_empty() {
+        return Ok(NOBODY);
+    }
     if asked.is_empty() {
         say(&match &revoke.node {
             Some(node) => format!("{node} is not at {}: see zklock list", revoke.path),

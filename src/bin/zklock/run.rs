@@ -14,7 +14,7 @@ use crate::child::{PERMIT, Variables};
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::held_lock::HeldLock;
-use crate::run_setup::{Stage, check_answered, longest_connect};
+use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
@@ -40,13 +40,7 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let acquired = acquire(run, &wanted, &stage, started)?;
     let signal = signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
-        let answered = stage.is_connected() & stage.end(false);
-        if let Some(signal) = signal {
-            return Ok(Ending::Signal(signal as i32));
-        }
-        check_answered(answered, &wanted.name())?;
-        log::info!("somebody else has the lock {}", wanted.name());
-        return Ok(Ending::Code(run.conflict_exit_code));
+        return stage.end_without(&wanted.name(), signal, run.conflict_exit_code);
     };
     let acquired_at = Instant::now();
     let permit = lock

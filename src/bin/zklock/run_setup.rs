@@ -6,11 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
+use nix::sys::signal::Signal;
 use zklock::{Client, SessionState};
 
 use crate::args::{Args, Guarded};
 use crate::child::{Child, Variables};
 use crate::connect::connect;
+use crate::exit::Ending;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::held::Held;
 use crate::sanitize::plain;
@@ -124,6 +126,25 @@ impl Stage {
             true => StopPolicy::before_a_hook(timeout, what.grace),
             false => StopPolicy::new(timeout, what.grace),
         }
+    }
+
+    /// Ends without the lock that was to be acquired: by the signal, or with this status.
+    pub(crate) fn end_without(
+        &self,
+        path: &str,
+        signal: Option<Signal>,
+        code: u8,
+    ) -> Result<Ending, Failure> {
+        let answered = self.is_connected() & self.end(false);
+        if let Some(signal) = signal {
+            return Ok(Ending::Signal(signal as i32));
+        }
+        check_answered(answered, path)?;
+        log::info!("somebody else has the lock {path}");
+        if let Some(hold) = self.client.hold_met() {
+            say(&format!("{} is {}", plain(path), plain(&hold.to_string())));
+        }
+        Ok(Ending::Code(code))
     }
 
     /// Runs the command while the lock is held.

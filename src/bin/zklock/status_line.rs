@@ -29,7 +29,7 @@ const SILENT: Duration = Duration::from_secs(10);
 const STILL_SILENT: Duration = Duration::from_secs(60);
 
 /// Draws nothing unless stderr is a terminal, and this process is in its foreground. A log is
-/// told when no server answers.
+/// told when no server answers, and that the lock is on hold.
 #[derive(Debug)]
 pub(crate) struct StatusLine(Option<Drawing<Seen>>);
 
@@ -56,6 +56,8 @@ const ERASE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 struct Seen {
     place: String,
+    /// What the lock is on hold for.
+    hold: Option<String>,
     since: SystemTime,
 }
 
@@ -130,12 +132,16 @@ impl Seen {
     fn new(waiting: &Waiting) -> Self {
         let ahead = waiting.ahead();
         let name = ahead.map_or_else(|| "somebody".to_owned(), |ahead| who(ahead.owner()));
+        let hold = ahead.and_then(zklock::Contender::hold);
+        let hold = hold.map(|hold| plain(&hold.to_string()));
         let place = match (waiting.position(), ahead) {
+            _ if hold.is_some() => hold.clone().unwrap_or_default(),
             (1, Some(ahead)) if ahead.holds() => format!("held by {name}"),
             (count, _) => format!("{count} ahead, the nearest is {name}"),
         };
         Self {
             place,
+            hold,
             since: ahead.map_or_else(SystemTime::now, zklock::Contender::since),
         }
     }
@@ -197,6 +203,10 @@ fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
             None => next = SILENT,
         }
         match seen.recv_timeout(LOOK) {
+            // It may take long.
+            Ok(Seen {
+                hold: Some(hold), ..
+            }) => say(&format!("waiting for {path}, which is {hold}")),
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
+use zklock::diagnostics::Hold;
 use zklock::{Contender, Owner, Role};
 
 use crate::sanitize::plain;
@@ -101,8 +102,11 @@ fn row(place: usize, contender: &Contender, now: SystemTime) -> [String; COLUMNS
         text(&owner.host),
         owner.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
         text(&owner.program),
-        // For a foreign client, only its own text is known.
-        text(&owner.note.clone().or_else(|| owner.text.clone())),
+        match contender.hold() {
+            Some(hold) => plain(&hold.to_string()),
+            // For a foreign client, only its own text is known.
+            None => text(&owner.note.clone().or_else(|| owner.text.clone())),
+        },
         session(contender),
         contender.token().to_string(),
         plain(name(contender)),
@@ -119,6 +123,7 @@ pub(crate) fn one(place: usize, contender: &Contender) -> Value {
         "session": session(contender),
         "token": contender.token().get(),
         "node": contender.node(),
+        "hold": contender.hold().map(hold),
         "owner": {
             "host": owner.host,
             "pid": owner.pid,
@@ -130,6 +135,23 @@ pub(crate) fn one(place: usize, contender: &Contender) -> Value {
             "inside": owner.inside,
         },
     })
+}
+
+/// What a hold says of itself.
+pub(crate) fn hold(hold: &Hold) -> Value {
+    json!({
+        "reason": hold.reason(),
+        "by": hold.by(),
+        "until_ms": hold.until().map(millis),
+    })
+}
+
+/// Names a contender, or says what it is on hold for.
+pub(crate) fn named(contender: &Contender) -> String {
+    match contender.hold() {
+        Some(hold) => plain(&hold.to_string()),
+        None => who(contender.owner()),
+    }
 }
 
 fn session(contender: &Contender) -> String {

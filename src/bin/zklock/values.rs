@@ -3,6 +3,11 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use crate::sanitize::plain;
+
+/// How many characters of a reason others are shown.
+const LONGEST_REASON: usize = 512;
+
 /// Parses a path; the library checks the rest of it.
 pub(crate) fn absolute(text: &str) -> Result<String, String> {
     match text.strip_prefix('/') {
@@ -33,6 +38,14 @@ pub(crate) fn slot(text: &str) -> Result<String, String> {
         .ok_or_else(|| rule.to_owned())
 }
 
+/// Parses why something is done, which others are shown.
+pub(crate) fn reason(text: &str) -> Result<String, String> {
+    let is_good = (1..=LONGEST_REASON).contains(&text.chars().count()) && plain(text) == text;
+    is_good.then(|| text.to_owned()).ok_or_else(|| {
+        format!("a reason has 1 to {LONGEST_REASON} characters, and none that hide or control")
+    })
+}
+
 pub(crate) fn number(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "write a number from 1 on".to_owned())
@@ -58,6 +71,15 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn time_above_zero(text: &str) -> Result<Duration, String> {
     match time(text)? {
         Duration::ZERO => Err("write a time above zero, such as 20 or 30s".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// Like [`time_above_zero`], but refuses what no calendar has.
+pub(crate) fn time_of_a_hold(text: &str) -> Result<Duration, String> {
+    const CENTURY: Duration = Duration::from_secs(36_500 * 86_400);
+    match time_above_zero(text)? {
+        time if CENTURY < time => Err("write a time of a century at most: 36500d".to_owned()),
         time => Ok(time),
     }
 }

@@ -75,6 +75,10 @@ fn line(why: &Why, blocker: &Blocker) -> String {
         None if why.root == "/" => "waits for no lock".to_owned(),
         None => format!("waits for no lock below {}", plain(&why.root)),
     };
+    if let Some(hold) = holder.hold() {
+        let hold = plain(&hold.to_string());
+        return format!("{path} is {hold}: zklock release ends it");
+    }
     format!(
         "{path} is held by {}, which came {} ago and {does}",
         who(holder.owner()),

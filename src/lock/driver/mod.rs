@@ -5,6 +5,8 @@
 //! by a panic of the caller's closure, the cleaner gets what the attempt leaves in the directory.
 
 mod evict_overdue;
+mod holds;
+mod holds_ahead;
 mod idle_semaphore;
 mod set_watches;
 mod steps;
@@ -15,6 +17,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Instant;
 
+use self::holds_ahead::HoldsAhead;
 use self::watched::{Listing, Watched};
 use super::fresh_id::fresh_id;
 use super::prepared_create::{Early, Prepared};
@@ -136,6 +139,7 @@ struct Driver<'a, 'q> {
     /// Reports changes of the connection in the same place.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
+    holds: HoldsAhead,
     /// A semaphore has directories here, and `Some(true)` if nobody used it while our node stood.
     semaphore: Option<bool>,
 }
@@ -183,6 +187,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             heard_early: VecDeque::new(),
             listening: None,
             told: None,
+            holds: HoldsAhead::default(),
             semaphore: None,
         }
     }
@@ -202,8 +207,11 @@ impl<'a, 'q> Driver<'a, 'q> {
             if let Action::Finish(outcome) = action {
                 return self.finish(outcome);
             }
-            if let Step::Report(event) = self.step(action)? {
-                let event = self.in_session(event);
+            let Step::Report(event) = self.step(action)? else {
+                continue;
+            };
+            let event = self.in_session(event);
+            if let Step::Report(event) = self.past_holds(event)? {
                 listed = matches!(event, Event::Births(_) | Event::Children(_));
                 self.see(&event);
                 self.attempt.handle(event);

@@ -54,7 +54,8 @@ impl Driver<'_, '_> {
     fn sleep_in_turns(&mut self) -> Result<Option<Step>> {
         let silence = self.caller.silence();
         let period = self.request.overdue.as_ref().map(Overdue::pause);
-        let period = [period, silence].into_iter().flatten().min();
+        let hold = self.holds.pause();
+        let period = [period, silence, hold].into_iter().flatten().min();
         let under = self.queue.under.map(|under| under.events().clone());
         if period.is_none() && under.is_none() {
             return Ok(None);
@@ -65,6 +66,7 @@ impl Driver<'_, '_> {
             .collect();
         let wait = || self.request.limit.wait_any_for(period, &channels);
         Ok(match self.session.transport.while_attended(wait) {
+            Ok(None) if period == hold => Some(Step::Report(Event::Woken)),
             Ok(None) if period == silence => {
                 let path = self.queue.path;
                 self.caller

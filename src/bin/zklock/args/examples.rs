@@ -33,6 +33,29 @@ Exit status:
   78   the path serves something else
   126  the command cannot be run; 127 it was not found";
 
+pub(super) const HOLD_EXAMPLES: &str = "\
+Examples:
+  zklock hold /locks/deploy --for 2h --reason \"database migration\"
+  zklock hold -w 600 /locks/deploy --until 2026-11-26T06:00:00Z --reason freeze
+  zklock release /locks/deploy
+
+It waits for its turn as zklock run does, and ends once the lock is held. A hold is no session's: no
+crash ends it. At its time it is removed by the next that waits for the lock with zklock; other
+programs wait until somebody releases it.
+
+Exit status: 0 if it holds; 1 if the lock was taken (another one with -E); otherwise that of zklock --help.";
+
+pub(super) const PAUSE_EXAMPLES: &str = "\
+Examples:
+  zklock pause /jobs/nightly --until 2026-11-26T06:00:00Z --reason \"disk is full\"
+  zklock pause /locks/deploy --reason incident
+  zklock resume /jobs/nightly
+
+It waits for nobody. Who runs now goes on, and so does who was in line before; whoever comes later
+waits, or ends as for a lock that is taken. It is what zklock hold makes, and ends in the same way.
+
+Exit status: 0 if it is paused; otherwise that of zklock --help.";
+
 pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
   zklock run -n --hold-at-least 60 /locks/nightly -- ./report.sh

@@ -57,6 +57,7 @@ pub(super) fn look(
     findings.extend(numbers(queue));
     findings.extend(old_holders(queue, older_than));
     findings.extend(asked_to_leave(queue));
+    findings.extend(holds(queue));
     findings.extend(ghosts(client, queue, servers));
     findings.extend(circle(client, path));
     findings
@@ -137,7 +138,9 @@ fn old_holders(queue: &LockQueue, older_than: Option<Duration>) -> Vec<Finding> 
             .duration_since(one.since())
             .unwrap_or_default()
     };
-    let old = queue.holders().filter(|one| limit < age(one));
+    let old = queue
+        .holders()
+        .filter(|one| limit < age(one) && one.hold().is_none());
     let finding = |one: &Contender| {
         let what = format!(
             "{} has been there for {}",
@@ -168,6 +171,26 @@ fn asked_to_leave(queue: &LockQueue) -> Vec<Finding> {
         .collect()
 }
 
+/// Reports what keeps the lock without a session, and if that is over.
+fn holds(queue: &LockQueue) -> Vec<Finding> {
+    let finding = |one: &Contender| {
+        let hold = one.hold()?;
+        let is_over = hold.until().is_some_and(|until| until < SystemTime::now());
+        let (level, what) = match is_over {
+            false => (Level::Good, format!("it is {hold}")),
+            true => (Level::Warning, format!("it is {hold}, which is over")),
+        };
+        let finding = Finding::new(level, queue.path(), what);
+        Some(match is_over {
+            false => finding,
+            true => {
+                finding.advice("zklock release ends it, and so does who waits with zklock next")
+            }
+        })
+    };
+    queue.contenders().iter().filter_map(finding).collect()
+}
+
 /// Reports nodes that will not leave: of no session, or of one that the leader does not know.
 fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> {
     let leads = |view: &&View| matches!(view.role.as_deref(), Some("leader" | "standalone"));
@@ -181,6 +204,9 @@ fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> 
         let _ = client.is_current(queue.path(), first.token());
     }
     let what = |one: &Contender| {
+        if one.hold().is_some() {
+            return None;
+        }
         if !has_session(one) {
             return Some(format!("{} is of no session, and stays", one.node()));
         }

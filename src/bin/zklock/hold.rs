@@ -1,0 +1,95 @@
+//! Keeps a lock without a process.
+
+use std::env;
+use std::io::{self, Write};
+use std::time::{Duration, Instant, SystemTime};
+
+use zklock::diagnostics::Hold as Held;
+use zklock::{Client, Contender};
+
+use crate::acquire::{AcquireRequest, WaitLimit};
+use crate::args::{Args, Guarded, Hold, OnLost, Run};
+use crate::exit::Ending;
+use crate::failure::{Failure, written};
+use crate::run_setup::{Stage, longest_connect};
+use crate::sanitize::plain;
+use crate::wanted::Wanted;
+
+pub(crate) fn hold(args: &Args, hold: &Hold) -> Result<Ending, Failure> {
+    let started = Instant::now();
+    let run = waits_as(hold);
+    let wait_for = Wanted::by(&run)?;
+    let stage = Stage::set(args, &run.what, longest_connect(run.wait))?;
+    let status_line = stage.status_line(&hold.path);
+    stage.signals.waiting();
+    let request = AcquireRequest {
+        client: &stage.client,
+        run: &run,
+        wanted: &wait_for,
+        limit: WaitLimit::new(&run, started),
+        cancel: &stage.signals.cancel,
+        status_line: &status_line,
+    };
+    let acquired = request.acquire();
+    drop(status_line);
+    let (acquired, signal) = (acquired?, stage.signals.ended_by());
+    let (Some(acquired), None) = (acquired, signal) else {
+        return stage.end_without(&hold.path, signal, run.conflict_exit_code);
+    };
+    let wanted = wanted(&hold.reason, hold.lasting, hold.until);
+    let node = acquired.lock.guard.leave_hold(&wanted)?;
+    drop(acquired);
+    let told = tell(&stage.client, &hold.path, &node);
+    stage.end(true);
+    told.map(|()| Ending::Code(0))
+}
+
+/// The hold that the arguments describe.
+pub(crate) fn wanted(reason: &str, lasting: Option<Duration>, until: Option<SystemTime>) -> Held {
+    let wanted = Held::new(reason, user().as_deref());
+    match (lasting, until) {
+        (Some(time), _) => wanted.lasting(time),
+        (None, Some(time)) => wanted.ending_at(time),
+        (None, None) => wanted,
+    }
+}
+
+/// Says what stands there now.
+fn tell(client: &Client, path: &str, node: &str) -> Result<(), Failure> {
+    let present = client.contenders(path)?;
+    let one = present.iter().find(|one| one.node() == node);
+    let hold = one.and_then(Contender::hold).map(ToString::to_string);
+    let hold = hold.unwrap_or_else(|| "free again: somebody has released it".to_owned());
+    let line = format!("{} is {}", plain(path), plain(&hold));
+    written(writeln!(io::stdout(), "{line}"))
+}
+
+/// The wait of a command that would run under the lock.
+fn waits_as(hold: &Hold) -> Run {
+    Run {
+        shared: false,
+        exclusive: false,
+        nonblock: hold.nonblock,
+        wait: hold.wait,
+        conflict_exit_code: hold.conflict_exit_code,
+        permits: None,
+        hold_at_least: None,
+        read: Vec::new(),
+        path: hold.path.clone(),
+        others: Vec::new(),
+        what: Guarded {
+            on_lost: OnLost::Kill,
+            grace: None,
+            max_time: None,
+            note: Some(hold.reason.clone()),
+            command: Vec::new(),
+        },
+    }
+}
+
+/// Who runs this, as the environment says: for people to read.
+fn user() -> Option<String> {
+    let names = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
+    let mut names = names.filter_map(|name| env::var(name).ok());
+    names.find(|name| !name.is_empty())
+}

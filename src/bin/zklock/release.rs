@@ -1,0 +1,45 @@
+//! Ends a hold.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use crate::args::{Args, Release};
+use crate::connect::connect;
+use crate::failure::{Failure, written};
+use crate::sanitize::plain;
+use crate::stderr::say;
+use crate::table::{named, who};
+
+/// The exit status if there is no hold.
+const NONE: u8 = 1;
+
+pub(crate) fn release(args: &Args, release: &Release) -> Result<u8, Failure> {
+    let client = connect(args, None, Duration::MAX)?;
+    let (present, path) = (
+        client.contenders_caught_up(&release.path)?,
+        plain(&release.path),
+    );
+    let mut holds = present.iter().filter(|one| one.hold().is_some());
+    let Some(first) = holds.next() else {
+        let holder = present.iter().find(|one| one.holds());
+        let holder = holder.map(|one| {
+            let who = who(one.owner());
+            format!(", and held by {who}, whom zklock revoke asks to let go")
+        });
+        let holder = holder.unwrap_or_default();
+        say(&format!("{path} is not on hold{holder}"));
+        return Ok(NONE);
+    };
+    first.evict()?;
+    client.tidy_after_hold(&release.path)?;
+    written(writeln!(
+        io::stdout(),
+        "{path} was {}: released",
+        named(first)
+    ))?;
+    if let Some(next) = holds.next() {
+        say(&format!("{path} has another: {}", named(next)));
+    }
+    drop(client.close());
+    Ok(0)
+}

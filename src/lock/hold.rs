@@ -1,0 +1,214 @@
+//! Makes a hold: in the place of a lock that is held, or at the end of a queue.
+//!
+//! A contender that waits without a process would get the lock with nobody there. So who wants to
+//! hold waits as any other contender does, with a node of its session. Once that is first, one
+//! transaction creates the hold with the same number and deletes the node: nobody comes in between,
+//! and a process that dies before leaves nothing.
+//!
+//! A waiter behind a node that was alone ahead takes its deletion for its turn, without another look.
+//! So the same transaction first writes the node. A watch fires once: the waiter hears of the change,
+//! and lists the queue, in which the hold stands.
+
+use super::fresh_id::fresh_hold_id;
+use super::raw_guard::RawGuard;
+use crate::error::{Error, Result};
+use crate::hold::Hold;
+use crate::jute::{CreateMode, ErrorCode, Names, Op, Reply, Request, failure};
+use crate::path;
+use crate::recipe::dialect::Role;
+use crate::recipe::journal::Journal;
+use crate::recipe::name::{LAST_SEQUENCE, NodeName, prefix};
+use crate::recipe::queue::{Contest, Place, own};
+use crate::session::Session;
+use crate::session::call_error::{CallError, refused};
+use crate::session::caller::Caller;
+use crate::session::queries::Lasting;
+use crate::time::limit::{Limit, LimitReached};
+
+/// From this number on, the order of a queue may come to be that of its nodes' births, in which a hold
+/// is younger than the node that it replaces.
+const LAST: i64 = LAST_SEQUENCE / 2;
+
+impl RawGuard {
+    /// Puts a hold in the place of the lock's node; returns its node. The guard is to be dropped next.
+    /// Blocks until it is confirmed, at most until the lock is lost.
+    pub(crate) fn leave_hold(&self, hold: &Hold) -> Result<String> {
+        self.check()?;
+        let node = self.hold_node()?;
+        let exchange = self.exchange(&node, hold);
+        let (limit, path) = (Limit::after(self.valid_for()), self.lease().path());
+        let mut caller = self.session().caller();
+        self.stop_watching();
+        loop {
+            let code = match caller.call_once(&exchange, path, &limit) {
+                Ok(Some(Reply::Multi(results))) => failure(&results),
+                Ok(Some(_)) => None,
+                // The answer was lost: the next one tells.
+                Ok(None) => continue,
+                Err(CallError::Refused(code)) => Some(code),
+                Err(CallError::LimitReached) => {
+                    self.in_doubt();
+                    return Err(Error::unconfirmed_write("the hold", limit.spent()));
+                }
+                Err(CallError::Over(error)) => return Err(error),
+            };
+            match code {
+                // The name was never used before: if the node exists, an earlier request made it.
+                None | Some(ErrorCode::NODE_EXISTS) => {
+                    self.has_left();
+                    return Ok(node);
+                }
+                Some(ErrorCode::NO_NODE) => return Err(self.found_gone()),
+                Some(code) => return Err(refused(path, code)),
+            }
+        }
+    }
+
+    /// The hold's node: of the same kind and number as the lock's.
+    fn hold_node(&self) -> Result<String> {
+        let session = self.session();
+        let unsupported = || Error::Unsupported { what: "a hold" };
+        if !session.transport.capabilities().multi || self.nodes().len() != 1 {
+            return Err(unsupported());
+        }
+        let name = NodeName::parse(path::name(self.node()));
+        let name = name.filter(|name| matches!(name.kind.role(), Role::Exclusive | Role::Write));
+        let (role, number) = name
+            .map(|name| (name.kind.role(), name.sequence))
+            .ok_or_else(unsupported)?;
+        if !(0..=LAST).contains(&number) {
+            return Err(Error::Exhausted {
+                path: self.lease().path().to_owned(),
+                reason: "a hold would lose its place",
+            });
+        }
+        let prefix = prefix(session.settings.dialect, role, &fresh_hold_id());
+        let dir = path::parent(self.node());
+        Ok(format!("{dir}/{prefix}{number:010}"))
+    }
+
+    fn exchange(&self, node: &str, hold: &Hold) -> Request {
+        let (settings, mine) = (&self.session().settings, self.node());
+        let token = self.token().get();
+        Request::Multi(vec![
+            Op::Create {
+                path: node.to_owned(),
+                data: hold.written(&settings.card, Some(token)).into(),
+                acl: settings.acl.entries().to_vec(),
+                mode: CreateMode::Persistent,
+                stat: false,
+            },
+            Op::SetData {
+                path: mine.to_owned(),
+                data: Vec::new().into(),
+                version: -1,
+            },
+            Op::Delete {
+                path: mine.to_owned(),
+                version: -1,
+            },
+        ])
+    }
+}
+
+impl Session {
+    /// Puts a hold at the end of the queue at a path; returns its node. Contenders that would not wait
+    /// for it make it fail. Readers and writers of other libraries wait for a writer only.
+    pub(crate) fn plant_hold(&self, path: &str, hold: &Hold) -> Result<String> {
+        let limit = Self::query_limit();
+        let mut caller = self.caller();
+        let mut refusal = None;
+        for role in [Role::Exclusive, Role::Write] {
+            let contest = Contest {
+                dialect: self.settings.dialect,
+                role,
+                permits: 0,
+            };
+            // A node that is to go again must not keep others from the path meanwhile.
+            let names = self.names(&mut caller, path, &limit)?;
+            let foreign = match contest.is_taken(&names) {
+                Err(foreign) => foreign,
+                Ok(_) => {
+                    let name = self.plant(&mut caller, path, (contest, hold), &limit)?;
+                    let names = self.names(&mut caller, path, &limit)?;
+                    let node = format!("{path}/{name}");
+                    let Place::Foreign(foreign) = contest.place(&names, &name) else {
+                        return Ok(node);
+                    };
+                    self.delete_once(&node, -1, &limit)?;
+                    foreign
+                }
+            };
+            refusal.get_or_insert(foreign);
+        }
+        match refusal {
+            Some(foreign) => Err(self.foreign(path, foreign)),
+            None => Err(Error::Unsupported { what: "a hold" }),
+        }
+    }
+
+    /// Deletes a directory that was made for a hold and that nothing has used since.
+    pub(crate) fn tidy_after_hold(&self, path: &str) -> Result<()> {
+        let Some(Reply::Data { data, stat }) = self.read(&Request::get(path), path)? else {
+            return Ok(());
+        };
+        let unused = (stat.version, stat.num_children) == (0, 0);
+        if !unused || Vec::from(data) != Journal::EMPTY {
+            return Ok(());
+        }
+        match self.delete_once(path, 0, &Self::query_limit()) {
+            // Somebody came in between.
+            Err(Error::Refused { code, .. }) if code == ErrorCode::NOT_EMPTY.0 => Ok(()),
+            deleted => deleted.map(drop),
+        }
+    }
+
+    /// Creates the node of a hold, and the directory; returns its name.
+    fn plant(
+        &self,
+        caller: &mut Caller,
+        path: &str,
+        (contest, hold): (Contest, &Hold),
+        limit: &Limit,
+    ) -> Result<String> {
+        let prefix = prefix(contest.dialect, contest.role, &fresh_hold_id());
+        let create = Request::Create {
+            path: format!("{path}/{prefix}"),
+            data: hold.written(&self.settings.card, None).into(),
+            acl: self.settings.acl.entries().to_vec(),
+            mode: CreateMode::PersistentSequential,
+            stat: false,
+        };
+        loop {
+            match caller.call_once(&create, path, limit) {
+                Ok(Some(Reply::Created { path, .. })) => return Ok(path::name(&path).to_owned()),
+                // The answer was lost, and the server that is asked next may be behind.
+                Ok(_) => {
+                    self.catch_up(path)?;
+                    let names = self.names(caller, path, limit)?;
+                    if let Some(name) = own(&names, &prefix).first() {
+                        return Ok(name.text.to_owned());
+                    }
+                }
+                Err(CallError::Refused(ErrorCode::NO_NODE)) => {
+                    let dirs = [path.to_owned()];
+                    // A job does not use a directory that the server may remove. Other locks use a
+                    // job's.
+                    let lasting = Lasting::Always(Journal::EMPTY);
+                    let made = self.make_directories(caller, &dirs, lasting, limit)?;
+                    made.map_err(|LimitReached| Self::unconfirmed())?;
+                }
+                Err(error) => return Err(error.into_error(path, Self::unconfirmed)),
+            }
+        }
+    }
+
+    /// Lists a queue; one that does not exist is empty.
+    fn names(&self, caller: &mut Caller, path: &str, limit: &Limit) -> Result<Names> {
+        match caller.call(&Request::list(path), path, limit) {
+            Ok(Reply::Children { names, .. }) => Ok(names),
+            Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Names::default()),
+            Err(error) => Err(error.into_error(path, || self.unanswered())),
+        }
+    }
+}
