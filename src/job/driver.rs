@@ -26,10 +26,10 @@ use crate::time::limit::{Limit, LimitReached};
 
 /// One run of a job, and the wait for it.
 pub(super) struct JobDriver<'a, 'q> {
-    locks: &'a Arc<Locks>,
-    path: &'a Arc<str>,
+    pub(super) locks: &'a Arc<Locks>,
+    pub(super) path: &'a Arc<str>,
     once: Once,
-    request: LockRequest<'q>,
+    pub(super) request: LockRequest<'q>,
     /// The contender that was nearest ahead at the last news of the queue.
     ahead: Arc<Mutex<Option<Ahead>>>,
     grant: Option<Grant>,
@@ -83,6 +83,10 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         loop {
             let event = match self.once.action() {
                 Action::Run => return Ok(None),
+                Action::Finish(Outcome::Unmarked) if self.take_over()? => {
+                    self.once = self.once.anew();
+                    continue;
+                }
                 Action::Finish(outcome) => return Ok(Some(outcome)),
                 action => self.step(action)?,
             };
@@ -337,7 +341,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         self.session().status.snapshot().session == self.session
     }
 
-    fn session(&self) -> &'a Arc<Session> {
+    pub(super) fn session(&self) -> &'a Arc<Session> {
         &self.locks.session
     }
 }

@@ -177,7 +177,7 @@ impl Job {
 
     /// The transaction that makes the node anew, if nothing is below it. A node that a lock made
     /// may be a container, which would not keep the record.
-    fn replacement(&self, version: i32) -> Result<Request> {
+    pub(super) fn replacement(&self, version: i32) -> Result<Request> {
         let mut ops = self.unused_directories()?;
         ops.push(Op::Delete {
             path: self.path.to_string(),

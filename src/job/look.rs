@@ -15,7 +15,7 @@ impl Job {
     /// # Errors
     ///
     /// Fails if the server refuses the request or does not answer in time, and with
-    /// [`Error::Unmarked`] if the path's node was created by a lock.
+    /// [`Error::Unmarked`](crate::Error::Unmarked) if the path's node was created by a lock.
     pub fn last(&self) -> Result<Option<RunRecord>> {
         Ok(self.journal()?.done.map(RunRecord::new))
     }
@@ -94,7 +94,7 @@ impl Job {
     }
 
     /// Returns what the last run that was done left for the next one; `None` if none has left
-    /// anything. See [`Run::set_state`].
+    /// anything. See [`Run::set_state`](super::Run::set_state).
     ///
     /// Blocks for one round trip, at most 15 s, also when the connection is lost.
     ///

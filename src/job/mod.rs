@@ -2,6 +2,7 @@
 
 mod driver;
 mod forget;
+mod idle_lock;
 mod look;
 mod options;
 mod record;
@@ -46,7 +47,7 @@ const LONGEST_SLOT: usize = 256;
 /// The lock is the mutex of the same path: [`Client::contenders`](crate::Client::contenders) lists
 /// the client that runs the job and those that wait, and the job excludes every other client that
 /// locks the path. The record is the data of the path's own node, in JSON, about 20 KB at most. A
-/// node that a lock created keeps no such data, so the first to use the path must be a job.
+/// path of another lock can be a job's once nobody uses it.
 ///
 /// # Example
 ///
@@ -122,7 +123,7 @@ impl Job {
     /// # Errors
     ///
     /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
-    /// control characters, with [`Error::Unmarked`] if the path's node was created by a lock or is
+    /// control characters, with [`Error::Unmarked`] if the path is in use as a lock that is no job, or is
     /// the directory of other paths, and with [`Error::Unsupported`] on a handle of the `zookeeper`
     /// crate. After `run` it fails with [`Error::Lost`] if the servers say that the lock was lost
     /// before the end, and with [`Error::Unconfirmed`] if none says in time whether the end was

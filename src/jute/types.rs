@@ -22,8 +22,12 @@ pub(crate) struct Stat {
 impl Stat {
     /// Whether a session owns the node. Containers and persistent nodes do not leave by themselves.
     pub(crate) fn has_session(&self) -> bool {
-        const CONTAINER: i64 = i64::MIN;
-        ![0, CONTAINER].contains(&self.ephemeral_owner)
+        self.ephemeral_owner != 0 && !self.is_container()
+    }
+
+    /// Whether the server removes the node when it has become empty.
+    pub(crate) fn is_container(&self) -> bool {
+        self.ephemeral_owner == i64::MIN
     }
 }
 

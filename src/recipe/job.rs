@@ -183,6 +183,11 @@ impl Once {
         }
     }
 
+    /// A machine for the same wish.
+    pub fn anew(&self) -> Self {
+        Self::new(self.wish.clone())
+    }
+
     /// What the driver is to do next.
     pub fn action(&self) -> Action {
         match &self.state {

@@ -17,6 +17,8 @@ on_every_server! {
     what_somebody_keeps_is_not_mended
     a_path_that_somebody_uses_is_not_mended
     what_is_written_meanwhile_is_not_mended
+    a_job_takes_over_the_path_of_a_lock_that_nobody_uses
+    a_job_takes_over_nothing_that_was_a_jobs_or_is_in_use
 }
 
 /// How long an answer takes at least.
@@ -141,4 +143,49 @@ fn what_is_written_meanwhile_is_not_mended(place: Place) {
     let ended = with_a_write_before(place, &path, op::MULTI, |job| job.repair());
     assert!(matches!(ended, Err(Error::Unmarked { .. })), "{ended:?}");
     assert_eq!(raw.data(&path).unwrap(), b"somebody's");
+}
+
+fn a_job_takes_over_the_path_of_a_lock_that_nobody_uses(place: Place) {
+    let client = place.connect(&place.shared().hosts());
+    let paths = [(); 3].map(|()| fresh_path("taken-over"));
+    drop(client.mutex(&paths[0]).unwrap().lock().unwrap());
+    drop(client.semaphore(&paths[1], 2).unwrap().acquire().unwrap());
+    // As another library makes it, which no server removes.
+    Raw::connect(&place.shared().hosts()).create_all(&paths[2]);
+    for path in &paths {
+        let job = client.job(path).unwrap();
+        eventually("nobody uses it", || {
+            client.contenders(path).unwrap().is_empty()
+        });
+        run(&job);
+        assert_eq!(job.last().unwrap().expect("a run").slot(), NIGHT);
+    }
+}
+
+fn a_job_takes_over_nothing_that_was_a_jobs_or_is_in_use(place: Place) {
+    let (job, mut raw, path) = scene(place);
+    // A semaphore of an older version wrote over the record, or somebody emptied the node.
+    for text in [&b"2"[..], b""] {
+        raw.set_data(&path, text).unwrap();
+        let ended = job.once(NIGHT, |_| Ok::<_, Infallible>(()));
+        assert!(matches!(ended, Err(Error::Unmarked { .. })), "{ended:?}");
+    }
+    let client = place.connect(&place.shared().hosts());
+    let (used, parent) = (fresh_path("used"), fresh_path("parent"));
+    let guard = client.mutex(&used).unwrap().lock().unwrap();
+    drop(
+        client
+            .mutex(&format!("{parent}/child"))
+            .unwrap()
+            .lock()
+            .unwrap(),
+    );
+    for path in [&used, &parent] {
+        let ended = client
+            .job(path)
+            .unwrap()
+            .once(NIGHT, |_| Ok::<_, Infallible>(()));
+        assert!(matches!(ended, Err(Error::Unmarked { .. })), "{ended:?}");
+    }
+    guard.unlock().unwrap();
 }

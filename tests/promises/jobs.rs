@@ -31,7 +31,7 @@ on_every_server! {
     at_most_every_goes_by_the_servers_clock
     the_reply_to_the_end_may_be_lost
     other_locks_on_the_path_exclude_and_leave_the_record
-    a_node_that_a_lock_made_is_refused
+    a_lock_that_is_in_use_is_refused
     the_end_of_a_run_leaves_what_has_taken_the_place_of_its_record
     late_machines_cost_one_read
 }
@@ -436,9 +436,9 @@ fn other_locks_on_the_path_exclude_and_leave_the_record(place: Place) {
     assert_eq!(job.last().unwrap().unwrap().slot(), "b");
 }
 
-fn a_node_that_a_lock_made_is_refused(place: Place) {
-    let (one, _, path) = scene(place);
-    one.mutex(&path).unwrap().lock().unwrap().unlock().unwrap();
+fn a_lock_that_is_in_use_is_refused(place: Place) {
+    let (one, other, path) = scene(place);
+    let guard = other.mutex(&path).unwrap().lock().unwrap();
     let job = job(&one, &path);
     let before = one.metrics().requests.creates;
     for refused in [
@@ -452,6 +452,7 @@ fn a_node_that_a_lock_made_is_refused(place: Place) {
         );
     }
     assert_eq!(one.metrics().requests.creates, before);
+    guard.unlock().unwrap();
     assert_nothing_left(&place.shared().hosts(), &path);
 }
 
