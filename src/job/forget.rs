@@ -97,9 +97,8 @@ impl Job {
                 return Ok(false);
             };
             let mut journal = Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())?;
-            if let Some(run) = &journal.running
-                && self.is_held(run)?
-            {
+            let running = journal.running.as_ref();
+            if running.map(|run| self.is_held(run)).transpose()? == Some(true) {
                 return Err(self.in_use("somebody runs the job: try again when nobody does"));
             }
             // Each write of a run changes the version, and none of one whose lock is gone succeeds.

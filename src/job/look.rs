@@ -70,9 +70,8 @@ impl Job {
     /// ```
     pub fn history(&self) -> Result<Vec<RunRecord>> {
         let mut journal = self.journal()?;
-        if let Some(run) = journal.running.clone()
-            && self.is_gone(&run)?
-        {
+        let running = journal.running.as_ref();
+        if running.map(|run| self.is_gone(run)).transpose()? == Some(true) {
             journal.bury();
         }
         let runs = journal.runs().into_iter().cloned();
