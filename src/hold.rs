@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::jute::Stat;
 use crate::owner::{Card, shorten};
+use crate::system::process;
 use crate::time::utc::written;
 
 /// What keeps a lock without a session: a deployment freeze, a pause.
@@ -80,6 +81,12 @@ impl Hold {
             Ends::At(time) => Some(time),
             Ends::Never | Ends::After(_) => None,
         }
+    }
+
+    /// Whether it is over by this machine's clock, which decides nothing.
+    pub(crate) fn seems_over(&self) -> bool {
+        let now = SystemTime::UNIX_EPOCH.checked_add(process::since_epoch());
+        self.until().is_some_and(|until| Some(until) <= now)
     }
 
     /// Reads the hold in a node's data; data that somebody has replaced tells nothing.

@@ -5,9 +5,12 @@
 //! transaction creates the hold with the same number and deletes the node: nobody comes in between,
 //! and a process that dies before leaves nothing.
 //!
-//! A waiter behind a node that was alone ahead takes its deletion for its turn, without another look.
-//! So the same transaction first writes the node. A watch fires once: the waiter hears of the change,
-//! and lists the queue, in which the hold stands.
+//! A waiter behind a node that was alone ahead may take its deletion for its turn, without another look
+//! ([`Kind::passes_on`]). So the same transaction first writes such a node. A watch fires once: the
+//! waiter hears of the change, and lists the queue, in which the hold stands. Other nodes are not
+//! written: Curator's `LeaderLatch` looks again at a deletion only, and would wait for ever.
+//!
+//! [`Kind::passes_on`]: crate::recipe::dialect::Kind::passes_on
 
 use super::fresh_id::fresh_hold_id;
 use super::raw_guard::RawGuard;
@@ -90,24 +93,29 @@ impl RawGuard {
     fn exchange(&self, node: &str, hold: &Hold) -> Request {
         let (settings, mine) = (&self.session().settings, self.node());
         let token = self.token().get();
-        Request::Multi(vec![
-            Op::Create {
-                path: node.to_owned(),
-                data: hold.written(&settings.card, Some(token)).into(),
-                acl: settings.acl.entries().to_vec(),
-                mode: CreateMode::Persistent,
-                stat: false,
-            },
-            Op::SetData {
-                path: mine.to_owned(),
-                data: Vec::new().into(),
-                version: -1,
-            },
-            Op::Delete {
-                path: mine.to_owned(),
-                version: -1,
-            },
-        ])
+        let create = Op::Create {
+            path: node.to_owned(),
+            data: hold.written(&settings.card, Some(token)).into(),
+            acl: settings.acl.entries().to_vec(),
+            mode: CreateMode::Persistent,
+            stat: false,
+        };
+        let name = NodeName::parse(path::name(mine)).filter(|name| name.kind.passes_on());
+        let write = name.map(|_| Op::SetData {
+            path: mine.to_owned(),
+            data: Vec::new().into(),
+            version: -1,
+        });
+        let delete = Op::Delete {
+            path: mine.to_owned(),
+            version: -1,
+        };
+        Request::Multi(
+            [Some(create), write, Some(delete)]
+                .into_iter()
+                .flatten()
+                .collect(),
+        )
     }
 }
 
@@ -135,7 +143,8 @@ impl Session {
                     let Place::Foreign(foreign) = contest.place(&names, &name) else {
                         return Ok(node);
                     };
-                    self.delete_once(&node, -1, &limit)?;
+                    // Without an answer, it may still be there.
+                    while !self.delete_once(&node, -1, &limit)? {}
                     foreign
                 }
             };

@@ -10,11 +10,13 @@ use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
 use super::semaphore_use::without_permits;
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
+use crate::hold::Hold;
+use crate::jute::{CreateMode, ErrorCode, Names, Op, OpReply, Reply, Request};
 use crate::path;
 use crate::recipe::attempt::{self, Origin, OwnNode};
 use crate::recipe::dialect::Role;
 use crate::recipe::multi::{Action, Event, Multi, Outcome};
+use crate::recipe::queue::Contest;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
@@ -187,12 +189,36 @@ impl MultiDriver<'_, '_> {
                     Err(error) => error.or(path, Event::Cancel),
                 }
             }
-            Ok(Some(Ok(Reply::Children { names, .. }))) => Ok(Event::Children(names)),
+            Ok(Some(Ok(Reply::Children { names, .. }))) => self.without_past_hold(at, names),
             Ok(Some(Err(ErrorCode::NO_NODE))) => Ok(Event::NoNode),
             Ok(Some(Err(code))) => Err(refused(path, code)),
             Ok(_) => Ok(Event::Cancel),
             Err(error) => error.or(path, Event::Cancel),
         }
+    }
+
+    /// Leaves out a hold that is over by this machine's clock: with a node in the queue, the driver learns
+    /// the servers' time, and removes it.
+    fn without_past_hold(&mut self, at: usize, names: Names) -> Result<Event> {
+        let Part { path, role } = &self.parts[at];
+        let contest = Contest {
+            dialect: self.session.settings.dialect,
+            role: *role,
+            permits: 0,
+        };
+        let Some((name, _)) = contest.hold_ahead(&names, None) else {
+            return Ok(Event::Children(names));
+        };
+        let node = format!("{path}/{}", name.text);
+        let is_over = match self.caller.call(&Request::get(&node), &node, &self.limit) {
+            Ok(Reply::Data { data, stat }) if !stat.has_session() => {
+                Hold::read(&Vec::from(data), &stat).seems_over()
+            }
+            Ok(_) | Err(CallError::Refused(_)) => false,
+            Err(error) => return error.or(path, Event::Cancel),
+        };
+        let others = names.iter().filter(|other| !is_over || *other != name.text);
+        Ok(Event::Children(others.collect()))
     }
 
     /// Creates a node in every queue.

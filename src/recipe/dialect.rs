@@ -215,6 +215,12 @@ impl Kind {
         }
     }
 
+    /// Returns whether who waits for such a node, which is alone ahead, may take its deletion for its
+    /// turn, without another look.
+    pub fn passes_on(self) -> bool {
+        matches!(self, Self::Lock | Self::GoLock)
+    }
+
     /// Returns what such a contender asks of its queue.
     pub fn role(self) -> Role {
         match self {

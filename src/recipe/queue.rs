@@ -247,9 +247,8 @@ impl Contest {
         let beyond = beyond.max_by_key(|entry| entry.order);
         // Behind a node that only this library waits for, another library's may have come in.
         let known = self.dialect.stance(self.role, nearest.name.kind);
-        let plain = numbered
-            && matches!(nearest.name.kind, Kind::Lock | Kind::GoLock)
-            && matches!(known, Stance::Contends(_));
+        let plain =
+            numbered && nearest.name.kind.passes_on() && matches!(known, Stance::Contends(_));
         Place::Blocked(Blocked {
             nearest: nearest.name.text.to_owned(),
             ahead: ahead.clone().filter(conflicts).count(),

@@ -69,11 +69,12 @@ fn follow(
         Limit::new(None, Some(leave.clone())),
         path::name(member.node()),
     );
-    let mut present = Vec::new();
+    // The first look counts, even if it shows nobody: this member may be gone already.
+    let first = locks
+        .session
+        .contenders_within(lock.path(), || limit.clone());
+    let mut present = first.or_else(|error| error.or(lock.path(), Vec::new()))?;
     loop {
-        present = locks
-            .session
-            .wait_for_change(lock.path(), &present, &limit)?;
         if limit.is_over() {
             return Ok(true);
         }
@@ -81,8 +82,12 @@ fn follow(
         let names: Vec<_> = names.collect();
         if names.iter().any(|name| name == mine) {
             let _ = tell.send(News::Members(names, mine.to_owned()));
-        } else if !member.is_valid() {
+        } else if member.verify().is_err() {
+            // The guard itself may not have heard of it yet, and nothing need change any more.
             return Ok(false);
         }
+        present = locks
+            .session
+            .wait_for_change(lock.path(), &present, &limit)?;
     }
 }

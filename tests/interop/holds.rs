@@ -5,8 +5,8 @@ use zklock::{Client, Contender, Dialect, LockGuard};
 
 use super::A_WHILE;
 use super::kinds::{
-    CURATOR_LATCH, CURATOR_MUTEX, CURATOR_READ, CURATOR_WRITE, GO, KAZOO_AS_CURATOR, KAZOO_LOCK,
-    KAZOO_READ, Kind,
+    APACHE, CURATOR_LATCH, CURATOR_MUTEX, CURATOR_READ, CURATOR_WRITE, GO, KAZOO_AS_CURATOR,
+    KAZOO_LOCK, KAZOO_READ, Kind,
 };
 use super::peer::server;
 use crate::support::fresh_path;
@@ -19,6 +19,7 @@ fn others_wait_behind_a_hold_and_get_the_lock_after_it() {
         (Dialect::Curator, false, CURATOR_MUTEX),
         (Dialect::Curator, false, KAZOO_AS_CURATOR),
         (Dialect::Curator, false, GO),
+        (Dialect::Curator, false, APACHE),
         (Dialect::Curator, true, CURATOR_READ),
         (Dialect::Curator, true, CURATOR_WRITE),
         (Dialect::Kazoo, false, KAZOO_LOCK),

@@ -26,6 +26,7 @@ on_every_server! {
 in_every_place! {
     a_hold_that_is_over_is_removed_by_a_waiter_and_not_before
     a_hold_that_is_over_is_removed_by_who_only_tries
+    a_hold_that_is_over_is_removed_by_who_only_tries_several
     a_hold_of_unreadable_data_stays
     a_node_of_a_session_is_no_hold_whatever_its_name
 }
@@ -259,6 +260,24 @@ fn a_hold_that_is_over_is_removed_by_who_only_tries(place: Place) {
         }
         None => false,
     });
+}
+
+fn a_hold_that_is_over_is_removed_by_who_only_tries_several(place: Place) {
+    let (path, other) = (fresh_path("hold"), fresh_path("hold"));
+    let client = client(place);
+    let lock = client.mutex(&path).unwrap().lock().unwrap();
+    let end = plant(place, &path, Duration::from_millis(500));
+    lock.unlock().unwrap();
+    let both = client.multi_lock([&path[..], &other]).unwrap();
+    eventually("it is over", || match both.try_lock().unwrap() {
+        Some(guard) => {
+            assert!(end < Instant::now() + Duration::from_millis(2));
+            guard.unlock().unwrap();
+            true
+        }
+        None => false,
+    });
+    assert!(holds(&client, &path).is_empty());
 }
 
 fn a_hold_of_unreadable_data_stays(place: Place) {

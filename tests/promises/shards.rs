@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use zklock::{Client, Error, Term};
+use zklock::{Client, Contender, Error, Term};
 
 use crate::support::raw::assert_nothing_left;
 use crate::support::{aside, eventually, fresh_path};
@@ -19,6 +19,7 @@ in_every_place! {
     shards_are_divided_and_move_to_who_comes_and_from_who_goes
     a_break_of_one_shard_ends_them_all
     a_panic_in_one_shard_ends_them_all_and_propagates
+    who_is_evicted_joins_again
 }
 
 // A handle has been given up by then.
@@ -176,6 +177,30 @@ fn who_loses_its_session_joins_again(place: Place) {
     eventually("two share again", || field.numbers(&[1, 2]) == [6, 6]);
     first.leave();
     second.leave();
+}
+
+/// A guard gets a watch only when it is some time old, so it hears of this late.
+fn who_is_evicted_joins_again(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("shards"));
+    let clients = [(); 2].map(|()| place.connect(&hosts));
+    let field = Field::new();
+    let shards = clients[1].shards(&path, COUNT).unwrap();
+    let only = member(&clients[0], &path, 1, &field);
+    let mut last = None;
+    for _ in 0..3 {
+        eventually("it is a member anew", || {
+            let members = shards.members().unwrap();
+            let is_new = |one: &&Contender| last.is_none_or(|last| last < one.token());
+            let Some(one) = members.iter().find(is_new) else {
+                return false;
+            };
+            one.evict().unwrap();
+            last = Some(one.token());
+            true
+        });
+    }
+    eventually("it is a member", || shards.members().unwrap().len() == 1);
+    only.leave();
 }
 
 #[test]

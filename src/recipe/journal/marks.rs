@@ -101,6 +101,8 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::End;
     use super::super::slots::MOST_BYTES;
     use super::super::tests::run;
@@ -207,6 +209,19 @@ mod tests {
         });
         let beside = journal.text().len();
         assert!(beside < MOST_BYTES + 2048, "{beside} bytes");
+    }
+
+    /// Somebody may write a record of any length, and the next run holds its lock meanwhile.
+    #[test]
+    fn a_record_that_is_far_too_long_is_cut_at_once() {
+        let slots = (0..20_000).map(|slot| (format!("{slot:05}"), (7, 1, None)));
+        let mut journal = Journal::default();
+        journal.slots.single = Some(slots.collect());
+        // Minutes, if each slot that falls out has all others written anew.
+        let journal = done(journal, "99999", 9, true);
+        let left = journal.slots.single.unwrap();
+        assert!(json!(left).to_string().len() <= MOST_BYTES && left.len() > 300);
+        assert!(journal.slots.floor < left.keys().next().cloned());
     }
 
     #[test]

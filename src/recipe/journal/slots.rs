@@ -55,10 +55,14 @@ impl Slots {
         let Some(single) = &mut self.single else {
             return;
         };
-        while MOST_BYTES < json!(single).to_string().len() {
-            let Some((lowest, _)) = single.pop_first() else {
+        let mut bytes = json!(single).to_string().len();
+        while MOST_BYTES < bytes {
+            let Some((lowest, kept)) = single.pop_first() else {
                 return;
             };
+            // One comma and two brackets, in place of a colon and a comma.
+            let entry = json!([lowest, kept]).to_string().len();
+            bytes = bytes.saturating_sub(entry - 1);
             self.floor = self.floor.take().max(Some(lowest));
         }
     }
