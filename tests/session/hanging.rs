@@ -47,6 +47,28 @@ fn a_server_that_hangs_after_its_greeting_costs_no_lock_while_another_one_answer
     assert_eq!(client.session_id(), session);
 }
 
+/// Who waits for a lock sends pings alone.
+#[test]
+fn a_waiter_leaves_a_server_that_falls_silent_long_before_its_session_ends() {
+    let server = Server::start().expect("a server");
+    let [first, good] = [(); 2].map(|()| Proxy::start(server.hosts()));
+    good.refuse();
+    let waiter = connect(&format!("{},{}", first.hosts(), good.hosts()), TIMEOUT);
+    let holder = connect(server.hosts(), TIMEOUT);
+    let guard = holder.mutex("/m").unwrap().lock().unwrap();
+    let waited = {
+        let mutex = waiter.mutex("/m").unwrap();
+        aside(move || mutex.lock().map(drop))
+    };
+    eventually("it waits", || holder.contenders("/m").unwrap().len() == 2);
+    good.accept();
+    first.blackhole();
+    guard.unlock().unwrap();
+    let ((), took) = timed(|| eventually("it has left", || good.greetings() == 1));
+    assert!(took < TIMEOUT / 2, "{took:?}");
+    waited.recv_timeout(4 * SOON).expect("the lock").unwrap();
+}
+
 /// More requests than it answers in 2/3 of the session timeout.
 #[test]
 fn a_server_that_answers_one_by_one_is_not_left_however_many_requests_wait() {

@@ -41,7 +41,7 @@ impl fmt::Display for End {
             Self::Refused(why) => return fmt::Display::fmt(why, f),
             Self::Expired => "the session expired",
             Self::HungUp => "the server closed the connection",
-            Self::Unanswered => "it answers no request any more",
+            Self::Unanswered => "it answers nothing any more",
             Self::Broken(reason) => reason,
         })
     }

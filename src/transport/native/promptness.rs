@@ -2,7 +2,8 @@
 //!
 //! A follower that is cut off from its leader answers pings and nothing else, and a server that
 //! hangs answers nothing. Another server may answer at once, also behind the same address, as at a
-//! balancer. So the client moves on before its guards are in doubt. It does so once: if no server
+//! balancer. So the client moves on before its guards are in doubt, and one that waits for a lock moves
+//! on too: its pings count as requests. It does so once: if no server
 //! answers, as while the servers look for a leader, moving from one to the next gains nothing.
 //!
 //! The first answer may take four times as long as the greeting, or a server that hangs right after it

@@ -167,7 +167,9 @@ impl Connection {
             return Err(End::Broken(told));
         }
         let oldest = state.queue.oldest_since();
-        let since = oldest.map(|oldest| if amid { oldest.max(self.heard) } else { oldest });
+        // A client that only waits asks nothing but whether the server is there.
+        let asked = oldest.into_iter().chain(state.queue.oldest_ping()).min();
+        let since = asked.map(|asked| if amid { asked.max(self.heard) } else { asked });
         let by_promptness = self.promptness.leaves_at(since);
         let by_the_end = state.leaves_unless_closed_at(oldest);
         self.leaves_at = [by_promptness, by_the_end].into_iter().flatten().min();

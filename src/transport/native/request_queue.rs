@@ -162,6 +162,11 @@ impl RequestQueue {
         self.pending.front().map(|pending| pending.queued)
     }
 
+    /// When the oldest ping without an answer was queued.
+    pub(super) fn oldest_ping(&self) -> Option<Moment> {
+        self.pings.front().copied()
+    }
+
     /// The failure of a request that is open when the connection ends.
     pub(super) fn failure(&self, pending: &Pending) -> Failure {
         match pending.failure {
