@@ -323,3 +323,19 @@ fn a_server_with_a_greeting_that_is_none_is_named() {
     );
     assert!(told.out.contains("a lock can be taken"), "{told:?}");
 }
+
+/// As one whose process is stopped: the system still accepts its connections.
+#[test]
+fn a_server_that_hangs_is_named() {
+    let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hosts = format!(
+        "{},{}",
+        hanging.local_addr().unwrap(),
+        crate::program::embedded()
+    );
+    let told = Zklock::run(&hosts, WELL, "");
+    assert_eq!(told.code, Some(2), "{told:?}");
+    let what = "it accepts connections and answers nothing";
+    assert!(told.out.contains(what), "{told:?}");
+    assert!(told.out.contains("a lock can be taken"), "{told:?}");
+}

@@ -57,7 +57,7 @@ fn forgotten_slot(job: &Job, path: &str, slot: &str) -> zklock::Result<u8> {
     let slot = plain(slot);
     say(&match known {
         true => format!("slot {slot} of {path} is forgotten, and to be run again"),
-        false => format!("slot {slot} of {path} is to be run as it is"),
+        false => format!("slot {slot} of {path} is not done: there is nothing to forget"),
     });
     Ok(if known { 0 } else { NOTHING })
 }

@@ -87,9 +87,10 @@ fn waits_as(hold: &Hold) -> Run {
     }
 }
 
-/// Who runs this, as the environment says: for people to read.
+/// Who runs this, as the environment says, or the number of the user: for people to read.
 fn user() -> Option<String> {
     let names = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
     let mut names = names.filter_map(|name| env::var(name).ok());
-    names.find(|name| !name.is_empty())
+    let named = names.find(|name| !name.is_empty());
+    Some(named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw())))
 }

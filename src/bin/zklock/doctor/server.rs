@@ -101,6 +101,11 @@ fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
             let finding = Finding::new(Level::Trouble, server, "it runs, and knows no leader");
             return vec![finding.advice("look whether it reaches the others, and a majority runs")];
         }
+        Said::Silent => {
+            let what = "it accepts connections and answers nothing";
+            let finding = Finding::new(Level::Trouble, server, what);
+            return vec![finding.advice("look whether its process hangs or its machine does")];
+        }
         Said::NotAllowed => {
             let what = "it tells nothing of itself (4lw.commands.whitelist has no srvr)";
             return vec![Finding::good(server, what)];

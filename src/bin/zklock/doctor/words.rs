@@ -16,6 +16,8 @@ pub(super) enum Said {
     Text(String),
     /// It does not answer this word.
     NotAllowed,
+    /// It keeps the connection, and answers nothing in time.
+    Silent,
     /// It knows no leader.
     NotServing,
     /// Its name has no address.
@@ -38,6 +40,9 @@ pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
         // A port for encrypted connections may close the connection.
         Ok(text) if text.is_empty() => Said::NotAllowed,
         Ok(text) => Said::Text(text),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
+            Said::Silent
+        }
         Err(error) => Said::Nothing(error),
     }
 }
@@ -70,7 +75,11 @@ fn answer(addresses: &[SocketAddr], word: &str, patience: Duration) -> io::Resul
                 stream.write_all(word.as_bytes())?;
                 let mut text = Vec::new();
                 // Some servers reset the connection after their answer.
-                let _ = stream.take(LONGEST).read_to_end(&mut text);
+                let read = stream.take(LONGEST).read_to_end(&mut text);
+                let late = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
+                if text.is_empty() && read.is_err_and(|error| late.contains(&error.kind())) {
+                    return Err(io::Error::from(io::ErrorKind::TimedOut));
+                }
                 return Ok(String::from_utf8_lossy(&text).into_owned());
             }
             Err(error) => failed = error,
