@@ -25,12 +25,12 @@ on_every_server! {
 }
 
 /// Time for a hook on a machine that is busy.
-const LONG: (&str, &str) = ("--grace", "0.9");
+const LONG: (&str, &str) = ("--grace", "2.8");
 
 /// A standby with these options, whose command is a script.
 fn standby(hosts: &str, path: &str, options: &[(&str, &str)], script: &str) -> Command {
     let mut command = command(hosts);
-    command.args(["--session-timeout", "6", "standby"]);
+    command.args(["--session-timeout", "20", "standby"]);
     for (option, value) in options {
         command.args([option, value]);
     }
