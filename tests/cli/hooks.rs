@@ -25,7 +25,7 @@ on_every_server! {
 }
 
 /// Time for a hook on a machine that is busy.
-const LONG: (&str, &str) = ("--grace", "2.8");
+const LONG: (&str, &str) = ("--grace", "1.5");
 
 /// A standby with these options, whose command is a script.
 fn standby(hosts: &str, path: &str, options: &[(&str, &str)], script: &str) -> Command {
@@ -50,7 +50,7 @@ fn hooks_and_commands_run_in_order_on_one_machine_at_a_time(hosts: &str) {
     };
     let mut first = start("a");
     log.await_word("a-runs-1");
-    let mut second = start("b");
+    let second = start("b");
     await_queue(hosts, &path, 2);
     first.feed("\n");
     assert_eq!(first.end().code, Some(0));
@@ -61,11 +61,6 @@ fn hooks_and_commands_run_in_order_on_one_machine_at_a_time(hosts: &str) {
         "a-up-1", "a-runs-1", "a-down-1", "b-up-1", "b-runs-1", "b-down-1",
     ];
     assert_eq!(log.words(), expected);
-    second = start("c");
-    log.await_word("c-runs-1");
-    second.kill();
-    await_queue(hosts, &path, 0);
-    log.await_word("c-down-1");
 }
 
 fn a_hook_that_fails_gives_the_lock_up(hosts: &str) {
