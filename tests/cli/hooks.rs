@@ -61,6 +61,11 @@ fn hooks_and_commands_run_in_order_on_one_machine_at_a_time(hosts: &str) {
         "a-up-1", "a-runs-1", "a-down-1", "b-up-1", "b-runs-1", "b-down-1",
     ];
     assert_eq!(log.words(), expected);
+    let mut third = start("c");
+    log.await_word("c-runs-1");
+    third.kill();
+    await_queue(hosts, &path, 0);
+    log.await_word("c-down-1");
 }
 
 fn a_hook_that_fails_gives_the_lock_up(hosts: &str) {

@@ -193,6 +193,7 @@ impl Child {
             Some(Report::Other(Kind::Gone, obeyed)) => {
                 self.is_gone = true;
                 self.obeyed = *obeyed;
+                self.ask(Kind::Spare, 0);
             }
             Some(_) => {}
             None => {

@@ -152,13 +152,27 @@ impl Keeper {
             }
         }
         let told = send_number(&self.zklock, Kind::Gone, self.obeyed);
-        if self.orphaned || told.is_err() {
+        if self.orphaned || told.is_err() || self.is_unheard() {
             state_files::remove_what_is_left();
             if let Some(session) = self.session {
                 session.end();
             }
         }
         Ok(())
+    }
+
+    /// Waits until `zklock run` answers that the session goes on; returns whether it ended instead. A
+    /// process that is being killed takes messages, and reads none.
+    fn is_unheard(&self) -> bool {
+        while self.session.is_some() {
+            match receive(&self.zklock) {
+                Ok((Kind::Spare, _)) => return false,
+                // A signal that comes too late.
+                Ok(_) => {}
+                Err(_) => return true,
+            }
+        }
+        false
     }
 
     /// Reaps what has ended; returns whether nothing is left.

@@ -38,7 +38,7 @@ kinds! {
     Suspend
     /// Continues what `Suspend` has stopped, and the group.
     Continue
-    /// The session goes on without the command.
+    /// The session goes on without the command, also as the answer to `Gone`.
     Spare
     // From `__keep`.
     Started
