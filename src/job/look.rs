@@ -29,14 +29,7 @@ impl Job {
     ///
     /// As [`last`](Self::last).
     pub fn last_failure(&self) -> Result<Option<RunRecord>> {
-        let Journal {
-            failed, running, ..
-        } = self.journal()?;
-        let gone = match running {
-            Some(run) if self.is_gone(&run)? => Some(run),
-            _ => None,
-        };
-        Ok(gone.or(failed).map(RunRecord::new))
+        Ok(self.settled()?.failed.map(RunRecord::new))
     }
 
     /// Returns the runs that are [kept](super::JobOptions::keep) and have ended, the newest first; without
@@ -69,11 +62,7 @@ impl Job {
     /// # }
     /// ```
     pub fn history(&self) -> Result<Vec<RunRecord>> {
-        let mut journal = self.journal()?;
-        let running = journal.running.as_ref();
-        if running.map(|run| self.is_gone(run)).transpose()? == Some(true) {
-            journal.bury();
-        }
+        let journal = self.settled()?;
         let runs = journal.runs().into_iter().cloned();
         Ok(runs.map(RunRecord::new).collect())
     }
@@ -102,6 +91,11 @@ impl Job {
     /// As [`last`](Self::last).
     pub fn state(&self) -> Result<Option<Vec<u8>>> {
         Ok(self.journal()?.state)
+    }
+
+    /// The record, in which a run that is gone counts as failed.
+    fn settled(&self) -> Result<Journal> {
+        self.journal()?.settled(|run| self.is_gone(run))
     }
 
     /// Whether nobody has written down how this run ended, and its lock is free.

@@ -166,6 +166,17 @@ impl Journal {
             self.trim();
         }
     }
+
+    /// As it is once the run that has begun is [buried](Self::bury), if that `is_gone`.
+    pub fn settled<E>(
+        mut self,
+        is_gone: impl FnOnce(&PastRun) -> Result<bool, E>,
+    ) -> Result<Self, E> {
+        if self.running.as_ref().map(is_gone).transpose()? == Some(true) {
+            self.bury();
+        }
+        Ok(self)
+    }
 }
 
 #[cfg(test)]

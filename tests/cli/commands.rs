@@ -103,13 +103,7 @@ fn commands_that_run_at_a_time_have_permits_of_different_numbers(hosts: &str) {
         "mkdir {taken} && echo $ZKLOCK_PERMIT >> {} && sleep 0.05 && rmdir {taken}",
         file.display()
     );
-    let all: Vec<_> = (0..12)
-        .map(|_| Zklock::start(hosts, &args, &script))
-        .collect();
-    for zklock in all {
-        let ended = zklock.end();
-        assert_eq!(ended.code, Some(0), "{}", ended.err);
-    }
+    run_at_once(12, hosts, &args, &script);
     let words = log.words();
     assert_eq!(words.len(), 12);
     assert!(
@@ -165,17 +159,22 @@ fn of_two_that_start_at_once_and_do_not_wait_one_runs(hosts: &str) {
     }
 }
 
-fn fifty_that_wait_run_one_after_the_other(hosts: &str) {
-    let (path, log) = (fresh_path("fifty"), Log::new());
-    let script = format!("{}; sleep 0.01; {}", log.write("in"), log.write("out"));
-    let args = format!("run {path}");
-    let all: Vec<_> = (0..50)
-        .map(|_| Zklock::start(hosts, &args, &script))
-        .collect();
+/// Starts so many at once; all of them have to end well.
+#[track_caller]
+fn run_at_once(number: usize, hosts: &str, args: &str, script: &str) {
+    let start = |_| Zklock::start(hosts, args, script);
+    let all: Vec<_> = (0..number).map(start).collect();
     for zklock in all {
         let ended = zklock.end();
         assert_eq!(ended.code, Some(0), "{}", ended.err);
     }
+}
+
+fn fifty_that_wait_run_one_after_the_other(hosts: &str) {
+    let (path, log) = (fresh_path("fifty"), Log::new());
+    let script = format!("{}; sleep 0.01; {}", log.write("in"), log.write("out"));
+    let args = format!("run {path}");
+    run_at_once(50, hosts, &args, &script);
     let words = log.words();
     assert_eq!(words.len(), 100);
     for visit in words.chunks(2) {

@@ -154,14 +154,7 @@ impl Job {
     ///
     /// As [`last`](Self::last).
     pub fn last_failure(&self) -> Result<Option<RunRecord>> {
-        let Journal {
-            failed, running, ..
-        } = self.journal()?;
-        let gone = match running {
-            Some(run) if self.is_gone(&run)? => Some(run),
-            _ => None,
-        };
-        Ok(gone.or(failed).map(RunRecord::new))
+        Ok(self.settled()?.failed.map(RunRecord::new))
     }
 
     /// Returns the runs that are [kept](JobOptions::keep) and have ended, the newest first; without
@@ -173,12 +166,7 @@ impl Job {
     ///
     /// As [`last`](Self::last).
     pub fn history(&self) -> Result<Vec<RunRecord>> {
-        let mut journal = self.journal()?;
-        if let Some(run) = journal.running.clone()
-            && self.is_gone(&run)?
-        {
-            journal.bury();
-        }
+        let journal = self.settled()?;
         let runs = journal.runs().into_iter().cloned();
         Ok(runs.map(RunRecord::new).collect())
     }
@@ -286,6 +274,11 @@ impl Job {
             what,
             message: format!("the journal of {name} in database_lock_job cannot be read"),
         }
+    }
+
+    /// The record, in which a run that is gone counts as failed.
+    fn settled(&self) -> Result<Journal> {
+        self.journal()?.settled(|run| self.is_gone(run))
     }
 
     /// Whether nobody has written down how this run ended, and its lock is free.
