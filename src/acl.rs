@@ -1,6 +1,6 @@
 //! Access control lists of nodes.
 
-use crate::jute::{Access, Permissions};
+use zklock_jute::{Access, Permissions};
 
 /// The access control list of the nodes that a client creates.
 ///

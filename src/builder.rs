@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use crate::acl::Acl;
 use crate::error::{Error, Result};
-use crate::jute::Secret;
 use crate::owner::Card;
-use crate::recipe::dialect::Dialect;
-#[cfg(feature = "zookeeper")]
-use crate::recipe::validity::LEAST_TIMEOUT;
 use crate::session::{Session, Settings};
 use crate::transport::native::{self, Credentials};
 use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 #[cfg(feature = "zookeeper")]
 use crate::transport::zookeeper_crate::{self, ZooKeeper};
+use zklock_core::dialect::Dialect;
+#[cfg(feature = "zookeeper")]
+use zklock_core::validity::LEAST_TIMEOUT;
+use zklock_jute::Secret;
 
 /// The longest session timeout that the protocol can express.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);

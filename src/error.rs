@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use self::lost_reason::LossCell;
 pub use self::lost_reason::LostReason;
-use crate::recipe::dialect::Dialect;
 use crate::token::FencingToken;
+use zklock_core::dialect::Dialect;
 
 /// The end of the reason why a server gave no session, if its port seems not to use TLS.
 pub(crate) const NO_TLS: &str = "as by a port without TLS";

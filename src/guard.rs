@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::error::{Error, LostReason, Result};
 use crate::hold::Hold;
-pub use crate::recipe::validity::GuardState;
 use crate::system::channel::Receiver;
 use crate::token::FencingToken;
 use crate::transaction::Transaction;
+pub use zklock_core::validity::GuardState;
 
 /// The compiler names these traits when code sends a guard to another thread.
 pub(crate) trait AGuardStaysOnItsThreadUseIntoSend {}

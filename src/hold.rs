@@ -4,17 +4,17 @@
 //! like those of other contenders, with the reason as its note, and says until when the hold lasts:
 //! at a time, or for so long after the data was written. Both are by the servers' clock.
 //!
-//! [`NodeName::is_hold`]: crate::recipe::name::NodeName::is_hold
+//! [`NodeName::is_hold`]: zklock_core::name::NodeName::is_hold
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::jute::Stat;
 use crate::owner::{Card, shorten};
 use crate::system::process;
 use crate::time::utc::written;
+use zklock_jute::Stat;
 
 /// What keeps a lock without a session: a deployment freeze, a pause.
 ///

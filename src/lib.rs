@@ -201,14 +201,10 @@ mod tls;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 // Without the embedded server, one half of it is unused.
-#[cfg_attr(not(feature = "embedded"), allow(dead_code))]
-mod jute;
 mod local;
 mod lock;
 #[cfg(feature = "mysql")]
 pub mod mysql;
-#[doc(hidden)]
-pub mod recipe;
 mod session;
 #[cfg(zklock_sim)]
 #[doc(hidden)]
@@ -236,7 +232,6 @@ pub use crate::mutex::{Mutex, MutexGuard, SendMutexGuard};
 #[doc(no_inline)]
 pub use crate::nodes::{Node, Nodes};
 pub use crate::options::{LockOptions, Waiting};
-pub use crate::recipe::dialect::{Dialect, Role};
 pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard, SendReadGuard, SendWriteGuard};
 #[cfg(feature = "sasl")]
@@ -249,3 +244,4 @@ pub use crate::tls::Tls;
 pub use crate::token::FencingToken;
 pub use crate::transaction::Transaction;
 pub use crate::transport::session_state::{SessionEvent, SessionState};
+pub use zklock_core::dialect::{Dialect, Role};

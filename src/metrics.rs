@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::histogram::{Buckets, Histogram};
-use crate::jute::{OpCode, Request};
 use crate::system::sync::Mutex;
+use zklock_jute::{OpCode, Request};
 
 /// The counters of a client; see [`Client::metrics`](crate::Client::metrics).
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,9 +13,9 @@ use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
-use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::Role;
 use crate::token::FencingToken;
+use zklock_core::attempt::Patience;
+use zklock_core::dialect::Role;
 
 /// Several mutexes that are locked together: all or none.
 ///

@@ -13,9 +13,9 @@ use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
 use crate::lock::{self, Locked, Locks};
 use crate::options::LockOptions;
-use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::Role;
 use crate::token::FencingToken;
+use zklock_core::attempt::Patience;
+use zklock_core::dialect::Role;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///

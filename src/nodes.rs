@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 use crate::lock::Locks;
 use crate::path;
 use crate::session::Session;
 use crate::session::call_error::{CallError, not_created, refused};
 use crate::time::limit::Limit;
+use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
 /// How long a call may take by default.
 const LIMIT: Duration = Duration::from_secs(15);

@@ -9,13 +9,13 @@ use crate::error::Result;
 use crate::lock::request::{Circles, LockRequest, OnWait, Tracking};
 use crate::path;
 use crate::queues;
-use crate::recipe::attempt::Patience;
-use crate::recipe::overdue_holder::{Overdue, Rule};
-use crate::recipe::seen_ahead::SeenAhead;
 use crate::session::Session;
 use crate::system::channel::Receiver;
 use crate::system::clock;
 use crate::time::limit::{Limit, from_now};
+use zklock_core::attempt::Patience;
+use zklock_core::overdue_holder::{Overdue, Rule};
+use zklock_core::seen_ahead::SeenAhead;
 
 /// How long one try waits for a missing connection: long enough for another server to take over.
 const RECONNECT: Duration = Duration::from_secs(1);

@@ -11,9 +11,9 @@ use crate::lock::raw_guard::Grant;
 use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locked, Locks};
 use crate::options::LockOptions;
-use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::Role;
 use crate::token::FencingToken;
+use zklock_core::attempt::Patience;
+use zklock_core::dialect::Role;
 
 /// A mutex that the thread holding it may lock again.
 ///

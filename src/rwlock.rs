@@ -15,8 +15,8 @@ use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
-use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::Role;
+use zklock_core::attempt::Patience;
+use zklock_core::dialect::Role;
 
 /// A read-write lock that works across processes and machines.
 ///

@@ -1,6 +1,6 @@
 //! Work that is divided among the processes that are up.
 //!
-//! What is here says who should work on a shard: [`shard_owners`](crate::recipe::shard_owners)
+//! What is here says who should work on a shard: [`shard_owners`](zklock_core::shard_owners)
 //! decides from the list of the members. Who may work on it is for the shard's mutex to say, so a
 //! member that has not yet heard of another one does no harm. A shard that moves is released by its
 //! old owner and waited for by its new one.
@@ -21,9 +21,9 @@ use self::worker::Worker;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::lock::Locks;
-use crate::recipe::shard_owners::shards_of;
 use crate::standby::{Standby, Term};
 use crate::system::channel::{Receiver, Sender, bounded, unbounded, wait_any};
+use zklock_core::shard_owners::shards_of;
 
 /// More shards than this are refused: each that a process owns is a thread and a lock.
 const MOST: u32 = 10_000;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::jute::{Access, CreateMode, Op};
 use crate::path;
+use zklock_jute::{Access, CreateMode, Op};
 
 /// Writes to ZooKeeper that are all carried out while the lock is held, or not at all.
 ///

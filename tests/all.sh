@@ -127,7 +127,7 @@ features() {
 }
 
 # What is compiled for the tests. The benches are tests here: each runs once.
-targets=(--lib --bins --tests --benches)
+targets=(--workspace --lib --bins --tests --benches)
 
 # What there is to test, a line of a name and a command each, what takes longest first. Workers are
 # no tests, and tests/chaos.sh runs the scenes alone: elections take long beside others.
@@ -136,27 +136,26 @@ suites() {
   # What computes gives way to what waits.
   echo "tests/sim nice -n 4 tests/sim.sh --test"
   # This compiles nothing: it tells where the test binaries are.
-  test_binaries --all-features "${targets[@]}" | grep -v '^tests/model ' >"$logs/compiled"
+  test_binaries --all-features "${targets[@]}" >"$logs/compiled"
   [ -s "$logs/compiled" ] || { echo "no test binaries?" >&2; return 1; }
   {
     grep -E "$long" "$logs/compiled"
-    echo tests/model
     grep -vE "$long" "$logs/compiled"
   } | while read -r source binary; do
     case $source in
       tests/model)
-        echo "tests/model nice -n 4 tests/sim.sh --model"
+        printf '%s nice -n 4 %q\n' "$source" "$binary"
         echo "tests/seeds nice -n 4 tests/sim.sh"
         ;;
       benches/*) printf '%s %q\n' "$source" "$binary" ;;
       *) printf '%s %q --include-ignored --skip scenes:: --skip worker_that_\n' "$source" "$binary" ;;
     esac
   done
-  echo "src/doctests cargo test --quiet --all-features --doc"
+  echo "src/doctests cargo test --quiet --workspace --all-features --doc"
 }
 
 # What takes longest.
-long='^(src/lib|tests/(embedded|fences|interop|mysql|promises)) '
+long='^(src/lib|tests/(embedded|fences|interop|model|mysql|promises)) '
 
 have_what_is_needed
 judge_by_the_toolchain
@@ -166,16 +165,16 @@ find_the_target
 exec 8>"$CARGO_TARGET_DIR/all.sh.lock"
 ! command -v flock >/dev/null || flock --nonblock 8 || { echo "waiting for another run"; flock 8; }
 
-[ "$verdict" != "-D warnings" ] || step 60 "checking the format" cargo fmt --check
+[ "$verdict" != "-D warnings" ] || step 60 "checking the format" cargo fmt --all --check
 [ "$verdict" != "-D warnings" ] ||
   step 60 "checking the simulation's format" cargo fmt --manifest-path tests/sim/Cargo.toml --check
-lint 1500 "with all features" --all-targets --all-features
+lint 1500 "with all features" --workspace --all-targets --all-features
 lint 600 "without features" --lib --bins --no-default-features
 for feature in $(features); do
   check 300 "$feature alone" --lib --bins --no-default-features --features "$feature"
 done
 RUSTDOCFLAGS=$verdict \
-  step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features
+  step 600 "writing the documentation" cargo doc --quiet --workspace --no-deps --all-features
 if command -v cargo-deny >/dev/null; then
   step 60 "looking at licences and sources" cargo deny --offline check licenses bans sources
 fi

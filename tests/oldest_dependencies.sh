@@ -12,16 +12,25 @@ target=$(cargo metadata --format-version 1 --no-deps --offline |
 copy=$target/oldest-dependencies
 
 # It is compiled below.
-cargo package --quiet --allow-dirty --no-verify
+cargo package --workspace --quiet --allow-dirty --no-verify
 rm -rf "$copy/package"
-mkdir -p "$copy/package"
-tar -xzf "$(ls -t "$target"/package/zklock-*.crate | head -n 1)" --strip-components=1 -C "$copy/package"
-cd "$copy/package"
-# What only tests and benches need may be newer.
-awk '/^\[/ { drop = /^\[(dev-dependencies|\[(bench|test|example)\])/ } !drop' \
-  Cargo.toml >Cargo.toml.new
-mv Cargo.toml.new Cargo.toml
-rm -f Cargo.lock
+for crate in zklock zklock-core zklock-jute; do
+  mkdir -p "$copy/package/$crate"
+  cd "$copy/package/$crate"
+  tar -xzf "$(ls -t "$target/package/$crate"-[0-9]*.crate | head -n 1)" --strip-components=1
+  # What only tests and benches need may be newer.
+  awk '/^\[/ { drop = /^\[(dev-dependencies|\[(bench|test|example)\])/ } !drop' \
+    Cargo.toml >Cargo.toml.new
+  mv Cargo.toml.new Cargo.toml
+  rm -f Cargo.lock
+done
+cd "$copy/package/zklock"
+cat >>Cargo.toml <<'END'
+[workspace]
+[patch.crates-io]
+zklock-core.path = "../zklock-core"
+zklock-jute.path = "../zklock-jute"
+END
 if [ "${1:-}" = --update ]; then
   RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions
   cp Cargo.lock "$lock"

@@ -34,22 +34,24 @@ changed() {
     done
 }
 
+# What is compiled: units, the model, promises and the house.
+targets=(-p zklock -p zklock-core -p zklock-jute --lib --bins --test promises --test house --test model)
+
 missing=$(missing_tools)
 [ -z "$missing" ] || { echo "$missing"; exit 1; }
 judge_by_the_toolchain
 find_the_target
 
-[ "$verdict" != "-D warnings" ] || step 60 "checking the format" cargo fmt --check
+[ "$verdict" != "-D warnings" ] || step 60 "checking the format" cargo fmt --all --check
 # shellcheck disable=SC2046 # Words.
-lint 600 "what changed" --lib --bins $(changed)
-step 900 "compiling" cargo test --quiet --no-run --lib --bins --test promises --test house
+lint 600 "what changed" -p zklock -p zklock-core -p zklock-jute --lib --bins $(changed)
+step 900 "compiling" cargo test --quiet --no-run "${targets[@]}"
 step 900 "compiling the simulation" tests/sim.sh --compile-quick
 
 # In the order of the time that they take.
 {
   echo "tests/seeds nice -n 4 tests/sim.sh --seeds $seeds"
-  echo "tests/model tests/sim.sh --model"
-  test_binaries --lib --bins --test promises --test house | while read -r source binary; do
+  test_binaries "${targets[@]}" | while read -r source binary; do
     case $source in
       tests/promises) printf '%s %q embedded_wire embedded_server\n' "$source" "$binary" ;;
       *) printf '%s %q\n' "$source" "$binary" ;;

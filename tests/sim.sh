@@ -6,8 +6,7 @@
 #   tests/sim.sh --minutes N    for this long
 #   tests/sim.sh --seed S       repeats one, and tells its story
 #   tests/sim.sh --test         its own tests, and all orders of the small pieces
-#   tests/sim.sh --model        tests/model, optimised as this is
-#   tests/sim.sh --compile      compiles all of that; --compile-quick the seeds and the model
+#   tests/sim.sh --compile      compiles all of that; --compile-quick the seeds alone
 #   tests/sim.sh --help         the rest
 #
 # A seed that fails is made smaller before it is shown: fewer clients, fewer faults.
@@ -37,15 +36,13 @@ case ${1:-} in
     simulated build
     ;;
   --compile-quick)
-    simulated test --no-run --test model
     simulated build
     ;;
   --test)
+    # That every mutant still has its place.
+    tests/sim/mutants.py --list >/dev/null
     of_the_library -- simulated:: sim:: orders:: "${@:2}"
     simulated test --bins -- "${@:2}"
-    ;;
-  --model)
-    simulated test --test model -- "${@:2}"
     ;;
   *)
     simulated build

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use crate::contender::Contender;
 use crate::error::Result;
 use crate::guard::GuardEvent;
-use crate::jute::Names;
-use crate::jute::{ErrorCode, Reply, Request};
-use crate::recipe::places::{Places, Spots};
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::system::channel::{Receiver, Sender, Waitable, unbounded};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::{Fired, Watch, WatchId};
+use zklock_core::places::{Places, Spots};
+use zklock_jute::Names;
+use zklock_jute::{ErrorCode, Reply, Request};
 
 /// One watch on each of several nodes; dropping it removes them.
 struct Watcher<'a> {

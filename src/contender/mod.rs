@@ -8,19 +8,19 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
 use crate::hold::Hold;
-use crate::jute::{ErrorCode, Reply, Request, Stat};
 use crate::owner::{Owner, kept_token, thread_number};
 use crate::path;
-use crate::recipe::dialect::Role;
-use crate::recipe::name::NodeName;
-use crate::recipe::permits::number;
-use crate::recipe::places::{Places, Spot, Spots};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Seen;
 use crate::system::process;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
+use zklock_core::dialect::Role;
+use zklock_core::name::NodeName;
+use zklock_core::permits::number;
+use zklock_core::places::{Places, Spot, Spots};
+use zklock_jute::{ErrorCode, Reply, Request, Stat};
 
 /// A holder of a lock or a waiter for it, of this library or another.
 ///

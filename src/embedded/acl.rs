@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64ct::{Base64, Encoding};
 use sha1::{Digest, Sha1};
 
-use crate::jute::{Access, ErrorCode, Permissions};
+use zklock_jute::{Access, ErrorCode, Permissions};
 
 /// The scheme of ZooKeeper's administrator.
 const SUPER: &str = "super";

@@ -2,7 +2,7 @@
 
 use super::acl::NodeAcl;
 use super::node::{Marks, Node};
-use crate::jute::Data;
+use zklock_jute::Data;
 
 #[derive(Clone, Debug)]
 pub(crate) enum TreeChange {

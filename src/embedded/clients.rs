@@ -15,7 +15,7 @@ use super::request::RequestAnswer;
 use super::sessions::Password;
 use super::state::{ConnectionState, LastRequest, ServerState, Traffic, epoch_ms};
 use super::watches::ConnectionId;
-use crate::jute::{ConnectReply, ConnectRequest, ErrorCode, Request};
+use zklock_jute::{ConnectReply, ConnectRequest, ErrorCode, Request};
 
 impl ServerState {
     /// Adds a connection; returns `None` if there are too many.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::node::TTL;
 use super::sessions::Timeouts;
-use crate::jute::{CreateMode, OpCode, Request};
+use zklock_jute::{CreateMode, OpCode, Request};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ServerConfig {

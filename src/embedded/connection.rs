@@ -10,7 +10,7 @@ use super::outbox::Outbox;
 use super::request::decode;
 use super::shared::SharedServer;
 use super::watches::ConnectionId;
-use crate::jute::ConnectRequest;
+use zklock_jute::ConnectRequest;
 
 /// The reading thread of a connection, and what is needed to end it.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use super::acl::Identity;
 use super::node::ChangeTime;
 use super::sessions::Password;
 use super::write::Write;
-use crate::jute::{Malformed, Reader, Request, Writer};
+use zklock_jute::{Malformed, Reader, Request, Writer};
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::jute::{OpCode, Request};
+use zklock_jute::{OpCode, Request};
 
 /// A kind of request, to choose whose reply is lost.
 ///

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use super::date::date;
 use super::state::{ConnectionState, ServerState};
-use crate::jute::{OpCode, Request};
+use zklock_jute::{OpCode, Request};
 
 const VERSION: &str = concat!(
     "3.8.0-zklock-",

@@ -8,7 +8,7 @@ use super::state::ServerState;
 use super::tree::Tree;
 use super::view::ServerView;
 use super::watches::ConnectionId;
-use crate::jute::{CreateMode, Op};
+use zklock_jute::{CreateMode, Op};
 
 impl ServerState {
     /// Returns what this client sees.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::acl::NodeAcl;
-use crate::jute::{CreateMode, Data, ErrorCode, Stat};
+use zklock_jute::{CreateMode, Data, ErrorCode, Stat};
 
 /// Stands for any version.
 const ANY_VERSION: i32 = -1;

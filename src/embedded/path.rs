@@ -1,6 +1,6 @@
 //! Paths: which are valid, and what is above them.
 
-use crate::jute::ErrorCode;
+use zklock_jute::ErrorCode;
 
 type Result<T> = std::result::Result<T, ErrorCode>;
 

@@ -4,8 +4,8 @@ use super::acl::Identity;
 use super::request::{Requester, Result};
 use super::view::ServerView;
 use super::watches::{ConnectionId, Notice, Reach, Subject};
-use crate::jute::Names;
-use crate::jute::{
+use zklock_jute::Names;
+use zklock_jute::{
     Data, ErrorCode, EventKind, OpReply, Permissions, ReadOp, Reply, Request, Stat, WatchKind,
     WatchLists,
 };

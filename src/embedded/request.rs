@@ -3,7 +3,7 @@
 use super::acl::Identity;
 use super::tree::Author;
 use super::watches::ConnectionId;
-use crate::jute::{ErrorCode, Reply, ReplyHeader, Request};
+use zklock_jute::{ErrorCode, Reply, ReplyHeader, Request};
 
 pub(crate) type Result<T> = std::result::Result<T, ErrorCode>;
 

@@ -6,7 +6,7 @@ use super::request::{RequestAnswer, Requester, Result};
 use super::state::ServerState;
 use super::watches::ConnectionId;
 use super::write::Write;
-use crate::jute::{ErrorCode, OpCode, ReadOp, Reply, Request, xid};
+use zklock_jute::{ErrorCode, OpCode, ReadOp, Reply, Request, xid};
 
 impl ServerState {
     /// Carries out a request, and returns what is sent in reply.

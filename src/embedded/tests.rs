@@ -5,7 +5,7 @@ use super::change::TreeChange;
 use super::node::ChangeTime;
 use super::tree::{Author, Tree};
 use super::watches::{ConnectionId, Notice, Reach, ServerWatches, Subject};
-use crate::jute::{
+use zklock_jute::{
     Access, CreateMode, Data, ErrorCode, EventKind, Op, OpReply, Permissions, Stat, WatchKind,
 };
 

@@ -10,7 +10,7 @@ use super::acl::{Identity, NodeAcl};
 use super::change::{Above, TreeChange};
 use super::node::{ChangeTime, Node, NodeOwner};
 use super::path;
-use crate::jute::{ErrorCode, Permissions};
+use zklock_jute::{ErrorCode, Permissions};
 
 mod operations;
 

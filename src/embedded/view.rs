@@ -11,7 +11,7 @@ use super::request::Result;
 use super::tree::{Author, Tree};
 use super::watches::{Notice, ServerWatches};
 use super::write::Write;
-use crate::jute::{OpReply, Reply};
+use zklock_jute::{OpReply, Reply};
 
 #[derive(Debug)]
 pub(crate) struct ServerView {

@@ -10,7 +10,7 @@ use std::mem;
 use super::acl::{Identity, NodeAcl};
 use super::change::TreeChange;
 use super::path;
-use crate::jute::{Event, EventKind, Permissions, WatchKind};
+use zklock_jute::{Event, EventKind, Permissions, WatchKind};
 
 /// The number of a connection, which has watches.
 pub(crate) type ConnectionId = u64;

@@ -1,7 +1,7 @@
 //! The requests that are transactions.
 
 use super::config::ServerConfig;
-use crate::jute::{Access, CreateMode, ErrorCode, Op, OpCode, Request};
+use zklock_jute::{Access, CreateMode, ErrorCode, Op, OpCode, Request};
 
 /// What a client wants changed.
 #[derive(Clone, Debug)]

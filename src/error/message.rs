@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{Error, NO_TLS, TLS_PORT};
-use crate::recipe::dialect::Dialect;
 use crate::time::utc;
+use zklock_core::dialect::Dialect;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,22 +7,22 @@ use super::record::RunRecord;
 use super::run::Run;
 use crate::contender::Contender;
 use crate::error::{Error, LostReason, Result};
-use crate::jute::{ErrorCode, Op, Reply, Request};
 use crate::lock::raw_guard::Grant;
 use crate::lock::release_writes::Closing;
 use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::lock::{Locked, Locks, would_deadlock};
 use crate::path;
-use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::Role;
-use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
-use crate::recipe::journal::Journal;
-use crate::recipe::seen_ahead::SeenAhead;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
 use crate::time::limit::{Limit, LimitReached};
+use zklock_core::attempt::Patience;
+use zklock_core::dialect::Role;
+use zklock_core::job::{Action, Event, Once, Outcome, Wish};
+use zklock_core::journal::Journal;
+use zklock_core::seen_ahead::SeenAhead;
+use zklock_jute::{ErrorCode, Op, Reply, Request};
 
 /// One run of a job, and the wait for it.
 pub(super) struct JobDriver<'a, 'q> {

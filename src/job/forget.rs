@@ -3,13 +3,13 @@
 use super::Job;
 use super::record::RunRecord;
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request};
-use crate::recipe::journal::{Journal, MOST_OPEN};
-use crate::recipe::mending::{Standing, standing};
-use crate::recipe::places::Places;
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::queries::Seen;
+use zklock_core::journal::{Journal, MOST_OPEN};
+use zklock_core::mending::{Standing, standing};
+use zklock_core::places::Places;
+use zklock_jute::{CreateMode, ErrorCode, Op, Reply, Request};
 
 impl Job {
     /// Forgets all runs, so that the next one begins anew; returns the last one, `None` if there

@@ -11,10 +11,10 @@
 use super::Job;
 use super::driver::JobDriver;
 use crate::error::Result;
-use crate::jute::{ErrorCode, Reply, Request};
-use crate::recipe::journal::Journal;
-use crate::recipe::mending::{Standing, standing};
 use crate::session::call_error::CallError;
+use zklock_core::journal::Journal;
+use zklock_core::mending::{Standing, standing};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 impl JobDriver<'_, '_> {
     /// Returns whether it is worth another look: the path may be a job's now.

@@ -3,9 +3,9 @@
 use super::Job;
 use super::record::RunRecord;
 use crate::error::Result;
-use crate::jute::{Reply, Request};
-use crate::recipe::journal::{Journal, PastRun};
 use crate::token::FencingToken;
+use zklock_core::journal::{Journal, PastRun};
+use zklock_jute::{Reply, Request};
 
 impl Job {
     /// Returns the last run that finished; `None` if none has.

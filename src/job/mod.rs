@@ -24,10 +24,10 @@ use crate::error::{Error, Result};
 use crate::lock::Locks;
 use crate::lock::request::LockRequest;
 use crate::options::LockOptions;
-use crate::recipe::attempt::Patience;
-use crate::recipe::job::{Due, Outcome as Ended, Wish};
-pub use crate::recipe::journal::Outcome;
 use crate::time::limit::from_now;
+use zklock_core::attempt::Patience;
+use zklock_core::job::{Due, Outcome as Ended, Wish};
+pub use zklock_core::journal::Outcome;
 
 /// How many bytes a slot may have.
 const LONGEST_SLOT: usize = 256;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::options::{LockOptions, Waiting};
-use crate::recipe::job::Terms;
 use crate::system::channel::Receiver;
+use zklock_core::job::Terms;
 
 /// How to wait for a run, and which runs to make; for
 /// [`Job::once_with`](super::Job::once_with).

@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::owner::Owner;
-use crate::recipe::journal::{Outcome, PastRun};
 use crate::time::utc;
 use crate::token::FencingToken;
+use zklock_core::journal::{Outcome, PastRun};
 
 /// The servers' record of one run of a [`Job`](super::Job).
 ///

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::guard::guard_views;
 use crate::lock::raw_guard::RawGuard;
-use crate::recipe::journal::{End, Journal, Outcome};
 use crate::system::sync::Mutex;
 use crate::token::FencingToken;
+use zklock_core::journal::{End, Journal, Outcome};
 
 use super::record::RunRecord;
 

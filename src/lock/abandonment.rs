@@ -12,13 +12,13 @@ use super::raw_guard::RawGuard;
 use super::release_writes::Closing;
 use super::request::Tracking;
 use crate::error::{Error, Result};
-use crate::jute::{ErrorCode, Op, Reply, Request};
-use crate::recipe::abandonment::{Action, CLEAN, Event, Mark, Outcome, parse};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
+use zklock_core::abandonment::{Action, CLEAN, Event, Mark, Outcome, parse};
+use zklock_jute::{ErrorCode, Op, Reply, Request};
 
 /// The hold, with the mark set, and the token of a predecessor that went.
 pub(crate) type Settled = (RawGuard, Option<FencingToken>);

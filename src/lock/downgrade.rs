@@ -3,15 +3,15 @@
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Op, Request};
 use crate::path;
-use crate::recipe::downgrade::{Action, Downgrade, Event, Outcome};
-use crate::recipe::validity::Stamp;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
 use crate::time::limit::Limit;
+use zklock_core::downgrade::{Action, Downgrade, Event, Outcome};
+use zklock_core::validity::Stamp;
+use zklock_jute::{CreateMode, ErrorCode, Op, Request};
 
 impl RawGuard {
     /// Turns a writer's hold into a reader's; a failure releases it.

@@ -2,8 +2,8 @@
 
 use uuid::Builder;
 
-use crate::recipe::name::mark_as_hold;
 use crate::system::random::unique_bytes;
+use zklock_core::name::mark_as_hold;
 
 /// An id for a node's name that was never used.
 ///

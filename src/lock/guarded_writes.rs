@@ -6,12 +6,12 @@
 
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
-use crate::jute::{Access, ErrorCode, Op, OpReply, Reply, Request, culprit};
-use crate::recipe::validity::Stamp;
 use crate::session::call_error::{not_created, refused};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transaction::{Lock, Transaction};
 use crate::transport::Failure;
+use zklock_core::validity::Stamp;
+use zklock_jute::{Access, ErrorCode, Op, OpReply, Reply, Request, culprit};
 
 type Results = [std::result::Result<OpReply, ErrorCode>];
 

@@ -10,23 +10,23 @@
 //! waiter hears of the change, and lists the queue, in which the hold stands. Other nodes are not
 //! written: Curator's `LeaderLatch` looks again at a deletion only, and would wait for ever.
 //!
-//! [`Kind::passes_on`]: crate::recipe::dialect::Kind::passes_on
+//! [`Kind::passes_on`]: zklock_core::dialect::Kind::passes_on
 
 use super::fresh_id::fresh_hold_id;
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
-use crate::jute::{CreateMode, ErrorCode, Names, Op, Reply, Request, failure};
 use crate::path;
-use crate::recipe::dialect::Role;
-use crate::recipe::journal::Journal;
-use crate::recipe::name::{LAST_SEQUENCE, NodeName, prefix};
-use crate::recipe::queue::{Contest, Place, own};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Caller;
 use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
+use zklock_core::dialect::Role;
+use zklock_core::journal::Journal;
+use zklock_core::name::{LAST_SEQUENCE, NodeName, prefix};
+use zklock_core::queue::{Contest, Place, own};
+use zklock_jute::{CreateMode, ErrorCode, Names, Op, Reply, Request, failure};
 
 /// From this number on, the order of a queue may come to be that of its nodes' births, in which a hold
 /// is younger than the node that it replaces.

@@ -1,8 +1,8 @@
 //! Makes one guard of several, such as those of several permits.
 
 use super::raw_guard::RawGuard;
-use crate::recipe::validity::Stamp;
 use crate::session::lease::Lease;
+use zklock_core::validity::Stamp;
 
 impl RawGuard {
     /// One guard over the nodes of all these, which are of one lock; `None` if there are none.

@@ -35,10 +35,10 @@ use crate::error::{Error, Result};
 use crate::guard::GuardState;
 use crate::local::thread_set::ThreadSet;
 use crate::local::turnstile::Entry;
-use crate::recipe::attempt::Patience;
 use crate::session::Session;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Subscription;
+use zklock_core::attempt::Patience;
 
 pub(crate) use self::abandonment::lasting;
 

@@ -11,13 +11,7 @@ use super::request::{LockRequest, Queue};
 use super::semaphore_use::without_permits;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
-use crate::jute::{CreateMode, ErrorCode, Names, Op, OpReply, Reply, Request};
 use crate::path;
-use crate::recipe::attempt::{self, Origin, OwnNode};
-use crate::recipe::dialect::Role;
-use crate::recipe::multi::{Action, Event, Multi, Outcome};
-use crate::recipe::queue::Contest;
-use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Caller;
@@ -28,6 +22,12 @@ use crate::system::clock;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use crate::transport::status::Snapshot;
+use zklock_core::attempt::{self, Origin, OwnNode};
+use zklock_core::dialect::Role;
+use zklock_core::multi::{Action, Event, Multi, Outcome};
+use zklock_core::queue::Contest;
+use zklock_core::validity::Stamp;
+use zklock_jute::{CreateMode, ErrorCode, Names, Op, OpReply, Reply, Request};
 
 /// How long to wait for the next lock with others in hand, without transactions.
 const PATIENCE: Duration = Duration::from_millis(300);

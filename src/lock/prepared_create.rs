@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use super::fresh_id::fresh_id;
 use super::request::{LockRequest, Queue, creation};
-use crate::jute::Request;
 use crate::local::turnstile::Heir;
-use crate::recipe::attempt::{Action, Attempt, Orphan};
-use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::session::early_create::EarlyCreate;
 use crate::transport::CallId;
+use zklock_core::attempt::{Action, Attempt, Orphan};
+use zklock_core::validity::Stamp;
+use zklock_jute::Request;
 
 /// What a thread in line asks of the one before it.
 #[derive(Debug, Default)]

@@ -17,9 +17,6 @@ use super::request::{LockRequest, Queue};
 use crate::error::{LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::local::turnstile;
-use crate::recipe::dialect::Role;
-use crate::recipe::seen_ahead::SeenAhead;
-use crate::recipe::skip_listing::LastGrant;
 use crate::session::Session;
 use crate::session::lease::Lease;
 use crate::system::channel::Receiver;
@@ -27,6 +24,9 @@ use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::token::FencingToken;
+use zklock_core::dialect::Role;
+use zklock_core::seen_ahead::SeenAhead;
+use zklock_core::skip_listing::LastGrant;
 
 /// The threads of one client in line for its locks.
 pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant, Wish>;

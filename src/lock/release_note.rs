@@ -9,16 +9,16 @@
 use std::time::Duration;
 
 use super::raw_guard::{RawGuard, Replaces};
-use crate::jute::{ErrorCode, Reply, Request};
 use crate::path;
-use crate::recipe::name::NodeName;
-use crate::recipe::release_note::{Note, is_shared};
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::session::cleanup_call::close;
 use crate::time::limit::Limit;
 use crate::transport::{Answered, Call};
+use zklock_core::name::NodeName;
+use zklock_core::release_note::{Note, is_shared};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 /// How long to wait for a note, or for a release that leaves one; later, how the holders ahead left
 /// is unknown.

@@ -1,6 +1,6 @@
 //! What the release of a lock writes besides deleting its node.
 
-use crate::recipe::abandonment::Mark;
+use zklock_core::abandonment::Mark;
 
 /// What a release writes into the directory, in the transaction that deletes the node.
 /// The data that is replaced must have the version that was seen: what came since then is not this

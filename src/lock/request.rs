@@ -4,18 +4,18 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, Request, Stat};
-use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::{Dialect, Role};
-use crate::recipe::overdue_holder::Overdue;
-use crate::recipe::queue::Contest;
-use crate::recipe::seen_ahead::SeenAhead;
-use crate::recipe::skip_listing::LastGrant;
 use crate::session::Session;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
 use crate::time::limit::Limit;
+use zklock_core::attempt::Patience;
+use zklock_core::dialect::{Dialect, Role};
+use zklock_core::overdue_holder::Overdue;
+use zklock_core::queue::Contest;
+use zklock_core::seen_ahead::SeenAhead;
+use zklock_core::skip_listing::LastGrant;
+use zklock_jute::{CreateMode, Request, Stat};
 
 /// A queue, and what its contender asks for.
 #[derive(Clone, Copy, Debug)]

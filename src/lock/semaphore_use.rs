@@ -1,11 +1,11 @@
 //! Whether anybody uses the semaphore at a path that another kind of lock wants.
 
-use crate::jute::{ErrorCode, Names, Reply, Request};
-use crate::recipe::permits;
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::time::limit::Limit;
+use zklock_core::permits;
+use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 impl Session {
     /// Whether nobody uses the semaphore at this path; see [`is_idle`](permits::is_idle).

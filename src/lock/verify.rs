@@ -2,10 +2,10 @@
 
 use super::raw_guard::RawGuard;
 use crate::error::{Error, LostReason, Result};
-use crate::recipe::validity::Stamp;
 use crate::session::proof::{self, Proof};
 use crate::time::limit::Limit;
 use crate::transport::{Answered, Failure};
+use zklock_core::validity::Stamp;
 
 impl RawGuard {
     /// Has the quorum confirm the nodes now.

@@ -9,7 +9,7 @@ use ::mysql::{Conn, Result};
 
 use crate::mysql::lock_table::{Key, text};
 use crate::mysql::primary::{changes_on_primary, expect_primary};
-use crate::recipe::journal::Journal;
+use zklock_core::journal::Journal;
 
 /// What a database knows of a job.
 #[derive(Debug)]

@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 
 use crate::error::LostReason;
 use crate::guard::{GuardEvent, GuardState};
-use crate::recipe::validity::Validity;
 use crate::time::clock::Moment;
+use zklock_core::validity::Validity;
 
 /// The lease on the row of one lock that is held.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use super::queue::LockQueue;
 use crate::contender::Contender;
 use crate::path;
-use crate::recipe::dialect::Role;
+use zklock_core::dialect::Role;
 
 /// The locks below a root, and where to find their contenders again.
 pub(super) struct Graph<'a> {

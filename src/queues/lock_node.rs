@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::contender::Contender;
-use crate::recipe::abandonment;
-use crate::recipe::journal::Journal;
-use crate::recipe::permits::number;
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::queries::Seen;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
+use zklock_core::abandonment;
+use zklock_core::journal::Journal;
+use zklock_core::permits::number;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use super::lock_node::Kept;
 use crate::contender::Contender;
 use crate::path;
-use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::token::FencingToken;
+use zklock_core::name::{LAST_SEQUENCE, NodeName};
 
 /// A lock that a client holds or waits for.
 #[derive(Clone)]

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::lock_node::Kept;
 use super::queue::LockQueue;
 use crate::contender::{Contender, assemble};
-use crate::jute::{ErrorCode, Names, Reply, Request};
-use crate::recipe::dialect::Kind;
-use crate::recipe::name::NodeName;
-use crate::recipe::places::{Places, Spots};
 use crate::session::Session;
 use crate::session::call_error::{CallError, Refusal, refused};
 use crate::time::limit::Limit;
+use zklock_core::dialect::Kind;
+use zklock_core::name::NodeName;
+use zklock_core::places::{Places, Spots};
+use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 /// How many nodes are read with one write.
 const AT_A_TIME: usize = 500;

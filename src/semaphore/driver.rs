@@ -11,19 +11,19 @@ use std::time::Duration;
 use super::wanted_permit::Wanted;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::jute::{ErrorCode, Op, Request};
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::path;
-use crate::recipe::attempt::{Origin, OwnNode, Patience};
-use crate::recipe::dialect::{Dialect, Role};
-use crate::recipe::overdue_holder::Overdue;
-use crate::recipe::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
-use crate::recipe::seen_ahead::SeenAhead;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::clock;
+use zklock_core::attempt::{Origin, OwnNode, Patience};
+use zklock_core::dialect::{Dialect, Role};
+use zklock_core::overdue_holder::Overdue;
+use zklock_core::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
+use zklock_core::seen_ahead::SeenAhead;
+use zklock_jute::{ErrorCode, Op, Request};
 
 /// One acquisition of permits.
 pub(super) struct PermitDriver<'a, 'q> {

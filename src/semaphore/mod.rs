@@ -17,8 +17,8 @@ use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
-use crate::recipe::attempt::Patience;
 use crate::session::Session;
+use zklock_core::attempt::Patience;
 
 /// A semaphore that works across processes and machines, with a limited number of permits.
 ///

@@ -4,16 +4,15 @@ use std::sync::OnceLock;
 
 use super::Permit;
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request};
 use crate::lock::raw_guard::RawGuard;
 use crate::path;
-use crate::recipe::dialect::Dialect;
-use crate::recipe::permit_number::{Action, Event, Outcome, PermitNumber, prefix};
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Caller;
 use crate::session::lease::Claim;
 use crate::session::queries::Lasting;
 use crate::time::limit::Limit;
+use zklock_core::permit_number::{Action, Event, Outcome, PermitNumber, prefix};
+use zklock_jute::{CreateMode, ErrorCode, Op, Reply, Request};
 
 /// One search.
 pub(super) struct NumberDriver<'a> {
@@ -195,11 +194,8 @@ impl<'a> NumberDriver<'a> {
     }
 }
 
-/// Where the claims are. kazoo counts what is below the path, so they are beside it there.
+/// Where the claims are.
 fn directory(raw: &RawGuard) -> String {
-    let path = raw.lease().path();
-    match raw.session().settings.dialect {
-        Dialect::Kazoo => format!("{path}-__numbers__"),
-        Dialect::Curator | Dialect::LeaderLatch | Dialect::Recipe => format!("{path}/numbers"),
-    }
+    let suffix = raw.session().settings.dialect.suffix_of_numbers();
+    format!("{}{suffix}", raw.lease().path())
 }

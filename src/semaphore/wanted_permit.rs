@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use crate::lock::Locks;
-use crate::recipe::dialect::Dialect;
 use crate::session::queries::Lasting;
+use zklock_core::dialect::Dialect;
 
 /// The semaphore to acquire a permit from.
 pub(super) struct Wanted<'a> {

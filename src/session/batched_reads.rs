@@ -3,8 +3,8 @@
 use super::call_error::{CallError, Refusal};
 use super::caller::{Caller, read_by};
 use crate::error::Error;
-use crate::jute::{Reply, Request};
 use crate::time::limit::Limit;
+use zklock_jute::{Reply, Request};
 
 impl Caller {
     /// As [`call_all`](Self::call_all), where a reply that is too long is one that may not be read.

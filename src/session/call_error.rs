@@ -1,11 +1,11 @@
 //! Why a call that is repeated until it is answered has no reply.
 
 use crate::error::{Error, Result};
-use crate::jute::ErrorCode;
 use crate::path;
 use crate::time::limit::LimitReached;
 use crate::transport::Failure;
 use crate::transport::status::Status;
+use zklock_jute::ErrorCode;
 
 /// See the module's documentation.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use std::{fmt, slice};
 use super::call_error::CallError;
 use super::silence_warning::Silence;
 use crate::error::Result;
-use crate::jute::{ErrorCode, Reply, Request, failure};
 use crate::system::channel::Receiver;
 use crate::system::clock;
 use crate::time::limit::{Limit, LimitReached, from_now};
@@ -16,6 +15,7 @@ use crate::transport::mailbox::Mailbox;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Changes, Snapshot, Status};
 use crate::transport::{Answered, Call, CallId, Failure, Transport, Watch};
+use zklock_jute::{ErrorCode, Reply, Request, failure};
 
 /// How long to wait before asking again after a failure without a change of the status.
 const BREATHER: Duration = Duration::from_millis(10);

@@ -11,11 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::cleanup_call::{close, event, request};
 use super::early_create::{EarlyCreate, Left, Sent, join};
-use crate::jute::{Reply, Request, failure};
 use crate::metrics::Counters;
 use crate::path;
-use crate::recipe::attempt::Orphan;
-use crate::recipe::cleanup::{Action, Cleanup};
 use crate::system::channel::Sender;
 use crate::system::clock;
 use crate::system::sync::Mutex;
@@ -25,6 +22,9 @@ use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Answered};
 use crate::transport::{Call, Failure, Transport};
+use zklock_core::attempt::Orphan;
+use zklock_core::cleanup::{Action, Cleanup};
+use zklock_jute::{Reply, Request, failure};
 
 /// How long to wait before a refused request is repeated.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! What each action of a cleanup means on the wire, and what its answer says.
 
-use crate::jute::{ErrorCode, Op, Reply, Request, failure};
-use crate::recipe::cleanup::{Action, Event};
 use crate::transport::{Answered, Capabilities, Failure};
+use zklock_core::cleanup::{Action, Event};
+use zklock_jute::{ErrorCode, Op, Reply, Request, failure};
 
 /// Deletes a node and writes into its directory over this version, or does neither.
 pub(crate) fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {

@@ -6,11 +6,11 @@ use super::Session;
 use super::caller::Caller;
 use super::proof::{Proof, failure, judge};
 use crate::error::Result;
-use crate::recipe::validity::Stamp;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 use crate::transport::status::Status;
+use zklock_core::validity::Stamp;
 
 /// The outcome of [`Session::prove`].
 pub(crate) enum Proven {

@@ -14,12 +14,12 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use crate::jute::{ErrorCode, Op, OpReply, Reply, Request, culprit};
 use crate::path;
-use crate::recipe::attempt::Orphan;
-use crate::recipe::validity::Stamp;
 use crate::system::sync::Mutex;
 use crate::transport::{Answer, Answered, Call, Failure};
+use zklock_core::attempt::Orphan;
+use zklock_core::validity::Stamp;
+use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request, culprit};
 
 /// The calls of a waiting thread; the first is its create.
 pub(crate) struct EarlyCreate(Mutex<State>);

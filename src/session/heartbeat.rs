@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::metrics::Counters;
-use crate::recipe::guard_state::News;
-use crate::recipe::validity::Stamp;
 use crate::session::lease::Lease;
 use crate::session::leases::{Due, Leases, WATCH_AFTER};
 use crate::session::proof::{self, Proof};
@@ -25,6 +23,8 @@ use crate::transport::gather::gather;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Fired, Transport};
+use zklock_core::guard_state::News;
+use zklock_core::validity::Stamp;
 
 /// How many nodes one check names, to stay far below the frame limit. Above that, checks are spread
 /// over the time in which each lock is proven once.

@@ -11,13 +11,13 @@ use std::time::Duration;
 use crate::error::{Error, LossCell, LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
-use crate::recipe::guard_state::{Belief, News};
-use crate::recipe::validity::Stamp;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
 use crate::time::clock::nanos;
 use crate::transport::session_validity::SessionValidity;
+use zklock_core::guard_state::{Belief, News};
+use zklock_core::validity::Stamp;
 
 /// How many unread events a guard keeps; a new event replaces the oldest.
 const UNREAD_EVENTS: usize = 16;

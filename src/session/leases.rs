@@ -345,10 +345,10 @@ impl fmt::Debug for Leases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::lifetime::Lifetime;
-    use crate::recipe::validity::Stamp;
     use crate::system::channel::bounded;
     use crate::transport::session_validity::SessionValidity;
+    use zklock_core::lifetime::Lifetime;
+    use zklock_core::validity::Stamp;
 
     /// In a session of 300 ms, a lock that is granted on a proof of 40 ms ago is suspect before the
     /// background thread's next look. The simulation's seed 200167049 plays this.

@@ -48,7 +48,6 @@ use crate::hold::Hold;
 use crate::local::owning_process::Process;
 use crate::metrics::Counters;
 use crate::owner::Card;
-use crate::recipe::dialect::Dialect;
 use crate::system::channel::bounded;
 use crate::system::clock;
 use crate::system::sync::Mutex;
@@ -56,6 +55,7 @@ use crate::system::thread;
 use crate::transport::counted::Counted;
 use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Transport, WatchId};
+use zklock_core::dialect::Dialect;
 
 /// How long to wait for the end of a session.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);

@@ -7,9 +7,9 @@
 //! rest.
 
 use crate::error::{LostReason, Result};
-use crate::jute::{ErrorCode, Op, Request};
 use crate::transport::Answered;
 use crate::transport::{Capabilities, Failure};
+use zklock_jute::{ErrorCode, Op, Request};
 
 /// The verdict on the answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,7 +61,7 @@ pub(crate) fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Requ
 pub(crate) fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
     if capabilities.multi {
         return match answers.first() {
-            Some(Ok(crate::jute::Reply::Multi(results))) => {
+            Some(Ok(zklock_jute::Reply::Multi(results))) => {
                 let gone = |result: &Result<_, _>| *result == Err(ErrorCode::NO_NODE);
                 match results.iter().position(gone) {
                     Some(at) => Proof::Gone(at),
@@ -99,7 +99,7 @@ pub(crate) fn failure(answers: Vec<Answered>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jute::{OpReply, Reply, Stat};
+    use zklock_jute::{OpReply, Reply, Stat};
 
     const OURS: Capabilities = Capabilities {
         multi: true,

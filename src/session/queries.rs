@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use super::call_error::{CallError, Refusal, not_made, refused};
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 use crate::path;
-use crate::recipe::dialect::Dialect;
-use crate::recipe::queue::{Foreign, strangers};
 use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
+use zklock_core::queue::{Foreign, strangers};
+use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
 /// How long a query may take.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -90,13 +89,9 @@ impl Session {
     /// The request that asks the holder of this node to release its lock, if its data has this
     /// version.
     pub(crate) fn revocation(&self, node: &str, version: i32) -> Request {
-        let word = match self.settings.dialect {
-            Dialect::Recipe => b"unlock".to_vec(),
-            Dialect::Curator | Dialect::Kazoo | Dialect::LeaderLatch => b"__REVOKE__".to_vec(),
-        };
         Request::SetData {
             path: node.to_owned(),
-            data: word.into(),
+            data: self.settings.dialect.revocation().to_vec().into(),
             version,
         }
     }
@@ -202,10 +197,10 @@ impl Session {
             mode,
             stat: false,
         };
-        // kazoo remembers that a directory exists, and fails if a container was deleted since.
-        let idle = match self.settings.dialect {
-            Dialect::Kazoo => CreateMode::Persistent,
-            Dialect::Curator | Dialect::LeaderLatch | Dialect::Recipe => CreateMode::Container,
+        let idle = if self.settings.dialect.takes_containers() {
+            CreateMode::Container
+        } else {
+            CreateMode::Persistent
         };
         let (mode, data) = match lasting {
             Lasting::Always(data) => (CreateMode::Persistent, data),

@@ -5,9 +5,9 @@ use std::{fmt, iter};
 
 use super::mailbox_sender::Slot;
 use crate::error::Error;
-use crate::jute::{ErrorCode, EventKind, Reply, Request};
-use crate::recipe::validity::Stamp;
 use crate::system::sync::Mutex;
+use zklock_core::validity::Stamp;
+use zklock_jute::{ErrorCode, EventKind, Reply, Request};
 
 /// One request, and what to do with the answer.
 pub(crate) struct Call {

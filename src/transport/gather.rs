@@ -4,8 +4,8 @@ use std::mem;
 use std::sync::Arc;
 
 use super::call::{Answer, Answered, Call, Failure, Watch};
-use crate::jute::Request;
 use crate::system::sync::Mutex;
+use zklock_jute::Request;
 
 /// Makes calls of these requests. Once all of them are answered, `done` runs with the answers
 /// in the order of the requests.

@@ -37,7 +37,7 @@ pub(crate) use self::call::{
     Watch, WatchId,
 };
 use self::session_key::SessionKey;
-use crate::jute::Request;
+use zklock_jute::Request;
 
 /// A connection that is made again when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {

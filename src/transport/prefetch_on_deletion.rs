@@ -7,7 +7,7 @@
 use super::call::{Call, Fired, Prefetch, Prefetched, Watch};
 use super::gather::gather;
 use super::status::Status;
-use crate::jute::{EventKind, Request};
+use zklock_jute::{EventKind, Request};
 
 /// The calls that are due now that the node of this watch is deleted. The watcher gets the
 /// event with their answers, or at once if no call is due.

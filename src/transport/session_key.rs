@@ -1,6 +1,6 @@
 //! What is needed to use a session from another process.
 
-use crate::jute::Secret;
+use zklock_jute::Secret;
 
 /// A session's id and password, for a process that outlives the one that opened the session.
 #[derive(Clone, Debug)]

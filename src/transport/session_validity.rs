@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{LossCell, LostReason};
-use crate::recipe::lifetime::Lifetime;
-use crate::recipe::validity::Terms;
 use crate::time::clock::nanos;
+use zklock_core::lifetime::Lifetime;
+use zklock_core::validity::Terms;
 
 /// The [`Lifetime`] of one session, for guards, which read it without a lock.
 #[derive(Debug)]

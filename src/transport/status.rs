@@ -18,11 +18,11 @@ use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
 use crate::metrics;
-use crate::recipe::lifetime::Lifetime;
-use crate::recipe::validity::Stamp;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
+use zklock_core::lifetime::Lifetime;
+use zklock_core::validity::Stamp;
 
 /// How many events a user's receiver keeps unread; later ones are dropped.
 const UNREAD_EVENTS: usize = 1024;

@@ -79,7 +79,7 @@ fn the_dashboard_shows_the_metrics_that_there_are() {
     assert_eq!(shown, there);
 }
 
-/// Checks how many crates a program builds, as the README says, with itself and this one.
+/// Checks how many crates of others a program builds, as the README says.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_readme_counts_the_crates() {
@@ -95,9 +95,9 @@ fn the_readme_counts_the_crates() {
         let tree = cargo.output().expect("cargo");
         assert!(tree.status.success(), "{tree:?}");
         let tree = String::from_utf8(tree.stdout).expect("text");
-        // All except this crate itself.
         let crates = tree.lines().map(|line| line.trim_end_matches(" (*)"));
-        let crates = crates.collect::<BTreeSet<_>>().len() - 1;
+        let others = crates.filter(|name| !name.starts_with("zklock"));
+        let crates = others.collect::<BTreeSet<_>>().len();
         assert!(
             readme.contains(&format!("{crates} {what}")),
             "{crates} {what}"
@@ -124,7 +124,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
 /// Returns all code, including tests.
 fn code() -> String {
     let mut code = String::new();
-    let mut open = vec![PathBuf::from("src"), PathBuf::from("tests")];
+    let mut open = ["crates", "src", "tests"].map(PathBuf::from).to_vec();
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).expect("it is there").flatten() {
             let path = entry.path();
@@ -171,7 +171,13 @@ fn metrics(text: &str) -> impl Iterator<Item = String> {
     let names = text.match_indices("zklock_").map(|(at, _)| {
         let name = &text[at..];
         let end = name.find(|c: char| !c.is_ascii_lowercase() && c != '_');
-        let name = &name[..end.unwrap_or(name.len())];
+        let (name, rest) = name.split_at(end.unwrap_or(name.len()));
+        // A crate of ours, not a metric.
+        let name = if rest.starts_with("::") {
+            "zklock_"
+        } else {
+            name
+        };
         let added = ["_sum", "_count", "_bucket"];
         let bare = added.iter().find_map(|end| name.strip_suffix(end));
         bare.unwrap_or(name).to_owned()

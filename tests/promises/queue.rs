@@ -1,14 +1,14 @@
 //! What must hold in every queue, whichever contenders are in it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
 use zklock::Dialect;
-use zklock::recipe::Names;
-use zklock::recipe::dialect::Role;
-use zklock::recipe::name::NodeName;
-use zklock::recipe::queue::{Blocked, Contest, Place, own};
+use zklock_core::Names;
+use zklock_core::dialect::Role;
+use zklock_core::name::NodeName;
+use zklock_core::queue::{Blocked, Contest, Place, own};
 
 /// A contender in a queue.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ fn excludes(one: &Contender, other: &Contender) -> bool {
 fn place(queue: &[Contender], listing: &[String], me: &Contender) -> Place {
     match me.contest.place(&listing.iter().collect(), &me.node) {
         Place::Exhausted(asked) => {
-            let births: HashMap<_, _> = queue
+            let births: BTreeMap<_, _> = queue
                 .iter()
                 .filter(|c| asked.contains(&c.node))
                 .map(|c| (c.node.clone(), c.born))

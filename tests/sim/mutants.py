@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the client in one place at a time, and counts the seeds until the simulation sees it.
 
-Each mutant is a small replacement in one file of `src`. It is compiled in a scratch folder,
+Each mutant is a small replacement in one file of a crate. It is compiled in a scratch folder,
 which keeps its target folder from mutant to mutant, and plays seeds until one fails. Every
 old text must occur exactly once in its file, so that the table cannot rot unseen.
 
@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # The manifest names targets in all of these.
-COPIED = ["src", "Cargo.toml", "Cargo.lock", "benches", "examples", "tests"]
+COPIED = ["crates", "src", "Cargo.toml", "Cargo.lock", "benches", "examples", "tests"]
 UNMUTATED = "unmutated"
 
 # Name, what is broken, file, old text, new text; and, where one does not follow from these,
@@ -156,7 +156,7 @@ MUTANTS = [
     (
         "close-forgets-callers",
         "a close does not answer the open requests",
-        "src/transport/native/shared.rs",
+        "src/transport/native/closing.rs",
         "        answer_all(open, Failure::Closed);\n",
         "        drop(open);\n",
     ),
@@ -204,7 +204,7 @@ MUTANTS = [
     (
         "handshake-of-due",
         "a session that may have been due counts as resumed at once",
-        "src/recipe/lifetime.rs",
+        "crates/core/src/lifetime.rs",
         "            true => Duration::ZERO,\n"
         "            false => at + ended_within(self.timeout),\n",
         "            true | false => Duration::ZERO,\n",
@@ -216,7 +216,7 @@ MUTANTS = [
     (
         "late-grant-in-one-minimum",
         "whether to grant asks how long the guard is trusted, not how long the session lasts",
-        "src/recipe/validity.rs",
+        "crates/core/src/validity.rs",
         "        next + timeout / 8 <= self.session_lasts(timeout)\n",
         "        next + timeout / 8 <= self.until(timeout)\n",
     ),
@@ -234,7 +234,7 @@ MUTANTS = [
     (
         "late-young-for-a-moment",
         "a proof is too old for a grant after T/60",
-        "src/recipe/validity.rs",
+        "crates/core/src/validity.rs",
         "        let is_young = now < self.sent + timeout / 6;\n",
         "        let is_young = now < self.sent + timeout / 60;\n",
         "        let is_young = now < self.sent + timeout / if {mutant} {{ 60 }} else {{ 6 }};\n",
@@ -242,7 +242,7 @@ MUTANTS = [
     (
         "late-handshake-never-counts",
         "after every reset a lock waits until the leader must have heard of the session",
-        "src/recipe/lifetime.rs",
+        "crates/core/src/lifetime.rs",
         "        let counts_at = match !self.heard_of.is_zero() && at < due.min(self.unheard) {",
         "        let counts_at = match false {",
         "        let counts_at = match !{mutant} && !self.heard_of.is_zero() && at < due.min(self.unheard) {{",
@@ -328,7 +328,7 @@ MUTANTS = [
     (
         "costly-heartbeat",
         "a lock is confirmed twice as often",
-        "src/recipe/validity.rs",
+        "crates/core/src/validity.rs",
         "        let regular = self.sent + timeout / 6;\n",
         "        let regular = self.sent + timeout / 12;\n",
         "        let regular = self.sent + timeout / if {mutant} {{ 12 }} else {{ 6 }};\n",
@@ -540,7 +540,7 @@ MUTANTS = [
     (
         "another-session-adopted",
         "a node that was created in another session is taken for a node of this one",
-        "src/recipe/attempt.rs",
+        "crates/core/src/attempt.rs",
         "        if self.session.is_some_and(|session| session != origin.owner) {\n",
         "        if false {\n",
     ),
@@ -586,35 +586,33 @@ MUTANTS = [
     (
         "job-takes-any-run",
         "a holder takes any run for its own",
-        "src/recipe/job.rs",
+        "crates/core/src/job.rs",
         "        if running.is_some_and(|run| self.is_ours(run, token)) {\n            return State::Run",
         "        if running.is_some() {\n            return State::Run",
         "        if running.is_some_and(|run| {mutant} || self.is_ours(run, token)) {{\n"
         "            return State::Run",
     ),
     (
-        "job-same-slot-again",
-        "a slot is due until one above it is done",
-        "src/recipe/job.rs",
-        "is_some_and(|done| slot <= done)",
-        "is_some_and(|done| slot < done)",
-        "is_some_and(|done| slot < done || !{mutant} && slot == done)",
+        "job-slot-below-again",
+        "a slot below the last one that is done is due",
+        "crates/core/src/journal/marks.rs",
+        "is_some_and(|highest| slot <= highest)",
+        "is_some_and(|_| false)",
+        "is_some_and(|highest| slot <= highest && !{mutant})",
     ),
     (
         "job-counts-nothing",
         "an attempt is not counted when it begins",
-        "src/recipe/journal.rs",
+        "crates/core/src/journal.rs",
         "        self.attempts.insert(run.slot.clone(), run.attempt);\n",
         "",
     ),
     (
         "job-forgets-the-dead",
         "a run that nobody ended is forgotten",
-        "src/recipe/journal.rs",
-        "        if let Some(run) = self.running.take() {\n            self.failed = Some(run);\n",
-        "        if let Some(run) = self.running.take() {\n            drop(run);\n",
-        "        if let Some(run) = self.running.take()\n            && !{mutant}\n        {{\n"
-        "            self.failed = Some(run);\n",
+        "crates/core/src/journal.rs",
+        "            self.history.push(self.failed.replace(run));\n            self.trim();\n",
+        "            drop(run);\n            self.trim();\n",
     ),
     (
         "job-gone-is-recorded",
@@ -643,7 +641,7 @@ MUTANTS = [
     (
         "job-old-attempts",
         "attempts are counted in whatever journal a server shows",
-        "src/recipe/job.rs",
+        "crates/core/src/job.rs",
         "            return match now {\n",
         "            return match now.or(Some(0)) {\n",
         "            return match now.or({mutant}.then_some(0)) {{\n",
@@ -906,7 +904,8 @@ def all_in_one():
         is_it = f'crate::is_mutant("{name}")'
         text = both[0].format(mutant=is_it) if both else switched(is_it, old, new)
         changes.setdefault(file, []).append((old, text))
-    changes["src/lib.rs"] = [(None, IS_MUTANT)]
+    for crate in ["src", "crates/core/src"]:
+        changes[f"{crate}/lib.rs"] = [(None, IS_MUTANT)]
     return changes
 
 
@@ -918,10 +917,12 @@ def switched(is_it, old, new):
     return f"if {is_it} {{\n{new}}} else {{\n{old}}}\n"
 
 
+# The core has no `std` of its own.
 IS_MUTANT = """
+extern crate std as all;
 pub(crate) fn is_mutant(name: &str) -> bool {
-    static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    let chosen = CHOSEN.get_or_init(|| std::env::var("ZKLOCK_MUTANT").unwrap_or_default());
+    static CHOSEN: all::sync::OnceLock<all::string::String> = all::sync::OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| all::env::var("ZKLOCK_MUTANT").unwrap_or_default());
     chosen.split('+').any(|one| one == name)
 }
 """

@@ -10,8 +10,8 @@ use std::env;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use zklock::recipe::name::NodeName;
 use zklock::{Client, Contender, Error, LockOptions, Permit, Role, Semaphore};
+use zklock_core::name::NodeName;
 
 use crate::args::Run;
 use crate::child::NODES;

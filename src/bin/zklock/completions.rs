@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap_complete::Shell;
-use zklock::recipe::name::NodeName;
+use zklock_core::name::NodeName;
 
 use crate::args::Args;
 use crate::command_line;

@@ -7,7 +7,7 @@ use crate::embedded::acl::{Identity, NodeAcl};
 use crate::embedded::change::{Above, TreeChange};
 use crate::embedded::node::{ChangeTime, Node, NodeOwner, next_version};
 use crate::embedded::path;
-use crate::jute::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
+use zklock_jute::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
 
 impl Tree {
     /// Carries out one operation; if it fails, nothing is changed.

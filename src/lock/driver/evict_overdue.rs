@@ -2,13 +2,13 @@
 
 use super::{Driver, Step};
 use crate::error::Result;
-use crate::jute::{ErrorCode, Reply, Request};
-use crate::recipe::attempt;
-use crate::recipe::overdue_holder::{Action, Event};
 use crate::session::call_error::CallError;
 use crate::time::clock::Moment;
 use crate::time::limit::LimitReached;
 use crate::transport::{Answered, Failure, NO_VERSION};
+use zklock_core::attempt;
+use zklock_core::overdue_holder::{Action, Event};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 impl Driver<'_, '_> {
     /// Carries out what is due about the head of the queue.

@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime};
 use super::{Driver, Step};
 use crate::error::Result;
 use crate::hold::Hold;
-use crate::jute::{ErrorCode, Names, Reply, Request, Stat};
 use crate::path;
-use crate::recipe::attempt::Event;
-use crate::recipe::dialect::Role;
 use crate::system::process;
 use crate::time::limit::{LimitReached, from_now};
 use crate::transport::{CallId, Failure};
+use zklock_core::attempt::Event;
+use zklock_core::dialect::Role;
+use zklock_jute::{ErrorCode, Names, Reply, Request, Stat};
 
 /// How much later each waiter looks than the one ahead of it: the first one removes the hold.
 const ONE_AFTER_THE_OTHER: Duration = Duration::from_secs(1);

@@ -7,10 +7,10 @@
 
 use super::{Driver, Step};
 use crate::error::Result;
-use crate::jute::Names;
 use crate::lock::semaphore_use::without_permits;
-use crate::recipe::attempt::Event;
-use crate::recipe::dialect::Role;
+use zklock_core::attempt::Event;
+use zklock_core::dialect::Role;
+use zklock_jute::Names;
 
 impl Driver<'_, '_> {
     /// Reports a listing, without the permits' directory if nobody uses the semaphore.

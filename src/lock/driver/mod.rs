@@ -23,11 +23,6 @@ use super::fresh_id::fresh_id;
 use super::prepared_create::{Early, Prepared};
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
-use crate::jute::{Request, Stat};
-use crate::recipe::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode};
-use crate::recipe::queue::Blocked;
-use crate::recipe::skip_listing::LastGrant;
-use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
@@ -40,6 +35,11 @@ use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Subscription};
 use crate::transport::{Answered, CallId};
 use crate::transport::{Failure, Fired};
+use zklock_core::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode};
+use zklock_core::queue::Blocked;
+use zklock_core::skip_listing::LastGrant;
+use zklock_core::validity::Stamp;
+use zklock_jute::{Request, Stat};
 
 /// The head of a queue, reached.
 pub(crate) struct Reached {

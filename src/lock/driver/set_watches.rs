@@ -10,12 +10,12 @@ use std::sync::Arc;
 use super::watched::{Listing, Watched};
 use super::{Driver, Step};
 use crate::error::Result;
-use crate::jute::{ErrorCode, EventKind, Reply, Request};
-use crate::recipe::attempt::Event;
-use crate::recipe::queue::Blocked;
 use crate::session::proof::{self, Proof};
 use crate::time::limit::LimitReached;
 use crate::transport::{Answered, CallId, Failure, Fired, Prefetch, Prefetched, Watch, WatchId};
+use zklock_core::attempt::Event;
+use zklock_core::queue::Blocked;
+use zklock_jute::{ErrorCode, EventKind, Reply, Request};
 
 impl Driver<'_, '_> {
     pub(super) fn watch(&mut self, blocked: &Blocked) -> Result<Step> {

@@ -1,22 +1,22 @@
 //! What each action of an attempt means on the wire, and what its answer says.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::watched::Listing;
 use super::{Driver, Step, origin};
 use crate::error::Result;
-use crate::jute::{ErrorCode, Reply, Request};
 use crate::lock::request::creation;
 use crate::path;
-use crate::recipe::attempt::{Event, Patience};
-use crate::recipe::dialect::Role;
-use crate::recipe::name::{LAST_SEQUENCE, NodeName};
-use crate::recipe::queue::{Blocked, Place, strangers};
-use crate::recipe::validity::Stamp;
 use crate::session::confirm_grant::Asked;
 use crate::session::queries::Lasting;
 use crate::time::limit::LimitReached;
 use crate::transport::{CallId, Failure};
+use zklock_core::attempt::{Event, Patience};
+use zklock_core::dialect::Role;
+use zklock_core::name::{LAST_SEQUENCE, NodeName};
+use zklock_core::queue::{Blocked, Place, strangers};
+use zklock_core::validity::Stamp;
+use zklock_jute::{ErrorCode, Reply, Request};
 
 /// From this number on a directory is worth a warning.
 const HALF_WAY: i64 = LAST_SEQUENCE / 2;
@@ -194,7 +194,7 @@ impl Driver<'_, '_> {
         };
         let requests: Vec<_> = names.iter().map(look).collect();
         let mut call_id = self.post(requests);
-        let mut births = HashMap::new();
+        let mut births = BTreeMap::new();
         for name in names {
             match self.answer(call_id) {
                 Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),

@@ -7,17 +7,17 @@ use std::iter;
 
 use super::{Driver, Step};
 use crate::error::Result;
-use crate::jute::EventKind;
 use crate::lock::request::Ahead;
 use crate::owner::Owner;
-use crate::recipe::attempt::Event;
-use crate::recipe::overdue_holder::Overdue;
-use crate::recipe::queue::Blocked;
 use crate::system::channel::{Receiver, Waitable};
 use crate::system::clock;
 use crate::time::limit::LimitReached;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Watch};
+use zklock_core::attempt::Event;
+use zklock_core::overdue_holder::Overdue;
+use zklock_core::queue::Blocked;
+use zklock_jute::EventKind;
 
 impl Driver<'_, '_> {
     /// Sleeps until the watch fires, the connection changes or the limit is reached.

@@ -10,14 +10,14 @@ use super::{RawGuard, Replaces};
 use crate::error::Result;
 use crate::lock::release_writes::Closing;
 use crate::path;
-use crate::recipe::attempt::Orphan;
-use crate::recipe::release_note::Note;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::early_create::EarlyCreate;
 use crate::system::clock;
 use crate::time::limit::{Limit, LimitReached, from_now};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
+use zklock_core::attempt::Orphan;
+use zklock_core::release_note::Note;
 
 /// How often a release that waits for its time looks whether the lock is lost.
 const LOOK: Duration = Duration::from_millis(500);

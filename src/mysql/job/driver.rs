@@ -21,10 +21,10 @@ use crate::mysql::lock_table::{self, Key, RowState};
 use crate::mysql::shared_client::SharedClient;
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::owner::Owner;
-use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
-use crate::recipe::journal::{End, Outcome as Ending};
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
+use zklock_core::job::{Action, Event, Once, Outcome, Wish};
+use zklock_core::journal::{End, Outcome as Ending};
 
 /// What the caller asked for, for errors.
 const WHAT: &str = "run the job";

@@ -19,8 +19,8 @@ use crate::mysql::job_table;
 use crate::mysql::lock_table::Key;
 use crate::mysql::shared_client::SharedClient;
 use crate::owner::Owner;
-use crate::recipe::job::{Due, Outcome as Ended, Wish};
-use crate::recipe::journal::{Journal, PastRun};
+use zklock_core::job::{Due, Outcome as Ended, Wish};
+use zklock_core::journal::{Journal, PastRun};
 
 /// What the caller asked for, for errors.
 const WHAT: &str = "read the job";

@@ -2,10 +2,10 @@
 
 use super::PermitDriver;
 use crate::error::Result;
-use crate::jute::{ErrorCode, Reply, Request};
 use crate::lock::raw_guard::RawGuard;
-use crate::recipe::permit_attempt::{Event, Look};
 use crate::session::call_error::refused;
+use zklock_core::permit_attempt::{Event, Look};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 impl PermitDriver<'_, '_> {
     /// Reads the number and lists the permits, behind the `sync` if there is one.

@@ -1,8 +1,8 @@
 //! What the cleaner does with answers that come late, twice or not at all.
 
 use super::*;
-use crate::jute::ErrorCode;
 use crate::transport::{Capabilities, TooLong, WatchId};
+use zklock_jute::ErrorCode;
 
 /// Records what it is given to send.
 #[derive(Debug, Default)]

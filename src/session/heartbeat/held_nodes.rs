@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use super::{Heartbeat, REVOKE};
 use crate::error::LostReason;
-use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::session::lease::Lease;
 use crate::session::proof;
 use crate::time::clock::Moment;
 use crate::transport::Answered;
 use crate::transport::{Call, Failure, Fired, Watch, WatchId};
+use zklock_jute::{ErrorCode, EventKind, Reply, Request};
 
 impl Heartbeat {
     /// Reads and watches the nodes of locks that are held for longer than

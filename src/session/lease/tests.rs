@@ -1,8 +1,8 @@
 use std::thread;
 
 use super::*;
-use crate::recipe::lifetime::Lifetime;
-use crate::recipe::validity::LEAST_TIMEOUT;
+use zklock_core::lifetime::Lifetime;
+use zklock_core::validity::LEAST_TIMEOUT;
 
 const T: Duration = Duration::from_secs(60);
 const BROKEN: News = News {

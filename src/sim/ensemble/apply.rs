@@ -13,7 +13,7 @@ use super::message::{Ask, Deed, Transaction};
 use super::server::{ServerNode, Step};
 use super::state::{Ensemble, Event};
 use crate::embedded::{Author, ChangeTime, Notice, TreeChange};
-use crate::jute::{ErrorCode, Reply};
+use zklock_jute::{ErrorCode, Reply};
 
 impl Ensemble {
     /// Has a server do a step after its lag.

@@ -8,7 +8,7 @@ use super::message::{Ask, Deed, Message, Origin, Towards};
 use super::server::Role;
 use super::state::{Ensemble, Event};
 use crate::embedded::{Identity, Password};
-use crate::jute::{ConnectReply, ConnectRequest};
+use zklock_jute::{ConnectReply, ConnectRequest};
 
 /// The time at which every run begins, in milliseconds since the epoch.
 const BEGINNING_MS: i64 = 1_700_000_000_000;

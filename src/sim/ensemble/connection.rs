@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::embedded::{Faults, Identity, RequestKind, ServerConfig, decode};
-use crate::jute::{ErrorCode, Request};
+use zklock_jute::{ErrorCode, Request};
 
 /// The number of a client's connection; no two of an ensemble have the same.
 pub type ConnectionNo = u64;

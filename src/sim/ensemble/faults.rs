@@ -8,7 +8,7 @@ use super::message::{Ask, Deed};
 use super::server::Role;
 use super::state::Ensemble;
 use crate::embedded::{Faults, Identity, ServerView, Write};
-use crate::jute::Op;
+use zklock_jute::Op;
 
 /// What Curator writes into the node of a holder that is to release its lock.
 const REVOKE: &[u8] = b"__REVOKE__";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::connection::ConnectionNo;
 use super::history::SessionEnd;
 use crate::embedded::{Identity, Write};
-use crate::jute::{ErrorCode, Reply};
+use zklock_jute::{ErrorCode, Reply};
 
 /// The number of a connection between a follower and its leader.
 pub(super) type LinkNo = u64;

@@ -5,7 +5,7 @@ use super::history::SessionEnd;
 use super::message::{Ask, Deed, Message, Origin, Towards};
 use super::state::Ensemble;
 use crate::embedded::{Identity, RequestAnswer, RequestKind, Requester, Write};
-use crate::jute::{ErrorCode, OpCode, Reply, Request, xid};
+use zklock_jute::{ErrorCode, OpCode, Reply, Request, xid};
 
 impl Ensemble {
     pub(super) fn take_request(&mut self, number: ConnectionNo, frame: &[u8]) {

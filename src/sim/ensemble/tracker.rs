@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::embedded::Timeouts;
-use crate::jute::ErrorCode;
+use zklock_jute::ErrorCode;
 
 #[derive(Debug)]
 pub(super) struct SessionTracker {

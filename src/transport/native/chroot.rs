@@ -1,6 +1,6 @@
 //! The chroot, which begins every path that the server sends.
 
-use crate::jute::{OpReply, Reply};
+use zklock_jute::{OpReply, Reply};
 
 /// Strips the root from a path that the server sent; `None` if the path is not below it.
 pub(super) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::backoff::{LEAST, jittered};
 use super::connection_end::End;
 use super::shared::{Shared, Stage, State, answer_all};
-use crate::jute::{ErrorCode, Request};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
+use zklock_jute::{ErrorCode, Request};
 
 /// A pause between two attempts is at most this part of the time that is left for the end.
 const PARTS: u32 = 8;

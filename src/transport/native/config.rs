@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::cipher::Security;
 use super::hosts::Hosts;
-use crate::jute::Secret;
 use crate::transport::session_key::SessionKey;
+use zklock_jute::Secret;
 
 /// The default of the frame limit, which ZooKeeper calls jute.maxbuffer.
 pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;

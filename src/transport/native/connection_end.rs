@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::frame_reader::BadLength;
 use crate::error::Error;
-use crate::jute::Malformed;
+use zklock_jute::Malformed;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::channel::{Channel, is_timeout};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
-use crate::jute::{ConnectReply, Malformed};
 use crate::time::clock::Moment;
+use zklock_jute::{ConnectReply, Malformed};
 
 /// The longest greeting.
 const GREETING_LIMIT: usize = 4 * 1024;

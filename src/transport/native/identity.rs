@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::jute::{ConnectRequest, Secret};
 use crate::transport::session_key::SessionKey;
+use zklock_jute::{ConnectRequest, Secret};
 
 /// The session as the server knows it; the id and the password are enough to use it.
 #[derive(Default)]

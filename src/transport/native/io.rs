@@ -28,9 +28,9 @@ use super::rotation::{Rotation, Round};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::error::TLS_PORT;
-use crate::jute::{ConnectReply, Request, xid};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
+use zklock_jute::{ConnectReply, Request, xid};
 
 /// How much longer than a request a reply may be: a listing and its stat, a header.
 const REPLY_SLACK: usize = 64 * 1024;

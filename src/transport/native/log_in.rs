@@ -11,8 +11,8 @@ use super::hosts::Target;
 use super::sasl::{Begun, LoginFailure, Refusal};
 use super::shared::{Shared, WRITE_AGAIN};
 use crate::error::Error;
-use crate::jute::{SaslReply, encode_sasl};
 use crate::time::clock::Moment;
+use zklock_jute::{SaslReply, encode_sasl};
 
 /// The longest answer to a token. Kerberos tickets may take most of it.
 const REPLY_LIMIT: usize = 128 * 1024;

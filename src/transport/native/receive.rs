@@ -15,10 +15,10 @@ use super::server_features::older;
 use super::shared::{Shared, Stage, path_of};
 use super::who_reads::Read;
 use crate::error::Error;
-use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, failure, xid};
 use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::transport::{Failure, TooLong, prefetch_on_deletion};
+use zklock_jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, failure, xid};
 
 /// The least time that a read waits, however short the session timeout.
 const SHORTEST: Duration = Duration::from_millis(10);

@@ -5,9 +5,9 @@ use std::mem;
 use std::time::Duration;
 
 use super::channel::Outbox;
-use crate::jute::{Reply, Request, xid};
 use crate::time::clock::Moment;
 use crate::transport::{Answer, Failure, TooLong, WatchId};
+use zklock_jute::{Reply, Request, xid};
 
 /// Replies arrive in the order of the requests, so one queue matches them.
 #[derive(Debug)]

@@ -7,8 +7,8 @@
 //! Each newer request is judged for itself: ClickHouse Keeper learned `create2` years before
 //! `createContainer`.
 
-use crate::jute::{CreateMode, ErrorCode, Op, OpCode, Request};
 use crate::transport::Capabilities;
+use zklock_jute::{CreateMode, ErrorCode, Op, OpCode, Request};
 
 /// What some servers lack. Of the first two a request has an older form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

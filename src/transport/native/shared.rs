@@ -16,13 +16,13 @@ use super::lookup::Lookup;
 use super::request_queue::{Pending, RequestQueue};
 use super::server_features::Features;
 use super::watches::{Kind, Watches};
-use crate::jute::{ErrorCode, ReplyHeader, Request};
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, WatchId};
+use zklock_jute::{ErrorCode, ReplyHeader, Request};
 
 /// How soon to try again to write what a full socket did not take in.
 pub(super) const WRITE_AGAIN: Duration = Duration::from_millis(10);

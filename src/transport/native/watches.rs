@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use crate::jute::{EventKind, WatchKind, WatchLists};
 use crate::transport::{Fired, Watch, WatchId};
+use zklock_jute::{EventKind, WatchKind, WatchLists};
 
 /// The longest part of a setWatches frame: well below the limit of any server.
 const PART_BYTES: usize = 128 * 1024;

@@ -3,8 +3,8 @@
 use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
 
 use super::watches::Watches;
-use crate::jute::{self, Access, ErrorCode, Reply, Request, Stat};
 use crate::transport::{Failure, NO_VERSION, Watch};
+use zklock_jute::{Access, ErrorCode, Reply, Request, Stat};
 
 /// Carries out one request. Blocks until the crate returns, perhaps forever.
 pub(super) fn perform(
@@ -132,26 +132,26 @@ fn expected(version: i32) -> Option<i32> {
     (version != -1).then_some(version)
 }
 
-fn create_mode(mode: jute::CreateMode) -> CreateMode {
+fn create_mode(mode: zklock_jute::CreateMode) -> CreateMode {
     match mode {
-        jute::CreateMode::Persistent => CreateMode::Persistent,
-        jute::CreateMode::Ephemeral => CreateMode::Ephemeral,
-        jute::CreateMode::PersistentSequential => CreateMode::PersistentSequential,
-        jute::CreateMode::EphemeralSequential => CreateMode::EphemeralSequential,
+        zklock_jute::CreateMode::Persistent => CreateMode::Persistent,
+        zklock_jute::CreateMode::Ephemeral => CreateMode::Ephemeral,
+        zklock_jute::CreateMode::PersistentSequential => CreateMode::PersistentSequential,
+        zklock_jute::CreateMode::EphemeralSequential => CreateMode::EphemeralSequential,
         // A container has a request of its own, which the crate lacks.
-        jute::CreateMode::Container | jute::CreateMode::Ttl { .. } | jute::CreateMode::Other(_) => {
-            CreateMode::Persistent
-        }
+        zklock_jute::CreateMode::Container
+        | zklock_jute::CreateMode::Ttl { .. }
+        | zklock_jute::CreateMode::Other(_) => CreateMode::Persistent,
     }
 }
 
 fn access(access: &Access) -> Acl {
     let known = [
-        (jute::Permissions::READ, Permission::READ),
-        (jute::Permissions::WRITE, Permission::WRITE),
-        (jute::Permissions::CREATE, Permission::CREATE),
-        (jute::Permissions::DELETE, Permission::DELETE),
-        (jute::Permissions::ADMIN, Permission::ADMIN),
+        (zklock_jute::Permissions::READ, Permission::READ),
+        (zklock_jute::Permissions::WRITE, Permission::WRITE),
+        (zklock_jute::Permissions::CREATE, Permission::CREATE),
+        (zklock_jute::Permissions::DELETE, Permission::DELETE),
+        (zklock_jute::Permissions::ADMIN, Permission::ADMIN),
     ];
     let given = known
         .iter()

@@ -12,10 +12,10 @@ use zookeeper::{ZkState, ZooKeeper};
 
 use super::watches::Watches;
 use crate::error::Error;
-use crate::jute::Request;
 use crate::time::clock::Moment;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, Watch};
+use zklock_jute::Request;
 
 /// How long a handle has to report that it is connected before it is probed.
 ///

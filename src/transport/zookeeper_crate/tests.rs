@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::{WORKERS, open};
-use crate::jute::{Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, op};
 use crate::support::zookeeper::ZooKeeper as Server;
@@ -14,6 +13,7 @@ use crate::support::{eventually, fresh_path, handle, timed};
 use crate::transport::session_state::{SessionEvent, SessionState};
 use crate::transport::status::Status;
 use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
+use zklock_jute::{Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 

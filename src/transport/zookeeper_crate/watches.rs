@@ -10,9 +10,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use zookeeper::{WatchedEvent, WatchedEventType};
 
-use crate::jute::EventKind;
 use crate::transport::mailbox_sender::Slot;
 use crate::transport::{Fired, Watch, WatchId};
+use zklock_jute::EventKind;
 
 /// A node and an id, because watches on several nodes may have one id.
 type Key = (String, WatchId);

@@ -5,9 +5,9 @@ use zookeeper::ZooKeeper;
 
 use super::calls;
 use super::shared::{Job, Link, LinkNews, Owned, Shared, Task};
-use crate::jute::{Reply, Request};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
+use zklock_jute::{Reply, Request};
 
 impl Shared {
     /// Runs a worker until there are no more jobs.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::client::{Differences, Heard, RecordingClient};
 use super::script::{Act, RECURSIVE, SESSIONS, ScriptStep};
 use crate::embedded::server::Server;
-use crate::jute::{
+use crate::support::eventually;
+use zklock_jute::{
     Access, CreateMode, EventKind, Op, Permissions, ReadOp, Request, WatchKind, WatchLists, xid,
 };
-use crate::support::eventually;
 
 /// The tick, which the real server uses too.
 const TICK: Duration = Duration::from_millis(500);

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::jute::Names as Children;
-use crate::jute::{
+use zklock_jute::Names as Children;
+use zklock_jute::{
     Access, ConnectReply, ConnectRequest, Event, OpReply, Reply, ReplyHeader, Request, Stat, xid,
 };
 

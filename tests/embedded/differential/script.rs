@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::jute::{
+use zklock_jute::{
     Access, CreateMode, Data, Op, Permissions, ReadOp, Request, Secret, WatchKind, WatchLists,
 };
 

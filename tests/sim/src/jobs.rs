@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use zklock::Error;
-use zklock::recipe::journal::{self, Outcome};
 use zklock::sim::ensemble::{Change, What};
+use zklock_core::journal::{self, Outcome};
 
 use crate::client::{Journal, ms};
 use crate::history::Process;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use zklock::recipe::abandonment::parse;
 use zklock::sim::ensemble::What;
+use zklock_core::abandonment::parse;
 
 use crate::client::Journal;
 use crate::plan::{Plan, What as Trouble};

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 
 use zklock::diagnostics::LockQueue;
-use zklock::recipe::dialect::{Kind, Stance};
-use zklock::recipe::name::NodeName;
 use zklock::{Client, Contender, Dialect, Role};
+use zklock_core::dialect::{Kind, Stance};
+use zklock_core::name::NodeName;
 
 use super::finding::{Finding, Level};
 use super::server::View;

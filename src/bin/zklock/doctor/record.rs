@@ -1,8 +1,8 @@
 //! Whether a path's own node has what it should keep.
 
 use zklock::Client;
-use zklock::recipe::mending::{Standing, standing};
-use zklock::recipe::permits::number;
+use zklock_core::mending::{Standing, standing};
+use zklock_core::permits::number;
 
 use super::finding::{Finding, Level};
 use crate::sanitize::plain;

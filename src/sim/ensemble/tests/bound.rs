@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::lab::{Client, Heard, Lab, check, create, end_of, ms};
-use crate::jute::{CreateMode, Request};
 use crate::sim::ensemble::state::Event;
 use crate::sim::ensemble::{EnsembleConfig, Fault, SessionEnd};
+use zklock_jute::{CreateMode, Request};
 
 const TICK: Duration = ms(2000);
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::jute::{
-    Access, ConnectReply, ConnectRequest, CreateMode, ErrorCode, Event, EventKind, Op, OpCode,
-    Permissions, Reply, ReplyHeader, Request, xid,
-};
 use crate::sim::ensemble::{
     ConnectionNo, Ensemble, EnsembleConfig, Fault, Output, SessionEnd, What,
+};
+use zklock_jute::{
+    Access, ConnectReply, ConnectRequest, CreateMode, ErrorCode, Event, EventKind, Op, OpCode,
+    Permissions, Reply, ReplyHeader, Request, xid,
 };
 
 /// Something that a client has heard.

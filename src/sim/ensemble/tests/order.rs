@@ -1,8 +1,8 @@
 //! What a client sees, and in which order.
 
 use super::lab::{Heard, Lab, check, config, create, delete, ms, open_acl, sync, watch};
-use crate::jute::{ConnectRequest, CreateMode, ErrorCode, EventKind, Op, Reply, Request};
 use crate::sim::ensemble::{Change, Fault, Output, SessionEnd, What};
+use zklock_jute::{ConnectRequest, CreateMode, ErrorCode, EventKind, Op, Reply, Request};
 
 const LONG: std::time::Duration = ms(2000);
 

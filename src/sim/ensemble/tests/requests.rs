@@ -1,8 +1,8 @@
 //! The answers to single requests, well formed or not.
 
 use super::lab::{Heard, Lab, check, config, create, delete, ms, new_session, sync};
-use crate::jute::{CreateMode, ErrorCode, OpCode, Reply, Request, Secret};
 use crate::sim::ensemble::{EnsembleConfig, Fault, RequestKind};
+use zklock_jute::{CreateMode, ErrorCode, OpCode, Reply, Request, Secret};
 
 const LONG: std::time::Duration = ms(2000);
 

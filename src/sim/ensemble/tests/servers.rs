@@ -1,8 +1,8 @@
 //! Servers that come, go, and lose each other.
 
 use super::lab::{Lab, check, config, create, ms};
-use crate::jute::{CreateMode, ErrorCode, Request};
 use crate::sim::ensemble::{EnsembleConfig, Fault, SessionEnd, What};
+use zklock_jute::{CreateMode, ErrorCode, Request};
 
 const LONG: std::time::Duration = ms(2000);
 

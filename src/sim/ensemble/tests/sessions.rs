@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::lab::{Lab, check, config, create, end_of, ms};
-use crate::jute::{ConnectRequest, CreateMode, ErrorCode, Request};
 use crate::sim::ensemble::{EnsembleConfig, Fault, SessionEnd};
+use zklock_jute::{ConnectRequest, CreateMode, ErrorCode, Request};
 
 #[test]
 fn a_timeout_is_negotiated_and_counts_from_each_handshake() {

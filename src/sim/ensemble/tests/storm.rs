@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::lab::{Client, Lab, check, config, create, delete, ms, sync, watch};
-use crate::jute::{ConnectRequest, CreateMode, ErrorCode, Request};
 use crate::sim::ensemble::{EnsembleConfig, Fault, What};
+use zklock_jute::{ConnectRequest, CreateMode, ErrorCode, Request};
 
 /// Clients that come back where they can, and a dozen faults.
 struct Storm {

@@ -28,9 +28,9 @@ pub(crate) use self::digest_md5::Digest;
 pub(crate) use self::gssapi::{Kerberos, Waiters};
 pub(super) use self::mechanism::LoginFailure;
 use self::mechanism::{Mechanism, Step};
-use crate::jute::{ErrorCode, SaslReply};
 use crate::system::random;
 use crate::time::clock::Moment;
+use zklock_jute::{ErrorCode, SaslReply};
 
 /// No mechanism takes as many steps.
 const STEPS: usize = 16;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::jute::{ConnectReply, ConnectRequest, ErrorCode, Reply, ReplyHeader, Request};
+use zklock_jute::{ConnectReply, ConnectRequest, ErrorCode, Reply, ReplyHeader, Request};
 
 /// The server's reaction to a request.
 pub(super) enum Act {

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 
 use super::fake::{Act, Fake, Script, greeting};
 use super::*;
-use crate::jute::{ConnectReply, Event, Op, OpReply, ReplyHeader, xid};
 use crate::support::{eventually, timed};
 use crate::time::limit::Limit;
 use crate::transport::mailbox::Mailbox;
+use zklock_jute::{ConnectReply, Event, Op, OpReply, ReplyHeader, xid};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 

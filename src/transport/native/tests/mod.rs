@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use crate::system::channel::{Receiver, Sender, bounded, unbounded};
 
 use super::{Config, Credentials, FRAME_LIMIT, open};
-use crate::jute::{
-    Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request, Secret, Stat,
-};
 use crate::support::zookeeper::ZooKeeper;
 use crate::transport::session_state::{SessionEvent, SessionState};
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, Fired, Transport, Watch, WatchId};
+use zklock_jute::{
+    Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request, Secret, Stat,
+};
 
 /// Far longer than any wait here should take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::fake::{Act, Fake, Script, greeting};
 use super::*;
-use crate::jute::{Op, OpCode, OpReply};
+use zklock_jute::{Op, OpCode, OpReply};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 

@@ -70,7 +70,7 @@ fn requests_are_carried_out_and_answered() {
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_multi_says_what_came_of_each_part() {
-    use crate::jute::{Op, OpReply};
+    use zklock_jute::{Op, OpReply};
 
     let rig = Rig::connect(&server().hosts(), LONG);
     let path = node();

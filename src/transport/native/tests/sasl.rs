@@ -7,8 +7,8 @@ use std::thread;
 
 use super::fake::{Act, Fake, Script, greeting, greeting_for};
 use super::*;
-use crate::jute::OpCode;
 use crate::transport::native::{Digest, Login};
+use zklock_jute::OpCode;
 
 /// The session timeout, which limits the login, too.
 const TIMEOUT: Duration = Duration::from_millis(900);

@@ -18,9 +18,9 @@ use super::super::receive::{Connection, ConnectionReader};
 use super::super::shared::Shared;
 use super::super::{Config, FRAME_LIMIT};
 use super::*;
-use crate::jute::{ErrorCode, ReplyHeader, xid};
 use crate::support::eventually;
 use crate::transport::status::Status;
+use zklock_jute::{ErrorCode, ReplyHeader, xid};
 
 const SOON: Duration = Duration::from_secs(30);
 /// Long enough that the connection needs nothing meanwhile.

@@ -1,0 +1,370 @@
+//! One attempt to get into a queue and to its head.
+//!
+//! ```text
+//!  Peek ──► (taken: wait without a node and peek again, or
+//!   │        CatchUp ──► PeekAgain ──► (taken: Finish))
+//!   │                       │        no parents
+//!   │ free             free │  Create ◄────────► Parents
+//!   └───────────────────────┴─► │  │
+//!                  created   │  │ reply lost
+//!            ┌───────────────┘  ▼
+//!            │       none     Sync ──► Find ──► (not there: Create)
+//!            │                           │ there
+//!            ▼   owner ours*             ▼
+//!          List ◄───────────────────── Inspect ──► (dead session's: Restart)
+//!     ▲     │  │ nothing ahead
+//!     │     │  └──────────────────► Prove ──► Finish(Held)
+//!     │     │ someone ahead           ▲
+//!     │     ▼                         │ the last one ahead was deleted
+//!     ├── Watch ──► Wait ─────────────┤
+//!     │ gone  ▲     │ ▲ one ahead     │
+//!     ├───────┼─────┘ ▼               │ nothing ahead
+//!     │ woken └──── Relist ───────────┘
+//!     │  others ahead
+//!
+//!  Cancel, from anywhere: Finish(Gone).   New session, from anywhere: Finish(Restart).
+//!  * Both ways lead to Prove at once if nobody has joined since the last grant.
+//! ```
+//!
+//! The driver carries out [`Attempt::action`] and reports the result to [`Attempt::handle`],
+//! until the action is `Finish`. By then, [`Attempt::orphans`] lists what the attempt leaves
+//! in the directory, for the cleaner to delete. The attempt knows no time: at a deadline, the
+//! driver sends `Cancel`.
+//!
+//! `Relist` saves the hand-off a round trip: once the node beyond the nearest has gone, the
+//! waiter lists the queue while the nearest holds, and not when its own turn has come.
+//! [`LastGrant`] says when no listing is needed.
+
+pub mod action_and_event;
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem;
+
+use super::dialect::Role;
+use super::name::prefix;
+use super::queue::{Blocked, Contest, Place, own};
+use super::skip_listing::LastGrant;
+use zklock_jute::Names;
+
+pub use self::action_and_event::{Action, Event, Origin, Orphan, Outcome, OwnNode, Patience};
+
+/// The state machine.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Attempt {
+    contest: Contest,
+    /// The name we ask for; no other attempt ever asks for the same.
+    prefix: String,
+    /// The session that our node must belong to, if the driver knows it.
+    session: Option<i64>,
+    patience: Patience,
+    last: Option<LastGrant>,
+    state: State,
+    orphans: Vec<Orphan>,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum State {
+    Peek,
+    CatchUp,
+    PeekAgain,
+    Full,
+    Create,
+    Parents,
+    Sync,
+    Find,
+    Inspect(String),
+    List(OwnNode),
+    Relist(OwnNode, Blocked),
+    Births(OwnNode, Vec<String>),
+    Watch(OwnNode, Blocked),
+    Wait(OwnNode, Blocked),
+    Prove(OwnNode),
+    Finish(Outcome),
+}
+
+impl Attempt {
+    /// A contender without a node. The `id` must be fresh: a UUID that was never used.
+    pub fn enter(contest: Contest, id: &str, session: Option<i64>, patience: Patience) -> Self {
+        Self {
+            contest,
+            prefix: prefix(contest.dialect, contest.role, id),
+            session,
+            patience,
+            last: None,
+            state: match patience {
+                Patience::Waits if !contest.looks_first() => State::Create,
+                Patience::Waits | Patience::Tries => State::Peek,
+            },
+            orphans: Vec::new(),
+        }
+    }
+
+    /// A contender that has released the lock since its `last` grant.
+    ///
+    /// Only exclusive contenders use this: one of another role may come back while it holds.
+    #[must_use]
+    pub fn after(mut self, last: Option<LastGrant>) -> Self {
+        self.last = last.filter(|_| self.contest.role == Role::Exclusive);
+        self
+    }
+
+    /// A contender whose node stands in the queue already.
+    pub fn queued(contest: Contest, mine: OwnNode, patience: Patience) -> Self {
+        Self {
+            contest,
+            prefix: String::new(),
+            session: Some(mine.origin.owner),
+            patience,
+            last: None,
+            state: State::List(mine),
+            orphans: Vec::new(),
+        }
+    }
+
+    /// What it asks of the queue.
+    pub fn contest(&self) -> Contest {
+        self.contest
+    }
+
+    /// What the driver is to do next.
+    pub fn action(&self) -> Action {
+        match &self.state {
+            State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch(true),
+            State::Peek if self.patience == Patience::Waits => Action::ListAndWatch(false),
+            State::Peek | State::PeekAgain | State::Find | State::List(_) | State::Relist(..) => {
+                Action::List
+            }
+            State::Create => Action::Create(self.prefix.clone()),
+            State::Parents => Action::MakeParents,
+            State::CatchUp => Action::CatchUp,
+            State::Sync => Action::Sync,
+            State::Inspect(name) => Action::Inspect(name.clone()),
+            State::Births(_, names) => Action::Births(names.clone()),
+            State::Watch(mine, blocked) if blocked.watches_around() => {
+                Action::WatchAround(blocked.clone(), mine.name.clone())
+            }
+            State::Watch(_, blocked) => Action::Watch(blocked.clone()),
+            State::Full | State::Wait(..) => Action::Wait,
+            State::Prove(mine) => Action::Prove(mine.name.clone()),
+            State::Finish(outcome) => Action::Finish(outcome.clone()),
+        }
+    }
+
+    /// Whether nobody is expected ahead of our node, so that the queue need not be listed.
+    pub fn expects_nobody(&self) -> bool {
+        self.last.is_some_and(|last| last.is_habit())
+    }
+
+    /// Our node, while it stands in the queue.
+    pub fn node(&self) -> Option<&str> {
+        match &self.state {
+            State::Inspect(name) => Some(name),
+            State::List(mine)
+            | State::Relist(mine, _)
+            | State::Births(mine, _)
+            | State::Watch(mine, _)
+            | State::Wait(mine, _)
+            | State::Prove(mine) => Some(&mine.name),
+            _ => None,
+        }
+    }
+
+    /// What is ahead of our node, while the attempt waits for it to go.
+    pub fn blocked(&self) -> Option<&Blocked> {
+        match &self.state {
+            State::Wait(_, blocked) => Some(blocked),
+            _ => None,
+        }
+    }
+
+    /// What is left in the directory after `Finish`; complete only then.
+    pub fn orphans(&mut self) -> Vec<Orphan> {
+        mem::take(&mut self.orphans)
+    }
+
+    /// Takes in the result of the last action, or what happened meanwhile.
+    pub fn handle(&mut self, event: Event) {
+        let state = mem::replace(&mut self.state, State::Peek);
+        self.state = self.next(state, event);
+    }
+
+    fn next(&mut self, state: State, event: Event) -> State {
+        match (state, event) {
+            (state @ State::Finish(_), _) => state,
+            (state, Event::Cancel) => self.leave(state, Outcome::Gone),
+            (state, Event::NewSession) => self.leave(state, Outcome::Restart),
+            (
+                state @ (State::Peek
+                | State::CatchUp
+                | State::PeekAgain
+                | State::Full
+                | State::Create
+                | State::Parents
+                | State::Sync
+                | State::Find
+                | State::Inspect(_)),
+                event,
+            ) => self.enters(state, event),
+            (state, event) => self.stands(state, event),
+        }
+    }
+
+    /// The transitions of an attempt that is not known to have a node in the queue.
+    fn enters(&mut self, state: State, event: Event) -> State {
+        match (state, event) {
+            (state @ (State::Peek | State::PeekAgain), Event::Children(names)) => {
+                match self.contest.is_taken(&names) {
+                    Ok(false) => State::Create,
+                    Ok(true) if self.patience == Patience::Waits => State::Full,
+                    // A server that lags still shows a node whose deletion was answered.
+                    Ok(true) if state == State::Peek => State::CatchUp,
+                    Ok(true) => State::Finish(Outcome::Gone),
+                    Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
+                }
+            }
+            (State::Peek | State::PeekAgain, Event::NoNode) => State::Create,
+            (State::CatchUp, Event::Synced) => State::PeekAgain,
+            (State::Full, Event::Deleted | Event::Woken) => State::Peek,
+
+            (State::Create, Event::Created(name, Some(origin))) => self.created(name, origin),
+            (State::Create, Event::Created(name, None)) => State::Inspect(name),
+            (State::Create, Event::NoNode) => State::Parents,
+            (State::Parents, Event::ParentsMade) => State::Create,
+            // The node may exist, and a server that lags would not show it: without the sync,
+            // the attempt would queue behind its own node.
+            (State::Create, Event::ReplyLost) => State::Sync,
+            (State::Sync, Event::Synced) => State::Find,
+            (State::Find, Event::Children(names)) => self.found(&names),
+            (State::Find, Event::NoNode) => State::Create,
+            (State::Inspect(name), Event::Inspected(origin)) => self.created(name, origin),
+            (State::Inspect(name), Event::NoNode) => State::Finish(Outcome::Evicted(name)),
+
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
+            (state, _) => state,
+        }
+    }
+
+    /// The transitions of an attempt whose node stands in the queue.
+    fn stands(&mut self, state: State, event: Event) -> State {
+        match (state, event) {
+            (State::List(mine), Event::Children(names)) => {
+                let place = self.contest.place(&names, &mine.name);
+                self.placed(mine, place)
+            }
+            (State::Relist(mine, before), Event::Children(names)) => {
+                match self.contest.place(&names, &mine.name) {
+                    Place::Blocked(now) if now.last && now.nearest == before.nearest => {
+                        State::Wait(mine, now)
+                    }
+                    place => self.placed(mine, place),
+                }
+            }
+            (State::Births(mine, _), Event::Births(births)) => {
+                let place = self.contest.place_by_birth(&births, &mine.name);
+                self.placed(mine, place)
+            }
+            (State::Watch(mine, blocked), Event::Watching) => State::Wait(mine, blocked),
+            (State::Watch(mine, _), Event::NoNode) => State::List(mine),
+            (State::Watch(mine, _) | State::Wait(mine, _), Event::Evicted) => {
+                State::Finish(Outcome::Evicted(mine.name))
+            }
+            (State::Watch(mine, blocked) | State::Wait(mine, blocked), Event::BeyondDeleted) => {
+                State::Relist(mine, blocked)
+            }
+            (State::Wait(mine, Blocked { last: true, .. }), Event::Deleted) => State::Prove(mine),
+            (State::Wait(mine, _), Event::Deleted | Event::Woken) => State::List(mine),
+            (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
+            // The watches may have gone with the connection.
+            (State::Relist(mine, _), Event::ReplyLost | Event::Woken) => State::List(mine),
+            (State::List(mine) | State::Relist(mine, _) | State::Prove(mine), Event::NoNode) => {
+                State::Finish(Outcome::Evicted(mine.name))
+            }
+
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
+            (state, _) => state,
+        }
+    }
+
+    /// A node with our name was created; it is ours if it belongs to our session.
+    fn created(&mut self, name: String, origin: Origin) -> State {
+        if self.session.is_some_and(|session| session != origin.owner) {
+            self.orphans.push(Orphan::Node(name));
+            return State::Finish(Outcome::Restart);
+        }
+        let mine = OwnNode { name, origin };
+        match self.last {
+            Some(last) if last.is_followed_by(&mine) => State::Prove(mine),
+            _ => State::List(mine),
+        }
+    }
+
+    /// The reply to our create was lost; `names` shows whether it was carried out.
+    fn found(&mut self, names: &Names) -> State {
+        let mut own = own(names, &self.prefix).into_iter();
+        let Some(first) = own.next() else {
+            return State::Create;
+        };
+        let first = first.text.to_owned();
+        let extra = own.map(|name| Orphan::Node(name.text.to_owned()));
+        self.orphans.extend(extra);
+        if self.session.is_none() {
+            // Without a session to compare with, the node may be a dead one's.
+            self.orphans.push(Orphan::Node(first));
+            return State::Finish(Outcome::Restart);
+        }
+        State::Inspect(first)
+    }
+
+    fn placed(&mut self, mine: OwnNode, place: Place) -> State {
+        match (place, self.patience) {
+            (Place::First, _) => State::Prove(mine),
+            (Place::Blocked(blocked), Patience::Waits) => State::Watch(mine, blocked),
+            (Place::Crowded(ahead), Patience::Waits) => {
+                let nearest = String::new();
+                State::Wait(
+                    mine,
+                    Blocked {
+                        nearest,
+                        ahead,
+                        ..Blocked::default()
+                    },
+                )
+            }
+            (Place::Blocked(_) | Place::Crowded(_), Patience::Tries) => {
+                self.leave(State::List(mine), Outcome::Gone)
+            }
+            (Place::Exhausted(names), _) => State::Births(mine, names),
+            (Place::Foreign(foreign), _) => {
+                self.leave(State::List(mine), Outcome::Foreign(foreign))
+            }
+            (Place::Missing, _) => State::Finish(Outcome::Evicted(mine.name)),
+        }
+    }
+
+    /// Ends the attempt and writes down what it leaves behind.
+    fn leave(&mut self, state: State, outcome: Outcome) -> State {
+        match state {
+            // Cancelled in `Create` means that no request is under way.
+            State::Peek
+            | State::CatchUp
+            | State::PeekAgain
+            | State::Full
+            | State::Create
+            | State::Parents
+            | State::Finish(_) => {}
+            State::Sync | State::Find => {
+                self.orphans.push(Orphan::Prefix(self.prefix.clone()));
+            }
+            State::Inspect(name) => self.orphans.push(Orphan::Node(name)),
+            State::List(mine)
+            | State::Relist(mine, _)
+            | State::Births(mine, _)
+            | State::Watch(mine, _)
+            | State::Wait(mine, _)
+            | State::Prove(mine) => self.orphans.push(Orphan::Node(mine.name)),
+        }
+        State::Finish(outcome)
+    }
+}

@@ -1,0 +1,130 @@
+//! What an attempt and its driver tell each other.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::queue::{Blocked, Foreign};
+use zklock_jute::Names;
+
+/// Whether to wait for the turn.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Patience {
+    /// Wait.
+    Waits,
+    /// Leave if somebody is ahead; write nothing if a listing shows that beforehand.
+    Tries,
+}
+
+/// What the driver is to do next.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Action {
+    /// Create an ephemeral sequential node with this prefix.
+    Create(String),
+    /// Create the directory and what is above it.
+    MakeParents,
+    /// Make sure that the next listing is no older than this moment.
+    Sync,
+    /// The same, unless the leader was deposed: a lock may look taken for longer then.
+    CatchUp,
+    /// List the directory.
+    List,
+    /// List the directory, leaving a watch on it. Says whether our own node is there already.
+    ListAndWatch(bool),
+    /// Ask for this node's owner and birth.
+    Inspect(String),
+    /// Ask for the births of these nodes.
+    Births(Vec<String>),
+    /// Read the nearest node, leaving a watch on it.
+    Watch(Blocked),
+    /// As `Watch`, and also watch this node of ours and the one beyond the nearest.
+    ///
+    /// The server sends events in the order in which they happened: if the nearest node goes
+    /// and no event of ours came before, ours was still there.
+    WatchAround(Blocked, String),
+    /// Sleep until something is worth a report.
+    Wait,
+    /// Have the quorum confirm this node, unless it confirmed the session a moment ago.
+    Prove(String),
+    /// Stop: there is nothing more to do.
+    Finish(Outcome),
+}
+
+/// What the driver reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The caller gives up. While a create is under way, `ReplyLost` goes before it.
+    Cancel,
+    /// The directory holds these names.
+    Children(Names),
+    /// Our node was created, under this name; its owner and birth if the server told.
+    Created(String, Option<Origin>),
+    /// The node has this origin.
+    Inspected(Origin),
+    /// These are the births of those nodes that are still there.
+    Births(BTreeMap<String, i64>),
+    /// The node or the directory that we asked about is not there.
+    NoNode,
+    /// The directory exists, and what is above it.
+    ParentsMade,
+    /// The quorum has confirmed our node.
+    Proved,
+    /// No reply: the request may or may not have been carried out.
+    ReplyLost,
+    /// The listing that follows is no older than this moment.
+    Synced,
+    /// The watch is in place.
+    Watching,
+    /// The nearest node, which we watched, was deleted.
+    Deleted,
+    /// The node beyond the nearest was deleted, and the watches on the others stand.
+    BeyondDeleted,
+    /// Our own node is not there, although our session lasts.
+    Evicted,
+    /// Something else happened: look again.
+    Woken,
+    /// There is another session now.
+    NewSession,
+}
+
+/// A node's origin.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Origin {
+    /// The session that the node belongs to.
+    pub owner: i64,
+    /// The transaction that created it: the fencing token.
+    pub czxid: i64,
+}
+
+/// A node of ours, in the queue.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct OwnNode {
+    /// Its name.
+    pub name: String,
+    /// Its origin.
+    pub origin: Origin,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// The lock is ours, through this node.
+    Held(OwnNode),
+    /// We gave up, or found the lock taken.
+    Gone,
+    /// Somebody deleted our node.
+    Evicted(String),
+    /// A contender in the queue would not wait for us.
+    Foreign(Foreign),
+    /// The session changed: start over, with another id.
+    Restart,
+}
+
+/// What an attempt leaves in the directory.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Orphan {
+    /// This node.
+    Node(String),
+    /// Perhaps a node with this prefix.
+    Prefix(String),
+}

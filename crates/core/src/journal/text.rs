@@ -1,0 +1,115 @@
+//! The text of a journal.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde_json::{Map, Value, json};
+
+use super::history::History;
+use super::slots::Slots;
+use super::{Journal, Outcome, PastRun};
+
+/// A format that every client knows, and the one of journals that have more.
+const PLAIN: i64 = 1;
+const MORE: i64 = 2;
+
+impl Journal {
+    /// Reads a node's data, which was written at `mtime`; `None` if it is not a journal.
+    ///
+    /// What is new in its format is never left out: a journal in which that cannot be read is none.
+    pub fn parse(data: &[u8], mtime: i64) -> Option<Self> {
+        let value: Value = serde_json::from_slice(data).ok()?;
+        let value = value.as_object()?;
+        let format = value.get("job")?.as_i64()?;
+        if ![PLAIN, MORE].contains(&format) {
+            return None;
+        }
+        let run = |key: &str, outcome| PastRun::parse(value.get(key)?, outcome);
+        let attempts = value.get("attempts").and_then(Value::as_object);
+        let count = |(slot, count): (&String, &Value)| {
+            Some((slot.clone(), u32::try_from(count.as_u64()?).ok()?))
+        };
+        let mut journal = Self {
+            slot: value.get("slot").and_then(Value::as_str).map(str::to_owned),
+            done: run("done", Outcome::Done),
+            failed: run("failed", Outcome::Failed),
+            running: run("running", Outcome::Unknown),
+            attempts: attempts.into_iter().flatten().filter_map(count).collect(),
+            ..Self::default()
+        };
+        if format == MORE {
+            journal.read_more(value)?;
+        }
+        journal.date(mtime);
+        Some(journal)
+    }
+
+    /// Reads what only this format has.
+    fn read_more(&mut self, value: &Map<String, Value>) -> Option<()> {
+        if let Some(state) = value.get("state") {
+            self.state = Some(bytes(state)?);
+        }
+        self.slots = Slots::read(|key| value.get(key).cloned())?;
+        self.history = History::read(|key| value.get(key).cloned())?;
+        Some(())
+    }
+
+    /// The data of the node.
+    pub fn text(&self) -> Vec<u8> {
+        let mut more = Map::new();
+        if let Some(state) = &self.state {
+            more.insert("state".to_owned(), readable(state));
+        }
+        let values = self.slots.values().chain(self.history.values());
+        more.extend(values.map(|(key, value)| (key.to_owned(), value)));
+        let format = if more.is_empty() { PLAIN } else { MORE };
+        let mut text = json!({ "job": format });
+        if let Some(slot) = &self.slot {
+            text["slot"] = slot.as_str().into();
+        }
+        let runs = [
+            ("done", &self.done),
+            ("failed", &self.failed),
+            ("running", &self.running),
+        ];
+        for (key, run) in runs {
+            if let Some(run) = run {
+                text[key] = run.value();
+            }
+        }
+        if !self.attempts.is_empty() {
+            text["attempts"] = json!(self.attempts);
+        }
+        for (key, value) in more {
+            text[key] = value;
+        }
+        text.to_string().into_bytes()
+    }
+}
+
+/// Bytes as a text where they are one, or else in hexadecimal: at most twice as many.
+fn readable(bytes: &[u8]) -> Value {
+    let strange = |c: char| c.is_control() && !"\n\r\t".contains(c);
+    match core::str::from_utf8(bytes) {
+        Ok(text) if !text.contains(strange) => text.into(),
+        _ => {
+            let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+            json!({ "hex": digits.collect::<String>() })
+        }
+    }
+}
+
+/// The bytes of [`readable`].
+fn bytes(value: &Value) -> Option<Vec<u8>> {
+    if let Some(text) = value.as_str() {
+        return Some(text.as_bytes().to_vec());
+    }
+    let digits = value.get("hex")?.as_str()?.as_bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = digits.chunks(2).map(|pair| match pair {
+        [high, low] => u8::try_from(digit(*high)? * 16 + digit(*low)?).ok(),
+        _ => None,
+    });
+    pairs.collect()
+}

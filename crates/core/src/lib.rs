@@ -1,0 +1,67 @@
+//! The lock protocol, as pure data.
+//!
+//! A lock is a directory of sequential ephemeral nodes, and its state is nothing but
+//! the list of their names. This crate turns such lists into decisions:
+//!
+//! - [`dialect`] says how each library names its nodes, and which contenders wait for which,
+//! - [`name`] says what one node name means,
+//! - [`queue`] says where a contender stands, and which node it has to wait for,
+//! - [`permits`] says which client's number of permits a semaphore goes by,
+//! - [`places`] says where the contenders of a path have their nodes,
+//! - [`skip_listing`] spares a contender the listing of a queue that nobody has joined since,
+//! - [`attempt`] takes one contender into the queue and to its head,
+//! - [`multi`] takes one contender into several queues at once,
+//! - [`permit_attempt`] gets a contender its permits, through the line in front of them,
+//! - [`shard_owners`] divides shards among members,
+//! - [`permit_number`] gives a permit a number that no other one has,
+//! - [`downgrade`] turns a writer into a reader,
+//! - [`job`] runs something once, and [`journal`] says what has run,
+//! - [`abandonment`] tells a holder that its predecessor went without releasing,
+//! - [`release_note`] tells a waiter that the holders ahead released in order, and [`seen_ahead`] whom
+//!   it has seen there,
+//! - [`overdue_holder`] says which holder to hurry, and when,
+//! - [`validity`] says how long a proof of a lock is good,
+//! - [`lifetime`] says which messages of a session the leader has heard of,
+//! - [`guard_state`] says what a guard is, from its last proof and what happened since,
+//! - [`cleanup`] deletes what an attempt or a guard left behind.
+//!
+//! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
+//! state outside its values or draws random numbers: without `std` there is nothing to do it
+//! with, and lints refuse what `core` has. So `tests/model` can try every order of replies,
+//! losses, lag and expiries. Programs use the crate `zklock`; this one has no promise of its own
+//! about its names.
+
+#![cfg_attr(not(test), no_std)]
+#![deny(clippy::disallowed_types)]
+#[macro_use]
+extern crate alloc;
+
+#[cfg(test)]
+#[path = "../../../tests/support/fuzz.rs"]
+mod fuzz;
+
+pub mod abandonment;
+pub mod attempt;
+pub mod cleanup;
+pub mod dialect;
+pub mod downgrade;
+pub mod guard_state;
+pub mod job;
+pub mod journal;
+pub mod lifetime;
+pub mod mending;
+pub mod multi;
+pub mod name;
+pub mod overdue_holder;
+pub mod permit_attempt;
+pub mod permit_number;
+pub mod permits;
+pub mod places;
+pub mod queue;
+pub mod release_note;
+pub mod seen_ahead;
+pub mod shard_owners;
+pub mod skip_listing;
+pub mod validity;
+
+pub use zklock_jute::Names;

@@ -1,0 +1,391 @@
+//! Going through several queues at once: all or none.
+//!
+//! ```text
+//!  Peek ─► .. ─► Peek ─► (taken: Finish*)         no parents
+//!    (if it only tries)   │                 Place ◄────────► Parents
+//!                         └────────────────► │ │ reply lost
+//!                              created       │ └──────────► Finish(Restart)
+//!  Births ◄──────────────────────────────────┘
+//!    │ all there, and ours        our turn in the last one
+//!    └───► Queue ─► .. ─► Queue ──────────────────► Prove ──► Finish(Held)
+//!
+//!  Without transactions:
+//!
+//!  Take ─► .. ─► Take ──► Prove ──► Finish(Held)
+//!   ▲              │ not got, or not confirmed
+//!   └── GiveBack ◄─┘
+//!
+//!  A node is gone: Finish(Evicted).   Cancel: Finish(Gone).   New session: Finish(Restart).
+//!  * The first time, it peeks again at a server that has caught up with its leader.
+//! ```
+//!
+//! With transactions, one transaction creates all nodes. They stand in the same order in every
+//! queue, so waiting in one queue after the other cannot end in a circle. While the client waits
+//! in one queue, its nodes in the others may go, so all are proven after the last.
+//!
+//! Without transactions, the locks are taken in the order of their paths. Another client's
+//! transaction may still stand across that order, so the locks in hand are given back if the
+//! next one does not come.
+//!
+//! The driver carries out [`Multi::action`] and reports the result to [`Multi::handle`], until
+//! the action is `Finish`. In `Queue` and `Take` it drives an attempt at one lock. By the end,
+//! [`Multi::orphans`] lists what is left in the directories, except the node with which such an
+//! attempt waits: that is among the attempt's own orphans.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem;
+
+use super::attempt::{Origin, Orphan, Outcome as Ended, OwnNode, Patience};
+use super::dialect::{Dialect, Role};
+use super::name::prefix;
+use super::queue::{Contest, Foreign};
+use zklock_jute::Names;
+
+/// The state machine.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Multi {
+    /// What we ask of each queue.
+    roles: Vec<Role>,
+    patience: Patience,
+    way: Way,
+    state: State,
+    orphans: Vec<(usize, Orphan)>,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Way {
+    Together {
+        dialect: Dialect,
+        /// The name we ask for in each queue; no other attempt ever asks for the same.
+        prefixes: Vec<String>,
+        /// The session that our nodes must belong to, if the driver knows it.
+        session: Option<i64>,
+    },
+    OneByOne,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum State {
+    Peek(usize),
+    /// At a server that has caught up.
+    PeekAgain(usize),
+    Place,
+    Parents,
+    Births(Vec<String>),
+    Queue(usize, Vec<OwnNode>),
+    Take(Vec<OwnNode>),
+    GiveBack(Option<Outcome>),
+    Prove(Vec<OwnNode>),
+    Finish(Outcome),
+}
+
+/// What the driver is to do next. Queues are numbered in the order of their paths.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Action {
+    /// List this queue.
+    List(usize),
+    /// List this queue, at a server that has caught up with its leader.
+    CatchUpAndList(usize),
+    /// Create an ephemeral sequential node in every queue, each with its prefix, in one transaction.
+    Place(Vec<String>),
+    /// Create all the directories and what is above them.
+    MakeParents,
+    /// Ask for the owner and the birth of our nodes, which have these names, one in each queue.
+    Births(Vec<String>),
+    /// Wait in this queue, where this node of ours stands.
+    Queue(usize, OwnNode),
+    /// Go through this queue; with other locks in hand, give up after a moment.
+    Take {
+        /// The queue.
+        at: usize,
+        /// Other locks are in hand.
+        briefly: bool,
+    },
+    /// Give up what was taken.
+    GiveBack,
+    /// Have the quorum confirm these nodes, one in each queue.
+    Prove(Vec<String>),
+    /// Stop: there is nothing more to do.
+    Finish(Outcome),
+}
+
+/// What the driver reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The queue holds these names.
+    Children(Names),
+    /// Our nodes were created, under these names.
+    Created(Vec<String>),
+    /// The origins of those nodes that are still there.
+    Births(Vec<Option<Origin>>),
+    /// A directory is not there.
+    NoNode,
+    /// The directories exist, and what is above them.
+    ParentsMade,
+    /// This is how waiting in the queue has ended.
+    Queued(Ended),
+    /// The lock of this queue is ours, through this node.
+    Taken(OwnNode),
+    /// It is not, and we no longer wait for it.
+    NotTaken,
+    /// What was taken is given back.
+    GivenBack,
+    /// The quorum has confirmed all nodes.
+    Proved,
+    /// The node in this queue is gone.
+    Gone(usize),
+    /// No reply: the nodes may or may not have been created.
+    ReplyLost,
+    /// There is another session now.
+    NewSession,
+    /// The caller gives up. While nodes are being created, `ReplyLost` goes before it.
+    Cancel,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// All locks are ours, through these nodes.
+    Held(Vec<OwnNode>),
+    /// We gave up, or found one of them taken.
+    Gone,
+    /// Somebody deleted this node of ours, in this queue.
+    Evicted(usize, String),
+    /// A contender in this queue would not wait for us.
+    Foreign(usize, Foreign),
+    /// Our nodes are lost: start over, with another id.
+    Restart,
+}
+
+impl Multi {
+    /// An attempt with transactions, in these roles. The `id` must be fresh: a UUID that was never
+    /// used.
+    pub fn together(
+        roles: &[Role],
+        dialect: Dialect,
+        id: &str,
+        session: Option<i64>,
+        patience: Patience,
+    ) -> Self {
+        let prefixes = roles.iter().map(|role| prefix(dialect, *role, id));
+        Self {
+            roles: roles.to_vec(),
+            patience,
+            way: Way::Together {
+                dialect,
+                prefixes: prefixes.collect(),
+                session,
+            },
+            state: match patience {
+                Patience::Tries => State::Peek(0),
+                Patience::Waits => State::Place,
+            },
+            orphans: Vec::new(),
+        }
+    }
+
+    /// An attempt without transactions.
+    pub fn one_by_one(roles: &[Role], patience: Patience) -> Self {
+        Self {
+            roles: roles.to_vec(),
+            patience,
+            way: Way::OneByOne,
+            state: State::Take(Vec::new()),
+            orphans: Vec::new(),
+        }
+    }
+
+    /// What the driver is to do next.
+    pub fn action(&self) -> Action {
+        match &self.state {
+            State::Peek(at) => Action::List(*at),
+            State::PeekAgain(at) => Action::CatchUpAndList(*at),
+            State::Place => Action::Place(self.prefixes().to_owned()),
+            State::Parents => Action::MakeParents,
+            State::Births(names) => Action::Births(names.clone()),
+            State::Queue(at, mine) => Action::Queue(*at, mine[*at].clone()),
+            State::Take(taken) => Action::Take {
+                at: taken.len(),
+                briefly: !taken.is_empty(),
+            },
+            State::GiveBack(_) => Action::GiveBack,
+            State::Prove(mine) => {
+                Action::Prove(mine.iter().map(|mine| mine.name.clone()).collect())
+            }
+            State::Finish(outcome) => Action::Finish(outcome.clone()),
+        }
+    }
+
+    /// What is left in each queue after `Finish`; complete only then.
+    pub fn orphans(&mut self) -> Vec<(usize, Orphan)> {
+        mem::take(&mut self.orphans)
+    }
+
+    /// Takes in the result of the last action, or what happened meanwhile.
+    pub fn handle(&mut self, event: Event) {
+        let state = mem::replace(&mut self.state, State::Place);
+        self.state = self.next(state, event);
+    }
+
+    fn next(&mut self, state: State, event: Event) -> State {
+        match (state, event) {
+            (state @ State::Finish(_), _) => state,
+            (State::GiveBack(None), Event::GivenBack) => State::Take(Vec::new()),
+            (State::GiveBack(Some(outcome)), Event::GivenBack) => State::Finish(outcome),
+            (State::GiveBack(_), Event::Cancel) => State::GiveBack(Some(Outcome::Gone)),
+            (state @ State::GiveBack(_), _) => state,
+
+            (state, Event::Cancel) => self.leave(state, Outcome::Gone),
+            // An attempt at one lock that finds another session starts over by itself.
+            (State::Take(taken), Event::NewSession) if taken.is_empty() => State::Take(taken),
+            (state, Event::NewSession) => self.leave(state, Outcome::Restart),
+            (state @ State::Take(_), event) => self.takes(state, event),
+            (state, event) => self.stands(state, event),
+        }
+    }
+
+    /// The transitions with all nodes in one transaction, and those of the proof.
+    fn stands(&mut self, state: State, event: Event) -> State {
+        match (state, event) {
+            (State::Peek(at), Event::Children(names)) => match self.peeked(at, &names) {
+                // A server that lags still shows a node whose deletion was answered.
+                State::Finish(Outcome::Gone) => State::PeekAgain(at),
+                state => state,
+            },
+            (State::PeekAgain(at), Event::Children(names)) => self.peeked(at, &names),
+            (State::Peek(at) | State::PeekAgain(at), Event::NoNode) => self.after_peek(at),
+
+            (State::Place, Event::Created(names)) => State::Births(names),
+            (State::Place, Event::NoNode) => State::Parents,
+            (State::Parents, Event::ParentsMade) => State::Place,
+            // Whatever was created must go: another id is cheaper than a search.
+            (State::Place, Event::ReplyLost) => {
+                let orphans = self.prefixes().iter().cloned().map(Orphan::Prefix);
+                self.orphans = orphans.enumerate().collect();
+                State::Finish(Outcome::Restart)
+            }
+            (State::Births(names), Event::Births(births)) => self.born(names, &births),
+
+            (State::Queue(at, mine), Event::Queued(ended)) => self.queued(at, mine, ended),
+
+            (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
+            (State::Prove(_), Event::Gone(_)) if self.way == Way::OneByOne => State::GiveBack(None),
+            (State::Prove(mut mine), Event::Gone(at)) => {
+                let name = mem::take(&mut mine[at].name);
+                self.leave_nodes(&mine, Some(at));
+                State::Finish(Outcome::Evicted(at, name))
+            }
+
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
+            (state, _) => state,
+        }
+    }
+
+    /// The transitions without transactions.
+    fn takes(&self, state: State, event: Event) -> State {
+        match (state, event) {
+            (State::Take(mut taken), Event::Taken(mine)) => {
+                taken.push(mine);
+                match taken.len() == self.roles.len() {
+                    true => State::Prove(taken),
+                    false => State::Take(taken),
+                }
+            }
+            (State::Take(taken), Event::NotTaken) if taken.is_empty() => {
+                State::Finish(Outcome::Gone)
+            }
+            (State::Take(_), Event::NotTaken) => {
+                let tries = self.patience == Patience::Tries;
+                State::GiveBack(tries.then_some(Outcome::Gone))
+            }
+            (state, _) => state,
+        }
+    }
+
+    fn peeked(&mut self, at: usize, names: &Names) -> State {
+        let Way::Together { dialect, .. } = self.way else {
+            return State::Finish(Outcome::Gone);
+        };
+        let contest = Contest {
+            dialect,
+            role: self.roles[at],
+            permits: 0,
+        };
+        match contest.is_taken(names) {
+            Ok(false) => self.after_peek(at),
+            Ok(true) => State::Finish(Outcome::Gone),
+            Err(foreign) => State::Finish(Outcome::Foreign(at, foreign)),
+        }
+    }
+
+    fn after_peek(&self, at: usize) -> State {
+        match at + 1 == self.roles.len() {
+            true => State::Place,
+            false => State::Peek(at + 1),
+        }
+    }
+
+    /// Our nodes count if each of them is there and belongs to our session.
+    fn born(&mut self, names: Vec<String>, births: &[Option<Origin>]) -> State {
+        let Way::Together { session, .. } = self.way else {
+            return State::Finish(Outcome::Gone);
+        };
+        let ours = |origin: &Origin| session.is_none_or(|session| session == origin.owner);
+        let origins: Vec<_> = births.iter().flatten().copied().filter(ours).collect();
+        if origins.len() < names.len() {
+            return self.leave(State::Births(names), Outcome::Restart);
+        }
+        let mine = names.into_iter().zip(origins);
+        let mine = mine.map(|(name, origin)| OwnNode { name, origin });
+        State::Queue(0, mine.collect())
+    }
+
+    fn queued(&mut self, at: usize, mine: Vec<OwnNode>, ended: Ended) -> State {
+        let outcome = match ended {
+            Ended::Held(_) if at + 1 == mine.len() => return State::Prove(mine),
+            Ended::Held(_) => return State::Queue(at + 1, mine),
+            Ended::Gone => Outcome::Gone,
+            Ended::Evicted(name) => Outcome::Evicted(at, name),
+            Ended::Foreign(foreign) => Outcome::Foreign(at, foreign),
+            Ended::Restart => Outcome::Restart,
+        };
+        self.leave(State::Queue(at, mine), outcome)
+    }
+
+    /// Ends, and writes down what is left behind.
+    fn leave(&mut self, state: State, outcome: Outcome) -> State {
+        match state {
+            State::Take(_) | State::Prove(_) if self.way == Way::OneByOne => {
+                return State::GiveBack(Some(outcome).filter(|it| *it != Outcome::Restart));
+            }
+            State::Queue(at, mine) => self.leave_nodes(&mine, Some(at)),
+            State::Prove(mine) => self.leave_nodes(&mine, None),
+            State::Births(names) => {
+                let names = names.into_iter().map(Orphan::Node);
+                self.orphans.extend(names.enumerate());
+            }
+            // Cancelled in `Place` means that no request is under way.
+            State::Place | State::Peek(_) | State::PeekAgain(_) | State::Parents => {}
+            State::Take(_) | State::GiveBack(_) | State::Finish(_) => {}
+        }
+        State::Finish(outcome)
+    }
+
+    fn leave_nodes(&mut self, mine: &[OwnNode], except: Option<usize>) {
+        let left = mine
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| Some(*at) != except);
+        let left = left.map(|(at, mine)| (at, Orphan::Node(mine.name.clone())));
+        self.orphans.extend(left);
+    }
+
+    fn prefixes(&self) -> &[String] {
+        match &self.way {
+            Way::Together { prefixes, .. } => prefixes,
+            Way::OneByOne => &[],
+        }
+    }
+}

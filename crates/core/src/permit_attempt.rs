@@ -1,0 +1,298 @@
+//! One of a semaphore's permits, or several.
+//!
+//! ```text
+//!  Open* ─► Line ──► Look ──────────────► Permit ──► Check ──► Finish(Held)
+//!            ▲       │ ▲ ▲  agreed          ▲          │
+//!            │       ▼ │ │                  │          │ the place in the line
+//!            │    Read │ ├── Write ─────────┤          │ was lost
+//!            │       ▼ │ │   (none is out)  │          │
+//!            │     Await └── Make           │          │
+//!            │   (others go by another number)         │
+//!            └─────────────── Inspect ◄────────────────┘
+//!                             └──► Finish(Evicted)
+//!
+//!  Others go by another number, and the caller does not wait: Finish(Disagrees).
+//!  The node is not a semaphore's: Finish(Unmarked).   Cancel, from anywhere: Finish(Gone).
+//!  * A call that does not wait looks again, behind a sync, before it is turned away.
+//! ```
+//!
+//! A client that asks for several permits goes through Permit once for each, and stays first in
+//! the line: it gets all or none, and no later client gets one in between.
+//!
+//! The line is a mutex. The first in it compares the number of permits in the semaphore's node
+//! with its own, and waits for a permit. It stays first until it has one, or two clients could
+//! wait for each other. The driver tells by the clock whether it is still first, as for any
+//! guard.
+//!
+//! The driver owns the nodes. At [`Action::Line`] it gives up all of them, at [`Outcome::Held`]
+//! the place in the line, and at any other [`Action::Finish`] all of them.
+
+pub mod action_and_event;
+
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+use core::mem;
+
+use super::attempt::{OwnNode, Patience};
+use super::dialect::{Dialect, Role};
+use super::name::NodeName;
+use super::permits::{Agreement, compare};
+use super::queue::{Contest, beside_semaphore};
+use zklock_jute::Names;
+
+pub use self::action_and_event::{Action, Event, Look, Others, Outcome, Wish};
+
+/// The state machine.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Permit {
+    contest: Contest,
+    wish: Wish,
+    state: State,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum State {
+    Open,
+    OpenAgain,
+    Meet(Others),
+    Line,
+    Look(OwnNode),
+    Make(OwnNode),
+    Read(OwnNode, Others),
+    Await(OwnNode, Others),
+    Write(OwnNode, i32, Agreement),
+    /// With the permits that we have already.
+    Permit(OwnNode, Vec<OwnNode>),
+    Check(OwnNode, Option<Vec<OwnNode>>),
+    Inspect(OwnNode),
+    Finish(Outcome),
+}
+
+impl Permit {
+    /// An attempt at one or several of this many permits.
+    pub fn new(dialect: Dialect, permits: usize, wish: Wish) -> Self {
+        let looks = wish.patience == Patience::Tries || !wish.agreed;
+        Self {
+            contest: Contest {
+                dialect,
+                role: Role::Permit,
+                permits,
+            },
+            wish,
+            state: match looks {
+                true => State::Open,
+                false => State::Line,
+            },
+        }
+    }
+
+    /// What the driver is to do next.
+    pub fn action(&self) -> Action {
+        match &self.state {
+            State::Open | State::Look(_) => Action::Look,
+            State::OpenAgain => Action::LookAgain,
+            State::Line => Action::Line,
+            State::Make(_) => Action::Make,
+            State::Meet(others) | State::Read(_, others) => Action::Read(others.clone()),
+            State::Await(_, others) => Action::Await(others.clone()),
+            State::Write(line, version, agreement) => {
+                let before = match agreement {
+                    Agreement::Replace(theirs) => Some(*theirs),
+                    _ => None,
+                };
+                Action::Write(line.name.clone(), *version, before)
+            }
+            State::Permit(..) => Action::Permit,
+            State::Check(..) => Action::Check,
+            State::Inspect(line) => Action::Inspect(line.name.clone()),
+            State::Finish(outcome) => Action::Finish(outcome.clone()),
+        }
+    }
+
+    /// Our node in the line, while we rely on it.
+    pub fn line(&self) -> Option<&OwnNode> {
+        match &self.state {
+            State::Look(line)
+            | State::Make(line)
+            | State::Read(line, _)
+            | State::Await(line, _)
+            | State::Write(line, ..)
+            | State::Permit(line, _)
+            | State::Check(line, _)
+            | State::Inspect(line) => Some(line),
+            State::Open | State::OpenAgain | State::Meet(_) | State::Line | State::Finish(_) => {
+                None
+            }
+        }
+    }
+
+    /// Takes in the result of the last action, or what happened meanwhile.
+    pub fn handle(&mut self, event: Event) {
+        let state = mem::replace(&mut self.state, State::Line);
+        self.state = self.next(state, event);
+    }
+
+    fn next(&self, state: State, event: Event) -> State {
+        match (state, event) {
+            (state @ State::Finish(_), _) => state,
+            (State::Await(_, others), Event::TimeOut) => State::Finish(Outcome::Disagrees(others)),
+            (_, Event::Cancel | Event::TimeOut) => State::Finish(Outcome::Gone),
+
+            (State::Open, Event::Looked(look)) => match self.opened(&look) {
+                // A server that lags still shows a permit whose return was answered.
+                State::Meet(_) | State::Finish(Outcome::Gone) => State::OpenAgain,
+                state => state,
+            },
+            (State::OpenAgain, Event::Looked(look)) => self.opened(&look),
+            (State::Meet(others), Event::IsThere) => State::Finish(Outcome::Disagrees(others)),
+            // A permit that has gone meanwhile need not be waited for.
+            (State::Meet(_), Event::NoNode) => State::Open,
+            (State::Line, Event::First(line)) => State::Look(line),
+            (state, event) => self.first(state, event),
+        }
+    }
+
+    /// The transitions of the first in the line.
+    fn first(&self, state: State, event: Event) -> State {
+        match (state, event) {
+            (State::Look(line), Event::Looked(look)) => self.looked(line, &look),
+            (State::Make(line), Event::IsMade) => State::Look(line),
+            (State::Read(line, others), Event::IsThere) => match self.is_patient() {
+                true => State::Await(line, others),
+                false => State::Finish(Outcome::Disagrees(others)),
+            },
+            (State::Read(line, _), Event::NoNode) => State::Look(line),
+            (State::Await(line, _), Event::Woken) => State::Look(line),
+
+            (State::Write(line, version, agreement), event) => {
+                writes(line, version, agreement, event)
+            }
+            (State::Permit(line, permits), Event::Permit(permit)) => {
+                self.permitted(line, permits, permit)
+            }
+            // If the place was lost meanwhile, another client may have counted the permits
+            // too: start over, or both could wait for each other.
+            (State::Check(_, permits), Event::IsFirst) => {
+                State::Finish(permits.map_or(Outcome::Gone, Outcome::Held))
+            }
+            (
+                State::Look(line)
+                | State::Make(line)
+                | State::Read(line, _)
+                | State::Await(line, _)
+                | State::Permit(line, _)
+                | State::Check(line, _),
+                Event::Lost,
+            ) => State::Inspect(line),
+            // The session lasts, so somebody deleted the node.
+            (State::Inspect(line), Event::NoNode) => State::Finish(Outcome::Evicted(line.name)),
+            (State::Inspect(_), Event::IsThere | Event::Lost) => State::Line,
+
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
+            (state, _) => state,
+        }
+    }
+
+    /// Looks before we have a node anywhere.
+    fn opened(&self, look: &Look) -> State {
+        if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
+            return State::Finish(Outcome::Foreign(foreign));
+        }
+        let agreement = self.compare(look);
+        if agreement == Agreement::Foreign {
+            return State::Finish(Outcome::Unmarked);
+        }
+        if let Agreement::Differs(number) = agreement {
+            return match others(number, &look.out).filter(|_| !self.is_patient()) {
+                Some(others) => State::Meet(others),
+                None => State::Line,
+            };
+        }
+        if self.wish.patience == Patience::Waits {
+            return State::Line;
+        }
+        let crowded = self.contest.permits < look.out.len() + self.wish.count;
+        match self.contest.is_taken(&look.out) {
+            Ok(false) if !crowded => State::Line,
+            Ok(_) => State::Finish(Outcome::Gone),
+            Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
+        }
+    }
+
+    /// Looks as the first in the line.
+    fn looked(&self, line: OwnNode, look: &Look) -> State {
+        if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
+            return State::Finish(Outcome::Foreign(foreign));
+        }
+        if self.compare(look) == Agreement::Foreign {
+            return State::Finish(Outcome::Unmarked);
+        }
+        if look.unready || look.absent && self.contest.dialect == Dialect::Kazoo {
+            // The client that makes kazoo's node says how many permits there are, and no other. By
+            // the directory of Curator's permits, another kind of lock knows of the semaphore: it
+            // has to be there before this client finds out that there is no other lock.
+            return State::Make(line);
+        }
+        let version = look.number.as_ref().map_or(-1, |(_, version)| *version);
+        match self.compare(look) {
+            Agreement::Agreed | Agreement::Unknown => State::Permit(line, Vec::new()),
+            Agreement::Differs(number) => match others(number, &look.out) {
+                Some(others) => State::Read(line, others),
+                None => State::Look(line),
+            },
+            agreement => State::Write(line, version, agreement),
+        }
+    }
+
+    /// Takes in one more permit, or that there is none.
+    fn permitted(
+        &self,
+        line: OwnNode,
+        mut permits: Vec<OwnNode>,
+        permit: Option<OwnNode>,
+    ) -> State {
+        let Some(permit) = permit else {
+            return State::Check(line, None);
+        };
+        permits.push(permit);
+        match permits.len() < self.wish.count {
+            true => State::Permit(line, permits),
+            false => State::Check(line, Some(permits)),
+        }
+    }
+
+    fn compare(&self, look: &Look) -> Agreement {
+        let data = look.number.as_ref().map(|(data, _)| &data[..]);
+        let permits = u32::try_from(self.contest.permits).unwrap_or(u32::MAX);
+        compare(self.contest.dialect, data, permits, look.out.len())
+    }
+
+    /// Without a limit, a number that may be a mistake would be waited for without end.
+    fn is_patient(&self) -> bool {
+        self.wish.patience == Patience::Waits && self.wish.limited
+    }
+}
+
+fn others(number: u32, out: &Names) -> Option<Others> {
+    let order = |name: &&str| NodeName::parse(name).map_or(0, |name| name.sequence);
+    Some(Others {
+        number,
+        oldest: out.iter().min_by_key(order)?.to_owned(),
+        last: out.iter().max_by_key(order)?.to_owned(),
+        count: out.len(),
+    })
+}
+
+/// The transitions of the first in the line while it writes the number.
+fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
+    match event {
+        Event::Written => State::Permit(line, Vec::new()),
+        // Another client has written: see what.
+        Event::BadVersion => State::Look(line),
+        Event::NoNode | Event::Lost => State::Inspect(line),
+        // No number is written, so ours counts.
+        Event::NoAuth if agreement == Agreement::Write => State::Permit(line, Vec::new()),
+        Event::NoAuth => State::Finish(Outcome::NoAuth),
+        _ => State::Write(line, version, agreement),
+    }
+}

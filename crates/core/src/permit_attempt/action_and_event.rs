@@ -1,0 +1,131 @@
+//! What passes between the attempt at a permit and its driver.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::attempt::{OwnNode, Patience};
+use crate::queue::Foreign;
+use zklock_jute::Names;
+
+/// What the caller asks for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Wish {
+    /// Whether to wait for a permit.
+    pub patience: Patience,
+    /// There is a time limit. Without one, clients that go by another number are not waited
+    /// for, because that may be a mistake.
+    pub limited: bool,
+    /// The numbers agreed the last time.
+    pub agreed: bool,
+    /// How many permits, all or none.
+    pub count: usize,
+}
+
+/// What is known of a semaphore at one moment.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// The data of the semaphore's node, if it is there and may be read, and its version.
+    pub number: Option<(Vec<u8>, i32)>,
+    /// The semaphore has no node.
+    pub absent: bool,
+    /// The permits' directory does not exist.
+    pub unready: bool,
+    /// What is in the semaphore's own directory, where kazoo has its permits.
+    pub own: Names,
+    /// The permits that are out, and those that the first in the line has requested.
+    pub out: Names,
+}
+
+/// The permits of clients that go by another number.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Others {
+    /// The number.
+    pub number: u32,
+    /// The node of the oldest permit.
+    pub oldest: String,
+    /// The node of the newest one; once it has gone, all may have gone.
+    pub last: String,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// What the driver is to do next.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Action {
+    /// Read the number, and list the permits that are out.
+    Look,
+    /// The same, at a server that has caught up with its leader.
+    LookAgain,
+    /// Give up what is held, and go through the line.
+    Line,
+    /// Create the semaphore's node, with our number, and the directory of the permits.
+    Make,
+    /// Read the node of the oldest permit, to say whose it is.
+    Read(Others),
+    /// Wait until the last of these permits has gone.
+    Await(Others),
+    /// Write our number into the semaphore's node, if it has this version and this node of ours
+    /// is in the line, in one transaction. The last field is the number it replaces, if any.
+    Write(String, i32, Option<u32>),
+    /// Get one permit, or one more. Stop when the place in the line is lost.
+    Permit,
+    /// Tell by the clock whether the place in the line is still held, and every permit but the
+    /// last.
+    Check,
+    /// Ask for this node of ours in the line.
+    Inspect(String),
+    /// Stop: there is nothing more to do.
+    Finish(Outcome),
+}
+
+/// What the driver reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// This is known of the semaphore.
+    Looked(Look),
+    /// It is our turn in the line, through this node.
+    First(OwnNode),
+    /// The semaphore's node is made, or existed.
+    IsMade,
+    /// The oldest permit is there.
+    IsThere,
+    /// The node that we asked about is not there, although our session lasts.
+    NoNode,
+    /// The number is written.
+    Written,
+    /// The semaphore's node has another version.
+    BadVersion,
+    /// We may not write into the semaphore's node.
+    NoAuth,
+    /// The permit that we waited for has gone, or something else happened.
+    Woken,
+    /// A permit is ours, through this node; or we have stopped waiting for one.
+    Permit(Option<OwnNode>),
+    /// The place in the line is still held.
+    IsFirst,
+    /// The place in the line was lost, or one of several permits.
+    Lost,
+    /// The caller's limit is reached.
+    TimeOut,
+    /// The caller gives up.
+    Cancel,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// The permits are ours, through these nodes.
+    Held(Vec<OwnNode>),
+    /// We gave up, or found all of them taken.
+    Gone,
+    /// Somebody deleted this node of ours in the line.
+    Evicted(String),
+    /// A contender in the semaphore's own directory would not wait for us.
+    Foreign(Foreign),
+    /// These permits go by another number.
+    Disagrees(Others),
+    /// No permit goes by the number in the node, and we may not replace it.
+    NoAuth,
+    /// The node has the data of something else.
+    Unmarked,
+}

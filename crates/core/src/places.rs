@@ -1,0 +1,215 @@
+//! Where the contenders of a path have their nodes, for every kind of lock.
+//!
+//! The contenders of a mutex or a read-write lock are the path's own children. Curator's
+//! semaphore has its permits in `leases` and its line in `locks`; the first in the line has a
+//! node in both while it waits for a permit. kazoo's semaphore has its permits as the path's own
+//! children, and its line beside the path.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::dialect::{Kind, Role};
+use super::name::NodeName;
+use zklock_jute::Names;
+
+/// The directories of a path, or what is in each of them.
+#[derive(Clone, Debug, Default)]
+pub struct Places<T> {
+    /// The path's own.
+    pub own: T,
+    /// The permits of Curator's semaphore.
+    pub leases: T,
+    /// Its line.
+    pub locks: T,
+    /// The line of kazoo's semaphore.
+    pub beside: T,
+}
+
+/// The node of a holder or a waiter.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Spot {
+    /// The full path.
+    pub node: String,
+    /// What it asks for.
+    pub role: Role,
+    /// Whether it holds, as far as the names tell.
+    pub holds: bool,
+}
+
+/// All holders and waiters of a path, as far as the names tell.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Spots {
+    /// The contenders of a mutex or a read-write lock, and the permits of kazoo's semaphore.
+    pub own: Vec<Spot>,
+    /// Curator's permits, of which the last may be requested and not granted yet.
+    pub permits: Vec<Spot>,
+    /// The line of a semaphore.
+    pub line: Vec<Spot>,
+}
+
+impl Places<String> {
+    /// Names the directories of `path`.
+    pub fn of(path: &str) -> Self {
+        Self {
+            own: path.to_owned(),
+            leases: format!("{path}/leases"),
+            locks: format!("{path}/locks"),
+            beside: format!("{path}-__lock__"),
+        }
+    }
+}
+
+impl Places<Option<Names>> {
+    /// Whether the path has the permits of Curator's semaphore.
+    pub fn is_curators(&self) -> bool {
+        self.has("leases")
+    }
+
+    /// Whether the path has this child.
+    pub fn has(&self, child: &str) -> bool {
+        self.own.as_ref().is_some_and(|own| own.contains(child))
+    }
+
+    /// Whether it may be kazoo's semaphore, as far as the path's own children tell.
+    pub fn may_be_kazoos(&self) -> bool {
+        let lease = |name: NodeName<'_>| name.kind == Kind::KazooLease;
+        let own = self.own.as_ref();
+        own.is_some_and(|own| own.iter().filter_map(NodeName::parse).all(lease))
+            && !self.is_curators()
+    }
+
+    /// Returns the holders and waiters, each list in order of arrival.
+    pub fn spots(&self, path: &str) -> Spots {
+        let dirs = Places::of(path);
+        let own = sorted(self.own.as_ref(), |_| true);
+        let mut spots = Spots {
+            own: (0..own.len())
+                .map(|place| spot(&dirs.own, &own, place))
+                .collect(),
+            ..Spots::default()
+        };
+        if self.is_curators() {
+            let leases = sorted(self.leases.as_ref(), |kind| kind == Kind::Lease);
+            let waits = |kind: Kind| kind.role() == Role::Exclusive;
+            let line = sorted(self.locks.as_ref(), waits);
+            spots.permits = permits(&dirs.leases, &leases, true);
+            spots.line = permits(&dirs.locks, &line, false);
+        } else if self.may_be_kazoos() {
+            let line = sorted(self.beside.as_ref(), |kind| kind == Kind::KazooLock);
+            spots.line = permits(&dirs.beside, &line, false);
+        }
+        spots
+    }
+}
+
+impl Spots {
+    /// All of them, holders first.
+    pub fn all(&self) -> impl Iterator<Item = &Spot> + Clone {
+        self.own.iter().chain(&self.permits).chain(&self.line)
+    }
+}
+
+fn sorted(names: Option<&Names>, wanted: impl Fn(Kind) -> bool) -> Vec<NodeName<'_>> {
+    let names = names.into_iter().flat_map(|names| names.iter());
+    let mut names: Vec<_> = names
+        .filter_map(NodeName::parse)
+        .filter(|name| wanted(name.kind))
+        .collect();
+    names.sort_by_key(|name| name.sequence);
+    names
+}
+
+/// One contender in the path's own queue.
+fn spot(dir: &str, queue: &[NodeName<'_>], place: usize) -> Spot {
+    let name = queue[place];
+    let role = name.kind.role();
+    let conflicts = |other: &NodeName<'_>| {
+        let other = other.kind.role().sharing();
+        other.conflicts(role.sharing())
+    };
+    Spot {
+        node: format!("{dir}/{}", name.text),
+        role,
+        // A permit's node is the permit.
+        holds: role == Role::Permit || !queue[..place].iter().any(conflicts),
+    }
+}
+
+fn permits(dir: &str, names: &[NodeName<'_>], holds: bool) -> Vec<Spot> {
+    let spot = |name: &NodeName<'_>| Spot {
+        node: format!("{dir}/{}", name.text),
+        role: Role::Permit,
+        holds,
+    };
+    names.iter().map(spot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KAZOO: &str = "0123456789abcdef0123456789abcdef";
+
+    fn names(text: &str) -> Option<Names> {
+        match text {
+            "-" => None,
+            text => Some(text.split_whitespace().collect()),
+        }
+    }
+
+    /// `own | leases | locks | beside`, and the holders (`+`) and waiters.
+    #[test]
+    fn whoever_is_at_a_path_is_found_where_the_kind_of_lock_has_them() {
+        let table = [
+            ("-", "-", "-", "a__lock__0000000001", ""),
+            (
+                "a-lock-0000000002 a-lock-0000000001",
+                "-",
+                "-",
+                "-",
+                "+a-lock-0000000001 a-lock-0000000002",
+            ),
+            (
+                "leases locks",
+                "a-lease-0000000003 x",
+                "b-lock-0000000009",
+                "-",
+                "+a-lease-0000000003 b-lock-0000000009",
+            ),
+            // A lock named `locks` below a path that is no lock.
+            ("locks", "-", "b-lock-0000000009", "-", ""),
+            ("", "-", "-", "a__lock__0000000001", "a__lock__0000000001"),
+            (
+                KAZOO,
+                "-",
+                "-",
+                "a__lock__0000000001 b-lock-0000000001",
+                "+0123456789abcdef0123456789abcdef a__lock__0000000001",
+            ),
+            // A mutex with another one beside it.
+            (
+                "a-lock-0000000001",
+                "-",
+                "-",
+                "a__lock__0000000001",
+                "+a-lock-0000000001",
+            ),
+        ];
+        for (own, leases, locks, beside, expected) in table {
+            let [own, leases, locks, beside] = [own, leases, locks, beside].map(names);
+            let places = Places {
+                own,
+                leases,
+                locks,
+                beside,
+            };
+            let spots = places.spots("/p");
+            let told = spots.all().map(|spot| {
+                let name = spot.node.rsplit('/').next().unwrap_or_default();
+                format!("{}{name}", if spot.holds { "+" } else { "" })
+            });
+            assert_eq!(told.collect::<Vec<_>>().join(" "), expected, "{places:?}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Where a contender stands in a queue, and which node it has to wait for.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::dialect::{Dialect, Kind, Role, Sharing, Stance};
+use super::name::{NodeName, may_be_hold};
+use zklock_jute::Names;
+
+/// What we ask of a queue, and in which dialect.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Contest {
+    /// The names we use.
+    pub dialect: Dialect,
+    /// What we ask for.
+    pub role: Role,
+    /// How many may hold at once, for permits.
+    pub permits: usize,
+}
+
+/// Where a contender stands.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Place {
+    /// It is not in the queue.
+    Missing,
+    /// Nothing it cannot share with is ahead of it.
+    First,
+    /// It has to wait.
+    Blocked(Blocked),
+    /// It has to wait until this many children of the directory have gone.
+    Crowded(usize),
+    /// The numbers are used up: the order is that of these nodes' creation ids.
+    Exhausted(Vec<String>),
+    /// A contender in this queue would not wait for us.
+    Foreign(Foreign),
+}
+
+/// What is ahead of a contender that has to wait.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Blocked {
+    /// The nearest node whose departure can help.
+    pub nearest: String,
+    /// How many contenders that we cannot share with are ahead.
+    pub ahead: usize,
+    /// `nearest` has nobody ahead that it cannot share with.
+    pub holds: bool,
+    /// Once `nearest` is deleted, nothing can be ahead.
+    ///
+    /// This is so if `nearest` is the only node ahead and cannot be turned into another node
+    /// with the same number, as holders of a read-write lock may do.
+    pub last: bool,
+    /// The node that `nearest` waits for, if its departure may leave `nearest` alone ahead, and
+    /// so `last`.
+    pub beyond: Option<String>,
+}
+
+impl Blocked {
+    /// Whether our own node is watched too, and the one beyond the nearest, if there is one.
+    pub fn watches_around(&self) -> bool {
+        self.last || self.beyond.is_some()
+    }
+}
+
+/// A contender that would not wait for us.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Foreign {
+    /// Its node.
+    pub node: String,
+    /// The library it looks like.
+    pub library: &'static str,
+    /// The dialect that excludes with it, if there is one.
+    pub dialect: Option<Dialect>,
+    /// It goes by numbers although they are used up; as long as they lasted, it waited for us.
+    pub by_number: bool,
+}
+
+/// One contender, with the key that orders it.
+struct Listed<'a> {
+    name: NodeName<'a>,
+    sharing: Sharing,
+    order: i64,
+}
+
+impl Contest {
+    /// Returns where the contender with the node `mine` stands.
+    pub fn place(self, children: &Names, mine: &str) -> Place {
+        if self.role == Role::Permit {
+            return self.place_in_crowd(children, mine);
+        }
+        let entries = match self.entries(children) {
+            Ok(entries) => entries,
+            Err(foreign) => return Place::Foreign(foreign),
+        };
+        if entries.iter().any(|entry| entry.name.is_exhausted()) {
+            let names = entries.iter().map(|entry| entry.name.text.to_owned());
+            return match entries.iter().any(|entry| entry.name.text == mine) {
+                true => Place::Exhausted(names.collect()),
+                false => Place::Missing,
+            };
+        }
+        self.stand(&entries, mine, true)
+    }
+
+    /// Every child counts as a permit, because the other clients count them all.
+    fn place_in_crowd(self, children: &Names, mine: &str) -> Place {
+        if let Err(foreign) = self.is_taken(children) {
+            return Place::Foreign(foreign);
+        }
+        match children.len().saturating_sub(self.permits) {
+            _ if !children.contains(mine) => Place::Missing,
+            0 => Place::First,
+            more => Place::Crowded(more),
+        }
+    }
+
+    /// Whether a permit's node is made only where there is room for it.
+    ///
+    /// Curator creates the node and then counts; to kazoo every node is a permit that is out.
+    pub fn looks_first(self) -> bool {
+        (self.dialect, self.role) == (Dialect::Kazoo, Role::Permit)
+    }
+
+    /// As [`place`](Self::place), ordered by creation ids.
+    ///
+    /// A node without a creation id is gone.
+    pub fn place_by_birth(self, births: &BTreeMap<String, i64>, mine: &str) -> Place {
+        let names: Names = births.keys().collect();
+        let mut entries = match self.entries(&names) {
+            Ok(entries) => entries,
+            Err(foreign) => return Place::Foreign(foreign),
+        };
+        for entry in &mut entries {
+            entry.order = births[entry.name.text];
+        }
+        self.stand(&entries, mine, false)
+    }
+
+    /// Returns whether a newcomer would have to wait.
+    pub fn is_taken(self, children: &Names) -> Result<bool, Foreign> {
+        if self.looks_first() {
+            if let Some(foreign) = beside_semaphore(self.dialect, children) {
+                return Err(foreign);
+            }
+        }
+        if self.role == Role::Permit {
+            return Ok(self.permits <= children.len());
+        }
+        let sharing = self.role.sharing();
+        let entries = self.entries(children)?;
+        Ok(entries.iter().any(|entry| entry.sharing.conflicts(sharing)))
+    }
+
+    /// Returns the contenders that this contest is about, in order of arrival.
+    pub fn contenders(self, children: &Names) -> Vec<NodeName<'_>> {
+        let names = children.iter().filter_map(NodeName::parse);
+        let contends = |name: &NodeName<'_>| matches!(self.stance(name), Stance::Contends(_));
+        let mut names: Vec<_> = names.filter(contends).collect();
+        // Names without numbers are ordered by their text, however they are listed.
+        names.sort_by_key(|name| (name.sequence, name.text));
+        names
+    }
+
+    /// Finds the first of the nodes ahead that may be a hold, or of all if ours is not there. Says also
+    /// how many contenders of this library come between, which see it too.
+    ///
+    /// A listing without a hold costs a look at the beginnings of its names.
+    pub fn hold_ahead<'a>(
+        self,
+        children: &'a Names,
+        mine: Option<&str>,
+    ) -> Option<(NodeName<'a>, usize)> {
+        if !children.iter().any(may_be_hold) {
+            return None;
+        }
+        let names = self.contenders(children);
+        let place = mine.map_or(Some(names.len()), |mine| {
+            names.iter().position(|name| name.text == mine)
+        })?;
+        let first = names[..place].iter().position(NodeName::is_hold)?;
+        let between = &names[first + 1..place];
+        let ours = between
+            .iter()
+            .filter(|name| name.is_ours() && !name.is_hold());
+        Some((names[first], ours.count()))
+    }
+
+    /// How a contender with this name relates to ours.
+    ///
+    /// All mutexes and read-write locks of this library wait for each other, whatever their kind
+    /// and dialect. Other libraries know the names of their own kind alone.
+    fn stance(self, name: &NodeName<'_>) -> Stance {
+        match self.dialect.stance(self.role, name.kind) {
+            Stance::Refused(_) if name.kind.role() != Role::Permit && name.is_ours() => {
+                Stance::Contends(name.kind.role().sharing())
+            }
+            stance => stance,
+        }
+    }
+
+    fn entries(self, children: &Names) -> Result<Vec<Listed<'_>>, Foreign> {
+        if self.role != Role::Permit {
+            if let Some(foreign) = curators_semaphore(children) {
+                return Err(foreign);
+            }
+        }
+        let mut entries = Vec::with_capacity(children.len());
+        for name in children.iter().filter_map(NodeName::parse) {
+            match self.stance(&name) {
+                Stance::Contends(sharing) => entries.push(Listed {
+                    name,
+                    sharing,
+                    order: name.sequence,
+                }),
+                Stance::Ignored => {}
+                Stance::Refused(dialect) => {
+                    return Err(Foreign {
+                        node: name.text.to_owned(),
+                        library: name.maker(),
+                        dialect,
+                        by_number: false,
+                    });
+                }
+            }
+        }
+        match by_number(&entries) {
+            Some(foreign) => Err(foreign),
+            None => Ok(entries),
+        }
+    }
+
+    fn stand(self, entries: &[Listed<'_>], mine: &str, numbered: bool) -> Place {
+        let Some(me) = entries.iter().find(|entry| entry.name.text == mine) else {
+            return Place::Missing;
+        };
+        let conflicts = |entry: &&Listed<'_>| entry.sharing.conflicts(self.role.sharing());
+        let ahead = entries.iter().filter(|entry| entry.order < me.order);
+        let Some(nearest) = ahead
+            .clone()
+            .filter(conflicts)
+            .max_by_key(|entry| entry.order)
+        else {
+            return Place::First;
+        };
+        let blocks = |entry: &Listed<'_>| {
+            entry.order < nearest.order && entry.sharing.conflicts(nearest.sharing)
+        };
+        let beyond = ahead.clone().filter(|entry| blocks(entry));
+        let beyond = beyond.max_by_key(|entry| entry.order);
+        // Behind a node that only this library waits for, another library's may have come in.
+        let known = self.dialect.stance(self.role, nearest.name.kind);
+        let plain =
+            numbered && nearest.name.kind.passes_on() && matches!(known, Stance::Contends(_));
+        Place::Blocked(Blocked {
+            nearest: nearest.name.text.to_owned(),
+            ahead: ahead.clone().filter(conflicts).count(),
+            holds: beyond.is_none(),
+            last: plain && ahead.count() == 1,
+            beyond: beyond
+                .filter(|_| plain)
+                .map(|entry| entry.name.text.to_owned()),
+        })
+    }
+}
+
+/// Finds a contender in a semaphore's directory that is not one of the semaphore's own.
+///
+/// It counts otherwise, and would not wait for us. Only kazoo's semaphore has permits here; the
+/// others have them in a directory below, and no contender belongs here.
+pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
+    let named = children.iter().filter_map(NodeName::parse);
+    let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
+    let mut named = named.filter(other).map(|name| Foreign {
+        node: name.text.to_owned(),
+        library: name.maker(),
+        dialect: (name.kind == Kind::KazooLease).then_some(Dialect::Kazoo),
+        by_number: false,
+    });
+    let curators = || {
+        let foreign = curators_semaphore(children).filter(|_| dialect == Dialect::Kazoo)?;
+        Some(Foreign {
+            dialect: Some(Dialect::Curator),
+            ..foreign
+        })
+    };
+    named.next().or_else(curators)
+}
+
+/// Finds the permits of Curator's semaphore in a directory that is used for something else.
+///
+/// Its line, `locks`, tells nothing: the server deletes that container while nobody waits.
+fn curators_semaphore(children: &Names) -> Option<Foreign> {
+    let leases = children.iter().find(|child| *child == "leases")?;
+    Some(Foreign {
+        node: leases.to_owned(),
+        library: Kind::Lease.library(),
+        dialect: None,
+        by_number: false,
+    })
+}
+
+/// Returns our own nodes, which are those with our prefix, lowest number first.
+pub fn own<'a>(children: &'a Names, prefix: &str) -> Vec<NodeName<'a>> {
+    let names = children.iter().filter(|text| text.starts_with(prefix));
+    let mut names: Vec<_> = names.filter_map(NodeName::parse).collect();
+    names.sort_by_key(|name| name.sequence);
+    names
+}
+
+/// Returns the children that are not contenders in any dialect, for diagnostics.
+pub fn strangers(children: &Names) -> impl Iterator<Item = &str> {
+    children
+        .iter()
+        .filter(|text| NodeName::parse(text).is_none())
+}
+
+/// Finds another library's contender where numbers are used up: it goes by numbers and we go by
+/// birth, and the two orders differ.
+fn by_number(entries: &[Listed<'_>]) -> Option<Foreign> {
+    let used_up = entries.iter().any(|entry| entry.name.is_exhausted());
+    let mut others = entries.iter().filter(|entry| !entry.name.is_ours());
+    let other = used_up.then(|| others.next())??;
+    Some(Foreign {
+        node: other.name.text.to_owned(),
+        library: other.name.maker(),
+        dialect: None,
+        by_number: true,
+    })
+}
+
+#[cfg(test)]
+mod tests;

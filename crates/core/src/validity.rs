@@ -1,0 +1,232 @@
+//! How long a holder may trust its lock, from what the servers have answered.
+//!
+//! ```text
+//!          until - T/6, or disconnected            until, or the node or session is gone
+//!  Held ───────────────────────────────► Suspect ──────────────────────────────────────► Lost
+//!   ▲                                       │
+//!   └────────────── a newer proof ──────────┘
+//!
+//!  until = min(sent + T/2, touched + T - T/100)
+//! ```
+//!
+//! `sent` is when the last committed check of the node was sent. It proves that the node
+//! existed, and says nothing about how long its session lasts: a follower forwards a request,
+//! and the leader commits it without touching the session. `touched` is the send time of the
+//! last message that the leader had heard of when it committed that check, so the session
+//! ends no earlier than T after it. [`Lifetime`](super::lifetime::Lifetime) knows which message that is.
+//!
+//! T is the shortest timeout negotiated in this session: servers may differ, and a follower
+//! that served the session earlier may still report it with the timeout that it granted.
+//!
+//! `docs/guarantees.md` derives this from ZooKeeper's source. Times are durations since one
+//! fixed moment, because nothing in here reads a clock.
+
+use core::time::Duration;
+
+/// The least that a server grants under the default limits: two ticks of two seconds.
+///
+/// What a server grants to a handle is not known, and believed up to this only, unless the user
+/// states more.
+pub const LEAST_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// After this many proofs, a lock is granted on the strength of the last one.
+///
+/// On a slow link no proof is young enough when it arrives, and a contender that waited for one
+/// would stand at the head of the queue forever.
+pub(super) const ENOUGH_PROOFS: u32 = 3;
+
+/// What a guard knows about its lock.
+///
+/// ```text
+/// Held ──(T/6 before the deadline, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
+///   ▲                                                        │
+///   └──────(same session, own node verified)─────────────────┘
+/// ```
+///
+/// T is the shortest session timeout that was negotiated in this session. The deadline is T/2
+/// after the last check that a quorum has committed was sent, or earlier after a silence.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::GuardState;
+///
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// let next = match guard.state() {
+///     GuardState::Held => "go on",
+///     GuardState::Suspect => "begin nothing new",
+///     GuardState::Lost => "stop",
+/// };
+/// assert_eq!(next, "go on");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum GuardState {
+    /// A quorum confirmed the lock recently, at most T/3 ago.
+    Held,
+    /// No quorum confirmed it recently; until the deadline nobody else can have it.
+    Suspect,
+    /// Someone else may have it. This is final.
+    Lost,
+}
+
+/// How long a lock may be trusted, whatever proved it: a committed check of a node, or the
+/// renewal of a row in a database.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Validity {
+    /// From this moment on the holder should begin nothing new.
+    pub suspect_from: Duration,
+    /// From this moment on somebody else may have the lock.
+    pub until: Duration,
+}
+
+impl Validity {
+    /// A lock that is kept by a lease, on the strength of a renewal that was sent at `sent`.
+    ///
+    /// The server counts the lease from when it carries out the renewal, which is later. The
+    /// last quarter allows for a server's clock that is set forward, and for the holder to stop.
+    pub fn of_lease(sent: Duration, lease: Duration) -> Self {
+        Self {
+            suspect_from: sent + lease / 3,
+            until: sent + lease / 4 * 3,
+        }
+    }
+
+    /// The state of a guard that is not known to be lost; a disconnect may have `shaken` it.
+    pub fn state(self, shaken: bool, now: Duration) -> GuardState {
+        if self.until <= now {
+            GuardState::Lost
+        } else if shaken || self.suspect_from <= now {
+            GuardState::Suspect
+        } else {
+            GuardState::Held
+        }
+    }
+
+    /// When a guard in this state changes, if nothing more is heard.
+    pub fn next_change(self, state: GuardState) -> Option<Duration> {
+        match state {
+            GuardState::Held => Some(self.suspect_from),
+            GuardState::Suspect => Some(self.until),
+            GuardState::Lost => None,
+        }
+    }
+}
+
+/// What one committed check says.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Stamp {
+    /// When the check was sent.
+    pub sent: Duration,
+    /// When the last message was sent that the leader had heard of by then.
+    pub touched: Duration,
+}
+
+impl Stamp {
+    /// Proves nothing: what rests on it is lost.
+    pub const NEVER: Self = Self {
+        sent: Duration::ZERO,
+        touched: Duration::ZERO,
+    };
+
+    /// Takes the older of each of the two times.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            sent: self.sent.min(other.sent),
+            touched: self.touched.min(other.touched),
+        }
+    }
+
+    /// From this moment on somebody else may have the lock.
+    pub fn until(self, timeout: Duration) -> Duration {
+        self.session_lasts(timeout).min(self.sent + timeout / 2)
+    }
+
+    /// Until this moment the session cannot end.
+    fn session_lasts(self, timeout: Duration) -> Duration {
+        // A hundredth is for clocks that do not run at the same speed.
+        self.touched + timeout - timeout / 100
+    }
+
+    /// From this moment on the holder should begin nothing new.
+    pub fn suspect_from(self, timeout: Duration) -> Duration {
+        self.until(timeout).saturating_sub(timeout / 6)
+    }
+
+    /// When the next check is due, so that its answer comes before the guard is suspect.
+    ///
+    /// A check every T/6 is enough where messages have come regularly. After a silence, the
+    /// first check that finds a newer message reported, `better_at`, must not wait as long.
+    pub fn due(self, better_at: Option<Duration>, timeout: Duration) -> Duration {
+        let regular = self.sent + timeout / 6;
+        match better_at {
+            Some(better_at) if self.suspect_from(timeout) < regular + timeout / 12 => {
+                regular.min(better_at.max(self.sent))
+            }
+            _ => regular,
+        }
+    }
+
+    /// Whether a lock may be granted on the strength of this stamp.
+    ///
+    /// The guard must stay valid with the proofs that are still to come. `sent` is renewed by each
+    /// of them, so it need only be young. `touched` is renewed by the first one after `better_at`,
+    /// and the session must last until that is answered. After several `proofs` that did not allow
+    /// this, it is enough that the guard is alive.
+    pub fn supports_a_grant(
+        self,
+        better_at: Option<Duration>,
+        proofs: u32,
+        timeout: Duration,
+        now: Duration,
+    ) -> bool {
+        let is_young = now < self.sent + timeout / 6;
+        let lives = now + timeout / 24 <= self.until(timeout);
+        (is_young && self.outlasts(better_at, timeout, now)) || (lives && ENOUGH_PROOFS <= proofs)
+    }
+
+    /// Whether the session lasts until a proof that rests on a newer message is answered.
+    pub(super) fn outlasts(
+        self,
+        better_at: Option<Duration>,
+        timeout: Duration,
+        now: Duration,
+    ) -> bool {
+        let next = better_at.map_or(now, |better_at| better_at.max(now));
+        next + timeout / 8 <= self.session_lasts(timeout)
+    }
+}
+
+/// What is known of the session of a lock at one moment.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Terms {
+    /// The shortest timeout that was negotiated in this session.
+    pub timeout: Duration,
+    /// From this moment on nothing is known of the session unless a server answers.
+    pub latest: Duration,
+    /// The session has ended, or another one has taken its place.
+    pub over: bool,
+}
+
+impl Terms {
+    /// How long a lock that was proven by `stamp` may be trusted.
+    pub fn validity(self, stamp: Stamp) -> Validity {
+        Validity {
+            suspect_from: stamp.suspect_from(self.timeout),
+            until: match self.over {
+                true => Duration::ZERO,
+                false => stamp.until(self.timeout).min(self.latest),
+            },
+        }
+    }
+
+    /// From this moment on somebody else may have what was proven by `stamp`.
+    pub fn until(self, stamp: Stamp) -> Duration {
+        self.validity(stamp).until
+    }
+}

@@ -1,0 +1,199 @@
+//! One client: a session, what it is doing, and what it has yet to clean up.
+
+use zklock_core::attempt::{Action, Attempt, Orphan, OwnNode, Patience};
+use zklock_core::cleanup::Cleanup;
+use zklock_core::dialect::{Dialect, Role};
+use zklock_core::queue::Contest;
+use zklock_core::skip_listing::LastGrant;
+
+/// What one client wants.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Wish {
+    pub(crate) role: Role,
+    pub(crate) patience: Patience,
+    /// How many times it wants that, one after the other.
+    pub(crate) rounds: u8,
+    /// Its first node is in the queue from the beginning.
+    pub(crate) queued: bool,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Client {
+    pub(crate) wish: Wish,
+    /// What it does; `None` while it holds and once it has all it wanted.
+    pub(crate) attempt: Option<Attempt>,
+    /// Counts the attempts.
+    pub(crate) attempts: u8,
+    /// The node that the attempt knows to be its own.
+    pub(crate) queued: Option<String>,
+    pub(crate) raw: Option<RawGuard>,
+    /// The last grant, if it wants another one.
+    pub(crate) last: Option<LastGrant>,
+    pub(crate) farewells: Vec<Cleanup>,
+
+    pub(crate) session: i64,
+    /// The server has closed the session, and the client has not heard of it.
+    pub(crate) expired: bool,
+    /// The client has a new session, and the attempt has not heard of it.
+    pub(crate) untold: bool,
+    pub(crate) crashed: bool,
+    /// The node that the client watches.
+    pub(crate) watch: Option<String>,
+    /// The node beyond that, while it is watched, too.
+    pub(crate) beyond: Option<String>,
+    /// Its own node, while it is watched, too.
+    pub(crate) guard: Option<String>,
+    /// The attempt asked for that watch. For the properties.
+    pub(crate) guards: bool,
+    /// The answer to its first look at its own node was lost, and it looks no more.
+    pub(crate) deaf: bool,
+    /// What the watches saw, in the order in which it happened.
+    pub(crate) events: Vec<Fired>,
+    /// The connection is a new one since the subscriber fell asleep.
+    pub(crate) reconnected: bool,
+    /// A create that was sent and whose answer nobody waits for any more.
+    pub(crate) under_way: Option<String>,
+    /// The client's first transaction that was applied without its knowledge: a server that it
+    /// asks may not have applied it.
+    pub(crate) unseen: Option<i64>,
+
+    /// The caller gave up. For the properties.
+    pub(crate) cancelled: bool,
+    /// The operator has deleted a node of the client's. For the properties.
+    pub(crate) evicted: bool,
+    /// It takes a deletion after that of its own node for its turn. For the properties.
+    pub(crate) deluded: bool,
+}
+
+/// What a watch saw.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Fired {
+    pub(crate) what: Change,
+    pub(crate) of: Place,
+    /// The client's own node was there at that time. For the properties.
+    pub(crate) queued: bool,
+}
+
+/// The node that a watch was on.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Place {
+    Own,
+    Nearest,
+    Beyond,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Change {
+    Deleted,
+    Changed,
+}
+
+/// A guard.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct RawGuard {
+    pub(crate) node: OwnNode,
+    /// The guard's deadline has not passed: code may act on the lock. The deadline passes before
+    /// the server can end the session.
+    pub(crate) trusted: bool,
+}
+
+impl Client {
+    pub(crate) fn new(seat: usize, wish: Wish) -> Self {
+        Self {
+            wish,
+            attempt: None,
+            attempts: 0,
+            queued: None,
+            raw: None,
+            last: None,
+            farewells: Vec::new(),
+            session: 100 * (seat as i64 + 1),
+            expired: false,
+            untold: false,
+            crashed: false,
+            watch: None,
+            beyond: None,
+            guard: None,
+            guards: false,
+            deaf: false,
+            events: Vec::new(),
+            reconnected: false,
+            under_way: None,
+            unseen: None,
+            cancelled: false,
+            evicted: false,
+            deluded: false,
+        }
+    }
+
+    /// Begins anew, with an `id` that must be fresh.
+    pub(crate) fn enter(&mut self, id: &str, knows_session: bool, last: Option<LastGrant>) {
+        let contest = self.contest();
+        let session = knows_session.then_some(self.session);
+        self.attempts += 1;
+        let attempt = Attempt::enter(contest, id, session, self.wish.patience);
+        self.attempt = Some(attempt.after(last));
+        self.forget_attempt();
+    }
+
+    /// Begins with a node that is in the queue already.
+    pub(crate) fn enter_queued(&mut self, mine: OwnNode) {
+        self.attempts += 1;
+        self.queued = Some(mine.name.clone());
+        self.attempt = Some(Attempt::queued(self.contest(), mine, self.wish.patience));
+    }
+
+    pub(crate) fn contest(&self) -> Contest {
+        Contest {
+            dialect: Dialect::Curator,
+            role: self.wish.role,
+            permits: 0,
+        }
+    }
+
+    /// Forgets what the last attempt was told.
+    pub(crate) fn forget_attempt(&mut self) {
+        self.queued = None;
+        self.cancelled = false;
+        self.untold = false;
+        self.deluded = false;
+        self.deaf = false;
+        self.stop_watching();
+    }
+
+    pub(crate) fn stop_watching(&mut self) {
+        self.lose_watches();
+        self.guards = false;
+        self.reconnected = false;
+    }
+
+    pub(crate) fn lose_watches(&mut self) {
+        self.watch = None;
+        self.beyond = None;
+        self.guard = None;
+        self.events.clear();
+    }
+
+    pub(crate) fn action(&self) -> Option<Action> {
+        self.attempt.as_ref().map(Attempt::action)
+    }
+
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.action() == Some(Action::Wait)
+    }
+
+    /// Nothing is left to do, not even in the background.
+    pub(crate) fn is_done(&self) -> bool {
+        let idle = self.attempt.is_none() && self.raw.is_none() && self.farewells.is_empty();
+        self.crashed || idle && self.under_way.is_none()
+    }
+
+    /// Whether a request would be carried out: a session, and nothing in the way.
+    pub(crate) fn is_served(&self) -> bool {
+        !self.crashed && !self.expired && self.under_way.is_none()
+    }
+
+    pub(crate) fn bid_farewell(&mut self, node: OwnNode) {
+        self.farewells.push(Cleanup::new(Orphan::Node(node.name)));
+    }
+}

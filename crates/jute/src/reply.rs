@@ -1,0 +1,244 @@
+//! The replies and events of a server.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::child_names::Names;
+use super::codec::{Malformed, Reader, Writer, frame};
+use super::error_code::ErrorCode;
+use super::multi::{OpReply, read_results, write_results};
+use super::op_code::OpCode;
+use super::types::{Access, Data, Stat};
+
+/// The numbers of frames that do not answer a numbered request.
+pub mod xid {
+    pub const EVENT: i32 = -1;
+    pub const PING: i32 = -2;
+    pub const AUTH: i32 = -4;
+    pub const SET_WATCHES: i32 = -8;
+}
+
+/// The fewest bytes that an entry of a whoAmI reply takes.
+const CLIENT_INFO_BYTES: usize = 8;
+
+/// The beginning of every reply.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReplyHeader {
+    pub xid: i32,
+    pub zxid: i64,
+    pub code: ErrorCode,
+}
+
+/// A reply without an error.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Reply {
+    Created {
+        path: String,
+        stat: Option<Stat>,
+    },
+    Stat(Stat),
+    Data {
+        data: Data,
+        stat: Stat,
+    },
+    Acl {
+        acl: Vec<Access>,
+        stat: Stat,
+    },
+    Children {
+        names: Names,
+        stat: Option<Stat>,
+    },
+    /// How many descendants a node has.
+    Count(i32),
+    Synced {
+        path: String,
+    },
+    /// The results of the parts of a multi, or of a multiRead. If one part of a multi failed,
+    /// none was carried out; the parts of a multiRead fail independently.
+    Multi(Vec<Result<OpReply, ErrorCode>>),
+    /// The paths of a session's ephemeral nodes.
+    Ephemerals(Vec<String>),
+    /// The scheme and the name of each identity of the client.
+    Identities(Vec<(String, String)>),
+    Nothing,
+}
+
+/// A watch event.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Event {
+    pub kind: EventKind,
+    pub state: i32,
+    pub path: String,
+}
+
+/// The kind of a watch event.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum EventKind {
+    /// An event of the connection, not of a node.
+    None,
+    Created,
+    Deleted,
+    DataChanged,
+    ChildrenChanged,
+    /// The watch was removed, or a kind that this crate does not know.
+    Other(i32),
+}
+
+impl ReplyHeader {
+    /// Appends the frame of a reply with this header; a reply with an error has no body.
+    pub fn encode(&self, body: Option<&Reply>, out: &mut Vec<u8>) {
+        frame(out, "", |writer| {
+            self.write(writer);
+            body.iter().for_each(|body| body.write(writer));
+        });
+    }
+
+    /// Splits a frame's content into header and body.
+    pub fn decode(frame: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let mut reader = Reader::new(frame);
+        let header = Self {
+            xid: reader.int()?,
+            zxid: reader.long()?,
+            code: ErrorCode(reader.int()?),
+        };
+        Ok((header, reader.rest()))
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.int(self.xid);
+        writer.long(self.zxid);
+        writer.int(self.code.0);
+    }
+}
+
+impl Reply {
+    fn write(&self, writer: &mut Writer<'_>) {
+        match self {
+            Self::Created { path, stat } => {
+                writer.string(path);
+                stat.iter().for_each(|stat| writer.stat(stat));
+            }
+            Self::Stat(stat) => writer.stat(stat),
+            Self::Data { data, stat } => {
+                writer.data(data);
+                writer.stat(stat);
+            }
+            Self::Acl { acl, stat } => {
+                writer.acl(acl);
+                writer.stat(stat);
+            }
+            Self::Children { names, stat } => {
+                writer.names(names);
+                stat.iter().for_each(|stat| writer.stat(stat));
+            }
+            Self::Count(count) => writer.int(*count),
+            Self::Synced { path } => writer.string(path),
+            Self::Multi(results) => write_results(results, writer),
+            Self::Ephemerals(paths) => writer.strings(paths),
+            Self::Identities(pairs) => writer.vector(pairs, |writer, (scheme, name)| {
+                writer.string(scheme);
+                writer.string(name);
+            }),
+            Self::Nothing => {}
+        }
+    }
+
+    /// Reads the body of a reply without an error to a request of kind `op`.
+    ///
+    /// The body of a multi that failed is read too: it has the code of each part.
+    pub fn decode(op: OpCode, body: &[u8]) -> Result<Self, Malformed> {
+        let reader = &mut Reader::new(body);
+        Ok(match op {
+            OpCode::CREATE => Self::Created {
+                path: reader.string()?,
+                stat: None,
+            },
+            OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => Self::Created {
+                path: reader.string()?,
+                stat: Some(reader.stat()?),
+            },
+            OpCode::EXISTS | OpCode::SET_DATA | OpCode::SET_ACL => Self::Stat(reader.stat()?),
+            OpCode::GET_DATA => Self::Data {
+                data: reader.data()?,
+                stat: reader.stat()?,
+            },
+            OpCode::GET_ACL => Self::Acl {
+                acl: reader.acl()?,
+                stat: reader.stat()?,
+            },
+            OpCode::GET_CHILDREN => Self::Children {
+                names: reader.names()?,
+                stat: None,
+            },
+            OpCode::GET_CHILDREN2 => Self::Children {
+                names: reader.names()?,
+                stat: Some(reader.stat()?),
+            },
+            OpCode::COUNT_DESCENDANTS => Self::Count(reader.int()?),
+            OpCode::SYNC => Self::Synced {
+                path: reader.string()?,
+            },
+            OpCode::MULTI | OpCode::MULTI_READ => Self::Multi(read_results(reader)?),
+            OpCode::GET_EPHEMERALS => Self::Ephemerals(reader.strings()?),
+            OpCode::WHO_AM_I => Self::Identities(reader.vector(CLIENT_INFO_BYTES, |each| {
+                Ok((each.string()?, each.string()?))
+            })?),
+            _ => Self::Nothing,
+        })
+    }
+}
+
+impl Event {
+    /// The state of a connection in order.
+    pub const SYNC_CONNECTED: i32 = 3;
+
+    /// Appends the frame, with its length.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let header = ReplyHeader {
+            xid: xid::EVENT,
+            zxid: -1,
+            code: ErrorCode::OK,
+        };
+        frame(out, "", |writer| {
+            header.write(writer);
+            writer.int(self.kind.number());
+            writer.int(self.state);
+            writer.string(&self.path);
+        });
+    }
+
+    /// Reads the body of a frame whose number is that of an event.
+    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        Ok(Self {
+            kind: EventKind::from_number(reader.int()?),
+            state: reader.int()?,
+            path: reader.string()?,
+        })
+    }
+}
+
+impl EventKind {
+    fn number(self) -> i32 {
+        match self {
+            Self::None => -1,
+            Self::Created => 1,
+            Self::Deleted => 2,
+            Self::DataChanged => 3,
+            Self::ChildrenChanged => 4,
+            Self::Other(number) => number,
+        }
+    }
+
+    fn from_number(number: i32) -> Self {
+        match number {
+            -1 => Self::None,
+            1 => Self::Created,
+            2 => Self::Deleted,
+            3 => Self::DataChanged,
+            4 => Self::ChildrenChanged,
+            number => Self::Other(number),
+        }
+    }
+}
