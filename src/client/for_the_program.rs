@@ -88,10 +88,11 @@ impl Client {
         self.locks.session.contenders(path)
     }
 
-    /// Returns the hold that the last wait or try has seen ahead, for the program. Does no I/O.
+    /// Returns the lock that the last wait or try has found taken, and the hold that has it, for the
+    /// program; `None` if it is the only one that was asked for, and no hold has it. Does no I/O.
     #[doc(hidden)]
-    pub fn hold_met(&self) -> Option<Hold> {
-        self.locks.session.hold_met.lock().clone()
+    pub fn found_taken(&self) -> Option<(String, Option<Hold>)> {
+        self.locks.session.taken.lock().clone()
     }
 
     /// Returns the nodes below a path that are not contenders, for the program.

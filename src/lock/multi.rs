@@ -176,6 +176,7 @@ impl MultiDriver<'_, '_> {
     }
 
     fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
+        self.looks_at(at, None);
         let path = &self.parts[at].path;
         let sync = catch_up.then(|| Request::sync(path));
         let requests: Vec<_> = sync.into_iter().chain([Request::list(path)]).collect();
@@ -197,6 +198,11 @@ impl MultiDriver<'_, '_> {
         }
     }
 
+    /// Notes which of the locks is the one in the way, if there is one.
+    fn looks_at(&self, at: usize, hold: Option<Hold>) {
+        *self.session.taken.lock() = Some((self.parts[at].path.clone(), hold));
+    }
+
     /// Leaves out a hold that is over by this machine's clock: with a node in the queue, the driver learns
     /// the servers' time, and removes it.
     fn without_past_hold(&mut self, at: usize, names: Names) -> Result<Event> {
@@ -210,13 +216,15 @@ impl MultiDriver<'_, '_> {
             return Ok(Event::Children(names));
         };
         let node = format!("{path}/{}", name.text);
-        let is_over = match self.caller.call(&Request::get(&node), &node, &self.limit) {
+        let hold = match self.caller.call(&Request::get(&node), &node, &self.limit) {
             Ok(Reply::Data { data, stat }) if !stat.has_session() => {
-                Hold::read(&Vec::from(data), &stat).seems_over()
+                Some(Hold::read(&Vec::from(data), &stat))
             }
-            Ok(_) | Err(CallError::Refused(_)) => false,
+            Ok(_) | Err(CallError::Refused(_)) => None,
             Err(error) => return error.or(path, Event::Cancel),
         };
+        let is_over = hold.as_ref().is_some_and(Hold::seems_over);
+        self.looks_at(at, hold.filter(|_| !is_over));
         let others = names.iter().filter(|other| !is_over || *other != name.text);
         Ok(Event::Children(others.collect()))
     }
@@ -270,6 +278,7 @@ impl MultiDriver<'_, '_> {
 
     /// Waits in a queue where our node stands.
     fn queue(&mut self, at: usize, mine: OwnNode) -> Result<Event> {
+        self.looks_at(at, None);
         let queue = queue_of(&self.parts[at]);
         let start = (mine, self.snapshot, self.stamp);
         let progress = driver::stand(self.session, &queue, self.request, start)?;
@@ -288,6 +297,7 @@ impl MultiDriver<'_, '_> {
             true => self.limit.clone().until(short),
             false => self.limit.clone(),
         };
+        self.looks_at(at, None);
         let queue = queue_of(&self.parts[at]);
         let Some(raw) = RawGuard::acquire(self.session, &queue, self.request, None)? else {
             return Ok(match self.limit.is_over() {

@@ -69,8 +69,9 @@ pub(crate) struct Session {
     pub(crate) leases: Arc<Leases>,
     pub(crate) settings: Settings,
     pub(crate) counters: Arc<Counters>,
-    /// The hold that the last wait, or the last try, has seen ahead.
-    pub(crate) hold_met: Mutex<Option<Hold>>,
+    /// The lock that the last wait, or the last try, has found taken, and the hold that has it. Absent
+    /// where it is the only one that was asked for, and no hold has it.
+    pub(crate) taken: Mutex<Option<(String, Option<Hold>)>>,
     process: Process,
     background: Background,
     next_watch: Arc<AtomicU64>,
@@ -135,7 +136,7 @@ impl Session {
             leases,
             settings,
             counters,
-            hold_met: Mutex::default(),
+            taken: Mutex::default(),
             process: Process::this(),
             background,
             next_watch,

@@ -8,6 +8,7 @@ use crate::support::{eventually, fresh_path};
 
 on_every_server! {
     several_locks_are_acquired_together_or_not_at_all
+    the_one_of_several_that_is_taken_or_on_hold_is_named
     the_command_knows_all_its_locks
     what_is_read_is_shared_and_the_rest_is_not
     whoever_names_them_in_another_order_is_not_waited_for_in_a_circle
@@ -46,6 +47,29 @@ fn several_locks_are_acquired_together_or_not_at_all(hosts: &str) {
     assert_eq!(both.end().signal, Some(15));
     for path in [&a, &b] {
         await_queue(hosts, path, 0);
+    }
+}
+
+fn the_one_of_several_that_is_taken_or_on_hold_is_named(hosts: &str) {
+    let ([a, b], log) = (two("named"), Log::new());
+    let limits = ["-n", "-w 1"];
+    let mut holder = Zklock::start(hosts, &format!("run {b}"), &log.beat("held"));
+    log.await_word("held");
+    for limit in limits {
+        let taken = Zklock::run(hosts, &format!("-v run {limit} {a} {b}"), "true");
+        assert_eq!(taken.code, Some(1), "{taken:?}");
+        let said = format!("somebody else has the lock {b}\n");
+        assert!(taken.err.contains(&said), "{limit}: {taken:?}");
+    }
+    holder.kill();
+    let held = Zklock::run(hosts, &format!("hold {b} --for 1h --reason freeze"), "");
+    assert_eq!(held.code, Some(0), "{held:?}");
+    for limit in limits {
+        let taken = Zklock::run(hosts, &format!("run {limit} {a} {b}"), "true");
+        assert_eq!(taken.code, Some(1), "{taken:?}");
+        let last = taken.err.lines().next_back().unwrap_or_default();
+        let said = format!("zklock: {b} is on hold by ");
+        assert!(last.starts_with(&said), "{limit}: {taken:?}");
     }
 }
 

@@ -131,7 +131,10 @@ fn a_writers_hold_keeps_readers_out(place: Place) {
     drop(guard);
     let lock = reader.rwlock(&path).unwrap();
     assert!(lock.try_read().unwrap().is_none());
-    assert_eq!(reader.hold_met().unwrap().reason(), "deploy freeze");
+    assert_eq!(
+        reader.found_taken().unwrap().1.unwrap().reason(),
+        "deploy freeze"
+    );
     holds(&reader, &path)[0].evict().unwrap();
     lock.read().unwrap().unlock().unwrap();
     // A reader leaves no hold, which would be ahead of a writer for others only.

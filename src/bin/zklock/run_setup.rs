@@ -140,9 +140,13 @@ impl Stage {
             return Ok(Ending::Signal(signal as i32));
         }
         check_answered(answered, path)?;
+        let (path, hold) = match self.client.found_taken() {
+            Some((path, hold)) => (path, hold),
+            None => (path.to_owned(), None),
+        };
         log::info!("somebody else has the lock {path}");
-        if let Some(hold) = self.client.hold_met() {
-            say(&format!("{} is {}", plain(path), plain(&hold.to_string())));
+        if let Some(hold) = hold {
+            say(&format!("{} is {}", plain(&path), plain(&hold.to_string())));
         }
         Ok(Ending::Code(code))
     }

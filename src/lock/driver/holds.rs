@@ -127,7 +127,8 @@ impl Driver<'_, '_> {
         self.holds.again = None;
         if hold.is_some() || self.holds.met {
             self.holds.met = hold.is_some();
-            *self.session.hold_met.lock() = hold;
+            let path = self.queue.path.to_owned();
+            *self.session.taken.lock() = Some((path, hold));
         }
     }
 }
