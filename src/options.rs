@@ -204,7 +204,9 @@ impl<'a> LockOptions<'a> {
     /// While this thread waits, a contender that is at the head of the queue for longer than
     /// `held_longer_than` is asked to release the lock, and after another `grace` its node is
     /// deleted. The time counts from when this thread first saw it there, at most 5 s later; the next
-    /// two in the queue of a mutex see it at once. Both sides log the eviction. Permits held by the
+    /// two in the queue of a mutex see it at once. In
+    /// [`Dialect::LeaderLatch`](crate::Dialect::LeaderLatch), nobody is asked, as
+    /// [`Contender::revoke`](crate::Contender::revoke) says. Both sides log the eviction. Permits held by the
     /// same call are skipped. If the sequence numbers of the directory are used up, no holder is
     /// evicted.
     ///

@@ -177,13 +177,20 @@ impl Contender {
     /// # Errors
     ///
     /// Fails with [`Error::Unmarked`] if the node belongs to no session, so that it is no
-    /// contender's, if the server refuses the request, if no server answers in time, and if the
+    /// contender's, with [`Error::Unsupported`] in the queue of Curator's `LeaderLatch`, where
+    /// whoever waits behind would never lead after such a change, if the server refuses the request, if no server answers in time, and if the
     /// client is closed. A contender that has left meanwhile is not an error.
     pub fn revoke(&self) -> Result<()> {
         if !self.has_session() {
             return Err(Error::Unmarked {
                 path: self.node.clone(),
                 what: "a contender's node",
+            });
+        }
+        if !Session::may_ask(&self.node) {
+            return Err(Error::Unsupported {
+                what: "asking a contender in the queue of Curator's LeaderLatch to release: one \
+                       behind it would never lead. It can be evicted",
             });
         }
         log::info!("asking {} to release the lock", self.node);

@@ -9,6 +9,7 @@ use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
+use zklock_core::name::NodeName;
 use zklock_core::queue::{Foreign, strangers};
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
@@ -84,6 +85,12 @@ impl Session {
             Err(CallError::Over(error)) => Err(error),
             _ => Ok(false),
         }
+    }
+
+    /// Whether the contender with this node may be asked to release its lock.
+    pub(crate) fn may_ask(node: &str) -> bool {
+        let name = NodeName::parse(path::name(node));
+        name.is_none_or(|name| !name.kind.is_watched_for_its_deletion())
     }
 
     /// The request that asks the holder of this node to release its lock, if its data has this

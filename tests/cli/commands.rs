@@ -36,6 +36,7 @@ on_every_server! {
     a_revoked_command_is_told_to_stop
     whoever_does_not_let_go_is_evicted
     a_node_of_no_session_is_evicted_and_not_asked
+    a_holder_in_the_queue_of_a_latch_is_evicted_and_not_asked
     a_lock_is_kept_for_as_long_as_asked
     credentials_come_from_the_environment_and_stay_secret
 }
@@ -632,6 +633,22 @@ fn a_node_of_no_session_is_evicted_and_not_asked(hosts: &str) {
         "{evicted:?}"
     );
     assert!(children(hosts, &path).is_empty());
+}
+
+fn a_holder_in_the_queue_of_a_latch_is_evicted_and_not_asked(hosts: &str) {
+    let (path, log) = (fresh_path("latch"), Log::new());
+    let run = format!("--dialect leader-latch run {path}");
+    let holder = Zklock::start(hosts, &run, &log.beat("held"));
+    log.await_word("held");
+    let refusal = "LeaderLatch to release: one behind it would never lead";
+    let asked = Zklock::run(hosts, &format!("revoke {path}"), "");
+    assert_eq!(asked.code, Some(70), "{asked:?}");
+    assert!(asked.err.contains(refusal), "{asked:?}");
+    let evicted = Zklock::run(hosts, &format!("revoke --evict-after 0.1 {path}"), "");
+    assert_eq!(evicted.code, Some(0), "{evicted:?}");
+    assert!(evicted.err.contains(refusal), "{evicted:?}");
+    assert!(evicted.out.starts_with("evicted"), "{evicted:?}");
+    assert_eq!(holder.end().code, Some(75));
 }
 
 fn a_lock_is_kept_for_as_long_as_asked(hosts: &str) {

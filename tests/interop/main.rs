@@ -7,6 +7,7 @@ mod crowd;
 mod deploy;
 mod holds;
 mod kinds;
+mod latch;
 mod libraries;
 mod many;
 mod meeting;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use zklock::{Client, Contender};
+use zklock::{Client, Contender, Error};
 
 use crate::args::{Args, Revoke};
 use crate::connect::connect;
@@ -38,11 +38,7 @@ pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
         return Ok(NOBODY);
     }
     for contender in &asked {
-        // Nobody would hear the request for a node of no session: it is evicted, or is an error.
-        if revoke.evict_after.is_none() || has_session(contender) {
-            contender.revoke()?;
-            tell("asked", contender);
-        }
+        ask(contender, revoke.evict_after.is_some())?;
     }
     if let Some(limit) = revoke.evict_after {
         let deadline = Instant::now().checked_add(limit);
@@ -61,6 +57,21 @@ fn chosen<'a>(revoke: &Revoke, present: &'a [Contender]) -> Vec<&'a Contender> {
         None => one.holds(),
     });
     chosen.collect()
+}
+
+/// Asks the contender to release, unless nobody would hear that and it `is_evicted` next.
+fn ask(contender: &Contender, is_evicted: bool) -> Result<(), Failure> {
+    if is_evicted && !has_session(contender) {
+        return Ok(());
+    }
+    match contender.revoke() {
+        Err(error @ Error::Unsupported { .. }) if is_evicted => say(&error.to_string()),
+        asked => {
+            asked?;
+            tell("asked", contender);
+        }
+    }
+    Ok(())
 }
 
 /// Waits until the contender has gone, and evicts it at the deadline.

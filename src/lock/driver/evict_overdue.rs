@@ -2,6 +2,7 @@
 
 use super::{Driver, Step};
 use crate::error::Result;
+use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::time::clock::Moment;
 use crate::time::limit::LimitReached;
@@ -26,6 +27,10 @@ impl Driver<'_, '_> {
                 Action::Sleep(_) => return Ok(Step::Again),
                 Action::List => self.ask(Request::list(self.queue.dir)),
                 Action::Look(name) => self.look(&self.full(&name)),
+                Action::Ask(name) if !Session::may_ask(&name) => {
+                    event = Event::Done;
+                    continue;
+                }
                 Action::Ask(name) => self.revoke(&self.full(&name), version)?,
                 Action::Evict(name) => self.evict(&self.full(&name), version)?,
             };
