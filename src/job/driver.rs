@@ -1,6 +1,7 @@
 //! Carries out a run; [`Once`] decides.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::record::RunRecord;
@@ -36,6 +37,8 @@ pub(super) struct JobDriver<'a, 'q> {
     max_time: Option<Duration>,
     /// The run took longer.
     is_over: bool,
+    /// Servers were waited for in vain when the work had ended.
+    is_cut_off: bool,
     /// The session of the lock.
     session: i64,
 }
@@ -66,6 +69,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             grant: None,
             max_time: None,
             is_over: false,
+            is_cut_off: false,
             session: 0,
         }
     }
@@ -121,8 +125,10 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             state: self.once.state(),
             next_state: Mutex::default(),
             follows_release,
+            is_cut_off: AtomicBool::new(false),
         };
         let done = run(&this);
+        self.is_cut_off = this.is_cut_off.load(Ordering::Relaxed);
         let over = self.max_time.filter(|_| grant.raw.is_over());
         let end = this.end(done.is_ok(), over);
         self.is_over = over.is_some();
@@ -134,7 +140,10 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     pub(super) fn end(&mut self) -> Result<()> {
         // A server decides whether the run held to its end, as long as it knows of the session.
         let timeout = self.session().status.snapshot().timeout;
-        self.request.limit = Limit::after(timeout);
+        self.request.limit = Limit::after(match self.is_cut_off {
+            true => Duration::ZERO,
+            false => timeout,
+        });
         loop {
             let event = match self.once.action() {
                 Action::End(data, version) => self.write_end(data, version),

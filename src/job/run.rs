@@ -1,6 +1,7 @@
 //! A run that is under way.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -28,6 +29,8 @@ pub struct Run<'a> {
     pub(super) state: Option<&'a [u8]>,
     pub(super) next_state: Mutex<Option<Vec<u8>>>,
     pub(super) follows_release: Option<bool>,
+    /// Servers were waited for in vain when the work had ended.
+    pub(super) is_cut_off: AtomicBool,
 }
 
 guard_views!(Run<'_>, raw, guard_state);
@@ -58,6 +61,12 @@ impl Run<'_> {
     #[doc(hidden)]
     pub fn follows_release(&self) -> Option<bool> {
         self.follows_release
+    }
+
+    /// Has the end of the run not wait for servers, for the program, which has waited for them.
+    #[doc(hidden)]
+    pub fn servers_stay_away(&self) {
+        self.is_cut_off.store(true, Ordering::Relaxed);
     }
 
     /// Returns what the last run that was done left for this one, such as how far it got; `None` if

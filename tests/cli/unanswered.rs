@@ -224,9 +224,6 @@ fn servers_that_stay_away_are_waited_for_once() {
     });
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert_eq!(run.0.end().code, Some(3));
-    assert!(begun.elapsed() < until, "{:?}", begun.elapsed());
     assert_eq!(once.0.end().code, Some(3));
-    // It has tried to write down that its command failed, too.
-    let until = until + Duration::from_secs(6);
     assert!(begun.elapsed() < until, "{:?}", begun.elapsed());
 }

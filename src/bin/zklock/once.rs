@@ -128,7 +128,9 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
     let ended = stage
         .run(&once.what, run, &variables, &|_| ())
         .map_err(Err)?;
-    stage.await_servers(&once.path);
+    if !stage.await_servers(&once.path) {
+        run.servers_stay_away();
+    }
     match ended.ending {
         Ending::Code(0) => {
             let left = files.map_or(Ok(()), |files| leave(run, &files));
