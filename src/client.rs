@@ -377,6 +377,7 @@ impl ClientBuilder {
         Err(Error::ConnectTimeout {
             limit: connect_timeout,
             tried,
+            round_trip: None,
         })
     }
 }

@@ -128,6 +128,9 @@ pub enum Error {
         limit: Duration,
         /// Why each server gave no session, as `host:port: reason`; empty with a connection.
         tried: Vec<String>,
+        /// How long the last answer took, if a round trip is too long for the session timeout: a sixth of
+        /// it or more. Where it takes more than about a quarter, no lock is ever granted.
+        round_trip: Option<Duration>,
     },
     /// The server refused the client's credentials, which ends the session.
     AuthFailed,

@@ -272,6 +272,7 @@ impl Nodes {
         Error::ConnectTimeout {
             limit: self.limit,
             tried: self.session().status.trouble(),
+            round_trip: None,
         }
     }
 

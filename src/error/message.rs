@@ -1,6 +1,7 @@
 //! What the errors say.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::{Error, NO_TLS, TLS_PORT};
 use crate::time::utc;
@@ -49,8 +50,19 @@ impl fmt::Debug for Error {
     }
 }
 
+/// How many round trips a session timeout needs for guards that stay valid from one check to the next.
+const ROUND_TRIPS: u32 = 8;
+
 const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
+
+fn unanswered(f: &mut fmt::Formatter<'_>, limit: Duration, tried: &[String]) -> fmt::Result {
+    write!(f, "no ZooKeeper server answered within {limit:?}")?;
+    if tried.is_empty() {
+        return f.write_str(": allow more time, and look whether the servers run");
+    }
+    write!(f, " ({}): {}", tried.join("; "), to_do(tried))
+}
 
 /// The advice about servers that could not be used, by the reasons given for them.
 fn to_do(tried: &[String]) -> &'static str {
@@ -192,17 +204,15 @@ impl Error {
 
     fn fmt_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ConnectTimeout { limit, tried } => {
-                write!(f, "no ZooKeeper server answered within {limit:?}")?;
-                for (i, reason) in tried.iter().enumerate() {
-                    write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
-                }
-                f.write_str(if tried.is_empty() { "" } else { ")" })?;
-                match tried.is_empty() {
-                    true => f.write_str(": allow more time, and look whether the servers run"),
-                    false => write!(f, ": {}", to_do(tried)),
-                }
-            }
+            Self::ConnectTimeout {
+                round_trip: Some(took),
+                ..
+            } => write!(
+                f,
+                "the servers answer after {took:.1?}, too late for a lock with this session timeout: set one of {:.0?} or more",
+                *took * ROUND_TRIPS
+            ),
+            Self::ConnectTimeout { limit, tried, .. } => unanswered(f, *limit, tried),
             Self::AuthFailed => f.write_str(
                 "the server refused the credentials: check the user or scheme, and the password",
             ),
@@ -296,7 +306,8 @@ mod tests {
             Error::BadPath { path: path(), rule },
             Error::BadHosts { hosts: path(), reason: reason() },
             Error::BadTls { reason: reason() },
-            Error::ConnectTimeout { limit, tried: Vec::new() },
+            Error::ConnectTimeout { limit, tried: Vec::new(), round_trip: None },
+            Error::ConnectTimeout { limit, tried: Vec::new(), round_trip: Some(limit) },
             Error::AuthFailed,
             Error::SaslRefused { principal: holder(), server: path(), reason: reason() },
             Error::NoAuth { path: path() },

@@ -17,6 +17,9 @@ use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
 use zklock_jute::{CreateMode, Request, Stat};
 
+/// A lock is granted late or never if a round trip takes this part of the session timeout.
+const SLOW: u32 = 6;
+
 /// A queue, and what its contender asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue<'a> {
@@ -136,13 +139,16 @@ impl LockRequest<'_> {
     /// The result of a call that ends without the lock: `None` if the lock is taken, or the caller
     /// cancelled, and an error if no server has said so.
     pub(crate) fn refused<T>(&self, session: &Session) -> Result<Option<T>> {
-        match self.taken || self.limit.was_cancelled() {
-            true => Ok(None),
-            false => Err(Error::ConnectTimeout {
-                limit: Duration::from_millis(self.limit.spent().as_millis() as u64),
-                tried: session.status.trouble(),
-            }),
+        if self.taken || self.limit.was_cancelled() {
+            return Ok(None);
         }
+        let (spent, timeout) = (self.limit.spent(), session.status.snapshot().timeout);
+        let round_trip = session.status.round_trip_within(spent);
+        Err(Error::ConnectTimeout {
+            limit: Duration::from_millis(spent.as_millis() as u64),
+            tried: session.status.trouble(),
+            round_trip: round_trip.filter(|took| timeout / SLOW <= *took),
+        })
     }
 }
 

@@ -20,6 +20,9 @@ pub(crate) enum Proven {
     LimitReached,
 }
 
+/// So many proofs are not needed unless answers take too long.
+const MANY: u32 = 6;
+
 /// What a lock may be granted on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GrantProof {
@@ -70,6 +73,12 @@ impl GrantProof {
             Proof::Confirmed => {
                 self.stamp = Some(stamp);
                 self.proofs += 1;
+                if self.proofs == MANY {
+                    let took = Moment::now().since_boot().saturating_sub(stamp.sent);
+                    log::warn!(
+                        "no lock is granted yet, because the servers answer after {took:.1?}: set a longer session timeout"
+                    );
+                }
                 Asked::Again
             }
             Proof::Gone(at) => Asked::Gone(at),

@@ -187,6 +187,7 @@ impl Session {
         Error::ConnectTimeout {
             limit: LIMIT,
             tried: self.status.trouble(),
+            round_trip: None,
         }
     }
 

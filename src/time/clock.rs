@@ -20,7 +20,6 @@ impl Moment {
     }
 
     /// Returns the moment that [`as_nanos`](Self::as_nanos) returned as a number.
-    #[cfg(any(test, feature = "zookeeper"))]
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }

@@ -59,6 +59,8 @@ pub(crate) struct Status {
     worth: AtomicU64,
     /// Commits of requests sent before this say nothing new about the session.
     commit_worth: AtomicU64,
+    /// When the last answer arrived, and how long it took.
+    last_answer: [AtomicU64; 2],
     /// Whether a session may outlive its connection.
     resumes: bool,
 }
@@ -108,6 +110,7 @@ impl Status {
             }),
             worth: AtomicU64::new(0),
             commit_worth: AtomicU64::new(0),
+            last_answer: Default::default(),
             resumes,
         }
     }
@@ -207,6 +210,14 @@ impl Status {
         }
     }
 
+    /// Returns how long the last answer took, if it arrived so short a time ago.
+    pub(crate) fn round_trip_within(&self, time: Duration) -> Option<Duration> {
+        let times = self.last_answer.each_ref();
+        let [at, took] = times.map(|time| time.load(Ordering::Relaxed));
+        let age = Moment::now().saturating_since(Moment::from_nanos(at));
+        (age <= time).then_some(Duration::from_nanos(took))
+    }
+
     /// Returns how many sessions have expired.
     pub(crate) fn expiries(&self) -> u64 {
         self.inner.lock().expiries
@@ -277,6 +288,10 @@ impl Status {
 
     /// The answer to a message that was sent at `sent` arrived at `at`.
     pub(crate) fn answered(&self, sent: Moment, at: Moment) {
+        let took = nanos(at.saturating_since(sent));
+        for (place, time) in self.last_answer.iter().zip([at.as_nanos(), took]) {
+            place.store(time, Ordering::Relaxed);
+        }
         if sent.as_nanos() < self.worth.load(Ordering::Acquire) {
             return;
         }

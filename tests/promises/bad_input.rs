@@ -133,7 +133,10 @@ fn a_server_that_is_not_there_is_named_with_what_it_said() {
     let hosts = format!("127.0.0.1:{one},localhost:{two}");
     let (result, took) = timed(|| Client::builder(&hosts).connect_timeout(limit).connect());
     let error = result.map(drop).unwrap_err();
-    let Error::ConnectTimeout { limit: said, tried } = &error else {
+    let Error::ConnectTimeout {
+        limit: said, tried, ..
+    } = &error
+    else {
         panic!("{error}");
     };
     assert_eq!(*said, limit);

@@ -10,7 +10,7 @@ use zklock::embedded::Server;
 use super::{SOON, connect};
 use crate::support::ensemble::Ensemble;
 use crate::support::relay::Relay;
-use crate::support::{aside, eventually, free_port, fresh_path};
+use crate::support::{aside, eventually, free_port, fresh_path, timed};
 
 /// A session whose guards outlast a machine that is busy for a second or two.
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -93,4 +93,23 @@ fn who_is_cut_off_again_and_again_keeps_its_lock_although_another_server_is_sile
     let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let silent = mute.local_addr().expect("its port").to_string();
     a_restless_client_keeps_its_lock(vec![silent]);
+}
+
+/// The address has greeted quickly before.
+#[test]
+fn a_balancer_that_leads_to_a_silent_server_twice_costs_a_small_part_of_the_session_timeout() {
+    const TIMEOUT: Duration = Duration::from_secs(32);
+    let server = Server::start().expect("a server");
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent = mute.local_addr().expect("its port").to_string();
+    let servers = [server.hosts(), &silent, &silent].map(str::to_owned);
+    let balancer = Relay::start(servers.to_vec());
+    let client = connect(&balancer.hosts, TIMEOUT);
+    let guard = client.mutex("/twice").unwrap().lock().unwrap();
+    // A connection that was too short costs a pause.
+    thread::sleep(WORTHWHILE);
+    balancer.cut();
+    let ((), took) = timed(|| eventually("it is back", || guard.verify().is_ok()));
+    assert_eq!(balancer.picked(), [0, 1, 2, 0]);
+    assert!(took < TIMEOUT / 16, "{took:?}");
 }

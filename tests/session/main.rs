@@ -12,6 +12,7 @@ mod chroot;
 mod closing;
 mod dropping;
 mod expiry;
+mod far;
 mod forked;
 mod hanging;
 mod keeper;

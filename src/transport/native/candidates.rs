@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::hosts::Target;
+use super::rotation::Past;
 
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
@@ -13,7 +14,16 @@ const DIAL_LIMIT: Duration = Duration::from_secs(5);
 /// it each time, each after the second.
 const FIRST_ROUND: Duration = Duration::from_millis(1500);
 const FIRST_PART: u32 = 6;
-/// The shortest such time, however short the session timeout.
+/// The same where there are other addresses and no session yet. Not less: an ensemble where thousands begin
+/// at once is slow to greet, and opens a session for each dial that was given up.
+const FIRST_ROUND_ANEW: Duration = Duration::from_secs(1);
+/// Instead of that, a lone address where the last greeting was quick has this many times as long as
+/// that took, and at least this part of the session timeout within these bounds. A balancer may lead to a
+/// server that hangs twice, and a command under a lock goes on for T/30 after its client has left one.
+const QUICK_TIMES: u32 = 8;
+const QUICK_PART: u32 = 100;
+const QUICK_LEAST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(250));
+/// The shortest such time elsewhere, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
 /// The shortest such time that a short wait for the first connection leaves: as long as a server
 /// on another continent takes.
@@ -47,22 +57,35 @@ pub(super) fn dial_limit(
     timeout: Duration,
     first: Option<Duration>,
     addresses: usize,
-    rounds: u32,
+    past: Past,
 ) -> Duration {
     let share = |whole: Duration| {
         let share = whole * 2 / 3 / addresses.max(1) as u32;
         share.clamp(DIAL_LEAST, DIAL_LIMIT)
     };
+    let begins = first.is_some();
     let first = first.map_or(Duration::MAX, |first| {
         share(first.min(timeout)).max(FIRST_LEAST)
     });
     let doubled = if addresses == 1 {
-        rounds.saturating_sub(1)
+        past.rounds.saturating_sub(1)
     } else {
-        rounds
+        past.rounds
     };
-    let longest = FIRST_ROUND.min(timeout / FIRST_PART).max(DIAL_LEAST) * 2_u32.pow(doubled.min(4));
+    let in_first_round = match (begins, addresses) {
+        (false, 0..=1) => first_round(timeout, past.greeted),
+        (true, 2..) => first_round(timeout, None).min(FIRST_ROUND_ANEW),
+        _ => first_round(timeout, None),
+    };
+    let longest = in_first_round * 2_u32.pow(doubled.min(6));
     share(timeout).min(first).min(longest)
+}
+
+fn first_round(timeout: Duration, greeted: Option<Duration>) -> Duration {
+    let unknown = FIRST_ROUND.min(timeout / FIRST_PART).max(DIAL_LEAST);
+    let least = (timeout / QUICK_PART).clamp(QUICK_LEAST.0, QUICK_LEAST.1);
+    let known = greeted.map(|took| least.max(took * QUICK_TIMES));
+    known.map_or(unknown, |known| known.min(unknown))
 }
 
 /// Puts the addresses of a round in order; those that were `left` come last of their kind, in the
@@ -98,6 +121,11 @@ pub(super) fn candidates(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::native::backoff;
+
+    fn after(rounds: u32, greeted: Option<Duration>) -> Past {
+        Past { rounds, greeted }
+    }
 
     fn targets(ports: &[u16]) -> Vec<Target> {
         let target = |port: &u16| Target::of(([127, 0, 0, 1], *port).into());
@@ -113,7 +141,13 @@ mod tests {
     fn a_round_fits_into_the_session_timeout_and_the_first_into_the_wait() {
         let limit = |timeout, first: Option<u64>, addresses| {
             let first = first.map(Duration::from_secs);
-            dial_limit(Duration::from_secs(timeout), first, addresses, 9).as_millis()
+            dial_limit(
+                Duration::from_secs(timeout),
+                first,
+                addresses,
+                after(9, None),
+            )
+            .as_millis()
         };
         assert_eq!(limit(20, None, 1), 5_000);
         assert_eq!(limit(18, None, 3), 4_000);
@@ -128,11 +162,17 @@ mod tests {
     fn a_silent_address_costs_little_at_first_even_if_it_is_the_only_one() {
         let of = |addresses, rounds| {
             let wait = Some(Duration::from_secs(60));
-            dial_limit(Duration::from_secs(20), wait, addresses, rounds)
+            dial_limit(
+                Duration::from_secs(20),
+                wait,
+                addresses,
+                after(rounds, None),
+            )
         };
-        for (addresses, doubles_in) in [(1, 2), (2, 1)] {
-            assert_eq!(of(addresses, doubles_in - 1), FIRST_ROUND);
-            assert_eq!(of(addresses, doubles_in), 2 * FIRST_ROUND);
+        for (addresses, doubles_in, first_round) in [(1, 2, FIRST_ROUND), (2, 1, FIRST_ROUND_ANEW)]
+        {
+            assert_eq!(of(addresses, doubles_in - 1), first_round);
+            assert_eq!(of(addresses, doubles_in), 2 * first_round);
             assert_eq!(of(addresses, u32::MAX), DIAL_LIMIT);
         }
     }
@@ -143,10 +183,47 @@ mod tests {
         for seconds in [4, 10, 20] {
             let timeout = Duration::from_secs(seconds);
             let silent: Duration = (0..2)
-                .map(|round| dial_limit(timeout, None, 1, round))
+                .map(|round| dial_limit(timeout, None, 1, after(round, None)))
                 .sum();
             assert!(silent <= timeout / 3, "{silent:?} of {timeout:?}");
         }
+    }
+
+    /// A client has left a server that hangs T/6 and T/8 after the last proof was sent, and a command is
+    /// told to stop T/2, less an eighth and a twentieth, after that.
+    #[test]
+    fn a_command_outlasts_silent_servers_behind_an_address_that_was_quick() {
+        let limit = |timeout, round| {
+            let took = Some(Duration::from_millis(9));
+            dial_limit(timeout, None, 1, after(round, took))
+        };
+        for (seconds, silent) in [(10, 1), (20, 2), (40, 2)] {
+            let timeout = Duration::from_secs(seconds);
+            let left = timeout / 6 + timeout / 8;
+            let stopped = timeout / 2 - timeout / 8 - timeout / 20;
+            let dials: Duration = (0..silent)
+                .map(|round| limit(timeout, round) + backoff::LEAST)
+                .sum();
+            assert!(left + dials < stopped, "{dials:?} of {timeout:?}");
+        }
+        // Servers that are slow because many dial at once are given time.
+        let timeout = Duration::from_secs(20);
+        let dials: Vec<_> = (0..8).map(|round| limit(timeout, round)).collect();
+        assert_eq!(dials.last(), Some(&DIAL_LIMIT));
+        let seconds = |dials: &[Duration]| dials.iter().sum::<Duration>().as_secs();
+        assert!((1..3).contains(&seconds(&dials[..4])), "{dials:?}");
+        assert!(12 < seconds(&dials), "{dials:?}");
+    }
+
+    #[test]
+    fn where_the_last_greeting_was_slow_the_next_one_may_be() {
+        let timeout = Duration::from_secs(20);
+        let of = |addresses, took| {
+            let took = Some(Duration::from_millis(took));
+            dial_limit(timeout, None, addresses, after(0, took)).as_millis()
+        };
+        assert_eq!((of(1, 1), of(1, 100), of(1, 1000)), (200, 800, 1500));
+        assert_eq!(of(3, 1), 1500, "another server may be farther away");
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl Io {
         let timeout = self.shared.status.snapshot().timeout;
         let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
         let count = targets.len() + kept.len();
-        let limit = dial_limit(timeout, first, count, self.rotation.rounds());
+        let limit = dial_limit(timeout, first, count, self.rotation.past());
         let away = Moment::now().saturating_since(self.served.0);
         for Unresolved { server, .. } in &self.unresolved {
             self.shared.status.is_resolved(&server.to_string());
@@ -228,7 +228,7 @@ impl Io {
             self.shared.detach(false);
             return Ok(Round::Expired);
         };
-        let greeted = Moment::now().saturating_since(sent);
+        self.rotation.greeted(Moment::now().saturating_since(sent));
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
         if let Err(end) = log_in(
@@ -246,8 +246,8 @@ impl Io {
         self.tell_connected(target, timeout);
         self.restore();
         let mut connection = Connection::new(&self.shared, channel, &self.session, timeout);
-        if self.rotation.trusts_greetings() {
-            connection.promptness.greeted(greeted);
+        if let Some(took) = self.rotation.trusted_greeting() {
+            connection.promptness.greeted(took);
         }
         self.serve(target, ConnectionReader::new(inbox, connection))
     }

@@ -1,5 +1,7 @@
 //! Which servers were tried already, so that the others are tried first.
 
+use std::time::Duration;
+
 use super::backoff::Service;
 use super::hosts::Target;
 
@@ -13,6 +15,15 @@ pub(super) enum Round {
     Over,
 }
 
+/// What the earlier rounds tell of the time that a dial takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Past {
+    /// The rounds without a server since one served.
+    pub(super) rounds: u32,
+    /// How long the last greeting took.
+    pub(super) greeted: Option<Duration>,
+}
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Rotation {
@@ -20,8 +31,7 @@ pub(super) struct Rotation {
     left: Vec<Target>,
     /// The addresses of the last round.
     offered: Vec<Target>,
-    /// The rounds without a server since one served.
-    rounds: u32,
+    past: Past,
     /// The connections in a row that were useless.
     useless: usize,
 }
@@ -44,7 +54,7 @@ impl Rotation {
     }
 
     fn served(&mut self, service: Service) {
-        self.rounds = 0;
+        self.past.rounds = 0;
         if service.is_useless() {
             self.useless += 1;
         } else if service.answered {
@@ -57,7 +67,7 @@ impl Rotation {
 
     /// No server of a round has served.
     pub(super) fn next_round(&mut self) {
-        self.rounds = self.rounds.saturating_add(1);
+        self.past.rounds = self.past.rounds.saturating_add(1);
     }
 
     pub(super) fn left(&self) -> &[Target] {
@@ -69,21 +79,25 @@ impl Rotation {
         self.offered.iter().any(|one| !self.left.contains(one))
     }
 
-    /// Whether a server that greets promptly should answer promptly, too. If none does, moving on gains
-    /// nothing.
-    pub(super) fn trusts_greetings(&self) -> bool {
-        self.useless < self.offered.len()
+    /// How long the last greeting took, unless servers that greet promptly do not answer promptly: moving
+    /// on gains nothing then.
+    pub(super) fn trusted_greeting(&self) -> Option<Duration> {
+        let is_trusted = self.useless < self.offered.len();
+        self.past.greeted.filter(|_| is_trusted)
     }
 
-    pub(super) fn rounds(&self) -> u32 {
-        self.rounds
+    /// A server has greeted, which took this long.
+    pub(super) fn greeted(&mut self, took: Duration) {
+        self.past.greeted = Some(took);
+    }
+
+    pub(super) fn past(&self) -> Past {
+        self.past
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn target(port: u16) -> Target {
@@ -111,7 +125,7 @@ mod tests {
             assert_eq!(rotation.has_others(), others, "{port}");
         }
         assert_eq!(rotation.left(), [2, 3, 1].map(target));
-        assert_eq!(rotation.rounds(), 0);
+        assert_eq!(rotation.past().rounds, 0);
         rotation.leave(target(2), &served(1000));
         assert_eq!(rotation.left(), [target(2)]);
         assert!(rotation.has_others());
@@ -124,20 +138,21 @@ mod tests {
         let all = [1, 2].map(target);
         let mut rotation = Rotation::default();
         rotation.offer(&all, &[]);
+        rotation.greeted(Duration::ZERO);
         for port in [1, 2] {
-            assert!(rotation.trusts_greetings());
+            assert!(rotation.trusted_greeting().is_some());
             rotation.leave(target(port), &served(1000, true));
         }
-        assert!(!rotation.trusts_greetings());
+        assert!(rotation.trusted_greeting().is_none());
         assert_eq!(rotation.left(), all, "neither was worthwhile");
         rotation.leave(target(1), &served(1000, false));
-        assert!(!rotation.trusts_greetings(), "nothing was asked");
+        assert!(rotation.trusted_greeting().is_none(), "nothing was asked");
         let answered = Service {
             lived: Duration::ZERO,
             answered: true,
             unanswered: true,
         };
         rotation.leave(target(1), &Ok(Round::Served(answered)));
-        assert!(rotation.trusts_greetings());
+        assert!(rotation.trusted_greeting().is_some());
     }
 }
