@@ -5,7 +5,7 @@
 #   tests/chaos.sh [--minutes N | --soak N] [--seed S] [--all-features]
 #
 # The scenarios of tests/promises/early_bad_news.rs are part of `tests/all.sh`; with --minutes
-# they are repeated here. About 3 minutes without --minutes; with it, random faults fill the
+# they are repeated here. About 2 minutes without --minutes; with it, random faults fill the
 # time. With --soak, a fault every second for N minutes and nothing else, and at the end what
 # has grown. A seed makes the same choices again, though not the same timing. To cut links takes
 # root, or users that may make network namespaces; without, those lines are missing. With
@@ -47,7 +47,7 @@ fi
 export ZKLOCK_CHAOS_ROUNDS=$rounds ZKLOCK_CHAOS_ISOLATIONS=$isolations
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.lane"' EXIT
 failed=0
 
 # run SECONDS TEST..: runs tests of the `chaos` binary, one after the other.
@@ -69,21 +69,35 @@ run_trusting_pings() {
     RUSTC_WORKSPACE_WRAPPER="$PWD/tests/chaos/trust_pings.sh" run 0 "$@"
 }
 
+# What follows is two lanes of scenes, each with an ensemble of its own: they mostly wait.
+one_lane() {
+  run 0 scenes::named
+  run "$random" scenes::random::random_faults --exact
+}
+
+other_lane() {
+  run 0 scenes::steps scenes::paused scenes::clocks scenes::gap \
+    scenes::transactions scenes::isolated::a_holder
+  run_trusting_pings scenes::isolated::without
+  run 10 scenes::soak
+}
+
 cargo test --quiet "${features[@]}" --test chaos
 if [ -n "$soak" ]; then
   run $((soak * 60)) scenes::soak
+elif [ -n "$minutes" ]; then
+  other_lane
+  ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \
+    cargo test --quiet "${features[@]}" --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
+  run $((random / 3)) scenes::random::random_faults_on_loopback --exact
+  random=$((random * 2 / 3))
+  one_lane
 else
-  run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::gap \
-    scenes::transactions scenes::isolated::a_holder
-  run_trusting_pings scenes::isolated::without
-  if [ -n "$minutes" ]; then
-    ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \
-      cargo test --quiet "${features[@]}" --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
-    run $((random / 3)) scenes::random::random_faults_on_loopback --exact
-    random=$((random * 2 / 3))
-  fi
-  run "$random" scenes::random::random_faults --exact
-  run 10 scenes::soak
+  # What is told side by side is shown one after the other.
+  (one_lane; exit "$failed") >"$log.lane" 2>&1 &
+  other_lane
+  wait "$!" || failed=1
+  cat "$log.lane"
 fi
 
 echo

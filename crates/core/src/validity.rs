@@ -97,6 +97,7 @@ impl Validity {
     }
 
     /// The state of a guard that is not known to be lost; a disconnect may have `shaken` it.
+    #[inline]
     pub fn state(self, shaken: bool, now: Duration) -> GuardState {
         if self.until <= now {
             GuardState::Lost
@@ -143,17 +144,20 @@ impl Stamp {
     }
 
     /// From this moment on somebody else may have the lock.
+    #[inline]
     pub fn until(self, timeout: Duration) -> Duration {
         self.session_lasts(timeout).min(self.sent + timeout / 2)
     }
 
     /// Until this moment the session cannot end.
+    #[inline]
     fn session_lasts(self, timeout: Duration) -> Duration {
         // A hundredth is for clocks that do not run at the same speed.
         self.touched + timeout - timeout / 100
     }
 
     /// From this moment on the holder should begin nothing new.
+    #[inline]
     pub fn suspect_from(self, timeout: Duration) -> Duration {
         self.until(timeout).saturating_sub(timeout / 6)
     }
@@ -215,6 +219,7 @@ pub struct Terms {
 
 impl Terms {
     /// How long a lock that was proven by `stamp` may be trusted.
+    #[inline]
     pub fn validity(self, stamp: Stamp) -> Validity {
         Validity {
             suspect_from: stamp.suspect_from(self.timeout),
@@ -226,6 +231,7 @@ impl Terms {
     }
 
     /// From this moment on somebody else may have what was proven by `stamp`.
+    #[inline]
     pub fn until(self, stamp: Stamp) -> Duration {
         self.validity(stamp).until
     }
