@@ -1,10 +1,12 @@
 //! The settings of a client.
 
+mod check;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acl::Acl;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::owner::Card;
 use crate::session::{Session, Settings};
 use crate::transport::native::{self, Credentials};
@@ -48,6 +50,7 @@ pub struct ClientBuilder {
     session_timeout: Duration,
     granted_at_least: Option<Duration>,
     wall_clock_expiry: bool,
+    follow_reconfiguration: bool,
     idle_pings: u32,
     connect_timeout: Duration,
     max_buffer: usize,
@@ -73,6 +76,7 @@ impl ClientBuilder {
             session_timeout: Duration::from_secs(20),
             granted_at_least: None,
             wall_clock_expiry: false,
+            follow_reconfiguration: false,
             idle_pings: native::PINGS,
             connect_timeout: Duration::from_secs(15),
             max_buffer: native::FRAME_LIMIT,
@@ -133,6 +137,24 @@ impl ClientBuilder {
     /// `Client::from_zookeeper` cannot see. Defaults to `false`.
     pub fn wall_clock_expiry(mut self, accept: bool) -> Self {
         self.wall_clock_expiry = accept;
+        self
+    }
+
+    /// Dials the servers that the ensemble itself names, in `/zookeeper/config`, and follows its
+    /// changes: `reconfig` may replace all servers, one after the other, under a client that runs on.
+    ///
+    /// The servers that the user named serve to find the ensemble. The members' addresses must be
+    /// such that this client reaches them: those behind a balancer, or on a network of their own, may
+    /// not be; until one of them has served, the client tries the servers of before, too. A
+    /// connection stays with its server, except one that a change has removed: the client then moves to
+    /// another server, with its session and its locks. A client with [`tls`](Self::tls) takes ports for
+    /// TLS only, which servers before ZooKeeper 3.10 do not name. A configuration that cannot be read, or
+    /// that names no ports for clients, changes nothing, and a warning is logged.
+    ///
+    /// Costs a request for each connection and for each change. Defaults to `false`.
+    #[doc(alias = "reconfig")]
+    pub fn follow_reconfiguration(mut self, follow: bool) -> Self {
+        self.follow_reconfiguration = follow;
         self
     }
 
@@ -265,49 +287,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether the client gives the servers no identity. A certificate may carry one.
-    fn is_anonymous(&self) -> bool {
-        #[cfg(feature = "sasl")]
-        if self.sasl.is_some() {
-            return false;
-        }
-        #[cfg(feature = "tls")]
-        if self.tls.is_some() {
-            return false;
-        }
-        self.auth.is_empty()
-    }
-
-    fn check(&self) -> Result<()> {
-        if !native::FRAME_LIMITS.contains(&self.max_buffer) {
-            return Err(Error::BadArgument {
-                name: "max_buffer",
-                rule: "it must be from 256 KiB to 512 MiB".into(),
-            });
-        }
-        if !(3..=native::PINGS).contains(&self.idle_pings) {
-            return Err(Error::BadArgument {
-                name: "idle_pings",
-                rule: "it must be from 3 to 6".into(),
-            });
-        }
-        if self.auth.iter().any(Credentials::are_of_a_login) {
-            return Err(Error::BadArgument {
-                name: "auth",
-                rule: "a password for SASL is not to be sent: use the login, which is called sasl in small letters"
-                    .into(),
-            });
-        }
-        if self.acl.needs_credentials() && self.is_anonymous() {
-            return Err(Error::BadArgument {
-                name: "acl",
-                rule: "it is for the creator's credentials, and there are none: add them with auth or sasl"
-                    .into(),
-            });
-        }
-        Ok(())
-    }
-
     /// The builder again if it is to create the chroot.
     pub(crate) fn of_chroot(&self) -> Option<Self> {
         self.create_chroot.then(|| self.clone())
@@ -333,6 +312,7 @@ impl ClientBuilder {
             connect_timeout: self.connect_timeout,
             granted_at_least: self.granted_at_least,
             wall_clock_expiry: self.wall_clock_expiry,
+            follow_reconfiguration: self.follow_reconfiguration,
             idle_pings: self.idle_pings,
             auth: self.auth,
             frame_limit: self.max_buffer,

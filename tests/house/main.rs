@@ -217,7 +217,8 @@ fn room((tree, file): &Node) -> String {
     match path.split_once('/') {
         // Their folders are only for what belongs to one noun.
         Some((
-            "client" | "contender" | "job" | "queues" | "rwlock" | "semaphore" | "shards",
+            "builder" | "client" | "contender" | "job" | "queues" | "rwlock" | "semaphore"
+            | "shards",
             _,
         )) => "nouns".to_owned(),
         Some((folder, _)) if LEAVES.contains(&folder) => "leaves".to_owned(),

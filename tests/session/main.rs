@@ -23,6 +23,7 @@ mod metrics;
 mod names;
 mod no_threads;
 mod oversized;
+mod reconfigured;
 mod refusing;
 mod resets;
 mod restart;

@@ -19,6 +19,7 @@ pub(crate) mod kazoo;
 pub(crate) mod kdc;
 pub(crate) mod keeper;
 pub(crate) mod leash;
+pub(crate) mod members;
 pub(crate) mod netns;
 pub(crate) mod port;
 pub(crate) mod proxy;

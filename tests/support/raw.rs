@@ -23,6 +23,7 @@ pub(crate) mod op {
     pub(crate) const GET_CHILDREN2: i32 = 12;
     pub(crate) const MULTI: i32 = 14;
     pub(crate) const CREATE2: i32 = 15;
+    pub(crate) const RECONFIG: i32 = 16;
     pub(crate) const REMOVE_WATCHES: i32 = 18;
     pub(crate) const CREATE_CONTAINER: i32 = 19;
     pub(crate) const AUTH: i32 = 100;
@@ -265,6 +266,17 @@ impl Raw {
         self.call(op::SET_ACL, &body.0).map(drop)
     }
 
+    /// Has servers join the ensemble, and those with these numbers leave it.
+    pub(crate) fn reconfigure(&mut self, joining: &str, leaving: &str) -> io::Result<Vec<u8>> {
+        let mut body = Encoder::default();
+        // Neither all members by themselves, nor after a certain version.
+        body.string(joining).string(leaving).int(-1).long(-1);
+        self.xid += 1;
+        let reply = self.try_call_as(self.xid, op::RECONFIG, &body.0)?;
+        let refused = |code| io::Error::other(format!("the server refused: {code}"));
+        reply.map(|mut reply| reply.buffer()).map_err(refused)
+    }
+
     /// Adds credentials, such as `("digest", "user:password")`.
     pub(crate) fn auth(&mut self, scheme: &str, credentials: &str) -> Result<(), i32> {
         let mut body = Encoder::default();
@@ -291,15 +303,25 @@ impl Raw {
 
     #[track_caller]
     fn call_as(&mut self, xid: i32, opcode: i32, body: &[u8]) -> Result<Decoder, i32> {
+        let answered = self.try_call_as(xid, opcode, body);
+        answered.unwrap_or_else(|error| panic!("request {opcode}: {error}"))
+    }
+
+    fn try_call_as(
+        &mut self,
+        xid: i32,
+        opcode: i32,
+        body: &[u8],
+    ) -> io::Result<Result<Decoder, i32>> {
         let mut frame = Encoder::default();
         frame.int(xid).int(opcode).0.extend_from_slice(body);
-        let answered = self.send(&frame.0).and_then(|()| self.answer_to(xid));
-        let mut reply = answered.unwrap_or_else(|error| panic!("request {opcode}: {error}"));
+        self.send(&frame.0)?;
+        let mut reply = self.answer_to(xid)?;
         let _zxid = reply.long();
-        match reply.int() {
+        Ok(match reply.int() {
             0 => Ok(reply),
             code => Err(code),
-        }
+        })
     }
 
     fn answer_to(&mut self, xid: i32) -> io::Result<Decoder> {

@@ -16,6 +16,8 @@ pub mod xid {
     pub const PING: i32 = -2;
     pub const AUTH: i32 = -4;
     pub const SET_WATCHES: i32 = -8;
+    /// Our own: of reads of the ensemble's configuration, which no caller waits for.
+    pub const MEMBERS: i32 = -9;
 }
 
 /// The fewest bytes that an entry of a whoAmI reply takes.

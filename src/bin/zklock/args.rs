@@ -54,6 +54,10 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) create_chroot: bool,
 
+    /// Goes on with the servers that the ensemble itself names, while reconfig replaces them.
+    #[arg(long, global = true, help_heading = SERVERS)]
+    pub(crate) follow_reconfiguration: bool,
+
     /// How long to wait for a server.
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
     pub(crate) connect_timeout: Duration,

@@ -99,7 +99,8 @@ fn with_timeouts(args: &Args, builder: ClientBuilder) -> ClientBuilder {
     let builder = builder
         .session_timeout(args.session_timeout)
         .wall_clock_expiry(args.wall_clock_expiry)
-        .create_chroot(args.create_chroot);
+        .create_chroot(args.create_chroot)
+        .follow_reconfiguration(args.follow_reconfiguration);
     match args.granted_at_least {
         Some(least) => builder.granted_at_least(least),
         None => builder,

@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) granted_at_least: Option<Duration>,
     /// Whether a server may end sessions by a clock that may be set.
     pub(crate) wall_clock_expiry: bool,
+    /// Whether to dial the servers that the ensemble's own configuration names.
+    pub(crate) follow_reconfiguration: bool,
     /// How many pings it sends in a session timeout while it watches nothing.
     pub(crate) idle_pings: u32,
     pub(crate) auth: Vec<Credentials>,
@@ -63,6 +65,7 @@ impl Config {
             connect_timeout: Duration::MAX,
             granted_at_least: None,
             wall_clock_expiry: false,
+            follow_reconfiguration: false,
             idle_pings: PINGS,
             auth: Vec::new(),
             frame_limit: FRAME_LIMIT,

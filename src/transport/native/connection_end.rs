@@ -19,6 +19,8 @@ pub(super) enum End {
     HungUp,
     /// The client leaves a server that answers no request.
     Unanswered,
+    /// The client leaves a server that is no member of the ensemble any more.
+    LeftOut,
     Broken(String),
 }
 
@@ -41,6 +43,7 @@ impl fmt::Display for End {
             Self::Refused(why) => return fmt::Display::fmt(why, f),
             Self::Expired => "the session expired",
             Self::HungUp => "the server closed the connection",
+            Self::LeftOut => "the ensemble goes on without this server",
             Self::Unanswered => "it answers nothing any more",
             Self::Broken(reason) => reason,
         })

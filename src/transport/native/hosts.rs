@@ -117,7 +117,8 @@ fn parse(text: &str) -> std::result::Result<Hosts, String> {
     })
 }
 
-fn server(entry: &str) -> std::result::Result<Server, String> {
+/// Reads `host:port`.
+pub(super) fn server(entry: &str) -> std::result::Result<Server, String> {
     if entry.is_empty() {
         return Err("there is an empty entry".to_owned());
     }

@@ -165,13 +165,9 @@ impl Io {
     fn candidates(&mut self) -> Vec<Candidate> {
         let Found {
             targets,
-            mut kept,
+            kept,
             unresolved,
-        } = self.shared.look_up();
-        if self.session.id == 0 {
-            // The servers there may belong to another ensemble by now, and grant its locks.
-            kept.clear();
-        }
+        } = self.shared.look_up(self.session.id != 0);
         let timeout = self.shared.status.snapshot().timeout;
         let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
         let count = targets.len() + kept.len();
@@ -204,7 +200,7 @@ impl Io {
         let limit = self.shared.at_most(to.limit);
         let channel = Arc::new(Channel::connect(target, limit, config.tls.as_ref())?);
         status.asks(target, NOT_GREETED);
-        if !self.shared.attach(&channel) {
+        if !self.shared.attach(&channel, target) {
             return Ok(Round::Over);
         }
         let attempted = self.greet_and_serve(&channel, to);
@@ -331,6 +327,7 @@ impl Io {
         let mut state = self.shared.state.lock();
         state.watches.clear();
         state.key = None;
+        state.list.forget_version();
         drop(state);
         self.shared.status.expired();
         // Logged after the guards have failed: the log may be slow.
@@ -360,6 +357,7 @@ impl Io {
             let encode = |out: &mut Vec<u8>| request.encode_below(root, xid::SET_WATCHES, out);
             state.queue.push_aside(encode);
         }
+        self.shared.arrived(&mut state);
         self.shared.flush(state);
     }
 

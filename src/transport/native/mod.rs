@@ -29,6 +29,7 @@ mod cipher;
 mod closing;
 mod config;
 mod connection_end;
+mod following;
 mod frame_reader;
 mod greeting;
 mod hosts;
@@ -37,6 +38,7 @@ mod io;
 #[cfg(feature = "sasl")]
 mod log_in;
 mod lookup;
+mod members;
 mod promptness;
 mod receive;
 mod request_queue;
@@ -45,6 +47,7 @@ mod rotation;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod server_features;
+mod server_list;
 mod shared;
 // They need real servers.
 #[cfg(all(test, not(zklock_sim)))]

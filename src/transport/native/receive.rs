@@ -178,6 +178,9 @@ impl Connection {
             state.features.left_over(state.queue.oldest());
             return Err(End::Unanswered);
         }
+        if state.is_to_move() {
+            return Err(End::LeftOut);
+        }
         let pings = self.shared.config.pings(state.watches.is_empty());
         state.queue.ping_after(self.timeout / pings, now);
         self.shared.flush(state);
@@ -205,6 +208,7 @@ impl Connection {
                 return Err(End::Broken(format!("the watches were not set: {code}")));
             }
             xid::SET_WATCHES => {}
+            xid::MEMBERS => self.shared.members_came(header.code, body),
             _ => {
                 // The events of a change arrive before the replies that reflect it. The answers
                 // to pings give no such guarantee.
@@ -235,6 +239,7 @@ impl Connection {
             log::debug!("the server reports state {}", event.state);
             return;
         }
+        self.shared.hear_of_members(&event);
         if let Some(path) = below(self.root(), &event.path) {
             let due = self.shared.state.lock().watches.fire(path, event.kind);
             for watch in due {
@@ -291,7 +296,7 @@ impl Connection {
         let broken = || Err(End::Broken(format!("a frame of {bytes} bytes came")));
         let (header, _) = ReplyHeader::decode(head)?;
         let mut state = self.shared.state.lock();
-        if matches!(state.stage, Stage::Closing { .. }) {
+        if matches!(state.stage, Stage::Closing { .. }) || header.xid == xid::MEMBERS {
             return Ok(());
         }
         let Some(pending) = state.queue.pop() else {
@@ -319,7 +324,7 @@ impl Connection {
 
     fn answer(&self, pending: Pending, code: ErrorCode, body: &[u8]) -> Result<(), End> {
         let (failure, end) = match code {
-            ErrorCode::OK if is_expired(&pending, body) => (Failure::NotSent, End::Expired),
+            ErrorCode::OK if pending.is_expired_by(body) => (Failure::NotSent, End::Expired),
             ErrorCode::OK => return self.deliver(pending, body),
             // Nothing was carried out; the refusal is about the session.
             ErrorCode::SESSION_EXPIRED => (Failure::NotSent, End::Expired),
@@ -368,19 +373,6 @@ impl Connection {
     fn root(&self) -> &str {
         self.shared.config.hosts.chroot()
     }
-}
-
-/// ZooKeeper reports an expired session in the body of the reply to a transaction. In other
-/// replies the header reports it.
-fn is_expired(pending: &Pending, body: &[u8]) -> bool {
-    // The results of a failed transaction always begin so.
-    let failed = body.starts_with(&(-1_i32).to_be_bytes());
-    failed
-        && pending.request.op() == OpCode::MULTI
-        && matches!(
-            Reply::decode(OpCode::MULTI, body),
-            Ok(Reply::Multi(results)) if failure(&results) == Some(ErrorCode::SESSION_EXPIRED)
-        )
 }
 
 impl fmt::Debug for Connection {

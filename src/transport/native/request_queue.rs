@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::channel::Outbox;
 use crate::time::clock::Moment;
 use crate::transport::{Answer, Failure, TooLong, WatchId};
-use zklock_jute::{Reply, Request, xid};
+use zklock_jute::{ErrorCode, OpCode, Reply, Request, failure, xid};
 
 /// Replies arrive in the order of the requests, so one queue matches them.
 #[derive(Debug)]
@@ -213,6 +213,19 @@ pub(super) fn is_read(request: &Request) -> bool {
 }
 
 impl Pending {
+    /// Whether this reply says that the session expired. ZooKeeper reports that in the body of the
+    /// reply to a transaction, and in the header of others.
+    pub(super) fn is_expired_by(&self, body: &[u8]) -> bool {
+        // The results of a failed transaction always begin so.
+        let failed = body.starts_with(&(-1_i32).to_be_bytes());
+        failed
+            && self.request.op() == OpCode::MULTI
+            && matches!(
+                Reply::decode(OpCode::MULTI, body),
+                Ok(Reply::Multi(results)) if failure(&results) == Some(ErrorCode::SESSION_EXPIRED)
+            )
+    }
+
     pub(super) fn answer(self, result: Result<Reply, Failure>) {
         if let Some(answer) = self.answer {
             answer(result);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hosts::{Server, Target};
-use super::lookup::Lookup;
+use super::server_list::Listed;
 use super::shared::Shared;
 use crate::system::{net, thread};
 use crate::time::clock::Moment;
@@ -44,51 +44,56 @@ pub(super) struct Unresolved {
 }
 
 impl Shared {
-    /// Looks up all names, and returns the addresses that are known after a while.
+    /// Looks up all names, and returns the addresses that are known after a while; those of before
+    /// are for a client that has a session.
     ///
     /// Returns at once if the transport has to end.
-    pub(super) fn look_up(self: &Arc<Self>) -> Found {
-        let servers = self.config.hosts.servers();
+    pub(super) fn look_up(self: &Arc<Self>, has_session: bool) -> Found {
         let mut to_ask = Vec::new();
         let mut state = self.state.lock();
-        state.names.resize_with(servers.len(), Lookup::default);
-        for (place, (server, name)) in servers.iter().zip(&mut state.names).enumerate() {
+        for (place, Listed { server, name }) in state.list.servers.iter_mut().enumerate() {
             if let Some(address) = server.literal() {
                 name.addresses = vec![address];
             } else if !name.under_way {
                 name.under_way = true;
-                to_ask.push(place);
+                to_ask.push((place, server.clone()));
             }
         }
-        let nothing_known = state.names.iter().all(|name| name.addresses.is_empty());
+        let nothing_known = state.list.knows_no_address();
         drop(state);
-        if let (true, Some(first)) = (nothing_known, to_ask.first()) {
+        if let (true, Some((_, first))) = (nothing_known, to_ask.first()) {
             let so_far = "its name is being resolved";
-            self.status.asks(&servers[*first], so_far);
+            self.status.asks(first, so_far);
         }
-        for place in to_ask {
-            self.ask(place);
+        for (place, server) in to_ask {
+            self.ask(place, server);
         }
         self.await_names();
-        self.found()
+        self.found(has_session)
     }
 
-    fn ask(self: &Arc<Self>, place: usize) {
-        let server = self.config.hosts.servers()[place].clone();
+    fn ask(self: &Arc<Self>, place: usize, server: Server) {
         let shared = Arc::downgrade(self);
+        let of = server.clone();
         let asking = thread::spawn("zklock-names", move || {
-            let answer = net::resolve(&server.host, server.port);
+            let answer = net::resolve(&of.host, of.port);
             if let Some(shared) = shared.upgrade() {
-                shared.answered(place, answer);
+                shared.answered(place, &of, answer);
             }
         });
         if let Err(error) = asking {
-            self.answered(place, Err(error));
+            self.answered(place, &server, Err(error));
         }
     }
 
-    fn answered(&self, place: usize, answer: io::Result<Vec<SocketAddr>>) {
-        self.state.lock().names[place].answered(answer);
+    fn answered(&self, place: usize, server: &Server, answer: io::Result<Vec<SocketAddr>>) {
+        let mut state = self.state.lock();
+        // There may be another list by now.
+        let asked = state.list.servers.get_mut(place);
+        if let Some(asked) = asked.filter(|listed| listed.server == *server) {
+            asked.name.answered(answer);
+        }
+        drop(state);
         self.stop.notify_all();
     }
 
@@ -97,9 +102,12 @@ impl Shared {
         let patience = self.status.snapshot().timeout / 20;
         let patience = patience.clamp(PATIENCE.0, PATIENCE.1);
         let mut state = self.state.lock();
-        while state.wants_connection() && state.names.iter().any(|name| name.under_way) {
-            let known = state.names.iter().any(|name| !name.addresses.is_empty());
-            let limit = if known { patience } else { LIMIT };
+        let is_open = |listed: &Listed| listed.name.under_way;
+        while state.wants_connection() && state.list.servers.iter().any(is_open) {
+            let limit = match state.list.knows_no_address() {
+                true => LIMIT,
+                false => patience,
+            };
             let left = (begun + limit).saturating_since(Moment::now());
             if left.is_zero() {
                 return;
@@ -108,19 +116,16 @@ impl Shared {
         }
     }
 
-    fn found(&self) -> Found {
+    fn found(&self, has_session: bool) -> Found {
         let state = self.state.lock();
         let mut found = Found::default();
-        for (server, name) in self.config.hosts.servers().iter().zip(&state.names) {
-            let target = |address: &SocketAddr| Target {
-                server: server.clone(),
-                address: *address,
-            };
+        for listed in &state.list.servers {
+            let Listed { server, name } = listed;
             let place = match name.is_answered() {
                 true => &mut found.targets,
                 false => &mut found.kept,
             };
-            place.extend(name.addresses.iter().map(target));
+            place.extend(listed.targets());
             let unresolved = name.reason().map(|reason| Unresolved {
                 server: server.clone(),
                 reason,
@@ -129,9 +134,17 @@ impl Shared {
             });
             found.unresolved.extend(unresolved);
         }
-        drop(state);
         fastrand::shuffle(&mut found.targets);
         fastrand::shuffle(&mut found.kept);
+        let former = state.list.former().iter().cloned();
+        match has_session {
+            true => found.kept.extend(former),
+            false => {
+                // The servers there may belong to another ensemble by now, and grant its locks.
+                found.kept.clear();
+                found.targets.extend(former);
+            }
+        }
         found
     }
 }
@@ -155,9 +168,9 @@ mod tests {
     fn every_address_is_tried_and_a_bad_name_among_good_ones_is_only_reported() {
         let shared = shared("127.0.0.1:1,no-such-host.invalid:2,[::1]:3");
         // The resolver may take long to say that a name is unknown.
-        let mut found = shared.look_up();
+        let mut found = shared.look_up(true);
         while found.unresolved.iter().any(|name| !name.failed) {
-            found = shared.look_up();
+            found = shared.look_up(true);
         }
         let unresolved = &found.unresolved[0];
         assert_eq!(unresolved.server.to_string(), "no-such-host.invalid:2");
@@ -171,10 +184,10 @@ mod tests {
     fn an_address_that_is_only_kept_comes_after_those_that_were_answered() {
         let shared = shared("127.0.0.1:1,no-such-host.invalid:2");
         let old = SocketAddr::from(([127, 0, 0, 9], 2));
-        shared.look_up();
-        shared.state.lock().names[1].addresses = vec![old];
+        shared.look_up(true);
+        shared.state.lock().list.servers[1].name.addresses = vec![old];
         for _ in 0..3 {
-            let found = shared.look_up();
+            let found = shared.look_up(true);
             let shown = |targets: &[Target]| {
                 targets
                     .iter()
@@ -192,7 +205,7 @@ mod tests {
     fn the_order_is_random() {
         let shared = shared("127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
         let firsts = (0..200).filter_map(|_| {
-            let targets = shared.look_up().targets;
+            let targets = shared.look_up(true).targets;
             targets.first().map(|target| target.server.port)
         });
         let firsts: BTreeSet<u16> = firsts.collect();

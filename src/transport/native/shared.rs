@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use super::channel::{Channel, is_timeout};
 use super::config::Config;
 use super::connection_end::End;
-use super::lookup::Lookup;
+use super::hosts::Target;
 use super::request_queue::{Pending, RequestQueue};
 use super::server_features::Features;
+use super::server_list::ServerList;
 use super::watches::{Kind, Watches};
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
@@ -43,12 +44,15 @@ pub(super) struct State {
     pub(super) stage: Stage,
     /// The connection, or the one that is being made.
     pub(super) channel: Option<Arc<Channel>>,
+    /// Where it, or the last one, leads to.
+    pub(super) target: Option<Target>,
     /// Counts connections, so that a late writer notices that its own has ended.
     connection: u64,
     pub(super) queue: RequestQueue,
     pub(super) watches: Watches,
-    /// In the order of the servers.
-    pub(super) names: Vec<Lookup>,
+    pub(super) list: ServerList,
+    /// The last one about the ensemble's configuration.
+    pub(super) complaint: String,
     pub(super) features: Features,
     /// The session, for another process to use.
     pub(super) key: Option<SessionKey>,
@@ -74,10 +78,12 @@ impl Shared {
         let state = State {
             stage: Stage::Away,
             channel: None,
+            target: None,
             connection: 0,
             queue: RequestQueue::new(),
             watches: Watches::default(),
-            names: Vec::new(),
+            list: ServerList::new(config.hosts.servers()),
+            complaint: String::new(),
             features: Features::default(),
             key: config.resume.clone(),
         };
@@ -182,12 +188,13 @@ impl Shared {
     /// Makes a connection the current one; it does not serve requests yet.
     ///
     /// Returns `false` if the transport has to end instead.
-    pub(super) fn attach(&self, channel: &Arc<Channel>) -> bool {
+    pub(super) fn attach(&self, channel: &Arc<Channel>, target: &Target) -> bool {
         let mut state = self.state.lock();
         if !state.wants_connection() {
             return false;
         }
         state.channel = Some(Arc::clone(channel));
+        state.target = Some(target.clone());
         state.connection += 1;
         state.queue = RequestQueue::new();
         self.behind.store(false, Ordering::Relaxed);

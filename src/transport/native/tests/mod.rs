@@ -3,6 +3,7 @@
 mod broken;
 mod closing;
 mod fake;
+mod following;
 mod lying;
 mod old;
 mod real;

@@ -1,0 +1,136 @@
+//! The servers to dial: those that the user named, or those that the ensemble has.
+//!
+//! A client cannot know whether it reaches the members that the ensemble names. So until one of them has
+//! served, those of before are tried when none of them serves: by a client with a session only to
+//! resume it, as another ensemble may have their addresses by now.
+
+use std::mem;
+
+use super::hosts::{Server, Target};
+use super::lookup::Lookup;
+use super::members::Members;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct ServerList {
+    pub(super) servers: Vec<Listed>,
+    /// The version of the list, if the present ensemble gave it.
+    version: Option<i64>,
+    /// Where to go if none of the list serves.
+    former: Vec<Target>,
+    /// A change has removed the server of the connection.
+    left_out: bool,
+}
+
+/// A server of the list.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) server: Server,
+    pub(super) name: Lookup,
+}
+
+impl ServerList {
+    pub(super) fn new(servers: &[Server]) -> Self {
+        Self {
+            servers: servers.iter().map(Listed::new).collect(),
+            version: None,
+            former: Vec::new(),
+            left_out: false,
+        }
+    }
+
+    pub(super) fn former(&self) -> &[Target] {
+        &self.former
+    }
+
+    /// Whether the server of the connection is to be left for another one.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.left_out
+    }
+
+    pub(super) fn knows_no_address(&self) -> bool {
+        let mut servers = self.servers.iter();
+        self.former.is_empty() && servers.all(|listed| listed.name.addresses.is_empty())
+    }
+
+    /// The next session may be another ensemble's, which counts anew.
+    pub(super) fn forget_version(&mut self) {
+        self.version = None;
+    }
+
+    /// The client has a connection to this server.
+    pub(super) fn is_served_by(&mut self, target: &Target) {
+        self.left_out = false;
+        if self.has(target) {
+            self.former.clear();
+        }
+    }
+
+    /// Takes these members from the server at `target`, unless newer ones are known; returns whether it
+    /// does. They count from the next round on.
+    pub(super) fn follow(&mut self, members: &Members, target: &Target) -> bool {
+        let before = self.version;
+        if before >= Some(members.version) {
+            return false;
+        }
+        self.version = Some(members.version);
+        let was_member = before.is_some() && self.has(target);
+        let left = self.replace(&members.servers);
+        let is_member = self.has(target);
+        // It may end any time. One that no list had may be a balancer.
+        self.left_out = was_member && !is_member;
+        match is_member {
+            true => self.former.clear(),
+            false => self.keep(&left),
+        }
+        true
+    }
+
+    /// Returns what is not in the list any more.
+    fn replace(&mut self, servers: &[Server]) -> Vec<Listed> {
+        let mut old = mem::take(&mut self.servers);
+        for server in servers {
+            let known = old.iter().position(|listed| listed.server == *server);
+            let mut listed = known.map_or_else(|| Listed::new(server), |at| old.swap_remove(at));
+            // Its answer may be for another place.
+            listed.name.under_way = false;
+            self.servers.push(listed);
+        }
+        old
+    }
+
+    fn keep(&mut self, left: &[Listed]) {
+        let mut former = mem::take(&mut self.former);
+        former.extend(left.iter().flat_map(Listed::targets));
+        former.retain(|target| !self.has(target));
+        self.former = former;
+    }
+
+    fn has(&self, target: &Target) -> bool {
+        self.servers.iter().any(|listed| listed.is_at(target))
+    }
+}
+
+impl Listed {
+    fn new(server: &Server) -> Self {
+        Self {
+            server: server.clone(),
+            name: Lookup::default(),
+        }
+    }
+
+    pub(super) fn targets(&self) -> impl Iterator<Item = Target> + '_ {
+        self.name.addresses.iter().map(|address| Target {
+            server: self.server.clone(),
+            address: *address,
+        })
+    }
+
+    /// Whether this is the server that was dialled there.
+    fn is_at(&self, target: &Target) -> bool {
+        let address = target.address;
+        self.server == target.server
+            || self.server.literal() == Some(address)
+            || self.name.addresses.contains(&address)
+    }
+}

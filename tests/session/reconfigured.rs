@@ -1,0 +1,97 @@
+//! Ensembles whose servers are replaced under a client that runs on.
+
+use std::time::Duration;
+
+use zklock::embedded::Server;
+use zklock::{Client, GuardEvent, MutexGuard};
+
+use super::SOON;
+use crate::support::ensemble::Ensemble;
+use crate::support::members::Members;
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{aside, eventually, fresh_path};
+
+/// A session whose guards outlast an election on a machine that is very busy, and the tick of servers
+/// that grant it.
+const TIMEOUT: Duration = Duration::from_secs(40);
+const TICK: Duration = Duration::from_secs(2);
+
+fn follower(hosts: &str) -> Client {
+    let builder = Client::builder(hosts).session_timeout(TIMEOUT);
+    let builder = builder.create_chroot(true).follow_reconfiguration(true);
+    builder.connect().expect("a client")
+}
+
+fn is_held(guard: &MutexGuard) {
+    eventually("it is held", || {
+        guard.check().expect("it is not lost");
+        guard.verify().is_ok()
+    });
+}
+
+#[test]
+#[ignore = "needs ZooKeeper servers"]
+fn a_lock_is_held_and_waited_for_while_every_server_is_replaced() {
+    let mut members = Members::start(TICK);
+    let hosts = format!("{}/app", members.hosts());
+    let [holder, waiter] = [(); 2].map(|()| follower(&hosts));
+    let path = fresh_path("replaced");
+    let guard = holder.mutex(&path).unwrap().lock().unwrap();
+    let mutex = waiter.mutex(&path).unwrap();
+    let next = aside(move || mutex.lock().map(|guard| guard.fencing_token()));
+    eventually("it waits", || holder.contenders(&path).unwrap().len() == 2);
+    let sessions = [holder.session_id(), waiter.session_id()];
+    for _ in 0..3 {
+        let removed = members.replace_oldest();
+        // They move while it is up.
+        eventually("nobody is left on the server", || {
+            let there = removed.four_letter("cons").unwrap_or_default();
+            let is_there = |session: &i64| there.contains(&format!("sid={session:#x},"));
+            !sessions.iter().any(is_there)
+        });
+        drop(removed);
+        is_held(&guard);
+        assert_eq!(holder.contenders(&path).unwrap().len(), 2);
+        assert!(next.is_empty());
+    }
+    assert_eq!([holder.session_id(), waiter.session_id()], sessions);
+    let lost = |event: GuardEvent| matches!(event, GuardEvent::Lost);
+    assert!(!guard.events().try_iter().any(lost));
+    let token = guard.fencing_token();
+    guard.unlock().unwrap();
+    assert!(token < next.recv_timeout(SOON).unwrap().unwrap());
+}
+
+fn locks_as_any_other(hosts: &str) {
+    let client = follower(hosts);
+    let path = fresh_path("alone");
+    let guard = client.mutex(&path).unwrap().lock().unwrap();
+    guard.verify().unwrap();
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_follower_of_a_server_without_a_configuration_locks_as_any_other() {
+    let server = Server::start().unwrap();
+    locks_as_any_other(server.hosts());
+}
+
+/// Its configuration is empty.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_follower_of_a_server_without_others_locks_as_any_other() {
+    locks_as_any_other(&ZooKeeper::shared().hosts());
+}
+
+/// Each of its servers has its port for clients to itself.
+#[test]
+#[ignore = "needs ZooKeeper servers"]
+fn a_follower_of_servers_that_name_no_ports_for_clients_goes_on_with_those_it_has() {
+    let ensemble = Ensemble::start_with(&ZooKeeper::builder().fsync(false).tick(TICK));
+    let client = follower(&ensemble.hosts());
+    let path = fresh_path("unnamed");
+    let guard = client.mutex(&path).unwrap().lock().unwrap();
+    ensemble.roll(|_| is_held(&guard));
+    is_held(&guard);
+    guard.unlock().unwrap();
+}
