@@ -15,6 +15,7 @@ mod kerberos;
 #[cfg(feature = "sasl")]
 mod logged_in;
 mod lost;
+mod metrics;
 mod processes;
 mod program;
 mod readiness;

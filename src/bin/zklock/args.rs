@@ -112,6 +112,12 @@ impl Args {
         for file in files.into_iter().flatten() {
             *file = folder.join(&*file);
         }
+        match &mut self.task {
+            Task::Run(run) => run.what.make_absolute(folder),
+            Task::Once(once) => once.what.make_absolute(folder),
+            Task::Standby(standby) => standby.what.make_absolute(folder),
+            _ => {}
+        }
         if let Task::Standby(standby) = &mut self.task {
             let files = [&mut standby.ready_file, &mut standby.events];
             for file in files.into_iter().flatten() {

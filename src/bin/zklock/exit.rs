@@ -26,21 +26,26 @@ impl fmt::Display for Ending {
 }
 
 impl Ending {
+    /// The exit status that a shell sees.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(number) => u8::try_from(128 + number).unwrap_or(u8::MAX),
+        }
+    }
+
     /// Ends the program, or returns the status to end with.
     ///
     /// The status is 128 + N, as in shells, where signal N does not end the process: the
     /// first process of a container survives its own signals, and some signals are ignored.
     pub(crate) fn end(self) -> ExitCode {
         stderr::flush();
-        match self {
-            Self::Code(code) => ExitCode::from(code),
-            Self::Signal(number) => {
-                if let Ok(signal) = Signal::try_from(number) {
-                    die_of(signal);
-                }
-                ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
+        if let Self::Signal(number) = self {
+            if let Ok(signal) = Signal::try_from(number) {
+                die_of(signal);
             }
         }
+        ExitCode::from(self.status())
     }
 }
 

@@ -51,6 +51,10 @@ impl Failure {
         self.code == LOST
     }
 
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

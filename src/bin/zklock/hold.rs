@@ -82,6 +82,7 @@ fn waits_as(hold: &Hold) -> Run {
             grace: None,
             max_time: None,
             note: Some(hold.reason.clone()),
+            metrics: None,
             command: Vec::new(),
         },
     }

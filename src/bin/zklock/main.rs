@@ -11,6 +11,7 @@
 //! | `signals`, `terminal`, `exit` | passes signals on |
 //! | `once`, `state_files`, `standby`, `run_setup` | the same for a job, and for one active process |
 //! | `announce`, `standby_status` | tells whether this machine is the active one |
+//! | `metrics` | numbers about the command in a file |
 //! | `hold`, `pause`, `release`, `point_in_time` | a lock without a process |
 //! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
@@ -42,6 +43,7 @@ mod helper;
 mod hold;
 mod last;
 mod list;
+mod metrics;
 mod once;
 mod outage;
 mod overview;

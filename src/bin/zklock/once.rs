@@ -11,6 +11,7 @@ use crate::args::{Args, Once};
 use crate::child::Variables;
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
+use crate::metrics::Metrics;
 use crate::run_setup::{Stage, check_answered, longest_connect};
 use crate::sanitize::plain;
 use crate::state_files::{STATE_OUT, StateFiles};
@@ -24,9 +25,19 @@ const NOT_RUN: u8 = 1;
 const GLANCE: Duration = Duration::from_millis(250);
 
 pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
+    Metrics::of(&once.what, &once.path, |metrics| {
+        once_under(args, once, metrics)
+    })
+}
+
+fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Failure> {
     let started = Instant::now();
     let stage = Stage::set(args, &once.what, longest_connect(once.wait))?;
-    let ran = run(once, &stage, started);
+    metrics.waits();
+    let ran = run(once, &stage, started, metrics);
+    if let Ok(Ran::Done(_)) = &ran {
+        metrics.has_succeeded();
+    }
     let signal = stage.signals.ended_by();
     let is_connected = stage.is_connected();
     // A client that is ahead of us in the queue but does not hold the lock is not running it.
@@ -58,6 +69,7 @@ fn run(
     once: &Once,
     stage: &Stage,
     started: Instant,
+    metrics: &Metrics,
 ) -> zklock::Result<Ran<Ending, Result<Ending, Failure>>> {
     let job = stage.client.job(&once.path)?;
     // The command may need the terminal.
@@ -80,7 +92,7 @@ fn run(
             // However it ends, its end is written down, and the next one relies on that.
             while !stage.settle() {}
         }
-        execute(once, stage, run)
+        execute(once, stage, run, metrics)
     };
     match (&once.slot, once.at_most_every) {
         (Some(slot), _) => job.once_with(slot, options, work),
@@ -106,12 +118,14 @@ fn options<'a>(once: &Once, started: Instant) -> JobOptions<'a> {
     options
 }
 
-fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<Ending, Failure>> {
-    if let Some(before) = run.retry_of() {
-        say(&format!(
-            "runs again what was not done: {}",
-            plain(&before.to_string())
-        ));
+fn execute(
+    once: &Once,
+    stage: &Stage,
+    run: &Run<'_>,
+    metrics: &Metrics,
+) -> Result<Ending, Result<Ending, Failure>> {
+    if let Some(before) = run.retry_of().map(ToString::to_string) {
+        say(&format!("runs again what was not done: {}", plain(&before)));
     }
     let files = state_files(run).map_err(|failure| failed(run, failure))?;
     let mut more = vec![
@@ -125,9 +139,8 @@ fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<E
         token: Some(run.fencing_token().to_string()),
         more: &more,
     };
-    let ended = stage
-        .run(&once.what, run, &variables, &|_| ())
-        .map_err(Err)?;
+    let ended = metrics.term(|| stage.run(&once.what, run, &variables, &|_| ()));
+    let ended = ended.map_err(Err)?;
     if !stage.await_servers(&once.path) {
         run.servers_stay_away();
     }

@@ -14,6 +14,7 @@ use crate::child::{PERMIT, Variables};
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::held_lock::HeldLock;
+use crate::metrics::Metrics;
 use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
@@ -27,34 +28,50 @@ const GLANCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
-    let started = Instant::now();
     let wanted = Wanted::by(run)?;
+    Metrics::of(&run.what, &wanted.name(), |metrics| {
+        run_under(args, run, &wanted, metrics)
+    })
+}
+
+fn run_under(
+    args: &Args,
+    run: &Run,
+    wanted: &Wanted,
+    metrics: &Metrics,
+) -> Result<Ending, Failure> {
+    let started = Instant::now();
     let stage = Stage::set(args, &run.what, longest_connect(run.wait))?;
-    let (client, signals) = (&stage.client, &stage.signals);
     if io::stderr().is_terminal() || log::log_enabled!(log::Level::Info) {
         let until = WaitLimit::new(run, started).soon(GLANCE);
-        for path in wanted.paths() {
-            tell_what_lies_below(client, path, until);
-        }
+        let tell = |path| tell_what_lies_below(&stage.client, path, until);
+        wanted.paths().for_each(tell);
     }
-    let acquired = acquire(run, &wanted, &stage, started)?;
-    let signal = signals.ended_by();
+    metrics.waits();
+    let acquired = acquire(run, wanted, &stage, started)?;
+    let signal = stage.signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
         return stage.end_without(&wanted.name(), signal, run.conflict_exit_code);
     };
     let acquired_at = Instant::now();
-    let permit = lock
-        .permit
-        .map(|number| (PERMIT, number.to_string().into()));
+    let permit = lock.permit.map(|number| number.to_string());
+    let permit = permit.map(|number| (PERMIT, number.into()));
     let variables = Variables {
         path: &wanted.lines(),
         node: &lock.node,
         token: lock.token.map(|token| token.to_string()),
         more: permit.as_slice(),
     };
-    let ended = stage.run(&run.what, &lock.guard, &variables, &|_| ())?;
-    let signal = hold_on(run, &lock, acquired_at, signals);
+    let mut signal = None;
+    let ended = metrics.term(|| {
+        let ended = stage.run(&run.what, &lock.guard, &variables, &|_| ())?;
+        signal = hold_on(run, &lock, acquired_at, &stage.signals);
+        Ok(ended)
+    })?;
     release(&stage, lock, &wanted.name());
+    if ended.is_success() {
+        metrics.has_succeeded();
+    }
     Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
 }
 

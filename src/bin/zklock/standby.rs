@@ -15,6 +15,7 @@ use crate::args::{Args, Guarded, Restart, Standby};
 use crate::child::Variables;
 use crate::exit::Ending;
 use crate::failure::Failure;
+use crate::metrics::Metrics;
 use crate::run_setup::Stage;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
@@ -23,6 +24,12 @@ use crate::supervisor::{Ended, News};
 use crate::table::who;
 
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
+    Metrics::of(&standby.what, &standby.path, |metrics| {
+        standby_under(args, standby, metrics)
+    })
+}
+
+fn standby_under(args: &Args, standby: &Standby, metrics: &Metrics) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
     let stage = stage.with_hook(standby.on_passive.is_some());
     let announcer = Arc::new(Announcer::new(standby)?);
@@ -32,11 +39,12 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
     let teller = place_teller(standby, &line, &begins, &announcer);
     let place = stage.client.standby(&standby.path)?.on_wait(teller);
     stage.signals.waiting();
+    metrics.waits();
     let (mut last, mut late, mut leads) = (None, None, false);
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
         drop(line.lock().take());
         leads = true;
-        let ended = run(standby, &stage, term, &announcer);
+        let ended = one_term(standby, &stage, term, (&announcer, metrics));
         let again = again(standby.restart, &ended);
         if again {
             tell(&ended);
@@ -49,6 +57,7 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         if !again || late.is_some() {
             return ControlFlow::Break(());
         }
+        metrics.waits();
         leads = false;
         begins.store(true, Ordering::Relaxed);
         *line.lock() = Some(stage.status_line(&standby.path));
@@ -57,10 +66,8 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
     let signal = late.or_else(|| stage.signals.ended_by());
     stage.end(leads);
     done?;
-    match signal {
-        Some(signal) => Ok(Ending::Signal(signal as i32)),
-        None => last.unwrap_or(Ok(Ending::Code(0))),
-    }
+    let by_signal = signal.map(|signal| Ok(Ending::Signal(signal as i32)));
+    by_signal.or(last).unwrap_or(Ok(Ending::Code(0)))
 }
 
 /// Shows the place in the line. Without a terminal, it does so only when a wait begins: a log
@@ -99,7 +106,21 @@ fn tell(ended: &Result<Ended, Failure>) {
     }
 }
 
-/// One term: the hooks, and between them the command.
+/// One term, and its numbers.
+fn one_term(
+    standby: &Standby,
+    stage: &Stage,
+    term: &Term<'_>,
+    (announcer, metrics): (&Announcer, &Metrics),
+) -> Result<Ended, Failure> {
+    let ended = metrics.term(|| run(standby, stage, term, announcer))?;
+    if ended.is_success() {
+        metrics.has_succeeded();
+    }
+    Ok(ended)
+}
+
+/// The hooks, and between them the command.
 fn run(
     standby: &Standby,
     stage: &Stage,

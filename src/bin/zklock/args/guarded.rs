@@ -1,9 +1,10 @@
 //! What all commands that run something under a lock have in common.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{ValueEnum, ValueHint};
 
 use crate::values::{time, time_above_zero};
 
@@ -29,9 +30,23 @@ pub(crate) struct Guarded {
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 
+    /// Writes numbers about the command for node_exporter's textfile collector: to this file if its
+    /// name ends with .prom, else to a file for each lock in this folder.
+    #[arg(long, env = "ZKLOCK_METRICS", value_name = "PLACE", value_hint = ValueHint::AnyPath, value_parser = clap::value_parser!(OsString))]
+    pub(crate) metrics: Option<OsString>,
+
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl Guarded {
+    pub(super) fn make_absolute(&mut self, folder: &Path) {
+        let place = self.metrics.as_mut().filter(|place| !place.is_empty());
+        if let Some(place) = place {
+            *place = folder.join(&*place).into();
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

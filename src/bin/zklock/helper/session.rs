@@ -19,6 +19,8 @@ use crate::args::{Args, Task};
 use crate::child::NODE;
 use crate::connect;
 use crate::helper;
+use crate::metrics::note_kill;
+use crate::wanted::Wanted;
 
 /// How long to try to end it.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -52,6 +54,12 @@ impl Session {
         };
         let folder = self.folder.unwrap_or_else(|_| "/".into());
         args.make_absolute(&folder);
+        match &args.task {
+            Task::Run(run) => drop(Wanted::by(run).map(|all| note_kill(&run.what, &all.name()))),
+            Task::Once(once) => note_kill(&once.what, &once.path),
+            Task::Standby(standby) => note_kill(&standby.what, &standby.path),
+            _ => {}
+        }
         if let Task::Standby(standby) = &args.task {
             let node = env::var(NODE).unwrap_or_default();
             let file = standby.ready_file.as_deref();

@@ -62,12 +62,21 @@ pub(crate) struct Ended {
     pub(crate) ending: Ending,
     /// It was stopped because of its lock, or because another client asked for that.
     pub(crate) by_lock: bool,
+    /// The lock was lost, or the command was stopped because it was in doubt.
+    pub(crate) lost: bool,
     /// It was stopped because it ran for too long.
     pub(crate) over_time: bool,
     /// A signal that ends programs was passed on to it; SIGHUP, and it ended by that.
     pub(crate) by_signal: bool,
     /// A signal that ends programs came too late for it.
     pub(crate) late: Option<Number>,
+}
+
+impl Ended {
+    /// Whether the command did what it was to do, under its lock.
+    pub(crate) fn is_success(&self) -> bool {
+        self.ending == Ending::Code(0) && !self.lost
+    }
 }
 
 /// See the module's documentation.
@@ -225,6 +234,7 @@ impl<'a> Supervisor<'a> {
         let ended = Ended {
             ending,
             by_lock: self.by_lock || self.was_stopped(),
+            lost: self.is_lost(),
             over_time: self.limit.is_over(),
             by_signal: self.last.is_some() && (self.by_signal || self.has_died_of_hangup()),
             late: self
@@ -237,6 +247,10 @@ impl<'a> Supervisor<'a> {
 
     fn was_stopped(&self) -> bool {
         self.term_sent.is_some() || self.killed || self.limit.is_over()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.term_sent.is_some() || self.killed || self.lock.state() == GuardState::Lost
     }
 
     /// Handles what the keeper says; nothing if it is gone.

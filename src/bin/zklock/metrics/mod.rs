@@ -1,0 +1,138 @@
+//! Numbers about a command, in a file for the textfile collector of node_exporter.
+//!
+//! A thread writes them, so that no disk can hold the command back or keep it from being stopped. What
+//! fails is told, and changes nothing else. Processes that share a file overwrite each other's numbers.
+
+mod page;
+mod place;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+use self::page::Page;
+use self::writer::Writer;
+use crate::args::Guarded;
+use crate::exit::Ending;
+use crate::failure::Failure;
+use crate::supervisor::Ended;
+
+/// See the module's documentation. Does nothing if the user asked for no file.
+#[derive(Debug)]
+pub(crate) struct Metrics(Option<Recorder>);
+
+#[derive(Debug)]
+struct Recorder {
+    page: Arc<Mutex<Page>>,
+    writer: Writer,
+    /// When the wait, or the present term, began.
+    since: Mutex<Instant>,
+    /// A loss of the lock has been counted.
+    has_lost: Mutex<bool>,
+}
+
+impl Metrics {
+    /// Runs the program's task for this lock, and notes how it ends.
+    pub(crate) fn of(
+        what: &Guarded,
+        lock: &str,
+        task: impl FnOnce(&Self) -> Result<Ending, Failure>,
+    ) -> Result<Ending, Failure> {
+        let file = what.metrics.as_deref().map(Path::new);
+        let file = file.and_then(|at| place::file(at, lock));
+        let metrics = Self(file.map(|file| {
+            let page = Arc::new(Mutex::new(Page::new(lock)));
+            Recorder {
+                writer: Writer::new(file, page.clone()),
+                page,
+                since: Mutex::new(Instant::now()),
+                has_lost: Mutex::default(),
+            }
+        }));
+        let ended = task(&metrics);
+        metrics.ends(&ended);
+        ended
+    }
+
+    /// The program stands in line.
+    pub(crate) fn waits(&self) {
+        self.note(|page, _| page.waiting = true);
+    }
+
+    /// Runs the command, while the lock is held.
+    pub(crate) fn term(
+        &self,
+        command: impl FnOnce() -> Result<Ended, Failure>,
+    ) -> Result<Ended, Failure> {
+        self.note(|page, waited| {
+            page.waiting = false;
+            page.active = true;
+            page.last_start = Some(now());
+            page.last_wait = Some(waited);
+            page.starts += 1;
+        });
+        let ended = command();
+        let is_lost = match &ended {
+            Ok(ended) => ended.lost,
+            Err(failure) => failure.is_loss(),
+        };
+        if let Some(recorder) = &self.0 {
+            *recorder.has_lost.lock() |= is_lost;
+        }
+        self.note(|page, held| {
+            page.active = false;
+            page.last_hold = Some(held);
+            page.losses += u64::from(is_lost);
+        });
+        ended
+    }
+
+    /// The command has done what it was to do, under its lock.
+    pub(crate) fn has_succeeded(&self) {
+        self.note(|page, _| page.last_success = Some(now()));
+    }
+
+    fn ends(self, ended: &Result<Ending, Failure>) {
+        let (status, is_loss) = match ended {
+            Ok(ending) => (ending.status(), false),
+            Err(failure) => (failure.code(), failure.is_loss()),
+        };
+        self.note(|page, _| {
+            page.waiting = false;
+            page.active = false;
+            page.last_exit = Some((now(), status));
+        });
+        let Some(recorder) = self.0 else { return };
+        recorder.page.lock().losses += u64::from(is_loss && !*recorder.has_lost.lock());
+        recorder.writer.finish();
+    }
+
+    /// Changes the page, which gets how long the wait or the term has lasted, and has it written.
+    fn note(&self, change: impl FnOnce(&mut Page, Duration)) {
+        if let Some(recorder) = &self.0 {
+            let mut since = recorder.since.lock();
+            change(&mut recorder.page.lock(), since.elapsed());
+            *since = Instant::now();
+            recorder.writer.write();
+        }
+    }
+}
+
+/// Notes that the command of a `zklock` that was killed has ended, from another process.
+pub(crate) fn note_kill(what: &Guarded, lock: &str) {
+    let at = what.metrics.as_deref().map(Path::new);
+    if let Some(file) = at.and_then(|at| place::file(at, lock)) {
+        let mut page = Page::new(lock);
+        if page.continues(&place::read(&file)) {
+            drop(place::replace(&file, &page.to_string()));
+        }
+    }
+}
+
+/// The time since 1970.
+fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}

@@ -1,0 +1,201 @@
+//! What is in the file, in Prometheus' text format.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The numbers about one lock's commands on this machine.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    /// The lock, escaped.
+    lock: String,
+    pub(super) waiting: bool,
+    pub(super) active: bool,
+    /// Points in time are counted from 1970.
+    pub(super) last_start: Option<Duration>,
+    pub(super) last_success: Option<Duration>,
+    pub(super) last_exit: Option<(Duration, u8)>,
+    pub(super) last_wait: Option<Duration>,
+    pub(super) last_hold: Option<Duration>,
+    pub(super) starts: u64,
+    pub(super) losses: u64,
+}
+
+/// A name, whether it is a counter, and what it says. Other files must not say something else.
+type About = (&'static str, bool, &'static str);
+
+#[rustfmt::skip]
+const ABOUT: [About; 10] = [
+    ("waiting", false, "Whether zklock waits for the lock."),
+    ("active", false, "Whether zklock has the lock and runs its command."),
+    ("last_start_timestamp_seconds", false, "When a command last began."),
+    ("last_success_timestamp_seconds", false, "When a command last ended with status 0 under its lock."),
+    ("last_exit_timestamp_seconds", false, "When zklock last ended."),
+    ("last_exit_status", false, "The exit status when zklock last ended, 128 and N for signal N."),
+    ("last_wait_seconds", false, "How long the last command waited for the lock."),
+    ("last_hold_seconds", false, "How long the last command that has ended had the lock."),
+    ("starts_total", true, "How many commands have begun."),
+    ("losses_total", true, "How often the lock was lost, or the command stopped because it was in doubt."),
+];
+
+impl Page {
+    pub(super) fn new(lock: &str) -> Self {
+        let lock = lock.replace('\\', "\\\\").replace('"', "\\\"");
+        Self {
+            lock: lock.replace('\n', "\\n"),
+            ..Self::default()
+        }
+    }
+
+    /// Takes from an earlier page what has not happened since, and adds up what is counted. Returns
+    /// whether there is something.
+    pub(super) fn continues(&mut self, earlier: &str) -> bool {
+        let numbers: Vec<_> = (0..ABOUT.len())
+            .map(|at| self.number_in(at, earlier))
+            .collect();
+        let number = |at: usize| numbers.get(at).copied().flatten();
+        let time = |at| Duration::try_from_secs_f64(number(at)?).ok();
+        let count = |at| number(at).unwrap_or_default() as u64;
+        self.last_start = self.last_start.or_else(|| time(2));
+        self.last_success = self.last_success.or_else(|| time(3));
+        let status = number(5).filter(|status| (0.0..256.0).contains(status));
+        let exit = time(4).zip(status.map(|status| status as u8));
+        self.last_exit = self.last_exit.or(exit);
+        self.last_wait = self.last_wait.or_else(|| time(6));
+        self.last_hold = self.last_hold.or_else(|| time(7));
+        self.starts = self.starts.saturating_add(count(8));
+        self.losses = self.losses.saturating_add(count(9));
+        numbers.iter().any(Option::is_some)
+    }
+
+    fn number_in(&self, at: usize, text: &str) -> Option<f64> {
+        let (name, ..) = ABOUT.get(at)?;
+        let sample = format!("{} ", self.sample(name));
+        let mut found = text.lines().filter_map(|line| line.strip_prefix(&sample));
+        let number: f64 = found.next()?.trim().parse().ok()?;
+        (number.is_finite() && 0.0 <= number).then_some(number)
+    }
+
+    fn sample(&self, name: &str) -> String {
+        format!("zklock_command_{name}{{lock=\"{}\"}}", self.lock)
+    }
+
+    /// The numbers in their order, as text; none of what has not happened.
+    fn numbers(&self) -> [Option<String>; ABOUT.len()] {
+        let yes = |is: bool| Some(u8::from(is).to_string());
+        let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
+        [
+            yes(self.waiting),
+            yes(self.active),
+            self.last_start.map(seconds),
+            self.last_success.map(seconds),
+            self.last_exit.map(|(at, _)| seconds(at)),
+            self.last_exit.map(|(_, status)| status.to_string()),
+            self.last_wait.map(seconds),
+            self.last_hold.map(seconds),
+            Some(self.starts.to_string()),
+            Some(self.losses.to_string()),
+        ]
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((name, counts, help), number) in ABOUT.into_iter().zip(self.numbers()) {
+            let Some(number) = number else { continue };
+            let kind = if counts { "counter" } else { "gauge" };
+            writeln!(f, "# HELP zklock_command_{name} {help}")?;
+            writeln!(f, "# TYPE zklock_command_{name} {kind}")?;
+            writeln!(f, "{} {number}", self.sample(name))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fuzz;
+
+    fn full() -> Page {
+        let at = |seconds: u64| Some(Duration::from_millis(1_764_000_000_123 + seconds * 1000));
+        Page {
+            waiting: false,
+            active: true,
+            last_start: at(0),
+            last_success: at(1),
+            last_exit: at(2).map(|at| (at, 143)),
+            last_wait: Some(Duration::from_millis(1)),
+            last_hold: Some(Duration::from_secs(100_000)),
+            starts: 3,
+            losses: 1,
+            ..Page::new("/jobs/a\"b\\c\nd, /é")
+        }
+    }
+
+    #[test]
+    fn what_has_not_happened_is_left_out_and_the_label_is_escaped() {
+        let said = "\
+# HELP zklock_command_waiting Whether zklock waits for the lock.
+# TYPE zklock_command_waiting gauge
+zklock_command_waiting{lock=\"/a\\\"\\\\\"} 0
+";
+        let text = Page::new("/a\"\\").to_string();
+        assert!(text.starts_with(said), "{text}");
+        assert!(!text.contains("_last_"), "{text}");
+        let text = full().to_string();
+        let at = "\nzklock_command_last_exit_status{lock=\"/jobs/a\\\"b\\\\c\\nd, /é\"} 143\n";
+        assert!(text.contains(at), "{text}");
+    }
+
+    #[test]
+    fn a_page_continues_an_earlier_one_about_the_same_lock() {
+        let mut page = Page::new("/jobs/a\"b\\c\nd, /é");
+        page.starts = 1;
+        page.last_success = Some(Duration::from_secs(1_764_000_007));
+        assert!(page.continues(&full().to_string()));
+        let expected = Page {
+            active: false,
+            starts: 4,
+            last_success: page.last_success,
+            ..full()
+        };
+        assert_eq!(page.to_string(), expected.to_string());
+        assert!(!Page::new("/other").continues(&full().to_string()));
+    }
+
+    const VALID: &[&str] = &[
+        "zklock_command_starts_total{lock=\"/a\"} 7\nzklock_command_last_exit_status{lock=\"/a\"} 3\n",
+        "zklock_command_last_exit_timestamp_seconds{lock=\"/a\"} 1764000000.123\n",
+    ];
+
+    const WORDS: &[&str] = &[
+        "NaN",
+        "-1",
+        "1e400",
+        "1e300",
+        "inf",
+        "\n",
+        " ",
+        "zklock_command_losses_total{lock=\"/a\"} ",
+        "18446744073709551616",
+        "256",
+        "0x7",
+        "{",
+        "}",
+        "#",
+    ];
+
+    proptest! {
+        #![proptest_config(fuzz::config())]
+
+        #[test]
+        fn a_page_continues_whatever_is_there(text in fuzz::texts(VALID, WORDS)) {
+            let mut page = Page::new("/a");
+            page.continues(&text);
+            let mut again = Page::new("/a");
+            assert!(again.continues(&page.to_string()));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The thread that writes the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use nix::sys::signal::{SigSet, SigmaskHow};
+use parking_lot::Mutex;
+
+use super::page::Page;
+use super::place::{read, replace};
+use crate::stderr::say;
+
+/// How long the end of the program waits for the last numbers to be written.
+const FLUSH_LIMIT: Duration = Duration::from_millis(500);
+
+/// Writes the page as it is at that time, whenever it is told to.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// It takes one message: who comes while that waits has its numbers written with it.
+    to: Sender<()>,
+    ended: Receiver<()>,
+}
+
+impl Writer {
+    pub(super) fn new(file: PathBuf, page: Arc<Mutex<Page>>) -> Self {
+        let (to, told) = bounded(1);
+        let (alive, ended) = bounded(0);
+        let name = file.display().to_string();
+        let write = move || {
+            let _alive: Sender<()> = alive;
+            write_all(&file, &page, &told);
+        };
+        if let Err(error) = spawn(write) {
+            tell(&name, &error);
+        }
+        Self { to, ended }
+    }
+
+    pub(super) fn write(&self) {
+        let _ = self.to.try_send(());
+    }
+
+    /// Waits until all is written, or for as long as the end of the program may take.
+    pub(super) fn finish(self) {
+        self.write();
+        drop(self.to);
+        let _ = self.ended.recv_timeout(FLUSH_LIMIT);
+    }
+}
+
+/// The thread leaves all signals to the others, whenever these block them.
+fn spawn(write: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let thread = thread::Builder::new().name("zklock-metrics".into());
+    let started = thread.spawn(write);
+    before.thread_set_mask()?;
+    started.map(drop)
+}
+
+fn write_all(file: &Path, page: &Mutex<Page>, told: &Receiver<()>) {
+    let earlier = read(file);
+    page.lock().continues(&earlier);
+    let mut has_told = false;
+    for () in told {
+        let text = page.lock().to_string();
+        let written = replace(file, &text);
+        if let Err(error) = &written {
+            if !has_told {
+                tell(&file.display().to_string(), error);
+            }
+        }
+        has_told = written.is_err();
+    }
+}
+
+fn tell(file: &str, error: &io::Error) {
+    say(&format!("cannot write metrics to {file}: {error}"));
+}
