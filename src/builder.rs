@@ -9,8 +9,9 @@ use crate::acl::Acl;
 use crate::error::Result;
 use crate::owner::Card;
 use crate::session::{Session, Settings};
+use crate::time::limit::Limit;
 use crate::transport::native::{self, Credentials};
-use crate::transport::session_key::SessionKey;
+use crate::transport::session_key::Inherited;
 use crate::transport::status::Status;
 #[cfg(feature = "zookeeper")]
 use crate::transport::zookeeper_crate::{self, ZooKeeper};
@@ -60,7 +61,7 @@ pub struct ClientBuilder {
     note: Option<String>,
     local_handoffs: u32,
     locks_counted: usize,
-    resume: Option<SessionKey>,
+    inherited: Option<Inherited>,
     create_chroot: bool,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
@@ -86,7 +87,7 @@ impl ClientBuilder {
             note: None,
             local_handoffs: 0,
             locks_counted: 0,
-            resume: None,
+            inherited: None,
             create_chroot: false,
             #[cfg(feature = "tls")]
             tls: None,
@@ -280,13 +281,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Resumes the session of another process, for the program: see `Client::session_key`.
-    #[doc(hidden)]
-    pub fn resume(mut self, key: &str) -> Self {
-        self.resume = SessionKey::parse(key);
-        self
-    }
-
     /// The builder again if it is to create the chroot.
     pub(crate) fn of_chroot(&self) -> Option<Self> {
         self.create_chroot.then(|| self.clone())
@@ -296,8 +290,23 @@ impl ClientBuilder {
     pub(crate) fn without_chroot(mut self) -> (Self, String) {
         let end = self.hosts.find('/').unwrap_or(self.hosts.len());
         let chroot = self.hosts.split_off(end);
-        self.resume = None;
+        self.inherited = None;
         (self, chroot)
+    }
+
+    /// The session timeout to ask for.
+    pub(crate) fn asked_timeout(&self) -> Duration {
+        self.session_timeout
+    }
+
+    /// Starts to connect with the session of another process, and does not wait.
+    ///
+    /// A shorter timeout would end the session while its present client trusts it.
+    pub(crate) fn open_inherited(mut self, inherited: Inherited) -> Result<(Session, Limit)> {
+        self.session_timeout = inherited.timeout;
+        self.inherited = Some(inherited);
+        let opened = self.open()?;
+        Ok((opened.session, Limit::after(opened.connect_timeout)))
     }
 
     /// Starts to connect, and does not wait.
@@ -316,7 +325,7 @@ impl ClientBuilder {
             idle_pings: self.idle_pings,
             auth: self.auth,
             frame_limit: self.max_buffer,
-            resume: self.resume,
+            inherited: self.inherited,
             #[cfg(feature = "tls")]
             tls: self.tls.map(|tls| tls.configure()).transpose()?,
             #[cfg(not(feature = "tls"))]

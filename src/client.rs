@@ -3,6 +3,7 @@
 mod create_chroot;
 mod for_the_program;
 mod inspect;
+mod take_over;
 
 use std::fmt;
 use std::sync::Arc;
@@ -142,7 +143,7 @@ impl Client {
         builder.over_zookeeper(handle)
     }
 
-    fn over(session: Session) -> Self {
+    pub(crate) fn over(session: Session) -> Self {
         let locks = Arc::new(Locks::new(Arc::new(session)));
         Self { locks }
     }

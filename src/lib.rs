@@ -243,5 +243,6 @@ pub use crate::standby::{Standby, Term};
 pub use crate::tls::Tls;
 pub use crate::token::FencingToken;
 pub use crate::transaction::Transaction;
+pub use crate::transport::handover::Handover;
 pub use crate::transport::session_state::{SessionEvent, SessionState};
 pub use zklock_core::dialect::{Dialect, Role};

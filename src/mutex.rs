@@ -1,5 +1,7 @@
 //! A mutex for a whole cluster.
 
+mod hand_over;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -292,7 +294,7 @@ guard_methods!(MutexGuard, grant.raw, fencing_token);
 guard_methods!(SendMutexGuard, grant.raw, fencing_token);
 
 impl MutexGuard {
-    fn new(grant: Grant, abandoned: Option<FencingToken>) -> Self {
+    pub(crate) fn new(grant: Grant, abandoned: Option<FencingToken>) -> Self {
         Self {
             grant,
             abandoned,
@@ -349,6 +351,13 @@ impl MutexGuard {
 }
 
 impl SendMutexGuard {
+    /// Makes the lock the calling thread's.
+    pub(crate) fn into_local(self) -> MutexGuard {
+        self.grant.turn.attach();
+        self.grant.raw.belongs(true);
+        MutexGuard::new(self.grant, self.abandoned)
+    }
+
     /// Returns a number that grows with every grant of this lock.
     pub fn fencing_token(&self) -> FencingToken {
         self.grant.raw.token()

@@ -150,6 +150,13 @@ impl Card {
         card.to_string().into_bytes()
     }
 
+    /// Returns the data of a node that was taken over from another process, by this attempt.
+    pub(crate) fn text_of_taker(&self, attempt: &str) -> Vec<u8> {
+        let mut card = self.write(None);
+        card["taken_over"] = attempt.into();
+        card.to_string().into_bytes()
+    }
+
     fn write(&self, note: Option<&str>) -> Value {
         let mut card = json!({
             "host": self.host,

@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::contender::Contender;
-use crate::error::{Error, Result};
+use crate::error::{Error, LostReason, Result};
 use crate::guard::guard_views;
 use crate::lock::Locks;
 use crate::lock::raw_guard::RawGuard;
-use crate::mutex::{Mutex, MutexGuard};
+use crate::mutex::{Mutex, MutexGuard, SendMutexGuard};
 use crate::options::{LockOptions, Waiting};
 use crate::system::channel::Receiver;
-use crate::system::clock;
+use crate::system::{clock, sync};
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
+use crate::transport::handover::Handover;
 
 /// How long to stay out of the queue after a first term that was shorter than this.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -65,6 +66,7 @@ pub struct Standby {
     mutex: Mutex,
     note: Option<String>,
     on_wait: Option<Arc<WaitCallback>>,
+    first: Arc<sync::Mutex<Option<SendMutexGuard>>>,
 }
 
 type WaitCallback = dyn Fn(&Waiting) + Send + Sync;
@@ -90,6 +92,7 @@ impl Standby {
             mutex: Mutex::new(locks, path)?,
             note: None,
             on_wait: None,
+            first: Arc::default(),
         })
     }
 
@@ -106,6 +109,24 @@ impl Standby {
     pub fn on_wait(mut self, callback: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
         self.on_wait = Some(Arc::new(callback));
         self
+    }
+
+    /// Begins the next run with a term under this guard, which another process has handed over
+    /// ([`Term::hand_over`], [`ClientBuilder::take_over`](crate::ClientBuilder::take_over)).
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadArgument`] if the guard is not of this path.
+    pub fn first_term(self, guard: impl Into<SendMutexGuard>) -> Result<Self> {
+        let guard = guard.into();
+        if guard.path() != self.path() {
+            return Err(Error::BadArgument {
+                name: "guard",
+                rule: "it must be of the path of the standby".into(),
+            });
+        }
+        *self.first.lock() = Some(guard);
+        Ok(self)
     }
 
     /// Waits in the queue and calls `term` whenever it is this process's turn, until `term` returns
@@ -183,7 +204,7 @@ impl Standby {
             });
             // A loss is no error here: another process has taken over.
             if let Err(error) = guard.unlock() {
-                log::warn!("term {number} of {} ended: {error}", self.path());
+                tell_loss(number, &error);
             }
             if done.is_break() || limit.is_over() {
                 return Ok(());
@@ -205,6 +226,9 @@ impl Standby {
     /// Waits in the queue; `None` if the wait is cancelled. Says whether another client deleted a
     /// node of this one meanwhile, and perhaps those ahead with it.
     fn elected(&self, cancel: Option<&Receiver<()>>) -> Result<Option<(MutexGuard, bool)>> {
+        if let Some(first) = self.first.lock().take() {
+            return Ok(Some((first.into_local(), false)));
+        }
         let mut evicted = false;
         loop {
             let mut options = LockOptions::new().sees_ahead();
@@ -283,9 +307,33 @@ impl Term<'_> {
         self.raw.release_noting();
     }
 
+    /// As [`MutexGuard::hand_over`]. The term is over then; [`Standby::first_term`] continues it in the
+    /// new process.
+    ///
+    /// # Errors
+    ///
+    /// As [`MutexGuard::hand_over`].
+    pub fn hand_over(&self) -> Result<Handover> {
+        self.raw.to_process()
+    }
+
     /// Returns `true` if the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.limit.is_over()
+    }
+}
+
+/// A lock that was handed over is lost as planned.
+fn tell_loss(number: u64, error: &Error) {
+    let planned = matches!(
+        error,
+        Error::Lost {
+            why: LostReason::HandedOver,
+            ..
+        }
+    );
+    if !planned {
+        log::warn!("term {number} ended: {error}");
     }
 }
 

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::Client;
+use crate::builder::ClientBuilder;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::path;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
+use crate::transport::session_key::{Inherited, SessionKey};
 
 impl Client {
     /// Returns the key with which another process can use the session, for the program. A process
@@ -100,5 +102,32 @@ impl Client {
     pub fn strangers(&self, path: &str) -> Result<Vec<String>> {
         path::check(path)?;
         self.locks.session.strangers(path)
+    }
+}
+
+impl ClientBuilder {
+    /// Ends the session of another process, which has died, for the program: see
+    /// `Client::session_key`.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect) and [`Client::close`].
+    #[doc(hidden)]
+    pub fn end_session(self, key: &str) -> Result<()> {
+        let Some(key) = SessionKey::parse(key) else {
+            return Err(Error::BadArgument {
+                name: "key",
+                rule: "it must be what Client::session_key has returned".into(),
+            });
+        };
+        let timeout = self.asked_timeout();
+        let (session, limit) = self.open_inherited(Inherited {
+            key,
+            timeout,
+            heard_of: Duration::ZERO,
+            is_kept: false,
+        })?;
+        session.caller().connected(&limit)?;
+        Client::over(session).close()
     }
 }

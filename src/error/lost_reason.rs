@@ -59,10 +59,14 @@ pub enum LostReason {
     /// The run took longer than [`JobOptions::max_time`](crate::JobOptions::max_time). The lock's node
     /// is still there: nobody else gets the lock before the run has ended.
     OverTime,
+    /// The lock was handed over to another process: by this guard
+    /// ([`MutexGuard::hand_over`](crate::MutexGuard::hand_over)), or what this process wanted to take
+    /// over ([`ClientBuilder::take_over`](crate::ClientBuilder::take_over)) another one has taken over.
+    HandedOver,
 }
 
 impl LostReason {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Evicted,
         Self::SessionExpired,
         Self::NotConfirmed,
@@ -71,6 +75,7 @@ impl LostReason {
         Self::AuthFailed,
         Self::NodeGone,
         Self::OverTime,
+        Self::HandedOver,
     ];
 }
 
@@ -85,6 +90,7 @@ impl fmt::Display for LostReason {
             Self::AuthFailed => "the servers refused the credentials",
             Self::NodeGone => "its node is gone",
             Self::OverTime => "the run took longer than it may",
+            Self::HandedOver => "it was handed over to another process",
         })
     }
 }

@@ -344,6 +344,7 @@ mod tests {
             (LostReason::Closed, "because the client was closed", Some(Error::Closed)),
             (LostReason::AuthFailed, "because the servers refused the credentials", Some(Error::AuthFailed)),
             (LostReason::NodeGone, "because its node is gone", None),
+            (LostReason::HandedOver, "because it was handed over to another process", None),
         ];
         for (why, words, source) in table {
             let path = "/m".to_owned();

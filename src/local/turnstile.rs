@@ -256,6 +256,11 @@ impl<T, S, W: Heir> Turn<T, S, W> {
         self.change(|line| line.owner = None);
     }
 
+    /// Makes the turn the calling thread's.
+    pub(crate) fn attach(&self) {
+        self.change(|line| line.owner = Some(thread::current().id()));
+    }
+
     /// Stores what the calling thread gets if it comes again.
     pub(crate) fn share(&self, shared: &Arc<S>) {
         self.change(|line| line.shared = Arc::downgrade(shared));

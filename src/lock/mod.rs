@@ -14,6 +14,7 @@ mod downgrade;
 mod driver;
 mod fresh_id;
 mod guarded_writes;
+mod hand_over;
 mod hold;
 mod join_guards;
 pub(crate) mod multi;
@@ -36,6 +37,8 @@ use crate::guard::GuardState;
 use crate::local::thread_set::ThreadSet;
 use crate::local::turnstile::Entry;
 use crate::session::Session;
+use crate::time::limit::Limit;
+use crate::transport::handover::Handover;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Subscription;
 use zklock_core::attempt::Patience;
@@ -157,6 +160,16 @@ impl Locks {
             Some(raw) => Ok(Some(Locked::Granted(Grant { raw, turn }))),
             None => request.refused(&self.session),
         }
+    }
+
+    /// Takes over a lock that another process has handed over; see [`Session::take_over`].
+    pub(crate) fn take_over(&self, handover: &Handover, limit: &Limit) -> Result<Grant> {
+        let Entry::Turn(turn, _) = self.turnstile.try_enter(&handover.path().into()) else {
+            return Err(self.session.over());
+        };
+        let mut raw = self.session.take_over(handover, limit)?;
+        self.share(&mut raw);
+        Ok(Grant { raw, turn })
     }
 
     /// Writes what a lock of this client is, for [`fmt::Debug`].

@@ -220,6 +220,13 @@ impl RawGuard {
         }
     }
 
+    /// Whether giving it up takes more than the deletion of its nodes, or may be too late.
+    pub(super) fn has_duties(&self) -> bool {
+        let late = self.in_doubt.load(Ordering::Acquire) || self.has_left.load(Ordering::Acquire);
+        let more = self.closing.is_some() || self.noted.get().is_some();
+        late || more || self.at_least_until.is_some()
+    }
+
     /// Notes that the node is deleted already.
     pub(super) fn has_left(&self) {
         self.has_left.store(true, Ordering::Release);

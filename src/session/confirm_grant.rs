@@ -90,7 +90,17 @@ impl GrantProof {
 impl Session {
     /// Has the quorum confirm the nodes until the proof is good enough to grant a lock.
     pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
-        let (mut caller, mut proof) = (self.caller(), GrantProof::default());
+        self.prove_on(None, nodes, limit)
+    }
+
+    /// As [`prove`](Self::prove), on the strength of a write that was committed in this session.
+    pub(crate) fn prove_on(
+        &self,
+        stamp: Option<Stamp>,
+        nodes: &[String],
+        limit: &Limit,
+    ) -> Result<Proven> {
+        let (mut caller, mut proof) = (self.caller(), GrantProof { stamp, proofs: 0 });
         loop {
             if let Some(stamp) = proof.stamp.filter(|_| proof.is_enough(&self.status)) {
                 return Ok(Proven::By(stamp));

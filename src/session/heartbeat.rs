@@ -36,7 +36,7 @@ const BYTES_A_CHECK: usize = 64 * 1024;
 const AT_ONCE: usize = 1_000;
 
 /// What other clients write into a holder's node to ask it to release the lock.
-const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
+pub(crate) const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
 
 /// The state of the heartbeat: what was sent, and the channels for the answers.
 pub(crate) struct Heartbeat {

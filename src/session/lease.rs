@@ -285,7 +285,10 @@ impl Lease {
         }
         *reported = state;
         drop(reported);
+        let why = self.lost_reason();
+        let planned = state == GuardState::Held || why == Some(LostReason::HandedOver);
         match state {
+            _ if planned => {}
             GuardState::Held => {}
             GuardState::Suspect => counters.suspected(&self.life.path),
             GuardState::Lost => counters.lost(&self.life.path),
@@ -296,14 +299,14 @@ impl Lease {
             GuardState::Lost => GuardEvent::Lost,
         };
         log::log!(
-            if state == GuardState::Held {
+            if planned {
                 log::Level::Info
             } else {
                 log::Level::Warn
             },
             "the lock {} is {state:?}{}",
             self.life.path,
-            Because(self.lost_reason()),
+            Because(why),
         );
         self.send(event);
     }

@@ -233,7 +233,7 @@ impl Leases {
             .map_or(Duration::ZERO, |entry| entry.asked)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.open.lock().leases.len()
     }
 

@@ -53,6 +53,10 @@ impl Transport for Counted {
         self.inner.key()
     }
 
+    fn keep_session(&self, kept: bool) {
+        self.inner.keep_session(kept);
+    }
+
     fn close(&self, limit: Duration) -> bool {
         self.inner.close(limit)
     }

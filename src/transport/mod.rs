@@ -18,6 +18,7 @@
 mod call;
 pub(crate) mod counted;
 pub(crate) mod gather;
+pub(crate) mod handover;
 pub(crate) mod mailbox;
 pub(crate) mod mailbox_sender;
 pub(crate) mod native;
@@ -70,6 +71,9 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     fn key(&self) -> Option<SessionKey> {
         None
     }
+
+    /// Whether this session is kept for another process when the transport closes, instead of ended.
+    fn keep_session(&self, _kept: bool) {}
 
     /// Ends the session; waits at most `limit` for that. Returns whether a server has said that it is
     /// over, or there is none.

@@ -1,5 +1,7 @@
 //! What is needed to use a session from another process.
 
+use std::time::Duration;
+
 use zklock_jute::Secret;
 
 /// A session's id and password, for a process that outlives the one that opened the session.
@@ -7,6 +9,19 @@ use zklock_jute::Secret;
 pub(crate) struct SessionKey {
     pub(crate) id: i64,
     pub(crate) password: Secret,
+}
+
+/// A session of another process, to be continued.
+#[derive(Clone, Debug)]
+pub(crate) struct Inherited {
+    pub(crate) key: SessionKey,
+    /// The shortest timeout that was negotiated in this session.
+    pub(crate) timeout: Duration,
+    /// When the last message was sent that the leader had heard of in time; zero if that is not known.
+    pub(crate) heard_of: Duration,
+    /// It may be a third process's, and is not to be ended before
+    /// [`keep_session`](super::Transport::keep_session) says that it may.
+    pub(crate) is_kept: bool,
 }
 
 impl SessionKey {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use self::subscribers::Subscribers;
 pub(crate) use self::subscribers::{Changes, Subscription};
-use super::session_key::SessionKey;
+use super::session_key::Inherited;
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
@@ -153,6 +153,11 @@ impl Status {
         inner.lifetime.supports_a_grant(stamp, proofs, now)
     }
 
+    /// Returns when the last message was sent that the leader had heard of in time, or zero.
+    pub(crate) fn heard_of(&self) -> Duration {
+        self.inner.lock().lifetime.heard_of()
+    }
+
     /// Returns the present state.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.inner.lock().snapshot
@@ -251,8 +256,12 @@ impl Status {
     }
 
     /// The first connect request is for this session of another process, if there is one.
-    pub(crate) fn continues(&self, session: Option<&SessionKey>) {
-        self.inner.lock().granted = session.map_or(0, |session| session.id);
+    pub(crate) fn continues(&self, session: Option<&Inherited>) {
+        let Some(session) = session else { return };
+        let mut inner = self.inner.lock();
+        inner.granted = session.key.id;
+        inner.lifetime = Lifetime::new(session.timeout, session.heard_of, session.heard_of);
+        inner.bounds = SessionValidity::new(&inner.lifetime);
     }
 
     /// A server granted `timeout` when asked at `sent`, and serves the session from now on;

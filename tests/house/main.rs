@@ -217,8 +217,8 @@ fn room((tree, file): &Node) -> String {
     match path.split_once('/') {
         // Their folders are only for what belongs to one noun.
         Some((
-            "builder" | "client" | "contender" | "job" | "queues" | "rwlock" | "semaphore"
-            | "shards",
+            "builder" | "client" | "contender" | "job" | "mutex" | "queues" | "rwlock"
+            | "semaphore" | "shards",
             _,
         )) => "nouns".to_owned(),
         Some((folder, _)) if LEAVES.contains(&folder) => "leaves".to_owned(),

@@ -18,6 +18,8 @@ mod first_mistakes;
 mod giving_up;
 mod guard_events;
 mod guards;
+#[cfg(unix)]
+mod handovers;
 mod holds;
 mod job_history;
 mod job_limits;

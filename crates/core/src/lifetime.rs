@@ -73,6 +73,12 @@ impl Lifetime {
         self.timeout
     }
 
+    /// When the last message was sent that the leader had heard of in time, as a later commit has
+    /// shown; zero if there is none.
+    pub fn heard_of(&self) -> Duration {
+        self.heard_of
+    }
+
     /// From this moment on nothing is known of the session unless a server answers.
     pub fn latest(&self) -> Duration {
         self.asked.min(self.unheard)

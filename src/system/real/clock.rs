@@ -6,6 +6,21 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Names the clock of [`since_boot`]: processes whose clocks have one name read the same times.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn name() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    // A container may have a clock of its own. Before Linux 5.6 there is no such file.
+    let own = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    Some(format!("{} {}", boot.trim(), own.display()))
+}
+
+/// Elsewhere, clocks are not compared.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn name() -> Option<String> {
+    None
+}
+
 /// Returns the time since the machine started, sleep included.
 #[cfg(unix)]
 pub(crate) fn since_boot() -> Duration {

@@ -21,6 +21,11 @@ pub fn now() -> Instant {
     base() + Duration::from_nanos(state.now - suspended.min(state.now))
 }
 
+/// All processes of a run are on one machine.
+pub(crate) fn name() -> Option<String> {
+    Some("simulated".to_owned())
+}
+
 /// The clock that goes on while the process is suspended.
 pub(crate) fn since_boot() -> Duration {
     // The machine has been up for a day.

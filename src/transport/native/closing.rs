@@ -12,6 +12,7 @@ use super::connection_end::End;
 use super::shared::{Shared, Stage, State, answer_all};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
+use crate::transport::session_key::SessionKey;
 use zklock_jute::{ErrorCode, Request};
 
 /// A pause between two attempts is at most this part of the time that is left for the end.
@@ -38,6 +39,11 @@ impl Shared {
         state.watches.clear();
         let until = Moment::now() + limit;
         match state.stage {
+            _ if state.is_kept() => {
+                state.key = None;
+                state.stage = Stage::Over;
+                state.shut_down();
+            }
             Stage::Serving => state.ask_for_the_end(self, until),
             _ => {
                 state.stage = Stage::Closing { reply: None, until };
@@ -51,6 +57,13 @@ impl Shared {
         self.flush(state);
         answer_all(open, Failure::Closed);
         true
+    }
+
+    /// Whether the present session is kept for another process, instead of ended.
+    pub(super) fn keep_session(&self, kept: bool) {
+        let mut state = self.state.lock();
+        let session = state.key.as_ref().map(|key| key.id);
+        state.kept = session.filter(|_| kept);
     }
 
     /// Whether the session is to end, and no server is being asked for that at present.
@@ -95,6 +108,12 @@ impl State {
             // The request may not have been carried out.
             _ => End::Broken(code.to_string()),
         }
+    }
+
+    /// Whether the session is another process's, which goes on with it.
+    fn is_kept(&self) -> bool {
+        let is_it = |key: &SessionKey| self.kept == Some(key.id);
+        self.key.as_ref().is_some_and(is_it)
     }
 
     /// Whether there is anything to connect for.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::cipher::Security;
 use super::hosts::Hosts;
-use crate::transport::session_key::SessionKey;
+use crate::transport::session_key::Inherited;
 use zklock_jute::Secret;
 
 /// The default of the frame limit, which ZooKeeper calls jute.maxbuffer.
@@ -37,7 +37,7 @@ pub(crate) struct Config {
     /// The longest request, and about the longest reply.
     pub(crate) frame_limit: usize,
     /// A session of another process, to be continued.
-    pub(crate) resume: Option<SessionKey>,
+    pub(crate) inherited: Option<Inherited>,
     /// Absent for a plain connection.
     pub(crate) tls: Option<Security>,
     /// Absent if the client does not log in by SASL.
@@ -69,7 +69,7 @@ impl Config {
             idle_pings: PINGS,
             auth: Vec::new(),
             frame_limit: FRAME_LIMIT,
-            resume: None,
+            inherited: None,
             tls: None,
             #[cfg(feature = "sasl")]
             sasl: None,

@@ -56,15 +56,16 @@ struct Io {
 /// Runs until the transport is closed or its credentials are refused.
 pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionReader>>) {
     let _exit = ExitGuard(Arc::clone(&shared));
-    let session = shared.config.resume.clone();
-    shared.status.continues(session.as_ref());
+    let inherited = shared.config.inherited.clone();
+    shared.status.continues(inherited.as_ref());
+    let timeout = inherited.as_ref().map_or(Duration::ZERO, |it| it.timeout);
     let mut io = Io {
         shared,
         reading,
-        session: session.map_or_else(Identity::default, Identity::of),
+        session: inherited.map_or_else(Identity::default, |it| Identity::of(it.key)),
         has_served: false,
         rotation: Rotation::default(),
-        served: (Moment::now(), Duration::ZERO),
+        served: (Moment::now(), timeout),
         hung_up: false,
         unresolved: Vec::new(),
     };

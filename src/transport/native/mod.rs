@@ -163,6 +163,12 @@ impl Transport for Native {
         self.shared.state.lock().key.clone()
     }
 
+    fn keep_session(&self, kept: bool) {
+        if !self.process.is_another() {
+            self.shared.keep_session(kept);
+        }
+    }
+
     fn leave(&self) {
         if !self.process.is_another() {
             // Then the session has ended by itself.

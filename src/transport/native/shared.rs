@@ -56,6 +56,8 @@ pub(super) struct State {
     pub(super) features: Features,
     /// The session, for another process to use.
     pub(super) key: Option<SessionKey>,
+    /// The session that is kept for another process when the transport closes.
+    pub(super) kept: Option<i64>,
 }
 
 /// What the transport does at present.
@@ -75,6 +77,8 @@ pub(super) enum Stage {
 
 impl Shared {
     pub(super) fn new(config: Config, status: Arc<Status>) -> Self {
+        let key = config.inherited.as_ref().map(|session| session.key.clone());
+        let kept = config.inherited.as_ref().filter(|session| session.is_kept);
         let state = State {
             stage: Stage::Away,
             channel: None,
@@ -85,7 +89,8 @@ impl Shared {
             list: ServerList::new(config.hosts.servers()),
             complaint: String::new(),
             features: Features::default(),
-            key: config.resume.clone(),
+            kept: kept.map(|session| session.key.id),
+            key,
         };
         Self {
             config,

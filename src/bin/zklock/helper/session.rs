@@ -78,9 +78,7 @@ impl Session {
         };
         // Where nothing is left, nothing is to be ended.
         let builder = builder.create_chroot(false);
-        if let Ok(client) = builder.resume(key).connect_timeout(LIMIT).connect() {
-            drop(client.close());
-        }
+        let _ = builder.connect_timeout(LIMIT).end_session(key);
     }
 }
 

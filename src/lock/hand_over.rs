@@ -1,0 +1,319 @@
+//! A lock goes to another process, and its session with it.
+//!
+//! ```text
+//!  old process                              new process
+//!  check, version ─► guard Lost ─► leave ─► connect with the session ─► mark ─► prove ─► guard
+//! ```
+//!
+//! The old process proves the lock, marks its guard Lost and leaves its connection without the
+//! request that ends a session. ZooKeeper gives a session to the connection that asked for it last,
+//! and would give it to any number of processes that know its password, one after the other. So
+//! the new process first writes a mark of its own into the lock's node, over the version that the
+//! old one has read: of all that try, one succeeds. The others leave without ending the session.
+//! One of them may take the connection from the new holder meanwhile, which connects again.
+//!
+//! The node has been at the head of its queue, where nobody comes ahead of it. What the new guard
+//! is trusted on are its own messages: when it was connected, and when it wrote the mark. Of the
+//! old process it takes when the leader had last heard of the session, which tells that the
+//! session was not about to end when the new one connected.
+
+use std::sync::Arc;
+
+use super::fresh_id::fresh_id;
+use super::raw_guard::RawGuard;
+use crate::error::{Error, LostReason, Result};
+use crate::path;
+use crate::session::Session;
+use crate::session::call_error::{CallError, refused};
+use crate::session::caller::Caller;
+use crate::session::confirm_grant::Proven;
+use crate::session::heartbeat::REVOKE;
+use crate::session::lease::Lease;
+use crate::system::clock;
+use crate::time::limit::{Limit, LimitReached};
+use crate::token::FencingToken;
+use crate::transport::Failure;
+use crate::transport::handover::Handover;
+use crate::transport::session_key::{Inherited, SessionKey};
+use zklock_core::attempt::Orphan;
+use zklock_core::dialect::Kind;
+use zklock_core::name::NodeName;
+use zklock_core::validity::Stamp;
+use zklock_jute::{ErrorCode, Op, Reply, Request, Stat};
+
+/// ClickHouse Keeper, which resumes no session, gives all of them this byte as their password.
+const NO_PASSWORD: u8 = 0;
+
+impl RawGuard {
+    /// Leaves the lock and its session to another process; the guard is Lost then. If it fails, the
+    /// guard goes on. Blocks for a round trip, at most until the lock is lost.
+    pub(crate) fn to_process(&self) -> Result<Handover> {
+        self.check()?;
+        self.may_go()?;
+        let version = self.version()?;
+        let session = self.session();
+        self.is_alone()?;
+        self.check()?;
+        let key = self.key()?;
+        let inherited = Inherited {
+            key,
+            timeout: session.status.snapshot().timeout,
+            heard_of: session.status.heard_of(),
+            is_kept: true,
+        };
+        // Before another process can know of it.
+        self.lease().lose(LostReason::HandedOver);
+        session.transport.keep_session(true);
+        session.transport.leave();
+        Ok(Handover {
+            session: inherited,
+            clock: clock::name(),
+            path: self.lease().path().to_owned(),
+            node: self.node().to_owned(),
+            token: self.token().get(),
+            version,
+            is_revoked: self.lease().is_revoked(),
+        })
+    }
+
+    /// Fails if this is not a lock that another process can have.
+    fn may_go(&self) -> Result<()> {
+        self.key()?;
+        let name = NodeName::parse(path::name(self.node()));
+        let what = match name.map(|name| name.kind) {
+            // Curator's latches look again when the node before them goes, and at nothing else.
+            Some(Kind::Latch) => "a hand-over of a LeaderLatch",
+            _ if self.has_duties() => {
+                "a hand-over of a lock that does more at its release, or is still in doubt"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Unsupported { what })
+    }
+
+    /// The session's, unless the transport does not know it or the servers do not care for it.
+    fn key(&self) -> Result<SessionKey> {
+        let key = self.session().transport.key().filter(|key| {
+            let is_random = key.password.0.iter().any(|byte| *byte != NO_PASSWORD);
+            is_random && key.id == self.lease().session()
+        });
+        let what = "a hand-over of its session";
+        key.ok_or(Error::Unsupported { what })
+    }
+
+    /// Fails if the client has more than this lock, which would go with the session.
+    fn is_alone(&self) -> Result<()> {
+        let session = self.session();
+        match session.leases.len() == 1 && session.cleaner.len() == 0 {
+            true => Ok(()),
+            false => Err(Error::Unsupported {
+                what: "a hand-over while it has other locks, or is still giving them up",
+            }),
+        }
+    }
+
+    /// The version of the node, from a server that has proven the lock just before.
+    fn version(&self) -> Result<i32> {
+        let node = self.node();
+        let check = Request::Multi(vec![Op::Check {
+            path: node.to_owned(),
+            version: -1,
+        }]);
+        let (limit, mut caller) = (Limit::after(self.valid_for()), self.session().caller());
+        let requests = [check, Request::exists(node)];
+        let answers = match caller.call_all(&requests, node, &limit) {
+            Ok(answers) => answers,
+            Err(CallError::Refused(code)) => return Err(refused(node, code)),
+            Err(CallError::LimitReached) => return Err(self.suspect()),
+            Err(CallError::Over(error)) => return Err(error),
+        };
+        match answers.into_iter().nth(1) {
+            Some(Ok(Reply::Stat(stat))) => Ok(stat.version),
+            Some(Err(ErrorCode::NO_NODE)) => Err(self.found_gone()),
+            Some(Err(code)) => Err(refused(node, code)),
+            _ => Err(self.suspect()),
+        }
+    }
+}
+
+/// An attempt to take a lock over.
+struct Attempt<'a> {
+    session: &'a Arc<Session>,
+    handover: &'a Handover,
+    caller: Caller,
+    /// What only this attempt writes into the node.
+    data: Vec<u8>,
+    version: i32,
+    is_revoked: bool,
+}
+
+impl Session {
+    /// Takes a lock over; the session may be ended by this client from then on. If it fails, it may
+    /// not, unless the lock is this client's. Blocks until the limit at most, and for a part of
+    /// the session timeout.
+    pub(crate) fn take_over(
+        self: &Arc<Self>,
+        handover: &Handover,
+        limit: &Limit,
+    ) -> Result<RawGuard> {
+        let mut attempt = Attempt {
+            session: self,
+            handover,
+            caller: self.caller(),
+            data: self.settings.card.text_of_taker(&fresh_id()),
+            version: handover.version,
+            is_revoked: handover.is_revoked,
+        };
+        let stamp = attempt.mark(limit)?;
+        self.transport.keep_session(false);
+        attempt.give_up_the_rest(limit);
+        attempt.guard(stamp)
+    }
+}
+
+impl Attempt<'_> {
+    /// Marks the node as this process's; returns the stamp of that write.
+    fn mark(&mut self, limit: &Limit) -> Result<Stamp> {
+        loop {
+            self.connect(limit)?;
+            let stamp = self.session.status.stamp();
+            let write = Request::SetData {
+                path: self.handover.node.clone(),
+                data: self.data.clone().into(),
+                version: self.version,
+            };
+            match self.caller.ask(write, limit) {
+                Ok(Ok(Reply::Stat(stat))) => return self.is_ours(stat).map(|()| stamp),
+                Ok(Err(Failure::Refused(ErrorCode::BAD_VERSION))) => {
+                    if self.look(limit)? {
+                        return Ok(stamp);
+                    }
+                }
+                Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => return Err(self.gone()),
+                Ok(Err(failure)) => self.again(failure, limit)?,
+                Ok(Ok(_)) | Err(LimitReached) => return Err(self.unanswered(limit)),
+            }
+        }
+    }
+
+    /// Reads who has written. Returns whether this attempt has, in a request that was not answered;
+    /// `false` if it is to write again.
+    fn look(&mut self, limit: &Limit) -> Result<bool> {
+        let node = &self.handover.node;
+        let (data, stat) = match self.caller.call(&Request::get(node), node, limit) {
+            Ok(Reply::Data { data, stat }) => (Vec::from(data), stat),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => return Err(self.gone()),
+            Err(CallError::Refused(code)) => return Err(refused(node, code)),
+            Err(CallError::Over(error)) => return Err(error),
+            Ok(_) | Err(CallError::LimitReached) => return Err(self.unanswered(limit)),
+        };
+        self.is_ours(stat)?;
+        if data == self.data {
+            return Ok(true);
+        }
+        // The only write since then. With two, one could be another process's mark.
+        let next = self.version.checked_add(1);
+        if REVOKE.contains(&&data[..]) && next == Some(stat.version) {
+            self.version = stat.version;
+            self.is_revoked = true;
+            return Ok(false);
+        }
+        Err(self.lost(LostReason::HandedOver))
+    }
+
+    /// Waits for a connection with the session that was handed over.
+    fn connect(&mut self, limit: &Limit) -> Result<()> {
+        match self.caller.connected(limit)? {
+            Some(snapshot) if snapshot.session == self.id() => Ok(()),
+            Some(_) => Err(self.lost(LostReason::SessionExpired)),
+            None => Err(self.unanswered(limit)),
+        }
+    }
+
+    /// Fails unless the answer came through the session that the node belongs to.
+    fn is_ours(&self, stat: Stat) -> Result<()> {
+        let (id, now) = (self.id(), self.session.status.snapshot().session);
+        match now == id && stat.ephemeral_owner == id {
+            true => Ok(()),
+            false => Err(self.lost(LostReason::SessionExpired)),
+        }
+    }
+
+    fn again(&mut self, failure: Failure, limit: &Limit) -> Result<()> {
+        match CallError::of(failure, &self.handover.node, &self.session.status) {
+            Some(error) => Err(error.into_error(&self.handover.node, || self.unanswered(limit))),
+            None if self.caller.breathe(limit).is_err() => Err(self.unanswered(limit)),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives up what else the session has: the nodes of threads that the old process let wait.
+    fn give_up_the_rest(&mut self, limit: &Limit) {
+        let below = "/".to_owned();
+        let list = Request::GetEphemerals { below };
+        match self.caller.call_once(&list, "/", limit) {
+            Ok(Some(Reply::Ephemerals(nodes))) => {
+                for node in nodes.iter().filter(|node| **node != self.handover.node) {
+                    let orphan = Orphan::Node(path::name(node).to_owned());
+                    let (cleaner, dir) = (&self.session.cleaner, path::parent(node));
+                    cleaner.add(dir, self.id(), vec![orphan]);
+                }
+            }
+            // ZooKeeper before 3.6 cannot tell.
+            other => log::warn!(
+                "what else the session {:#x} has is not known, and stays until it ends: {other:?}",
+                self.id()
+            ),
+        }
+    }
+
+    /// Has the lock proven; if that fails, the session is this client's to end.
+    fn guard(self, stamp: Stamp) -> Result<RawGuard> {
+        let Handover {
+            path, node, token, ..
+        } = self.handover;
+        let (session, nodes) = (self.session, vec![node.clone()]);
+        let limit = Limit::after(self.handover.session_timeout());
+        let stamp = match session.prove_on(Some(stamp), &nodes, &limit)? {
+            Proven::By(stamp) => stamp,
+            Proven::Gone(_) => return Err(self.gone()),
+            Proven::LimitReached => return Err(self.lost(LostReason::NotConfirmed)),
+        };
+        let bounds = session.status.bounds(self.id());
+        let lease = Lease::new(path, nodes, self.id(), bounds, stamp);
+        lease.check()?;
+        if self.is_revoked {
+            lease.revoke_requested();
+        }
+        let mut raw = RawGuard::new(session, lease, FencingToken::new(*token));
+        raw.granted(limit.spent());
+        Ok(raw)
+    }
+
+    fn id(&self) -> i64 {
+        self.handover.session.key.id
+    }
+
+    /// An answer in the session itself shows that the session was alive.
+    fn gone(&self) -> Error {
+        self.lost(match self.session.status.snapshot().session == self.id() {
+            true => LostReason::Evicted,
+            false => LostReason::SessionExpired,
+        })
+    }
+
+    fn lost(&self, why: LostReason) -> Error {
+        Error::Lost {
+            path: self.handover.path.clone(),
+            why,
+        }
+    }
+
+    fn unanswered(&self, limit: &Limit) -> Error {
+        Error::ConnectTimeout {
+            limit: limit.spent(),
+            tried: self.session.status.trouble(),
+            round_trip: None,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A held lock on its way to another process.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::session_key::{Inherited, SessionKey};
+use crate::error::{Error, Result};
+use crate::system::clock;
+use crate::time::clock::{Moment, nanos};
+use crate::token::FencingToken;
+
+/// A mutex that a process has handed over, with the session that holds it, for another process to
+/// take over: a daemon replaces its own program without a fail-over.
+///
+/// The queue at the lock does not move: the node, its place and the fencing token stay. Of all
+/// processes that try to take it over, one succeeds. If none does, the lock is free once the
+/// session has timed out. If the new program does not start, the old process can take its own
+/// hand-over back, with [`ClientBuilder::take_over`](crate::ClientBuilder::take_over) as any other.
+///
+/// It contains the session's password, with which anybody who reaches the servers can end the
+/// session, and so free the lock: hand its text over in a pipe, in a file that others cannot read,
+/// or in the environment of the new program. [`Debug`](fmt::Debug) hides it.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let hosts = server.hosts();
+/// use zklock::{Client, Handover};
+///
+/// let guard = Client::connect(hosts)?.mutex("/services/importer")?.lock()?;
+/// let token = guard.fencing_token();
+///
+/// let handover = guard.hand_over()?; // from here on, the guard is Lost
+/// let text = handover.text(); // for Command::env and exec, for example
+///
+/// // In the new program:
+/// let handover: Handover = text.parse()?;
+/// let (client, guard) = Client::builder(hosts).take_over(&handover)?;
+/// assert_eq!(guard.fencing_token(), token);
+/// # drop((client, guard));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the lock is kept until its session times out, and nobody has it"]
+pub struct Handover {
+    pub(crate) session: Inherited,
+    /// The clock by which the session's times count.
+    pub(crate) clock: Option<String>,
+    pub(crate) path: String,
+    pub(crate) node: String,
+    pub(crate) token: i64,
+    /// The version of the node's data.
+    pub(crate) version: i32,
+    /// Another client has asked for the lock.
+    pub(crate) is_revoked: bool,
+}
+
+impl Handover {
+    /// Returns the hand-over as one line of text, the password included; parsing it gives the
+    /// hand-over back.
+    pub fn text(&self) -> String {
+        json!({
+            "zklock_handover": 1,
+            "session": self.session.key.text(),
+            "timeout_ms": self.session_timeout().as_millis() as u64,
+            "heard_of_ns": nanos(self.session.heard_of),
+            "clock": self.clock,
+            "path": self.path,
+            "node": self.node,
+            "token": self.token,
+            "version": self.version,
+            "revoked": self.is_revoked,
+        })
+        .to_string()
+    }
+
+    /// Returns the path of the mutex.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the fencing token of the guard that was handed over, which that of the new guard is
+    /// too.
+    pub fn fencing_token(&self) -> FencingToken {
+        FencingToken::new(self.token)
+    }
+
+    /// Returns the session timeout: if nobody takes the hand-over over for so long, the lock is free.
+    pub fn session_timeout(&self) -> Duration {
+        self.session.timeout
+    }
+
+    /// The session, with the times of another clock taken out.
+    pub(crate) fn inherited(&self) -> Inherited {
+        let now = Moment::now().since_boot();
+        let same = self.clock.is_some() && self.clock == clock::name();
+        let mut session = self.session.clone();
+        if !same || now < session.heard_of {
+            session.heard_of = Duration::ZERO;
+        }
+        session
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let read: Value = serde_json::from_str(text).ok()?;
+        let text = |key: &str| read.get(key)?.as_str().map(str::to_owned);
+        let number = |key: &str| read.get(key)?.as_u64();
+        let session = Inherited {
+            key: SessionKey::parse(&text("session")?)?,
+            timeout: Duration::from_millis(number("timeout_ms").filter(|timeout| *timeout != 0)?),
+            heard_of: Duration::from_nanos(number("heard_of_ns")?),
+            is_kept: true,
+        };
+        (number("zklock_handover")? == 1 && session.key.id != 0).then_some(())?;
+        let (path, node) = (text("path")?, text("node")?);
+        crate::path::check(&path).ok()?;
+        (crate::path::parent(&node) == path).then_some(())?;
+        // A negative version would be over any other.
+        let version = i32::try_from(number("version")?).ok()?;
+        Some(Self {
+            session,
+            clock: text("clock"),
+            path,
+            node,
+            token: read.get("token")?.as_i64()?,
+            version,
+            is_revoked: read.get("revoked")?.as_bool()?,
+        })
+    }
+}
+
+impl FromStr for Handover {
+    type Err = Error;
+
+    /// Reads what [`text`](Handover::text) has written.
+    fn from_str(text: &str) -> Result<Self> {
+        Self::read(text).ok_or_else(|| Error::BadArgument {
+            name: "handover",
+            rule: "it must be the text of a hand-over, as Handover::text returns it".into(),
+        })
+    }
+}
+
+impl fmt::Debug for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handover")
+            .field("path", &self.path)
+            .field("token", &self.token)
+            .field("session", &format_args!("{:#x}", self.session.key.id))
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zklock_jute::Secret;
+
+    fn handover() -> Handover {
+        let heard_of = Moment::now().since_boot();
+        Handover {
+            session: Inherited {
+                key: SessionKey {
+                    id: -7,
+                    password: Secret(vec![0xab; 16]),
+                },
+                timeout: Duration::from_millis(4000),
+                heard_of,
+                is_kept: true,
+            },
+            clock: clock::name(),
+            path: "/locks/a".to_owned(),
+            node: "/locks/a/lock-0000000003".to_owned(),
+            token: 1 << 40,
+            version: 2,
+            is_revoked: true,
+        }
+    }
+
+    #[test]
+    fn a_handover_reads_back_as_written_and_shows_no_password() {
+        let written = handover();
+        let read: Handover = written.text().parse().unwrap();
+        assert_eq!(read.text(), written.text());
+        assert!(written.text().contains("abab") && !written.text().contains('\n'));
+        let shown = format!("{written:?}");
+        assert!(
+            shown.contains("/locks/a") && !shown.contains("ab\u{61}b") && !shown.contains("171")
+        );
+    }
+
+    #[test]
+    fn a_text_with_a_mistake_is_no_handover() {
+        let text = handover().text();
+        for (from, to) in [
+            ("\"version\":2", "\"version\":-1"),
+            ("\"version\":2", "\"version\":2147483648"),
+            ("\"timeout_ms\":4000", "\"timeout_ms\":0"),
+            ("\"zklock_handover\":1", "\"zklock_handover\":2"),
+            ("/locks/a/lock", "/locks/b/lock"),
+            ("\"revoked\":true", "\"revoked\":1"),
+            ("abab", "xbab"),
+            ("}", ""),
+        ] {
+            let wrong = text.replace(from, to);
+            assert_ne!(wrong, text, "{from}");
+            assert!(
+                wrong.parse::<Handover>().unwrap_err().is_bad_input(),
+                "{to}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_times_of_another_clock_and_of_the_future_are_not_believed() {
+        let heard_of = |handover: Handover| handover.inherited().heard_of;
+        let known = heard_of(handover());
+        assert_eq!(known.is_zero(), clock::name().is_none());
+        for clock in [None, Some("another".to_owned())] {
+            let from_afar = Handover {
+                clock,
+                ..handover()
+            };
+            assert_eq!(heard_of(from_afar), Duration::ZERO);
+        }
+        let mut late = handover();
+        late.session.heard_of += Duration::from_secs(60);
+        assert_eq!(heard_of(late), Duration::ZERO);
+    }
+}
