@@ -1,5 +1,6 @@
 //! A client process of a run: it takes locks as planned, and writes down what it sees.
 
+mod handover;
 mod once;
 mod standby;
 mod views;
@@ -13,7 +14,9 @@ use std::time::Duration;
 
 use zklock::sim::ensemble::Arrival;
 use zklock::sim::{self, channel};
-use zklock::{Acl, Client, Error, FencingToken, GuardState, LockGuard, LockOptions, Result};
+use zklock::{
+    Acl, Client, ClientBuilder, Error, FencingToken, GuardState, LockGuard, LockOptions, Result,
+};
 
 use crate::fenced::{self, Told, Write};
 use crate::history::{Entry, Kind, Process, What, nanos};
@@ -185,6 +188,10 @@ struct Actor {
     /// No thread of the run is ever paused.
     steady: bool,
     timeout: Duration,
+    /// Connects as the client did.
+    builder: ClientBuilder,
+    /// Nothing breaks.
+    is_sound: bool,
 }
 
 /// One in this many calls of a client is cancelled when another gives its lock up.
@@ -199,7 +206,7 @@ const AFTER_CLOSE: Duration = Duration::from_millis(100);
 /// Connects, does all that is planned, and ends as planned.
 pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journal) {
     sim::sleep(ms(mine.starts));
-    let client = connect(plan, mine);
+    let client = connect(&builder(plan, mine));
     // Other clients make these nodes too; without them nothing can be written.
     let nodes = client.nodes();
     for node in ["/sim", fenced::NODE] {
@@ -219,16 +226,23 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
         closed: Arc::default(),
         steady: plan.is_steady(),
         timeout: ms(plan.timeout),
+        builder: builder(plan, mine),
+        is_sound: plan.is_sound(),
     };
     let threads: Vec<_> = mine
         .threads
         .iter()
         .enumerate()
         .map(|(number, steps)| {
-            let (actor, steps) = (actor.clone(), steps.clone());
+            let (mut actor, steps) = (actor.clone(), steps.clone());
             let name = format!("{who}-{number}");
-            sim::spawn(&name, move || steps.iter().for_each(|step| actor.act(step)))
-                .expect("a thread")
+            let act = move || {
+                for step in &steps {
+                    actor.act(step);
+                    actor.after(step);
+                }
+            };
+            sim::spawn(&name, act).expect("a thread")
         })
         .collect();
     let closer = match mine.end {
@@ -262,19 +276,23 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
     }
 }
 
-fn connect(plan: &Plan, mine: &ClientPlan) -> Client {
+fn builder(plan: &Plan, mine: &ClientPlan) -> ClientBuilder {
     let hosts: Vec<_> = (1..=plan.servers)
         .map(|server| format!("zk{server}:2181"))
         .collect();
+    let builder = Client::builder(&hosts.join(","))
+        .session_timeout(ms(plan.timeout))
+        .wall_clock_expiry(plan.keeper)
+        .local_handoffs(mine.handoffs);
+    match plan.private {
+        true => builder.auth("digest", "sim:secret").acl(Acl::creator_all()),
+        false => builder,
+    }
+}
+
+fn connect(builder: &ClientBuilder) -> Client {
     loop {
-        let mut builder = Client::builder(&hosts.join(","))
-            .session_timeout(ms(plan.timeout))
-            .wall_clock_expiry(plan.keeper)
-            .local_handoffs(mine.handoffs);
-        if plan.private {
-            builder = builder.auth("digest", "sim:secret").acl(Acl::creator_all());
-        }
-        match builder.connect() {
+        match builder.clone().connect() {
             Ok(client) => return client,
             Err(Error::ConnectTimeout { .. }) => {}
             Err(error) => panic!("connect: {error}"),
@@ -325,6 +343,7 @@ impl Actor {
                 let ended = thread.expect("a thread").join();
                 ended.unwrap_or_else(|panic| resume_unwind(panic));
             }
+            Release::HandOver => self.hand_over(op, step, guard),
             _ => self.hold_and_give_up(op, step, guard),
         }
     }
@@ -636,7 +655,7 @@ impl Actor {
         }
         self.journal.note(self.who, op, What::Release);
         let well = match how {
-            Release::Unlock | Release::Sent => guard.unlock().is_ok(),
+            Release::Unlock | Release::Sent | Release::HandOver => guard.unlock().is_ok(),
             Release::Drop => {
                 drop(guard);
                 true

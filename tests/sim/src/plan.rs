@@ -112,6 +112,8 @@ pub(crate) enum Release {
     Panic,
     /// In another thread, if the guard may go there.
     Sent,
+    /// In another process that takes it over, if it is a mutex; several try to.
+    HandOver,
 }
 
 /// Something that breaks, and for how long.
@@ -281,6 +283,7 @@ impl Plan {
         let mut plan = match seed % 16 {
             3 => Self::standbys(seed),
             5 => Self::crowd(seed),
+            6 => Self::handovers(seed),
             7 => Self::late(seed),
             9 => Self::marks(seed),
             11 => Self::jobs(seed),
@@ -498,6 +501,34 @@ impl Plan {
         plan
     }
 
+    /// Processes that hand one lock over while others wait for it.
+    fn handovers(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x4a0d);
+        let mut plan = Self::mixed(seed);
+        // An old server does not tell what a session has.
+        plan.old = false;
+        for client in &mut plan.clients {
+            client.handoffs = 0;
+            client.threads.truncate(1);
+            // It is not the client of the plan any more that is in the middle of something.
+            if let ClientEnd::CloseAt(_) = client.end {
+                client.end = ClientEnd::Close;
+            }
+            for step in client.threads.iter_mut().flatten() {
+                let ends = [
+                    Release::HandOver,
+                    Release::HandOver,
+                    Release::Unlock,
+                    Release::Drop,
+                ];
+                step.lock = Lock::Mutex(0);
+                step.end = *pick(&mut rng, &ends);
+                step.panics_in_on_wait = false;
+            }
+        }
+        plan
+    }
+
     fn mixed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x5eed);
         let tick = *pick(&mut rng, &[50, 100, 500, 2000]);
@@ -611,9 +642,21 @@ impl Plan {
     /// Whether nothing breaks, and no client ends before its calls have. Servers of version
     /// 3.4 and the last sequence numbers have refusals of their own.
     pub(crate) fn is_calm(&self) -> bool {
+        let usual = !self.old && !self.counters_end && !self.hands_over();
+        usual && self.is_sound()
+    }
+
+    /// Whether a client is closed because another process goes on with its session.
+    fn hands_over(&self) -> bool {
+        let steps = self.clients.iter().flat_map(|client| &client.threads);
+        let mut steps = steps.flatten();
+        steps.any(|step| matches!(step.end, Release::HandOver))
+    }
+
+    /// Whether nothing breaks, and no client ends by itself.
+    pub(crate) fn is_sound(&self) -> bool {
         let stays = |client: &ClientPlan| matches!(client.end, ClientEnd::Close | ClientEnd::Drop);
-        let usual = !self.old && !self.counters_end;
-        self.is_steady() && usual && self.troubles.is_empty() && self.clients.iter().all(stays)
+        self.is_steady() && self.troubles.is_empty() && self.clients.iter().all(stays)
     }
 
     /// Whether an administrator deletes nodes.

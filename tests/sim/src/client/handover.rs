@@ -1,0 +1,91 @@
+//! Hands a lock over to other processes, several of which try to take it over.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::Ordering;
+
+use zklock::sim;
+use zklock::{Error, Handover, MutexGuard, SessionState};
+
+use super::{Actor, connect, ms, token_and_node};
+use crate::history::{Kind, What};
+use crate::plan::{Release, Step};
+
+/// How many try: the new process, and the old one, which believes that the new one has failed.
+const TAKERS: u64 = 2;
+
+impl Actor {
+    pub(super) fn hand_over(&self, op: usize, step: &Step, guard: MutexGuard) {
+        self.hold(op, step.hold / 2, &guard);
+        let Ok(handover) = guard.hand_over() else {
+            return self.give_up(op, guard, Release::HandOver);
+        };
+        assert!(
+            guard.check().is_err(),
+            "{} holds what it handed over",
+            self.who
+        );
+        self.journal.note(self.who, op, What::Release);
+        self.journal
+            .note(self.who, op, What::Released { well: true });
+        drop(guard);
+        let takers = (0..TAKERS).map(|number| {
+            let (actor, step, text) = (self.clone(), step.clone(), handover.text());
+            let take = move || {
+                sim::sleep(ms(number * (step.hold / 4)));
+                actor.take_over(op, &step, &text.parse().expect("a hand-over"))
+            };
+            sim::spawn("takes over", take).expect("a thread")
+        });
+        let takers: Vec<_> = takers.collect();
+        let took = takers.into_iter().map(|taker| {
+            let taken = taker.join();
+            taken.unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        let took = took.filter(|took| *took).count();
+        assert!(took <= 1, "{took} have taken one lock over");
+        assert!(
+            took == 1 || !self.is_sound,
+            "nobody has taken the lock over"
+        );
+    }
+
+    /// Takes the lock over, holds it, and gives it up.
+    fn take_over(&self, before: usize, step: &Step, handover: &Handover) -> bool {
+        let (client, guard) = match self.builder.clone().take_over(handover) {
+            Ok(taken) => taken,
+            Err(Error::Lost { .. } | Error::ConnectTimeout { .. } | Error::Suspect { .. }) => {
+                return false;
+            }
+            Err(error) => panic!("take over: {error}"),
+        };
+        assert_eq!(guard.fencing_token(), handover.fencing_token());
+        let op = self.ops.fetch_add(1, Ordering::Relaxed);
+        let (kind, paths, limit) = (Kind::Exclusive, vec![guard.path().to_owned()], None);
+        // It stands in the queue where the guard before it stood.
+        let asked = self.journal.requested(self.who, before);
+        let request = What::Request { kind, paths, limit };
+        self.journal.note_at(asked, self.who, op, request);
+        self.journal.note_continued(self.who, op);
+        let actor = Self {
+            client,
+            ..self.clone()
+        };
+        // The token is that of the guard before it.
+        let seen = |guard: &MutexGuard| (Vec::new(), token_and_node(guard).1);
+        if let Some(guard) = actor.granted(op, Some(Ok(Some(guard))), seen) {
+            actor.hold(op, step.hold / 2, &guard);
+            actor.give_up(op, guard, Release::Unlock);
+        }
+        // What is left on the servers has to go while the session is alive.
+        sim::sleep(self.timeout + ms(2000));
+        true
+    }
+
+    /// Goes on with a new client after a hand-over.
+    pub(super) fn after(&mut self, step: &Step) {
+        let is_over = self.client.state() == SessionState::Closed;
+        if matches!(step.end, Release::HandOver) && is_over {
+            self.client = connect(&self.builder);
+        }
+    }
+}
