@@ -3,6 +3,7 @@
 //! A transport reports to the status; waiting threads, the background thread and the user
 //! hear of it through channels. None of their code runs on the transport's thread.
 
+mod last_answer;
 mod subscribers;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use self::last_answer::LastAnswer;
 use self::subscribers::Subscribers;
 pub(crate) use self::subscribers::{Changes, Subscription};
 use super::session_key::Inherited;
@@ -59,8 +61,7 @@ pub(crate) struct Status {
     worth: AtomicU64,
     /// Commits of requests sent before this say nothing new about the session.
     commit_worth: AtomicU64,
-    /// When the last answer arrived, and how long it took.
-    last_answer: [AtomicU64; 2],
+    last_answer: LastAnswer,
     /// Whether a session may outlive its connection.
     resumes: bool,
 }
@@ -110,7 +111,7 @@ impl Status {
             }),
             worth: AtomicU64::new(0),
             commit_worth: AtomicU64::new(0),
-            last_answer: Default::default(),
+            last_answer: LastAnswer::default(),
             resumes,
         }
     }
@@ -217,10 +218,7 @@ impl Status {
 
     /// Returns how long the last answer took, if it arrived so short a time ago.
     pub(crate) fn round_trip_within(&self, time: Duration) -> Option<Duration> {
-        let times = self.last_answer.each_ref();
-        let [at, took] = times.map(|time| time.load(Ordering::Relaxed));
-        let age = Moment::now().saturating_since(Moment::from_nanos(at));
-        (age <= time).then_some(Duration::from_nanos(took))
+        self.last_answer.took_within(time)
     }
 
     /// Returns how many sessions have expired.
@@ -297,10 +295,7 @@ impl Status {
 
     /// The answer to a message that was sent at `sent` arrived at `at`.
     pub(crate) fn answered(&self, sent: Moment, at: Moment) {
-        let took = nanos(at.saturating_since(sent));
-        for (place, time) in self.last_answer.iter().zip([at.as_nanos(), took]) {
-            place.store(time, Ordering::Relaxed);
-        }
+        self.last_answer.arrived(at, at.saturating_since(sent));
         if sent.as_nanos() < self.worth.load(Ordering::Acquire) {
             return;
         }
