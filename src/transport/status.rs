@@ -4,6 +4,7 @@
 //! hear of it through channels. None of their code runs on the transport's thread.
 
 mod last_answer;
+mod snapshot;
 mod subscribers;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use self::last_answer::LastAnswer;
+pub(crate) use self::snapshot::Snapshot;
 use self::subscribers::Subscribers;
 pub(crate) use self::subscribers::{Changes, Subscription};
 use super::session_key::Inherited;
@@ -31,27 +33,6 @@ const UNREAD_EVENTS: usize = 1024;
 
 /// After this long without an answer, a server's earlier complaint is outdated.
 const OLD_NEWS: Duration = Duration::from_secs(1);
-
-/// The connection at one moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Snapshot {
-    pub(crate) state: SessionState,
-    /// The current session, or the last one of a closed client; 0 if there is none.
-    pub(crate) session: i64,
-    /// The shortest timeout that was negotiated in this session.
-    pub(crate) timeout: Duration,
-    /// Counts the connections that were made.
-    pub(crate) connects: u64,
-    /// When the last of them was made; meaningless before the first.
-    pub(crate) since: Moment,
-}
-
-impl Snapshot {
-    /// Returns whether the client has ended: there will be no further connection.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self.state, SessionState::AuthFailed | SessionState::Closed)
-    }
-}
 
 /// See the module's documentation.
 #[derive(Debug)]
