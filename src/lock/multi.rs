@@ -190,7 +190,7 @@ impl MultiDriver<'_, '_> {
                     Err(error) => error.or(path, Event::Cancel),
                 }
             }
-            Ok(Some(Ok(Reply::Children { names, .. }))) => self.without_past_hold(at, names),
+            Ok(Some(Ok(Reply::Children { names, .. }))) => self.without_past_holds(at, names),
             Ok(Some(Err(ErrorCode::NO_NODE))) => Ok(Event::NoNode),
             Ok(Some(Err(code))) => Err(refused(path, code)),
             Ok(_) => Ok(Event::Cancel),
@@ -203,29 +203,36 @@ impl MultiDriver<'_, '_> {
         *self.session.taken.lock() = Some((self.parts[at].path.clone(), hold));
     }
 
-    /// Leaves out a hold that is over by this machine's clock: with a node in the queue, the driver learns
-    /// the servers' time, and removes it.
-    fn without_past_hold(&mut self, at: usize, names: Names) -> Result<Event> {
+    /// Leaves out the holds that are over by this machine's clock: with a node in the queue, the driver
+    /// learns the servers' time, and removes them.
+    fn without_past_holds(&mut self, at: usize, names: Names) -> Result<Event> {
         let Part { path, role } = &self.parts[at];
         let contest = Contest {
             dialect: self.session.settings.dialect,
             role: *role,
             permits: 0,
         };
-        let Some((name, _)) = contest.hold_ahead(&names, None) else {
+        let (mut over, mut first) = (Vec::new(), None);
+        let ahead = contest.holds_ahead(&names, None);
+        if ahead.is_empty() {
             return Ok(Event::Children(names));
-        };
-        let node = format!("{path}/{}", name.text);
-        let hold = match self.caller.call(&Request::get(&node), &node, &self.limit) {
-            Ok(Reply::Data { data, stat }) if !stat.has_session() => {
-                Some(Hold::read(&Vec::from(data), &stat))
+        }
+        for (name, _) in ahead {
+            let node = format!("{path}/{}", name.text);
+            match self.caller.call(&Request::get(&node), &node, &self.limit) {
+                Ok(Reply::Data { data, stat }) if !stat.has_session() => {
+                    let hold = Hold::read(&Vec::from(data), &stat);
+                    match hold.seems_over() {
+                        true => over.push(name.text),
+                        false => first = first.or(Some(hold)),
+                    }
+                }
+                Ok(_) | Err(CallError::Refused(_)) => {}
+                Err(error) => return error.or(path, Event::Cancel),
             }
-            Ok(_) | Err(CallError::Refused(_)) => None,
-            Err(error) => return error.or(path, Event::Cancel),
-        };
-        let is_over = hold.as_ref().is_some_and(Hold::seems_over);
-        self.looks_at(at, hold.filter(|_| !is_over));
-        let others = names.iter().filter(|other| !is_over || *other != name.text);
+        }
+        self.looks_at(at, first);
+        let others = names.iter().filter(|other| !over.contains(other));
         Ok(Event::Children(others.collect()))
     }
 

@@ -21,6 +21,8 @@ on_every_server! {
     the_last_grant_of_its_client_does_not_pass_a_hold
     a_lock_that_is_lost_leaves_no_hold
     a_pause_keeps_out_who_comes_later
+    a_hold_behind_one_that_is_released_is_removed_at_its_time
+    holds_that_are_over_are_removed_one_after_the_other_by_who_only_tries
 }
 
 in_every_place! {
@@ -267,6 +269,44 @@ fn a_hold_that_is_over_is_removed_by_who_only_tries_several(place: Place) {
     let both = client.multi_lock([&path[..], &other]).unwrap();
     is_let_in_after(end, || both.try_lock().unwrap());
     assert!(holds(&client, &path).is_empty());
+}
+
+/// The waiter watches the hold that is nearest, and hears nothing of the one before that.
+fn a_hold_behind_one_that_is_released_is_removed_at_its_time(place: Place) {
+    let path = fresh_path("hold");
+    let client = client(place);
+    let lock = client.mutex(&path).unwrap().lock().unwrap();
+    plant(place, &path, Duration::from_secs(3600));
+    plant(place, &path, Duration::from_millis(500));
+    let waiter = Waiter::start(place.connect(&place.shared().hosts()), &path);
+    lock.unlock().unwrap();
+    eventually("the second one is over and removed", || {
+        holds(&client, &path).len() == 1
+    });
+    holds(&client, &path)[0].evict().unwrap();
+    waiter.guard().unlock().unwrap();
+    assert_nothing_left(&place.shared().hosts(), &path);
+}
+
+fn holds_that_are_over_are_removed_one_after_the_other_by_who_only_tries(place: Place) {
+    let (path, other) = (fresh_path("hold"), fresh_path("hold"));
+    let client = client(place);
+    let (mutex, both) = (
+        client.mutex(&path).unwrap(),
+        client.multi_lock([&path[..], &other]).unwrap(),
+    );
+    let plant_two = || {
+        plant(place, &path, Duration::from_millis(200));
+        plant(place, &path, Duration::from_millis(200))
+    };
+    let lock = mutex.lock().unwrap();
+    let end = plant_two();
+    lock.unlock().unwrap();
+    is_let_in_after(end, || mutex.try_lock().unwrap());
+    let lock = mutex.lock().unwrap();
+    let end = plant_two();
+    lock.unlock().unwrap();
+    is_let_in_after(end, || both.try_lock().unwrap());
 }
 
 /// Tries until it gets the lock, which it must not before the hold's end.

@@ -162,28 +162,33 @@ impl Contest {
         names
     }
 
-    /// Finds the first of the nodes ahead that may be a hold, or of all if ours is not there. Says also
-    /// how many contenders of this library come between, which see it too.
+    /// Finds the nodes ahead that may be holds, or all of them if ours is not there. Says also for each how
+    /// many contenders of this library come between, which see it too.
     ///
     /// A listing without a hold costs a look at the beginnings of its names.
-    pub fn hold_ahead<'a>(
+    pub fn holds_ahead<'a>(
         self,
         children: &'a Names,
         mine: Option<&str>,
-    ) -> Option<(NodeName<'a>, usize)> {
+    ) -> Vec<(NodeName<'a>, usize)> {
         if !children.iter().any(may_be_hold) {
-            return None;
+            return Vec::new();
         }
-        let names = self.contenders(children);
-        let place = mine.map_or(Some(names.len()), |mine| {
-            names.iter().position(|name| name.text == mine)
-        })?;
-        let first = names[..place].iter().position(NodeName::is_hold)?;
-        let between = &names[first + 1..place];
-        let ours = between
-            .iter()
-            .filter(|name| name.is_ours() && !name.is_hold());
-        Some((names[first], ours.count()))
+        let mut ahead = self.contenders(children);
+        if let Some(mine) = mine {
+            let place = ahead.iter().position(|name| name.text == mine);
+            ahead.truncate(place.unwrap_or(0));
+        }
+        let mut between = 0;
+        let mut holds = Vec::new();
+        for name in ahead.into_iter().rev() {
+            match name.is_hold() {
+                true => holds.push((name, between)),
+                false => between += usize::from(name.is_ours()),
+            }
+        }
+        holds.reverse();
+        holds
     }
 
     /// How a contender with this name relates to ours.

@@ -11,12 +11,11 @@ use super::{Driver, Step};
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::path;
-use crate::system::process;
 use crate::time::limit::{LimitReached, from_now};
 use crate::transport::{CallId, Failure};
 use zklock_core::attempt::Event;
 use zklock_core::dialect::Role;
-use zklock_jute::{ErrorCode, Names, Reply, Request, Stat};
+use zklock_jute::{ErrorCode, Reply, Request, Stat};
 
 /// How much later each waiter looks than the one ahead of it: the first one removes the hold.
 const ONE_AFTER_THE_OTHER: Duration = Duration::from_secs(1);
@@ -24,90 +23,124 @@ const ONE_AFTER_THE_OTHER: Duration = Duration::from_secs(1);
 /// A hold that was read.
 struct SeenHold {
     node: String,
-    version: i32,
-    until: Option<Duration>,
-    /// The least that it can be at the servers, since the epoch, if a node of ours tells.
-    now: Option<Duration>,
+    hold: Hold,
+    stat: Stat,
+    /// How many waiters see it before this one.
+    place: usize,
+}
+
+impl SeenHold {
+    /// Reads a node that may be a hold; `None` if it has a session.
+    fn of(node: String, reply: Reply, place: usize) -> Option<Self> {
+        match reply {
+            Reply::Data { data, stat } if !stat.has_session() => Some(Self {
+                node,
+                hold: Hold::read(&Vec::from(data), &stat),
+                stat,
+                place,
+            }),
+            _ => None,
+        }
+    }
+
+    /// When it is over at the servers, since the epoch.
+    fn until(&self) -> Option<Duration> {
+        let until = self.hold.until()?;
+        until.duration_since(SystemTime::UNIX_EPOCH).ok()
+    }
 }
 
 impl Driver<'_, '_> {
-    /// Looks at the first hold in a listing, if there is one, before the attempt takes it in.
+    /// Looks at the holds in a listing, if there are any, before the attempt takes it in.
     pub(super) fn past_holds(&mut self, event: Event) -> Result<Step> {
         let Event::Children(names) = &event else {
             return Ok(Step::Report(event));
         };
         let (contest, mine) = (self.attempt.contest(), self.attempt.node());
-        let first = match self.queue.role {
-            Role::Permit => None,
-            _ => contest.hold_ahead(names, mine),
+        let ahead = match self.queue.role {
+            Role::Permit => Vec::new(),
+            _ => contest.holds_ahead(names, mine),
         };
-        let Some((name, place)) = first else {
+        if ahead.is_empty() {
             self.meet(None);
             return Ok(Step::Report(event));
-        };
-        let (node, mine) = (self.full(name.text), mine.map(|mine| self.full(mine)));
-        let call_id = self.post(
-            [Request::get(&node)]
-                .into_iter()
-                .chain(mine.as_deref().map(Request::exists)),
-        );
-        let (data, stat) = match self.answer(call_id) {
-            Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Data { data, stat })) if !stat.has_session() => (data, stat),
-            // It has gone, may not be read, or is none.
-            Ok(Ok(_) | Err(Failure::Refused(_))) => return Ok(Step::Report(event)),
-            Ok(answered) => return self.trouble(answered),
-        };
-        let hold = Hold::read(&Vec::from(data), &stat);
-        let until = hold.until();
-        let seen = SeenHold {
-            node,
-            version: stat.version,
-            until: until.and_then(|until| until.duration_since(SystemTime::UNIX_EPOCH).ok()),
-            now: mine.map(|_| self.servers_time(call_id.next(), &stat)),
-        };
-        self.meet(Some(hold));
-        self.past_hold(&seen, names, place)
+        }
+        let holds = ahead
+            .iter()
+            .map(|(name, _)| Request::get(&self.full(name.text)));
+        let mine = mine.map(|mine| Request::exists(&self.full(mine)));
+        let requests: Vec<_> = holds.chain(mine.clone()).collect();
+        let mut call_id = self.post(requests);
+        let mut seen = Vec::new();
+        for (name, place) in ahead {
+            match self.answer(call_id) {
+                Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
+                Ok(Ok(reply)) => seen.extend(SeenHold::of(self.full(name.text), reply, place)),
+                // It has gone, or may not be read.
+                Ok(Err(Failure::Refused(_))) => {}
+                Ok(answered) => return self.trouble(answered),
+            }
+            call_id = call_id.next();
+        }
+        self.meet(seen.first().map(|one| one.hold.clone()));
+        match mine {
+            Some(_) => {
+                let now = self.servers_time(call_id, &seen);
+                Ok(self.remove_past(&seen, now)?.unwrap_or(Step::Report(event)))
+            }
+            None => Ok(self.without_past(&seen, event)),
+        }
     }
 
-    /// The least that it can be at the servers, by this read of our own node and that of the hold.
-    fn servers_time(&mut self, own: CallId, hold: &Stat) -> Duration {
+    /// The least that it can be at the servers, by this read of our own node and those of the holds.
+    fn servers_time(&mut self, own: CallId, holds: &[SeenHold]) -> Duration {
         let born = match self.answer(own) {
             Ok(Ok(Reply::Stat(stat))) => stat.ctime,
             // The next request learns why.
             _ => 0,
         };
-        self.holds.servers_time(born.max(hold.mtime))
+        let written = holds.iter().map(|one| one.stat.mtime).max();
+        self.holds.servers_time(born.max(written.unwrap_or(0)))
     }
 
-    /// Removes the hold if it is over. A contender without a node that believes so by the clock of its
-    /// own machine enters the queue, to learn the servers' time.
-    fn past_hold(&mut self, hold: &SeenHold, names: &Names, place: usize) -> Result<Step> {
-        let listed = |names: Names| Ok(Step::Report(Event::Children(names)));
-        let is_kept = self.holds.kept.as_ref() == Some(&hold.node);
-        let Some(until) = hold.until.filter(|_| !is_kept) else {
-            return listed(names.clone());
-        };
-        match hold.now {
-            None if until <= process::since_epoch() => {
-                let name = path::name(&hold.node);
-                listed(names.iter().filter(|other| *other != name).collect())
+    /// Removes the first hold that is over, whatever stands ahead of it: a waiter that watches the nearest
+    /// node may never hear of what goes before that. Plans to look again when the next one is.
+    fn remove_past(&mut self, seen: &[SeenHold], now: Duration) -> Result<Option<Step>> {
+        for one in seen
+            .iter()
+            .filter(|one| !self.holds.kept.contains(&one.node))
+        {
+            let Some(until) = one.until() else {
+                continue;
+            };
+            if until <= now {
+                return self.remove_hold(one).map(Some);
             }
-            None => listed(names.clone()),
-            Some(now) if until <= now => self.remove_hold(hold),
-            Some(now) => {
-                let later = ONE_AFTER_THE_OTHER.saturating_mul(place as u32);
-                self.holds.again = Some(from_now((until - now).saturating_add(later)));
-                listed(names.clone())
-            }
+            let later = ONE_AFTER_THE_OTHER.saturating_mul(one.place as u32);
+            let at = from_now((until - now).saturating_add(later));
+            self.holds.again = Some(self.holds.again.map_or(at, |again| again.min(at)));
         }
+        Ok(None)
+    }
+
+    /// A contender without a node that believes by the clock of its own machine that holds are over enters
+    /// the queue, to learn the servers' time.
+    fn without_past(&self, seen: &[SeenHold], event: Event) -> Step {
+        let over = seen.iter().filter(|one| one.hold.seems_over());
+        let over: Vec<_> = over.map(|one| path::name(&one.node)).collect();
+        Step::Report(match event {
+            Event::Children(names) if !over.is_empty() => {
+                Event::Children(names.iter().filter(|name| !over.contains(name)).collect())
+            }
+            event => event,
+        })
     }
 
     /// Deletes the node of a hold that is over, unless somebody has changed it.
     fn remove_hold(&mut self, hold: &SeenHold) -> Result<Step> {
         let node = &hold.node;
         log::warn!("the hold {node} is over: removing it");
-        let answered = match self.ask(self.session.eviction(node, hold.version)) {
+        let answered = match self.ask(self.session.eviction(node, hold.stat.version)) {
             Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
             Ok(answered) => answered,
         };
@@ -115,7 +148,7 @@ impl Driver<'_, '_> {
             Ok(_) | Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => {}
             Err(Failure::Refused(code)) => {
                 log::warn!("the hold {node} is over, and stays: {}", code.text());
-                self.holds.kept = Some(node.clone());
+                self.holds.kept.push(node.clone());
             }
             answered => return self.trouble(answered),
         }

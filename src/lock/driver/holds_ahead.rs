@@ -10,16 +10,16 @@ use crate::time::clock::Moment;
 pub(super) struct HoldsAhead {
     /// One was seen.
     pub(super) met: bool,
-    /// When the first one is to be looked at again.
+    /// When they are to be looked at again.
     pub(super) again: Option<Instant>,
     /// It was at least so late at the servers at that moment, since the epoch.
     clock: Option<(Duration, Moment)>,
-    /// This client may not remove this one.
-    pub(super) kept: Option<String>,
+    /// This client may not remove these.
+    pub(super) kept: Vec<String>,
 }
 
 impl HoldsAhead {
-    /// How long to sleep at most before the first one is looked at again.
+    /// How long to sleep at most before they are looked at again.
     pub(super) fn pause(&self) -> Option<Duration> {
         self.again
             .map(|at| at.saturating_duration_since(clock::now()))
