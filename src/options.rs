@@ -153,7 +153,9 @@ impl<'a> LockOptions<'a> {
     /// client's lock counts as held by the thread that the server granted it to, whichever thread
     /// has it now.
     ///
-    /// Each look reads all nodes below `root`: choose one that has few. A `root` that is neither a
+    /// A thread that holds nothing does not look, which costs no request
+    /// (`who_looks_for_circles_and_holds_nothing_asks_no_more`). Each look of another one reads all nodes
+    /// below `root`: choose one that has few. A `root` that is neither a
     /// path nor `/` fails the call with [`Error::BadPath`](crate::Error::BadPath); below one that
     /// does not exist, nothing is found. Semaphores, jobs and databases ignore this option.
     /// Defaults to never.
@@ -274,6 +276,7 @@ impl<'a> LockOptions<'a> {
             note: self.note,
             on_wait: self.on_wait.map(|callback| on_wait(session, callback)),
             circles: circles.transpose()?,
+            several: false,
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
             tracking: self.tracking,
@@ -301,8 +304,8 @@ fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> B
 fn circles(session: &Arc<Session>, root: String) -> Result<Box<Circles>> {
     path::check_root(&root)?;
     let session = session.clone();
-    Ok(Box::new(move |nearest, limit| {
-        queues::fail_in_a_circle(&session, nearest, &root, limit)
+    Ok(Box::new(move |nearest, several, limit| {
+        queues::fail_in_a_circle(&session, nearest, several, &root, limit)
     }))
 }
 

@@ -57,6 +57,7 @@ impl RawGuard {
         request: &mut LockRequest<'_>,
     ) -> Result<Option<Taken>> {
         request.hold_at_least = None;
+        request.several = true;
         let limit = request.limit.clone();
         loop {
             let mut caller = session.caller();

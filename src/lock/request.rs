@@ -60,6 +60,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
     /// Fails if this thread is in a circle of waiters.
     pub(crate) circles: Option<Box<Circles>>,
+    /// It stands in several queues at a time, and may be first in some.
+    pub(crate) several: bool,
     pub(crate) overdue: Option<Overdue>,
     /// The nodes are to stay until this time has passed.
     pub(crate) hold_at_least: Option<Duration>,
@@ -77,8 +79,9 @@ pub(crate) struct Tracking {
 /// Told what is ahead, at first and then when it changes.
 pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
 
-/// Told which node is nearest ahead, and until when it may look.
-pub(crate) type Circles = dyn Fn(&str, &Limit) -> Result<()>;
+/// Told which node is nearest ahead, whether the caller stands in other queues too, and until when it
+/// may look.
+pub(crate) type Circles = dyn Fn(&str, bool, &Limit) -> Result<()>;
 
 /// What is ahead of a waiting thread.
 #[derive(Clone, Debug)]

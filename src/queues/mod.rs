@@ -123,11 +123,12 @@ impl Locks {
 pub(crate) fn fail_in_a_circle(
     session: &Arc<Session>,
     nearest: &str,
+    several: bool,
     root: &str,
     limit: &Limit,
 ) -> Result<()> {
     let path = path::parent(nearest);
-    match circle(session, path, root, limit) {
+    match circle(session, path, several, root, limit) {
         Ok(Some(circle)) => Err(Error::Deadlock {
             path: path.to_owned(),
             circle,
@@ -140,6 +141,7 @@ pub(crate) fn fail_in_a_circle(
 fn circle(
     session: &Arc<Session>,
     path: &str,
+    several: bool,
     root: &str,
     limit: &Limit,
 ) -> std::result::Result<Option<Vec<String>>, CallError> {
@@ -150,6 +152,10 @@ fn circle(
         .chain(&around)
         .map(|node| path::name(node).to_owned())
         .collect();
+    // Nobody waits for a thread that holds nothing.
+    if nodes.is_empty() && !several {
+        return Ok(None);
+    }
     // If two waiters close a circle together, the later one sees the other.
     let sync = session.transport.capabilities().sync(path);
     match session.caller().call(&sync, path, limit) {

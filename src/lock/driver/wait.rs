@@ -101,7 +101,10 @@ impl Driver<'_, '_> {
         }
         self.told = Some(place);
         match &self.request.circles {
-            Some(look) if news => look(&self.full(&blocked.nearest), &self.request.limit),
+            Some(look) if news => {
+                let nearest = self.full(&blocked.nearest);
+                look(&nearest, self.request.several, &self.request.limit)
+            }
             _ => Ok(()),
         }
     }

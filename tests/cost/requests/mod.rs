@@ -185,6 +185,37 @@ fn a_hand_off_between_two_lists_nothing_but_what_came_with_the_create() {
     assert_eq!(scene.tap.take(), expected);
 }
 
+/// What a look for circles costs is paid by who asks for it and holds another lock.
+#[test]
+fn who_looks_for_circles_and_holds_nothing_asks_no_more() {
+    let give_up = |looks: bool, holds: bool| {
+        let scene = Scene::new("circles");
+        let mine = format!("{}-mine", scene.path);
+        let held = holds.then(|| scene.client.mutex(&mine).unwrap().lock().unwrap());
+        let other = scene.connect();
+        let holder = other.mutex(&scene.path).unwrap().lock().unwrap();
+        scene.tap.take();
+        let mut options = LockOptions::new().timeout(Duration::from_millis(300));
+        if looks {
+            options = options.detect_deadlock("/");
+        }
+        let mutex = scene.client.mutex(&scene.path).unwrap();
+        assert!(mutex.lock_with(options).unwrap().is_none());
+        drop(holder);
+        scene.tap.wait_for(op::REMOVE_WATCHES);
+        let asked = scene.tap.take().concat();
+        drop(held);
+        let until = asked.iter().position(|one| *one == op::REMOVE_WATCHES);
+        asked[..until.unwrap()].to_vec()
+    };
+    let without = [&ENTER[..], &[op::EXISTS, op::GET_DATA]].concat();
+    assert_eq!(give_up(false, false), without);
+    assert_eq!(give_up(true, false), without);
+    // Its own node may be read meanwhile.
+    assert!(give_up(false, true).len() <= without.len() + 1);
+    assert!(without.len() + 3 < give_up(true, true).len());
+}
+
 #[test]
 fn in_a_longer_queue_the_one_listing_is_sent_while_another_holds() {
     let scene = Scene::new("three");
