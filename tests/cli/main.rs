@@ -19,6 +19,7 @@ mod metrics;
 mod processes;
 mod program;
 mod readiness;
+mod recipes;
 mod several;
 mod signals;
 mod standby;
