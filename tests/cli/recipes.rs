@@ -174,8 +174,8 @@ fn manifests() -> Option<Vec<Value>> {
         let read = read.ok().filter(|read| read.status.success())?;
         serde_json::from_slice(&read.stdout).ok()
     };
-    let manifests = blocks("docs/cli.md", "yaml").iter().map(read).collect();
-    if manifests == None {
+    let manifests: Option<Vec<_>> = blocks("docs/cli.md", "yaml").iter().map(read).collect();
+    if manifests.is_none() {
         println!("python3 with yaml is not installed: the manifests are not read");
     }
     manifests

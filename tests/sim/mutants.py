@@ -665,6 +665,25 @@ MUTANTS = [
         "            false => self.request.limit.clone(),\n"
         "        }};\n",
     ),
+    (
+        "job-cursor-without-mark",
+        "a run that failed leaves its state for the next one, too",
+        "crates/core/src/journal.rs",
+        "            Outcome::Failed | Outcome::Unknown => self.history.push(self.failed.replace(run)),\n",
+        "            Outcome::Failed | Outcome::Unknown => {\n"
+        "                self.state = state.or(self.state);\n"
+        "                self.history.push(self.failed.replace(run));\n            }\n",
+        "            Outcome::Failed | Outcome::Unknown => {{\n"
+        "                if {mutant} {{\n                    self.state = state.or(self.state);\n"
+        "                }}\n                self.history.push(self.failed.replace(run));\n            }}\n",
+    ),
+    (
+        "job-mark-without-cursor",
+        "a run that is done by itself leaves no state for the next one",
+        "crates/core/src/journal.rs",
+        "                self.state = state.or(self.state);\n",
+        "                self.state = state.filter(|_| !by_itself).or(self.state);\n",
+    ),
     # Creates that leave with the release of the thread before.
     (
         "early-create-left",
@@ -752,6 +771,115 @@ MUTANTS = [
         "            number += 1;",
         "            number = 1;",
         "            number += 1;\n            if {mutant} {{\n                number = 1;\n            }}",
+    ),
+    # What outlives a process, and what is divided: the seeds that are 1, 12 and 14 beyond a multiple
+    # of 16.
+    (
+        "hold-by-own-clock",
+        "a hold is removed when it is over by the clock of the waiter's machine",
+        "src/lock/driver/holds.rs",
+        "                let now = self.servers_time(call_id, &seen);\n",
+        "                let _ = self.servers_time(call_id, &seen);\n"
+        "                let now = crate::system::process::since_epoch();\n",
+        "                let servers = self.servers_time(call_id, &seen);\n"
+        "                let mine = crate::system::process::since_epoch();\n"
+        "                let now = if {mutant} {{ mine }} else {{ servers }};\n",
+    ),
+    (
+        "hold-looked-at-once",
+        "a waiter does not look again when a hold is over",
+        "src/lock/driver/holds.rs",
+        "            self.holds.again = Some(self.holds.again.map_or(at, |again| again.min(at)));\n",
+        "            let _ = at;\n",
+    ),
+    (
+        "hold-first-alone",
+        "a waiter looks at the first hold ahead alone",
+        "src/lock/driver/holds.rs",
+        "        for (name, place) in ahead {",
+        "        for (name, place) in ahead.into_iter().take(1) {",
+        "        for (name, place) in ahead.into_iter().take(if {mutant} {{ 1 }} else {{ 99 }}) {{",
+    ),
+    (
+        "hold-unannounced",
+        "a hold takes the place of a node that was not written before",
+        "src/lock/hold.rs",
+        "        let write = name.map(|_| Op::SetData {",
+        "        let write = name.filter(|_| false).map(|_| Op::SetData {",
+        "        let write = name.filter(|_| !{mutant}).map(|_| Op::SetData {{",
+    ),
+    (
+        "hold-beside-its-lock",
+        "the transaction that makes a hold does not delete the lock's node",
+        "src/lock/hold.rs",
+        "            [Some(create), write, Some(delete)]",
+        "            [Some(create), write, Some(delete).filter(|_| false)]",
+        "            [Some(create), write, Some(delete).filter(|_| !{mutant})]",
+    ),
+    (
+        "pause-made-twice",
+        "a pause whose answer was lost is made again, without a look",
+        "src/lock/hold.rs",
+        "                    if let Some(name) = own(&names, &prefix).first() {",
+        "                    if let Some(name) = own(&names, &prefix).get(9) {",
+        "                    if let Some(name) = own(&names, &prefix).get(if {mutant} {{ 9 }} else {{ 0 }}) {{",
+    ),
+    (
+        "number-any-version",
+        "a number is claimed whatever others have claimed since the look",
+        "src/semaphore/number.rs",
+        "                data: self.data.clone().into(),\n                version,",
+        "                data: self.data.clone().into(),\n                version: version.min(-1),",
+        "                data: self.data.clone().into(),\n"
+        "                version: if {mutant} {{ -1 }} else {{ version }},",
+    ),
+    (
+        "number-lost-is-claimed",
+        "a claim whose answer was lost counts",
+        "crates/core/src/permit_number.rs",
+        "            (State::Claim(..), Event::Changed | Event::ReplyLost) => State::Look,",
+        "            (State::Claim(number, _), Event::ReplyLost) => State::Finish(Outcome::Held(number)),\n"
+        "            (State::Claim(..), Event::Changed) => State::Look,",
+        "            (State::Claim(number, _), Event::ReplyLost) if {mutant} => {{\n"
+        "                State::Finish(Outcome::Held(number))\n            }}\n"
+        "            (State::Claim(..), Event::Changed | Event::ReplyLost) => State::Look,",
+    ),
+    (
+        "number-not-given-up",
+        "a permit is released without its number",
+        "src/lock/raw_guard/release.rs",
+        "        let Some(claim) = self.lease.claim() else {",
+        "        let Some(claim) = self.lease.claim().filter(|_| false) else {",
+        "        let Some(claim) = self.lease.claim().filter(|_| !{mutant}) else {{",
+    ),
+    (
+        "shards-not-locked",
+        "each process has locks of its own for the shards",
+        "src/shards.rs",
+        '        let standby = Standby::new(locks, &format!("{path}/{shard}"))?;',
+        "        let mine = crate::system::process::id();\n"
+        '        let standby = Standby::new(locks, &format!("{path}/{shard}-{mine}"))?;',
+        '        let mine = if {mutant} {{ format!("-{{}}", crate::system::process::id()) }} else {{ String::new() }};\n'
+        '        let standby = Standby::new(locks, &format!("{{path}}/{{shard}}{{mine}}"))?;',
+    ),
+    (
+        "shards-kept",
+        "a shard that has gone to another member is kept",
+        "src/shards.rs",
+        "            if !self.owned.contains(shard) {",
+        "            if self.owned.is_empty() {",
+    ),
+    (
+        "shards-of-the-first-look",
+        "a member does not hear of those that come later",
+        "src/shards.rs",
+        "                    self.owned = shards_of(&members, &mine, self.shards.count);",
+        "                    if self.owned.is_empty() {\n"
+        "                        self.owned = shards_of(&members, &mine, self.shards.count);\n"
+        "                    }",
+        "                    if !{mutant} || self.owned.is_empty() {{\n"
+        "                        self.owned = shards_of(&members, &mine, self.shards.count);\n"
+        "                    }}",
     ),
 ]
 

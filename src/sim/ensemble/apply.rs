@@ -190,12 +190,16 @@ impl Ensemble {
         let (at, zxid) = (self.now, transaction.zxid);
         let (session, tree) = (transaction.ask.session, &node.view.tree);
         let of_node = |change: &TreeChange| match change {
-            TreeChange::Created { path, .. } => What::Created {
-                path: path.clone(),
-                owner: tree
-                    .node(path)
-                    .map_or(0, |node| node.stat().ephemeral_owner),
-            },
+            TreeChange::Created { path, .. } => {
+                let node = tree.node(path).ok();
+                let owner = node.map_or(0, |node| node.stat().ephemeral_owner);
+                let stays = node.filter(|_| owner == 0);
+                What::Created {
+                    path: path.clone(),
+                    owner,
+                    data: stays.map_or(Vec::new(), |node| node.data.to_vec()),
+                }
+            }
             TreeChange::Deleted { path, node, .. } => What::Deleted {
                 path: path.clone(),
                 owner: node.stat().ephemeral_owner,
@@ -224,7 +228,7 @@ impl Ensemble {
         let mut there = BTreeMap::new();
         for change in &self.history {
             match &change.what {
-                What::Created { path, owner } => drop(there.insert(path.clone(), *owner)),
+                What::Created { path, owner, .. } => drop(there.insert(path.clone(), *owner)),
                 What::Deleted { path, .. } => drop(there.remove(path)),
                 _ => {}
             }

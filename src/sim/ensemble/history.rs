@@ -24,6 +24,8 @@ pub enum What {
         path: String,
         /// The session that owns it, 0 for a node that stays.
         owner: i64,
+        /// What a node that stays has from the beginning; of others, nothing.
+        data: Vec<u8>,
     },
     /// A node was deleted.
     Deleted {

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use super::scheduler::try_here;
 
+/// By how much a machine's clock may be wrong.
+const WRONG: Duration = Duration::from_secs(3600);
+
 pub(crate) fn id() -> u32 {
     let number = try_here().map_or(0, |here| here.state().tasks[here.me].process);
     1000 + u32::try_from(number).unwrap_or(0)
@@ -28,7 +31,17 @@ pub(crate) fn locks_around() -> Vec<String> {
     Vec::new()
 }
 
+/// Two in three processes have a clock that differs from the servers'.
 pub(crate) fn since_epoch() -> Duration {
     let begin = Duration::from_secs(1_700_000_000);
-    try_here().map_or(begin, |here| begin + Duration::from_nanos(here.state().now))
+    let Some(here) = try_here() else {
+        return begin;
+    };
+    let state = here.state();
+    let now = begin + Duration::from_nanos(state.now);
+    match state.tasks[here.me].process % 3 {
+        0 => now,
+        1 => now + WRONG,
+        _ => now - WRONG,
+    }
 }

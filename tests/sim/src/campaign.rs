@@ -34,6 +34,11 @@ struct Total {
     faults: usize,
     begun: usize,
     done: usize,
+    killed: usize,
+    unanswered: usize,
+    holds: usize,
+    numbers: usize,
+    terms: usize,
 }
 
 impl Campaign {
@@ -81,6 +86,11 @@ impl Campaign {
                     total.faults += played.summary.faults;
                     total.begun += played.jobs.begun;
                     total.done += played.jobs.done;
+                    total.killed += played.jobs.killed;
+                    total.unanswered += played.jobs.unanswered;
+                    total.holds += played.lives.holds;
+                    total.numbers += played.lives.numbers;
+                    total.terms += played.lives.terms;
                 }
                 Err(story) => {
                     self.stop.store(true, Ordering::Relaxed);
@@ -103,7 +113,7 @@ impl Campaign {
         format!(
             "{} seeds from {first} in {took:.1} s: {simulated:.1} hours of the runs' own time ({:.0} an hour), \
              {} steps, {} calls, {} grants, {} of them lost, {} faults, \
-             {} runs of jobs, {} of them done",
+             {} runs of jobs, {} of them done, {} killed, {} lost answers to their marks, {} holds, {} numbers of permits, {} terms on shards",
             total.runs,
             simulated / (took / 3600.0),
             total.steps,
@@ -113,6 +123,11 @@ impl Campaign {
             total.faults,
             total.begun,
             total.done,
+            total.killed,
+            total.unanswered,
+            total.holds,
+            total.numbers,
+            total.terms,
         )
     }
 }

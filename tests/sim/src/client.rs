@@ -1,7 +1,10 @@
 //! A client process of a run: it takes locks as planned, and writes down what it sees.
 
 mod handover;
+mod holds;
+mod numbers;
 mod once;
+mod shards;
 mod standby;
 mod views;
 
@@ -21,6 +24,7 @@ use zklock::{
 use crate::fenced::{self, Told, Write};
 use crate::history::{Entry, Kind, Process, What, nanos};
 use crate::jobs::Call;
+use crate::lives::{Member, Numbered, Planted};
 use crate::marks::{self, Heard};
 use crate::ops::TIMEOUT;
 use crate::plan::{ClientEnd, ClientPlan, Lock, Plan, Release, Step};
@@ -51,6 +55,12 @@ pub(crate) struct Journal {
     writes: Arc<Mutex<Vec<Write>>>,
     /// What the holders of the lock with marks were told.
     heard: Arc<Mutex<Vec<Heard>>>,
+    /// What keeps a lock without a process, as it was made.
+    planted: Arc<Mutex<Vec<Planted>>>,
+    /// The nodes that somebody has removed, or may have.
+    released: Arc<Mutex<HashSet<String>>>,
+    numbers: Arc<Mutex<Vec<Numbered>>>,
+    members: Arc<Mutex<Vec<Member>>>,
     /// The nodes that were given up while the guard was suspect, and until when it was valid.
     suspects: Arc<Mutex<HashMap<String, Duration>>>,
     /// How often a thread had gone to sleep when it asked, and when it was granted the lock.
@@ -164,6 +174,22 @@ impl Journal {
 
     pub(crate) fn heard(&self) -> std::sync::MutexGuard<'_, Vec<Heard>> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn planted(&self) -> std::sync::MutexGuard<'_, Vec<Planted>> {
+        self.planted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn released(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn numbers(&self) -> std::sync::MutexGuard<'_, Vec<Numbered>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn members(&self) -> std::sync::MutexGuard<'_, Vec<Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn nodes(&self) -> Vec<Held> {
@@ -313,6 +339,9 @@ impl Actor {
             Lock::Several(one, other) => self.several([one, other], step),
             Lock::Once(once) => self.once(once, step),
             Lock::Standby(terms) => self.standby(terms, step),
+            Lock::Hold(hold) => self.keep(hold, step),
+            Lock::Numbered => self.numbered(step),
+            Lock::Shards(count) => self.shards(count, step),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use zklock::Error;
-use zklock::sim::ensemble::{Change, What};
+use zklock::sim::ensemble::{Arrival, Change, What};
 use zklock_core::journal::{self, Outcome};
 
 use crate::client::{Journal, ms};
@@ -68,6 +68,10 @@ pub(crate) enum Told {
 pub(crate) struct Summary {
     pub(crate) begun: usize,
     pub(crate) done: usize,
+    /// Runs whose process was killed before it was told how they ended.
+    pub(crate) killed: usize,
+    /// Answers to the writes of a begin or an end that never came.
+    pub(crate) unanswered: usize,
 }
 
 /// A run, as the servers have it.
@@ -77,6 +81,8 @@ struct Written {
     token: i64,
     slot: String,
     attempt: u32,
+    owner: String,
+    session: i64,
     by_itself: bool,
     again: bool,
     count: u64,
@@ -118,6 +124,7 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<Summary, String> {
         _ => Duration::MAX,
     };
     let calls: Vec<_> = journal.calls().drain(..).collect();
+    let (killed, unanswered) = hits(&calls, &written, died);
     for call in calls.into_iter().filter(|call| call.asked < died(call.who)) {
         let until = died(call.who);
         let call = call.before(until);
@@ -134,7 +141,33 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<Summary, String> {
     Ok(Summary {
         begun: written.len(),
         done: written.iter().filter(|run| run.is_done()).count(),
+        killed,
+        unanswered,
     })
+}
+
+/// Counts the kills of processes that had a run, and the answers to their writes that were lost: after
+/// the write was carried out and before its caller went on, there was another handshake or no session.
+fn hits(calls: &[Call], written: &[Written], died: impl Fn(Process) -> Duration) -> (usize, usize) {
+    let (mut killed, mut unanswered) = (0, 0);
+    for run in written {
+        let of_run = |call: &&Call| call.ran.as_ref().is_some_and(|ran| ran.token == run.token);
+        let call = calls.iter().find(of_run);
+        let Some((call, ran)) = call.and_then(|call| Some((call, call.ran.as_ref()?))) else {
+            let dies = run.client().is_some_and(|who| died(who) < Duration::MAX);
+            *if dies { &mut killed } else { &mut unanswered } += 1;
+            continue;
+        };
+        let died = died(call.who);
+        let told = call.told.as_ref().filter(|(at, _)| *at < died);
+        killed += usize::from(told.is_none() && run.at < died && died < Duration::MAX);
+        unanswered += usize::from(run.resumed(run.at, ran.began.min(died)));
+        if let (Some((end, _)), Some((at, told))) = (run.end, told) {
+            let in_doubt = matches!(told, Told::Unconfirmed);
+            unanswered += usize::from(in_doubt || run.resumed(end, *at));
+        }
+    }
+    (killed, unanswered)
 }
 
 /// Reads what was written: each run begins while its node is there, and ends with it.
@@ -167,6 +200,8 @@ fn written(history: &[Change]) -> Result<Vec<Written>, String> {
                 token: run.token,
                 slot: run.slot.clone(),
                 attempt: run.attempt,
+                owner: run.owner.to_string(),
+                session: session(history, run.token),
                 by_itself,
                 again,
                 count: count(before.state.as_deref()),
@@ -265,6 +300,15 @@ fn node(history: &[Change], token: i64) -> Option<String> {
         }
         _ => None,
     })
+}
+
+/// The session of that node.
+fn session(history: &[Change], token: i64) -> i64 {
+    let owners = history.iter().find_map(|change| match &change.what {
+        What::Created { owner, .. } if change.zxid == token && *owner != 0 => Some(*owner),
+        _ => None,
+    });
+    owners.unwrap_or(0)
 }
 
 fn deletes(change: &Change, node: &Option<String>) -> bool {
@@ -373,6 +417,23 @@ fn unwritten(call: &Call, written: &[Written]) -> Option<&'static str> {
 }
 
 impl Written {
+    /// The client whose process wrote it, by what its description says.
+    fn client(&self) -> Option<Process> {
+        let (_, rest) = self.owner.split_once("\"pid\":")?;
+        let end = rest.find(|c: char| !c.is_ascii_digit())?;
+        // The first process of a run is the test.
+        let slot = rest[..end].parse::<usize>().ok()?.checked_sub(1001)?;
+        Some(Process { slot, life: 0 })
+    }
+
+    /// Whether its session had another handshake in this time.
+    fn resumed(&self, from: Duration, to: Duration) -> bool {
+        ensemble(|ensemble, _| {
+            let mut arrivals = ensemble.arrivals(self.session).iter();
+            arrivals.any(|(at, what)| *what == Arrival::Handshake && from < *at && *at <= to)
+        })
+    }
+
     fn is_done(&self) -> bool {
         self.end.is_some_and(|(_, done)| done)
     }

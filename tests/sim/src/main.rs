@@ -26,6 +26,7 @@ mod client;
 mod fenced;
 mod jobs;
 mod judge;
+mod lives;
 mod marks;
 mod plan;
 mod play;

@@ -4,8 +4,12 @@
 
 mod cells;
 mod crowd;
+mod lives;
 
 use fastrand::Rng;
+
+use crate::jobs::JOB;
+use crate::marks;
 
 /// All of a run except the order in which threads go on, which `seed` decides.
 #[derive(Clone, Debug)]
@@ -93,7 +97,30 @@ pub(crate) enum Lock {
     Once(Once),
     /// This many terms as the active one.
     Standby(u8),
+    Hold(Hold),
+    /// A permit that asks for its number.
+    Numbered,
+    /// A member's part of this many shards.
+    Shards(u8),
 }
+
+/// What keeps a lock without a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    /// Which of [`HELD`].
+    pub(crate) on: usize,
+    /// It takes the place of a lock that is held, as `zklock hold` does; otherwise the end of the
+    /// queue, as `zklock pause` does.
+    pub(crate) in_place: bool,
+    pub(crate) lasts: Option<u64>,
+    /// It ends at a time rather than so long after it is written.
+    pub(crate) until: bool,
+    /// When somebody releases the first hold of this queue, after this one was made.
+    pub(crate) released_after: Option<u64>,
+}
+
+/// The queues in which there are holds.
+pub(crate) const HELD: [&str; 4] = ["/sim/m0", "/sim/rw", JOB, marks::LOCK];
 
 /// A job that is to be run once for a slot.
 #[derive(Clone, Copy, Debug)]
@@ -183,6 +210,10 @@ pub(crate) enum What {
         by: u64,
     },
     LoseReply,
+    /// The answer to the next creation, or to the next transaction.
+    LoseAnswer {
+        multi: bool,
+    },
     LatePings,
     Expire {
         nth: usize,
@@ -281,13 +312,16 @@ impl Step {
 impl Plan {
     pub(crate) fn from_seed(seed: u64) -> Self {
         let mut plan = match seed % 16 {
+            1 => Self::holds(seed),
             3 => Self::standbys(seed),
             5 => Self::crowd(seed),
             6 => Self::handovers(seed),
             7 => Self::late(seed),
             9 => Self::marks(seed),
             11 => Self::jobs(seed),
+            12 => Self::numbers(seed),
             13 => Self::cells(seed),
+            14 => Self::shards(seed),
             15 => Self::hard(seed),
             _ => Self::mixed(seed),
         };
@@ -482,7 +516,21 @@ impl Plan {
                 step.panics_in_on_wait = false;
             }
         }
+        if rng.bool() {
+            plan.be_killed_often(&mut rng);
+        }
         plan
+    }
+
+    /// Processes are killed, and requests and answers are lost, while they run the job.
+    fn be_killed_often(&mut self, rng: &mut Rng) {
+        let within = 2 * self.timeout.max(100);
+        for client in &mut self.clients {
+            if rng.bool() {
+                client.end = ClientEnd::CrashAt(rng.u64(0..within));
+            }
+        }
+        self.be_cut_often(rng, within);
     }
 
     /// Some threads stand by where others take the lock.
@@ -657,6 +705,13 @@ impl Plan {
     pub(crate) fn is_sound(&self) -> bool {
         let stays = |client: &ClientPlan| matches!(client.end, ClientEnd::Close | ClientEnd::Drop);
         self.is_steady() && self.troubles.is_empty() && self.clients.iter().all(stays)
+    }
+
+    /// Whether a lock is kept without a process.
+    pub(crate) fn has_holds(&self) -> bool {
+        let threads = self.clients.iter().flat_map(|client| &client.threads);
+        let mut steps = threads.flatten();
+        steps.any(|step| matches!(step.lock, Lock::Hold(_)))
     }
 
     /// Whether an administrator deletes nodes.

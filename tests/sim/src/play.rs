@@ -12,6 +12,7 @@ use crate::fenced;
 use crate::history::{Entry, NOBODY, Process, Time, What, nanos};
 use crate::jobs;
 use crate::judge::judge;
+use crate::lives;
 use crate::marks;
 use crate::plan::{ClientEnd, Plan, Trouble};
 use crate::punctual::Punctual;
@@ -26,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct Played {
     pub(crate) summary: Summary,
     pub(crate) jobs: jobs::Summary,
+    pub(crate) lives: lives::Summary,
     pub(crate) elapsed: Duration,
     pub(crate) steps: u64,
     pub(crate) lines: Vec<String>,
@@ -45,14 +47,15 @@ pub(crate) fn play(plan: &Plan, record: bool) -> Result<Played, String> {
     let inner = plan.clone();
     let report =
         sim::run(options, move || carry_out(&inner)).map_err(|failure| format!("{failure:?}"))?;
-    let (entries, revoked, jobs) = report.value;
+    let (entries, revoked, judged_by_servers) = report.value;
     let judged = check(&entries, &rules(plan)).map_err(|story| story.to_string());
     let judged = judged.and_then(|summary| judge(&entries).map(|()| summary));
     let more = sight::check(plan, &entries, &revoked);
-    match judged.and_then(|summary| more.and(jobs).map(|jobs| (summary, jobs))) {
-        Ok((summary, jobs)) => Ok(Played {
+    match judged.and_then(|summary| more.and(judged_by_servers).map(|more| (summary, more))) {
+        Ok((summary, (jobs, lives))) => Ok(Played {
             summary,
             jobs,
+            lives,
             elapsed: report.elapsed,
             steps: report.steps,
             lines: report.lines,
@@ -81,7 +84,14 @@ fn rules(plan: &Plan) -> Rules {
     }
 }
 
-type Seen = (Vec<Entry>, Vec<Revoked>, Result<jobs::Summary, String>);
+/// The nodes that an administrator removed, and when.
+pub(crate) type Ends = BTreeMap<String, Time>;
+
+type Seen = (
+    Vec<Entry>,
+    Vec<Revoked>,
+    Result<(jobs::Summary, lives::Summary), String>,
+);
 
 fn carry_out(plan: &Plan) -> Seen {
     build(plan);
@@ -99,10 +109,10 @@ fn carry_out(plan: &Plan) -> Seen {
     break_and_mend(plan, &processes, &journal);
     let crashed = |number: usize| matches!(plan.clients[number].end, ClientEnd::CrashAt(_));
     let (dead, alive): (Vec<_>, Vec<_>) = (0..mains.len()).partition(|number| crashed(*number));
-    await_return(alive.iter().map(|number| &mains[*number]));
+    await_return(plan, alive.iter().map(|number| &mains[*number]));
     look_for_leftovers(plan, &journal);
     dead.iter().for_each(|number| sim::thaw(processes[*number]));
-    await_return(mains.iter());
+    await_return(plan, mains.iter());
     for (number, main) in mains.into_iter().enumerate() {
         // What a dead process says does not count.
         if let Err(panic) = main.join()
@@ -112,7 +122,11 @@ fn carry_out(plan: &Plan) -> Seen {
         }
     }
     await_the_end_of_connections();
-    let entries = seen(plan, &processes, &journal);
+    let ends = ends_by_hand();
+    let mut entries = seen(plan, &processes, &journal, &ends);
+    let lives = lives::judge(plan, &journal, &entries, &ends);
+    entries.extend(lives::busy());
+    entries.sort_by_key(|entry| entry.at);
     let jobs = jobs::judge(plan, &journal);
     let jobs = jobs.and_then(|jobs| fenced::judge(plan, &journal).map(|()| jobs));
     let jobs = jobs.and_then(|jobs| marks::judge(plan, &journal).map(|()| jobs));
@@ -124,14 +138,18 @@ fn carry_out(plan: &Plan) -> Seen {
         }
         false => Ok(jobs),
     });
-    (entries, sight::revoked(&journal), jobs)
+    let judged = jobs.and_then(|jobs| Ok((jobs, lives?)));
+    (entries, sight::revoked(&journal), judged)
 }
 
 /// Nothing is broken any more, so every call has to return.
-fn await_return<'a>(mains: impl Iterator<Item = &'a sim::JoinHandle<()>>) {
+fn await_return<'a>(plan: &Plan, mains: impl Iterator<Item = &'a sim::JoinHandle<()>>) {
     let until = sim::elapsed() + PATIENCE;
     for main in mains {
         while !main.is_finished() {
+            if plan.has_holds() {
+                lives::release_endless(plan);
+            }
             assert!(
                 sim::elapsed() < until,
                 "a call never returns:\n{}{}",
@@ -158,7 +176,7 @@ fn servers() -> String {
 
 /// Where the sequence numbers begin.
 fn counters(plan: &Plan) -> BTreeMap<String, i32> {
-    const QUEUES: [&str; 8] = [
+    const QUEUES: [&str; 10] = [
         "/sim/m0",
         "/sim/m1",
         marks::LOCK,
@@ -167,6 +185,8 @@ fn counters(plan: &Plan) -> BTreeMap<String, i32> {
         "/sim/job",
         "/sim/permits/locks",
         "/sim/permits/leases",
+        "/sim/numbered/leases",
+        "/sim/shards/0",
     ];
     let queues = QUEUES.iter().filter(|_| plan.counters_end);
     queues
@@ -320,7 +340,7 @@ fn await_the_end_of_connections() {
     }
 }
 
-fn seen(plan: &Plan, processes: &Processes, journal: &Journal) -> Vec<Entry> {
+fn seen(plan: &Plan, processes: &Processes, journal: &Journal, ends: &Ends) -> Vec<Entry> {
     let mut entries = journal.take();
     entries.extend(pauses(processes));
     entries.sort_by_key(|entry| entry.at);
@@ -338,7 +358,6 @@ fn seen(plan: &Plan, processes: &Processes, journal: &Journal) -> Vec<Entry> {
     if !plan.keeps_order() {
         entries.retain(|entry| !matches!(entry.what, What::Queued { .. }));
     }
-    let ends = ends_by_hand();
     let taken: BTreeMap<_, _> = journal
         .nodes()
         .into_iter()
@@ -358,7 +377,7 @@ fn seen(plan: &Plan, processes: &Processes, journal: &Journal) -> Vec<Entry> {
 }
 
 /// The nodes that an administrator removed, themselves or with their sessions, and when.
-fn ends_by_hand() -> BTreeMap<String, Time> {
+fn ends_by_hand() -> Ends {
     ensemble(|ensemble, _| {
         let by_hand: Vec<i64> = ensemble
             .history()

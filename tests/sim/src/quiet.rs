@@ -36,7 +36,7 @@ impl Quiet {
                 | What::CutAfter { client, .. }
                 | What::Garbage { client, .. } => (Some(client), lasts),
                 // It waits for the next reply, whenever that comes.
-                What::LoseReply => (None, Duration::from_secs(1 << 30)),
+                What::LoseReply | What::LoseAnswer { .. } => (None, Duration::from_secs(1 << 30)),
                 _ => (None, lasts),
             };
             let to = from + lasts + settle;

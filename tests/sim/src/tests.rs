@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::plan::{ClientPlan, LinkPlan, Lock, Once, Plan, Step, What};
+use crate::plan::{ClientPlan, Hold, LinkPlan, Lock, Once, Plan, Step, What};
 use crate::play::play;
 
 /// Plays a plan in many orders of its threads and messages.
@@ -166,6 +166,25 @@ fn a_run_that_is_done_is_not_taken_for_failed_by_a_server_that_lags() {
     });
     let plan = (0..3).fold(plan, |plan, client| plan.with(141, 1, What::Cut { client }));
     under_many_seeds(&plan);
+}
+
+/// Fails if a waiter, which watches the nearest hold, plans no look at others than the first (seed 17553).
+#[test]
+fn a_hold_that_is_over_goes_although_one_without_an_end_stood_before_it() {
+    let makes = |rest, lasts, released_after| {
+        let hold = Hold {
+            on: 0,
+            in_place: false,
+            lasts,
+            until: false,
+            released_after,
+        };
+        vec![Step::of(rest, Lock::Hold(hold), 0)]
+    };
+    let pauses = vec![makes(0, None, Some(400)), makes(50, Some(200), None)];
+    let waiter = vec![Step::of(150, Lock::Mutex(0), 10)];
+    let clients = vec![ClientPlan::of(pauses), ClientPlan::of(vec![waiter])];
+    under_many_seeds(&Plan::quiet(clients));
 }
 
 /// Otherwise a server reads half a frame (seed 200436971).

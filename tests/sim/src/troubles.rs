@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zklock::sim::ensemble::{Ensemble, Fault};
+use zklock::sim::ensemble::{Ensemble, Fault, RequestKind};
 use zklock::sim::{self, Network};
 
 use crate::client::ms;
@@ -73,6 +73,13 @@ pub(crate) fn begin(plan: &Plan, trouble: &Trouble, processes: &Processes) {
         What::ChangeLeader { to } => fault(Fault::ChangeLeader { to }),
         #[cfg(test)]
         What::SetClock { server, by } => fault(Fault::SetClock { server, by: ms(by) }),
+        What::LoseAnswer { multi } => {
+            let kind = match multi {
+                true => RequestKind::Multi,
+                false => RequestKind::Create,
+            };
+            fault(Fault::LoseNextReply { kind: Some(kind) });
+        }
         What::LoseReply => fault(Fault::LoseNextReply { kind: None }),
         What::LatePings => fault(Fault::LatePings {
             by: ms(plan.timeout / 10),
@@ -161,7 +168,7 @@ pub(crate) fn contenders() -> Vec<String> {
         let mut nodes = Vec::new();
         for change in ensemble.history() {
             match &change.what {
-                Created { path, owner } if *owner != 0 => nodes.push(path.clone()),
+                Created { path, owner, .. } if *owner != 0 => nodes.push(path.clone()),
                 Deleted { path, .. } => nodes.retain(|node| node != path),
                 _ => {}
             }

@@ -239,6 +239,7 @@ fn the_history_tells_what_was_committed() {
         What::Created {
             path: path.clone(),
             owner: session,
+            data: Vec::new(),
         },
         What::Deleted {
             path,

@@ -118,7 +118,7 @@ fn replay(lab: &Lab) -> (Vec<String>, Vec<i64>) {
         assert!(last.0 <= change.zxid && last.1 <= change.at, "{change:?}");
         last = (change.zxid, change.at);
         match &change.what {
-            What::Created { path, owner } => {
+            What::Created { path, owner, .. } => {
                 assert!(*owner == 0 || sessions.contains(owner), "{change:?}");
                 assert_eq!(nodes.insert(path.clone(), *owner), None, "{change:?}");
             }
