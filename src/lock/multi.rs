@@ -25,7 +25,6 @@ use crate::transport::status::Snapshot;
 use zklock_core::attempt::{self, Origin, OwnNode};
 use zklock_core::dialect::Role;
 use zklock_core::multi::{Action, Event, Multi, Outcome};
-use zklock_core::queue::Contest;
 use zklock_core::validity::Stamp;
 use zklock_jute::{CreateMode, ErrorCode, Names, Op, OpReply, Reply, Request};
 
@@ -204,37 +203,26 @@ impl MultiDriver<'_, '_> {
         *self.session.taken.lock() = Some((self.parts[at].path.clone(), hold));
     }
 
-    /// Leaves out the holds that are over by this machine's clock: with a node in the queue, the driver
-    /// learns the servers' time, and removes them.
+    /// Leaves out the holds that are over by this machine's clock; with a node, the driver removes them.
     fn without_past_holds(&mut self, at: usize, names: Names) -> Result<Event> {
-        let Part { path, role } = &self.parts[at];
-        let contest = Contest {
-            dialect: self.session.settings.dialect,
-            role: *role,
-            permits: 0,
-        };
+        let path = &self.parts[at].path;
+        let contest = queue_of(&self.parts[at]).contest(self.session);
         let (mut over, mut first) = (Vec::new(), None);
-        let ahead = contest.holds_ahead(&names, None);
-        if ahead.is_empty() {
-            return Ok(Event::Children(names));
-        }
-        for (name, _) in ahead {
-            let node = format!("{path}/{}", name.text);
-            match self.caller.call(&Request::get(&node), &node, &self.limit) {
+        for (name, _) in contest.holds_ahead(&names, None) {
+            let read = Request::get(&format!("{path}/{}", name.text));
+            match self.caller.call(&read, path, &self.limit) {
                 Ok(Reply::Data { data, stat }) if !stat.has_session() => {
                     let hold = Hold::read(&Vec::from(data), &stat);
-                    match hold.seems_over() {
-                        true => over.push(name.text),
-                        false => first = first.or(Some(hold)),
-                    }
+                    over.extend(hold.seems_over().then_some(name.text));
+                    first = first.or(Some(hold).filter(|hold| !hold.seems_over()));
                 }
                 Ok(_) | Err(CallError::Refused(_)) => {}
                 Err(error) => return error.or(path, Event::Cancel),
             }
         }
         self.looks_at(at, first);
-        let others = names.iter().filter(|other| !over.contains(other));
-        Ok(Event::Children(others.collect()))
+        let is_left = |name: &&str| !over.contains(name);
+        Ok(Event::Children(names.iter().filter(is_left).collect()))
     }
 
     /// Creates a node in every queue.
