@@ -214,7 +214,7 @@ impl MultiDriver<'_, '_> {
                 Ok(Reply::Data { data, stat }) if !stat.has_session() => {
                     let hold = Hold::read(&Vec::from(data), &stat);
                     over.extend(hold.seems_over().then_some(name.text));
-                    first = first.or(Some(hold).filter(|hold| !hold.seems_over()));
+                    first = first.or_else(|| Some(hold).filter(|hold| !hold.seems_over()));
                 }
                 Ok(_) | Err(CallError::Refused(_)) => {}
                 Err(error) => return error.or(path, Event::Cancel),
