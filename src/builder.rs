@@ -166,7 +166,7 @@ impl ClientBuilder {
     /// the first lock after a while begins on older news of the session: on a link whose answers take
     /// a tenth of the session timeout, its guard may be [Suspect](crate::GuardState::Suspect) for a
     /// moment. A client that holds or waits sends 6. Connecting fails with
-    /// [`Error::BadArgument`] for any other number. Defaults to 6.
+    /// [`Error::BadArgument`](crate::Error::BadArgument) for any other number. Defaults to 6.
     pub fn idle_pings(mut self, in_a_timeout: u32) -> Self {
         self.idle_pings = in_a_timeout;
         self
@@ -182,7 +182,7 @@ impl ClientBuilder {
     /// Creates the chroot at the end of the servers' addresses, and what is above it, if it does not
     /// exist.
     ///
-    /// Connecting then takes another session for a moment, and fails with [`Error::NoAuth`] if this
+    /// Connecting then takes another session for a moment, and fails with [`Error::NoAuth`](crate::Error::NoAuth) if this
     /// client may not create it. The nodes that it creates stay, and are protected by the list of
     /// [`acl`](Self::acl). Costs nothing if the chroot exists. Defaults to `false`: without its
     /// chroot, a client connects, and cannot lock.
@@ -195,8 +195,8 @@ impl ClientBuilder {
     ///
     /// This is the `jute.maxbuffer` of ZooKeeper's own client and servers. A server disconnects a
     /// client that sends more, so set all of them to the same value. A request or a reply that is
-    /// too long fails with [`Error::RequestTooLong`] or [`Error::ReplyTooLong`]; the connection
-    /// survives. Connecting fails with [`Error::BadArgument`] unless the value is from 256 KiB to
+    /// too long fails with [`Error::RequestTooLong`](crate::Error::RequestTooLong) or [`Error::ReplyTooLong`](crate::Error::ReplyTooLong); the connection
+    /// survives. Connecting fails with [`Error::BadArgument`](crate::Error::BadArgument) unless the value is from 256 KiB to
     /// 512 MiB. Defaults to 1,048,575, as in ZooKeeper.
     #[doc(alias = "jute.maxbuffer")]
     pub fn max_buffer(mut self, bytes: usize) -> Self {
@@ -210,7 +210,7 @@ impl ClientBuilder {
     /// Defaults to none.
     ///
     /// The scheme `sasl` is not accepted, because `ClientBuilder::sasl` logs in without sending the
-    /// password: connecting with it fails with [`Error::BadArgument`].
+    /// password: connecting with it fails with [`Error::BadArgument`](crate::Error::BadArgument).
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
         self.auth.push(Credentials {
             scheme: scheme.to_owned(),

@@ -15,9 +15,11 @@ use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
 use crate::lock::{self, Locked, Locks};
 use crate::options::LockOptions;
+use crate::session::queries::Lasting;
 use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
+use zklock_core::journal::Journal;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///
@@ -270,6 +272,9 @@ impl Mutex {
                 let (session, limit) = (&self.locks.session, &request.limit);
                 queue.lasting = lock::lasting(session, &self.path, &self.looked, limit)?;
             }
+        }
+        if request.for_a_hold {
+            queue.lasting = Lasting::Always(Journal::EMPTY);
         }
         // A node taken over from another thread would not show or do what these options ask for.
         let inherits = request.is_plain();

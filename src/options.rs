@@ -48,6 +48,7 @@ pub struct LockOptions<'a> {
     /// How long to wait for an answer, even if the deadline has passed.
     least: Duration,
     sees_ahead: bool,
+    for_a_hold: bool,
 }
 
 /// The callback that runs when the place of a waiter changes.
@@ -243,6 +244,14 @@ impl<'a> LockOptions<'a> {
         self
     }
 
+    /// Has a directory that is missing be one that a job may use, too, for the program: a hold may be what
+    /// a path is made for.
+    #[doc(hidden)]
+    pub fn for_a_hold(mut self) -> Self {
+        self.for_a_hold = true;
+        self
+    }
+
     /// Options of a wait that ends after this long.
     pub(crate) fn within(limit: Duration) -> Self {
         Self::new().timeout(limit)
@@ -280,6 +289,7 @@ impl<'a> LockOptions<'a> {
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
             tracking: self.tracking,
+            for_a_hold: self.for_a_hold,
         })
     }
 }

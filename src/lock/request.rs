@@ -67,6 +67,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) hold_at_least: Option<Duration>,
     /// Marks the path while a mutex is held.
     pub(crate) tracking: Option<Tracking>,
+    /// A hold is to take the lock's place.
+    pub(crate) for_a_hold: bool,
 }
 
 /// What a mutex does about predecessors that went without releasing.

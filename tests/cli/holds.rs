@@ -21,7 +21,7 @@ on_every_server! {
     holds_are_in_no_deadlock
     a_pause_waits_for_nobody_and_lets_nobody_begin
     a_paused_job_keeps_its_record
-    a_path_that_was_only_paused_is_as_it_was
+    a_path_that_was_only_paused_or_held_is_as_it_was
     a_semaphore_is_not_paused
     where_others_share_a_pause_is_a_writers
     who_may_not_create_holds_and_pauses_nothing
@@ -343,29 +343,30 @@ fn a_paused_job_keeps_its_record(hosts: &str) {
 }
 
 /// A job and a lock may use it meanwhile, or later, and so may a semaphore.
-fn a_path_that_was_only_paused_is_as_it_was(hosts: &str) {
-    for (use_it, more) in [
+fn a_path_that_was_only_paused_or_held_is_as_it_was(hosts: &str) {
+    let uses = [
         ("once -n --slot 1", "--slot 2"),
         ("run -n", "-n"),
         ("run -n --permits 2", "-n"),
-    ] {
-        let (path, log) = (fresh_path("pause"), Log::new());
-        assert_eq!(
-            run(hosts, &format!("pause {path} --reason incident")).code,
-            Some(0)
-        );
-        let kept = Zklock::run(hosts, &format!("{use_it} {path}"), &log.write("one"));
-        assert_eq!(kept.code, Some(1), "{use_it}: {kept:?}");
-        assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
-        assert!(Raw::connect(hosts).stat(&path).is_none());
-        let command = use_it.split(' ').next().unwrap_or_default();
-        let done = Zklock::run(
-            hosts,
-            &format!("{command} {more} {path}"),
-            &log.write("two"),
-        );
-        assert_eq!(done.code, Some(0), "{use_it}: {done:?}");
-        assert_eq!(log.words(), ["two"]);
+    ];
+    for (keep, free) in [("pause", "resume"), ("hold", "release")] {
+        for (use_it, more) in uses {
+            let (path, log) = (fresh_path(keep), Log::new());
+            let kept = run(hosts, &format!("{keep} {path} --for 2h --reason incident"));
+            assert_eq!(kept.code, Some(0), "{kept:?}");
+            let refused = Zklock::run(hosts, &format!("{use_it} {path}"), &log.write("one"));
+            assert_eq!(refused.code, Some(1), "{keep}, {use_it}: {refused:?}");
+            assert_eq!(run(hosts, &format!("{free} {path}")).code, Some(0));
+            assert!(Raw::connect(hosts).stat(&path).is_none(), "{keep}");
+            let command = use_it.split(' ').next().unwrap_or_default();
+            let done = Zklock::run(
+                hosts,
+                &format!("{command} {more} {path}"),
+                &log.write("two"),
+            );
+            assert_eq!(done.code, Some(0), "{keep}, {use_it}: {done:?}");
+            assert_eq!(log.words(), ["two"]);
+        }
     }
 }
 

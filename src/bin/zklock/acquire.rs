@@ -49,6 +49,7 @@ pub(crate) struct AcquireRequest<'a> {
     pub(crate) run: &'a Run,
     pub(crate) wanted: &'a Wanted,
     pub(crate) limit: WaitLimit,
+    pub(crate) for_a_hold: bool,
     pub(crate) cancel: &'a Receiver<()>,
     pub(crate) status_line: &'a StatusLine,
 }
@@ -233,6 +234,10 @@ impl AcquireRequest<'_> {
                 *waited = true;
                 self.status_line.tell(waiting);
             });
+        let options = match self.for_a_hold {
+            true => options.for_a_hold(),
+            false => options,
+        };
         match self.limit {
             WaitLimit::Until(deadline) => options.deadline(deadline).answered_within(LEAST),
             WaitLimit::OneTry | WaitLimit::Forever => options,

@@ -27,6 +27,7 @@ pub(crate) fn hold(args: &Args, hold: &Hold) -> Result<Ending, Failure> {
         run: &run,
         wanted: &wait_for,
         limit: WaitLimit::new(&run, started),
+        for_a_hold: true,
         cancel: &stage.signals.cancel,
         status_line: &status_line,
     };

@@ -114,6 +114,7 @@ fn acquire(
         run,
         wanted,
         limit: WaitLimit::new(run, started),
+        for_a_hold: false,
         cancel: &signals.cancel,
         status_line: &status_line,
     };
