@@ -204,7 +204,7 @@ impl Standby {
             });
             // A loss is no error here: another process has taken over.
             if let Err(error) = guard.unlock() {
-                tell_loss(number, &error);
+                tell_loss(number, self.path(), &error);
             }
             if done.is_break() || limit.is_over() {
                 return Ok(());
@@ -324,7 +324,7 @@ impl Term<'_> {
 }
 
 /// A lock that was handed over is lost as planned.
-fn tell_loss(number: u64, error: &Error) {
+fn tell_loss(number: u64, path: &str, error: &Error) {
     let planned = matches!(
         error,
         Error::Lost {
@@ -333,7 +333,7 @@ fn tell_loss(number: u64, error: &Error) {
         }
     );
     if !planned {
-        log::warn!("term {number} ended: {error}");
+        log::warn!("term {number} of {path} ended: {error}");
     }
 }
 

@@ -79,8 +79,8 @@ fn a_word_that_is_none() {
             "--held, --waiting, --older-than and --host are for -r, which lists all locks below a path: add -r; see zklock list --help",
         ),
         (
-            "run --foo /x -- true",
-            "unexpected argument '--foo' found; see zklock run --help",
+            "run --zzz /x -- true",
+            "unexpected argument '--zzz' found; see zklock run --help",
         ),
         (
             "check /x",

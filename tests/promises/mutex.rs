@@ -231,8 +231,11 @@ fn a_deadline_that_has_passed_does_not_block(place: Place) {
     let other = place.connect(&server.hosts());
     let _guard = other.mutex(&path).unwrap().lock().unwrap();
     let (result, took) = timed(|| mutex.try_lock_until(Instant::now()));
-    // No server has said that it is taken.
-    assert!(matches!(result, Err(Error::ConnectTimeout { .. })));
+    // No server has said that it is taken, unless the answer was there before the thread looked.
+    assert!(matches!(
+        result,
+        Err(Error::ConnectTimeout { .. }) | Ok(None)
+    ));
     assert!(took < SOON, "{took:?}");
     wait_for_children(&server.hosts(), &path, 1);
 }
@@ -244,8 +247,11 @@ fn a_deadline_holds_while_the_server_is_stopped(place: Place) {
     server.pause();
     let limit = Duration::from_millis(500);
     let (result, took) = timed(|| mutex.try_lock_for(limit));
-    // No server has said that it is taken.
-    assert!(matches!(result, Err(Error::ConnectTimeout { .. })));
+    // No server has said that it is taken, unless the answer was there before the thread looked.
+    assert!(matches!(
+        result,
+        Err(Error::ConnectTimeout { .. }) | Ok(None)
+    ));
     assert!(limit <= took && took < limit + SOON / 2, "{took:?}");
     server.resume();
     assert_nothing_left(&server.hosts(), "/stopped");
