@@ -24,6 +24,11 @@ impl Moment {
         Self(nanos)
     }
 
+    /// Returns the moment at this time since boot.
+    pub(crate) fn of(since_boot: Duration) -> Self {
+        Self(nanos(since_boot))
+    }
+
     /// Returns the moment as a number, for atomics.
     pub(crate) fn as_nanos(self) -> u64 {
         self.0

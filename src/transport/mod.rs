@@ -38,7 +38,7 @@ pub(crate) use self::call::{
     Watch, WatchId,
 };
 use self::session_key::SessionKey;
-use zklock_jute::Request;
+pub(crate) use zklock_core::connection::{Capabilities, NO_VERSION};
 
 /// A connection that is made again when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
@@ -94,37 +94,5 @@ impl dyn Transport + '_ {
         let waited = wait();
         self.attended();
         waited
-    }
-}
-
-/// No node has this version: a write that names it fails, even if the node exists.
-pub(crate) const NO_VERSION: i32 = i32::MIN;
-
-/// What a transport can do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Capabilities {
-    /// `Request::Multi` works.
-    pub(crate) multi: bool,
-    /// `Request::Sync` works: it waits for all earlier requests, and is sent as a refused write.
-    pub(crate) sync: bool,
-    /// The same session may continue after a break, and the transport reports whether it does.
-    pub(crate) resumes: bool,
-}
-
-impl Capabilities {
-    /// The request after whose answer a read in `dir` is up to date: a write that is refused.
-    ///
-    /// A refusal passes through the quorum, too. ZooKeeper's own sync is answered even by a
-    /// leader that has been deposed and does not know it.
-    pub(crate) fn sync(self, dir: &str) -> Request {
-        match self.sync {
-            true => Request::Sync {
-                path: dir.to_owned(),
-            },
-            false => Request::Delete {
-                path: format!("{dir}/_sync"),
-                version: NO_VERSION,
-            },
-        }
     }
 }

@@ -23,7 +23,8 @@
 //! - [`validity`] says how long a proof of a lock is good,
 //! - [`lifetime`] says which messages of a session the leader has heard of,
 //! - [`guard_state`] says what a guard is, from its last proof and what happened since,
-//! - [`cleanup`] deletes what an attempt or a guard left behind.
+//! - [`cleanup`] deletes what an attempt or a guard left behind,
+//! - [`connection`] says which server is next, when one is left, and what it knows.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
 //! state outside its values or draws random numbers: without `std` there is nothing to do it
@@ -43,6 +44,7 @@ mod fuzz;
 pub mod abandonment;
 pub mod attempt;
 pub mod cleanup;
+pub mod connection;
 pub mod dialect;
 pub mod downgrade;
 pub mod guard_state;

@@ -7,12 +7,13 @@
 
 use std::time::Duration;
 
-use super::backoff::{LEAST, jittered};
 use super::connection_end::End;
+use super::pause::jittered;
 use super::shared::{Shared, Stage, State, answer_all};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 use crate::transport::session_key::SessionKey;
+use zklock_core::connection::backoff::LEAST;
 use zklock_jute::{ErrorCode, Request};
 
 /// A pause between two attempts is at most this part of the time that is left for the end.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::error::{Error, Result};
 use crate::path::is_refused;
+use zklock_core::connection::candidates;
 
 const DEFAULT_PORT: u16 = 2181;
 
@@ -28,6 +29,9 @@ pub(super) struct Target {
     pub(super) server: Server,
     pub(super) address: SocketAddr,
 }
+
+/// An address to try.
+pub(super) type Candidate = candidates::Candidate<Target>;
 
 /// Leaves out the user and the password of a URL that was given by mistake.
 fn without_user(text: &str) -> String {

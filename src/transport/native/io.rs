@@ -12,24 +12,25 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backoff::{Backoff, Service};
-use super::candidates::{Candidate, Resumption, candidates, dial_limit};
 use super::channel::Channel;
 use super::connection_end::End;
 use super::frame_reader::Inbox;
 use super::greeting::{HUNG_UP, NOT_GREETED, greeting, tell_granted};
-use super::hosts::Target;
+use super::hosts::{Candidate, Target};
 use super::identity::Identity;
 #[cfg(feature = "sasl")]
 use super::log_in::{log_in, prepare};
+use super::pause::jittered;
 use super::receive::{Connection, ConnectionReader};
 use super::resolver::{Found, Unresolved};
-use super::rotation::{Rotation, Round};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::error::TLS_PORT;
 use crate::time::clock::Moment;
 use crate::transport::Failure;
+use zklock_core::connection::backoff::{Backoff, Service};
+use zklock_core::connection::candidates::{Resumption, candidates, dial_limit};
+use zklock_core::connection::rotation::{Rotation, Round};
 use zklock_jute::{ConnectReply, Request, xid};
 
 /// How much longer than a request a reply may be: a listing and its stat, a header.
@@ -44,7 +45,7 @@ struct Io {
     session: Identity,
     /// A server has served.
     has_served: bool,
-    rotation: Rotation,
+    rotation: Rotation<Target>,
     /// When a server last served, and the session timeout that it granted.
     served: (Moment, Duration),
     /// In the last round, a server hung up when asked to resume the session.
@@ -69,17 +70,17 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         hung_up: false,
         unresolved: Vec::new(),
     };
-    let mut backoff = Backoff::new(io.shared.config.session_timeout, Moment::now());
+    let mut backoff = Backoff::new(io.shared.config.session_timeout, Moment::now().since_boot());
     loop {
         let round = io.round();
-        let now = Moment::now();
+        let now = Moment::now().since_boot();
         let rest = match round {
             Round::Over => break,
             Round::Expired => backoff.after_expiry(now),
             Round::Refused => backoff.after_failure(now),
             Round::Served(service) => backoff.after_service(service, io.rotation.has_others(), now),
         };
-        if !io.shared.rest(rest) {
+        if !io.shared.rest(jittered(rest)) {
             break;
         }
     }
@@ -112,7 +113,8 @@ impl Io {
                 attempted = self.attempt(&candidate);
             }
             let target = candidate.target.to_string();
-            self.rotation.leave(candidate.target, &attempted);
+            self.rotation
+                .leave(candidate.target, attempted.as_ref().ok());
             match attempted {
                 Ok(round) => return round,
                 // The client itself ended the connection.

@@ -17,8 +17,6 @@
 //! when it broke are reported as such. No request is repeated here, because only its caller
 //! knows whether that is safe.
 
-mod backoff;
-mod candidates;
 mod channel;
 mod chroot;
 #[cfg(feature = "tls")]
@@ -39,14 +37,12 @@ mod io;
 mod log_in;
 mod lookup;
 mod members;
-mod promptness;
+mod pause;
 mod receive;
 mod request_queue;
 mod resolver;
-mod rotation;
 #[cfg(feature = "sasl")]
 mod sasl;
-mod server_features;
 mod server_list;
 mod shared;
 // They need real servers.

@@ -9,15 +9,15 @@ use super::chroot::{below, strip};
 use super::connection_end::End;
 use super::frame_reader::{Frame, Inbox};
 use super::identity::Identity;
-use super::promptness::Promptness;
 use super::request_queue::{Pending, is_read};
-use super::server_features::older;
 use super::shared::{Shared, Stage, path_of};
 use super::who_reads::Read;
 use crate::error::Error;
 use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::transport::{Failure, TooLong, prefetch_on_deletion};
+use zklock_core::connection::promptness::Promptness;
+use zklock_core::connection::server_features::older;
 use zklock_jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, failure, xid};
 
 /// The least time that a read waits, however short the session timeout.
@@ -170,7 +170,8 @@ impl Connection {
         // A client that only waits asks nothing but whether the server is there.
         let asked = oldest.into_iter().chain(state.queue.oldest_ping()).min();
         let since = asked.map(|asked| if amid { asked.max(self.heard) } else { asked });
-        let by_promptness = self.promptness.leaves_at(since);
+        let by_promptness = self.promptness.leaves_at(since.map(Moment::since_boot));
+        let by_promptness = by_promptness.map(Moment::of);
         let by_the_end = state.leaves_unless_closed_at(oldest);
         self.leaves_at = [by_promptness, by_the_end].into_iter().flatten().min();
         if self.leaves_at.is_some_and(|at| at <= now) {
@@ -269,7 +270,8 @@ impl Connection {
             return Err(end);
         }
         self.shared.status.answered(pending.queued, self.heard);
-        self.promptness.answered(pending.queued, self.heard);
+        self.promptness
+            .answered(pending.queued.since_boot(), self.heard.since_boot());
         self.answered = true;
         if pending.again {
             self.shared.push_again(state, pending);

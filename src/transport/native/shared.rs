@@ -14,7 +14,6 @@ use super::config::Config;
 use super::connection_end::End;
 use super::hosts::Target;
 use super::request_queue::{Pending, RequestQueue};
-use super::server_features::Features;
 use super::server_list::ServerList;
 use super::watches::{Kind, Watches};
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
@@ -23,6 +22,7 @@ use crate::time::limit::from_now;
 use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, WatchId};
+use zklock_core::connection::server_features::Features;
 use zklock_jute::{ErrorCode, ReplyHeader, Request};
 
 /// How soon to try again to write what a full socket did not take in.

@@ -1,9 +1,9 @@
 //! What a round of attempts tries: which addresses, in which order, how long each, and which
 //! session it asks for there.
 
-use std::time::Duration;
+use alloc::vec::Vec;
+use core::time::Duration;
 
-use super::hosts::Target;
 use super::rotation::Past;
 
 /// The longest time for one address to answer.
@@ -31,7 +31,7 @@ const FIRST_LEAST: Duration = Duration::from_millis(500);
 
 /// The session to ask a server for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Resumption {
+pub enum Resumption {
     /// The present session, or a new one if there is none.
     Resume,
     /// The present session and no other, because the server may belong to another ensemble.
@@ -40,11 +40,15 @@ pub(super) enum Resumption {
     Anew,
 }
 
+/// One address of a round.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Candidate {
-    pub(super) target: Target,
-    pub(super) limit: Duration,
-    pub(super) wish: Resumption,
+pub struct Candidate<Address> {
+    /// Where.
+    pub target: Address,
+    /// How long to wait for its greeting.
+    pub limit: Duration,
+    /// What to ask for there.
+    pub wish: Resumption,
 }
 
 /// The time for one address, so that the session outlasts a round and the next. Without a
@@ -53,7 +57,7 @@ pub(super) struct Candidate {
 /// A silent address costs little in the first round: another one may answer, or the same one if it
 /// was just started or a packet was lost. Servers that are slow because they are burdened get more
 /// in each further round.
-pub(super) fn dial_limit(
+pub fn dial_limit(
     timeout: Duration,
     first: Option<Duration>,
     addresses: usize,
@@ -95,15 +99,15 @@ fn first_round(timeout: Duration, greeted: Option<Duration>) -> Duration {
 /// perhaps nothing answers at its old address, and its name is looked up again only after the
 /// round. If it has not moved, it may be slow. So an old address gets a quarter of the limit,
 /// and more the longer no server has served.
-pub(super) fn candidates(
-    targets: Vec<Target>,
-    kept: Vec<Target>,
-    left: &[Target],
+pub fn candidates<Address: Eq>(
+    targets: Vec<Address>,
+    kept: Vec<Address>,
+    left: &[Address],
     limit: Duration,
     away: Duration,
-) -> Vec<Candidate> {
+) -> Vec<Candidate<Address>> {
     let kept_limit = (away / 2).clamp((limit / 4).max(DIAL_LEAST).min(limit), limit);
-    let of = |mut targets: Vec<Target>, limit, wish| {
+    let of = |mut targets: Vec<Address>, limit, wish| {
         targets.sort_by_key(|target| left.iter().position(|left| left == target));
         let candidate = move |target| Candidate {
             target,
@@ -121,20 +125,14 @@ pub(super) fn candidates(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::native::backoff;
+    use crate::connection::backoff;
 
     fn after(rounds: u32, greeted: Option<Duration>) -> Past {
         Past { rounds, greeted }
     }
 
-    fn targets(ports: &[u16]) -> Vec<Target> {
-        let target = |port: &u16| Target::of(([127, 0, 0, 1], *port).into());
-        ports.iter().map(target).collect()
-    }
-
-    fn ports(candidates: &[Candidate]) -> Vec<u16> {
-        let port = |candidate: &Candidate| candidate.target.server.port;
-        candidates.iter().map(port).collect()
+    fn addresses(candidates: &[Candidate<u16>]) -> Vec<u16> {
+        candidates.iter().map(|it| it.target).collect()
     }
 
     #[test]
@@ -229,24 +227,18 @@ mod tests {
     #[test]
     fn the_server_that_was_left_last_is_tried_last() {
         let limit = Duration::from_secs(4);
-        let left = targets(&[3, 1]);
-        let tried = candidates(
-            targets(&[1, 2, 3]),
-            Vec::new(),
-            &left,
-            limit,
-            Duration::ZERO,
-        );
-        assert_eq!(ports(&tried), [2, 3, 1]);
+        let left = vec![3, 1];
+        let tried = candidates(vec![1, 2, 3], Vec::new(), &left, limit, Duration::ZERO);
+        assert_eq!(addresses(&tried), [2, 3, 1]);
     }
 
     #[test]
     fn addresses_that_names_had_before_come_last_and_resume_only() {
-        let last = targets(&[1]);
+        let last = vec![1];
         let limit = Duration::from_secs(4);
-        let tried = |away| candidates(targets(&[1, 2]), targets(&[3, 4]), &last, limit, away);
+        let tried = |away| candidates(vec![1, 2], vec![3, 4], &last, limit, away);
         let all = tried(Duration::ZERO);
-        assert_eq!(ports(&all), [2, 1, 3, 4]);
+        assert_eq!(addresses(&all), [2, 1, 3, 4]);
         assert!(
             all[..2]
                 .iter()

@@ -7,7 +7,7 @@
 //! Each newer request is judged for itself: ClickHouse Keeper learned `create2` years before
 //! `createContainer`.
 
-use crate::transport::Capabilities;
+use super::Capabilities;
 use zklock_jute::{CreateMode, ErrorCode, Op, OpCode, Request};
 
 /// What some servers lack. Of the first two a request has an older form.
@@ -27,8 +27,9 @@ enum Knowledge {
     Missing,
 }
 
+/// See the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Features {
+pub struct Features {
     create2: Knowledge,
     containers: Knowledge,
     remove_watches: Knowledge,
@@ -38,7 +39,8 @@ pub(super) struct Features {
 }
 
 impl Features {
-    pub(super) fn capabilities(self) -> Capabilities {
+    /// What a transport to this server can do.
+    pub fn capabilities(self) -> Capabilities {
         Capabilities {
             multi: self.multi != Knowledge::Missing,
             // A leader answers a sync of its own client at once. The sync waits for what the
@@ -50,12 +52,12 @@ impl Features {
     }
 
     /// Whether `removeWatches` is safe: a server that lacks it closes the connection.
-    pub(super) fn removes_watches(self) -> bool {
+    pub fn removes_watches(self) -> bool {
         self.create2 == Knowledge::Present && self.remove_watches != Knowledge::Missing
     }
 
     /// Puts a request into the form that the server knows.
-    pub(super) fn fit(self, mut request: Request) -> Request {
+    pub fn fit(self, mut request: Request) -> Request {
         for_each_create(&mut request, |mode, stat| {
             let lacks = match mode {
                 CreateMode::Container => [self.create2, self.containers],
@@ -69,7 +71,7 @@ impl Features {
     }
 
     /// A request was carried out.
-    pub(super) fn succeeded(&mut self, request: &Request) {
+    pub fn succeeded(&mut self, request: &Request) {
         let feature = match request.op() {
             OpCode::CREATE2 => Feature::Create2,
             OpCode::CREATE_CONTAINER => Feature::Containers,
@@ -81,7 +83,7 @@ impl Features {
     }
 
     /// A request was refused. Returns whether to send it again in its older form.
-    pub(super) fn refused(&mut self, request: &Request, code: ErrorCode) -> bool {
+    pub fn refused(&mut self, request: &Request, code: ErrorCode) -> bool {
         let Some(feature) = self.needed_by(request) else {
             return false;
         };
@@ -100,7 +102,7 @@ impl Features {
     /// The server answered a later request, and not this one: it drops what it does not know.
     ///
     /// Servers answer in order, so once is enough.
-    pub(super) fn skipped(&mut self, request: &Request) {
+    pub fn skipped(&mut self, request: &Request) {
         if let Some(feature) = self.needed_by(request) {
             self.doubt(feature);
         }
@@ -111,11 +113,11 @@ impl Features {
     ///
     /// Once may be a coincidence, and a wrong guess costs containers and the stats of created
     /// nodes; that a watch is not removed costs a server next to nothing.
-    pub(super) fn left_over(&mut self, oldest: Option<&Request>) {
+    pub fn left_over(&mut self, oldest: Option<&Request>) {
         let feature = oldest.and_then(|request| self.needed_by(request));
         // Any server may leave a transaction open when the quorum is lost.
         let feature = feature.filter(|feature| *feature != Feature::Multi);
-        let before = std::mem::replace(&mut self.suspect, feature);
+        let before = core::mem::replace(&mut self.suspect, feature);
         let Some(feature) = feature else { return };
         let convinced = feature == Feature::RemoveWatches || before == Some(feature);
         if convinced {
@@ -168,7 +170,7 @@ impl Features {
 }
 
 /// The older form of a request, which every server knows.
-pub(super) fn older(mut request: Request) -> Request {
+pub fn older(mut request: Request) -> Request {
     for_each_create(&mut request, age);
     request
 }

@@ -13,28 +13,27 @@
 //! request that it does not know, and answer pings. Its time begins with the reply before: a server
 //! with many requests answers them one by one.
 
-use std::time::Duration;
-
-use crate::time::clock::Moment;
+use core::time::Duration;
 
 /// The least time that a request may take, however short the session timeout.
 const LEAST: Duration = Duration::from_millis(500);
 
 /// How promptly one connection's server has answered.
 #[derive(Debug)]
-pub(super) struct Promptness {
+pub struct Promptness {
     /// How long a request may take.
     limit: Duration,
     /// The same where the server was not prompt.
     longest: Duration,
     /// When the last reply arrived.
-    answered_at: Option<Moment>,
+    answered_at: Option<Duration>,
     /// How long the next one may take.
     next: Duration,
 }
 
 impl Promptness {
-    pub(super) fn new(timeout: Duration) -> Self {
+    /// Of a connection of a session with this timeout.
+    pub fn new(timeout: Duration) -> Self {
         let longest = (timeout * 2 / 3).max(LEAST);
         Self {
             limit: (timeout / 8).max(LEAST),
@@ -45,21 +44,21 @@ impl Promptness {
     }
 
     /// The greeting took so long.
-    pub(super) fn greeted(&mut self, took: Duration) {
+    pub fn greeted(&mut self, took: Duration) {
         self.next = (4 * took).clamp(self.limit, self.longest);
     }
 
     /// A request that was queued at one moment is answered at another.
-    pub(super) fn answered(&mut self, queued: Moment, now: Moment) {
+    pub fn answered(&mut self, queued: Duration, now: Duration) {
         // On a link whose round trips take long, a late answer says nothing of the server.
-        let took = now.saturating_since(queued);
+        let took = now.saturating_sub(queued);
         let prompt = took <= self.limit / 4;
         self.next = if prompt { self.limit } else { self.longest };
         self.answered_at = Some(now);
     }
 
     /// When to leave the server, if the `oldest` open request is still unanswered then.
-    pub(super) fn leaves_at(&self, oldest: Option<Moment>) -> Option<Moment> {
+    pub fn leaves_at(&self, oldest: Option<Duration>) -> Option<Duration> {
         let oldest = oldest?;
         let turn = self.answered_at.map_or(oldest, |at| oldest.max(at));
         Some(turn + self.next)
@@ -72,8 +71,8 @@ mod tests {
 
     const T: Duration = Duration::from_secs(16);
 
-    fn at(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
     }
 
     #[test]
@@ -107,7 +106,7 @@ mod tests {
         for (greeting, first) in [(1, 2_000), (900, 3_600), (9_000, 10_666)] {
             server.greeted(Duration::from_millis(greeting));
             let left = server.leaves_at(Some(at(0))).unwrap();
-            assert_eq!(left.as_nanos() / 1_000_000, first);
+            assert_eq!(left.as_millis(), first);
         }
         server.answered(at(0), at(100));
         assert_eq!(server.leaves_at(Some(at(0))), Some(at(2_100)));

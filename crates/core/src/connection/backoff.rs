@@ -1,15 +1,13 @@
 //! How long to pause between two rounds of attempts to connect.
 
-use std::mem;
-use std::time::Duration;
-
-use crate::time::clock::Moment;
+use core::mem;
+use core::time::Duration;
 
 /// The shortest pause.
 ///
 /// The first ones are that short: behind a balancer with a dead server, an attempt in two or three
 /// fails, and the locks of the client must not wait long for the one that does not.
-pub(super) const LEAST: Duration = Duration::from_millis(100);
+pub const LEAST: Duration = Duration::from_millis(100);
 /// A pause is this part of the time without a server, so that a client is late by a fraction of
 /// the outage, and a quarter of it with the jitter.
 const PART: u32 = 5;
@@ -22,20 +20,22 @@ const RESTLESS_PART: u32 = 12;
 /// to keep the session, long enough not to burden the servers.
 const CAP: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_millis(2500));
 
+/// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub struct Backoff {
     cap: Duration,
     restless_cap: Duration,
     /// The end of the last connection that served, or the beginning.
-    away_since: Moment,
+    away_since: Duration,
     /// The end of the last connection that lasted, or the beginning.
-    restless_since: Moment,
+    restless_since: Duration,
     /// A session expired since.
     expired: bool,
 }
 
 impl Backoff {
-    pub(super) fn new(session_timeout: Duration, now: Moment) -> Self {
+    /// A client begins.
+    pub fn new(session_timeout: Duration, now: Duration) -> Self {
         Self {
             cap: (session_timeout / 3).clamp(CAP.0, CAP.1),
             restless_cap: (session_timeout / RESTLESS_PART).clamp(LEAST, CAP.1),
@@ -46,17 +46,12 @@ impl Backoff {
     }
 
     /// The pause after a round in which no server gave a session.
-    pub(super) fn after_failure(&self, now: Moment) -> Duration {
-        pause(now.saturating_since(self.away_since), self.cap)
+    pub fn after_failure(&self, now: Duration) -> Duration {
+        pause(now.saturating_sub(self.away_since), self.cap)
     }
 
     /// The pause after a connection: none, unless it was short and no `others` are left to try.
-    pub(super) fn after_service(
-        &mut self,
-        service: Service,
-        others: bool,
-        now: Moment,
-    ) -> Duration {
+    pub fn after_service(&mut self, service: Service, others: bool, now: Duration) -> Duration {
         if service.is_worthwhile() {
             (self.away_since, self.restless_since, self.expired) = (now, now, false);
         }
@@ -68,13 +63,13 @@ impl Backoff {
         }
         match (others, service.answered) {
             (true, _) => Duration::ZERO,
-            (false, true) => pause(now.saturating_since(self.restless_since), self.restless_cap),
+            (false, true) => pause(now.saturating_sub(self.restless_since), self.restless_cap),
             (false, false) => self.after_failure(now),
         }
     }
 
     /// The pause after an expiry: none for the first, because the server answers.
-    pub(super) fn after_expiry(&mut self, now: Moment) -> Duration {
+    pub fn after_expiry(&mut self, now: Duration) -> Duration {
         match mem::replace(&mut self.expired, true) {
             false => Duration::ZERO,
             true => self.after_failure(now),
@@ -82,35 +77,30 @@ impl Backoff {
     }
 }
 
-/// A part of the time that trouble has lasted.
+/// A part of the time that trouble has lasted. Whoever pauses makes it a little longer or shorter.
 fn pause(trouble: Duration, longest: Duration) -> Duration {
-    jittered((trouble / PART).clamp(LEAST, longest))
-}
-
-/// Makes a pause a little longer or shorter, so that clients that lost the same server do not come back
-/// in step.
-pub(super) fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+    (trouble / PART).clamp(LEAST, longest)
 }
 
 /// What came of a connection that was let in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Service {
-    pub(super) lived: Duration,
+pub struct Service {
+    /// How long it lasted.
+    pub lived: Duration,
     /// A request was answered, which says that the session is alive.
-    pub(super) answered: bool,
+    pub answered: bool,
     /// The client left because requests stayed open.
-    pub(super) unanswered: bool,
+    pub unanswered: bool,
 }
 
 impl Service {
     /// Whether it lasted so long that it was no failure.
-    pub(super) fn is_worthwhile(self) -> bool {
+    pub fn is_worthwhile(self) -> bool {
         self.is_long() && !self.is_useless()
     }
 
     /// Whether no request was answered on it, and the client left for that.
-    pub(super) fn is_useless(self) -> bool {
+    pub fn is_useless(self) -> bool {
         self.unanswered && !self.answered
     }
 
@@ -134,11 +124,11 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     /// A machine has been up for a while.
-    const START: Moment = Moment::from_nanos(7_000_000_000);
+    const START: Duration = Duration::from_secs(7);
 
     fn attempts_in_a_minute(
         timeout: Duration,
-        mut pause: impl FnMut(&mut Backoff, Moment) -> Duration,
+        mut pause: impl FnMut(&mut Backoff, Duration) -> Duration,
     ) -> u32 {
         let mut backoff = Backoff::new(timeout, START);
         let (mut attempts, mut now) = (0, START);
@@ -176,7 +166,7 @@ mod tests {
             while now < START + outage {
                 now = now + backoff.after_failure(now);
             }
-            let late = now.saturating_since(START + outage);
+            let late = now.saturating_sub(START + outage);
             let most = (outage / 4).max(Duration::from_millis(120));
             assert!(
                 late <= most.min(Duration::from_secs(3)),
