@@ -30,9 +30,8 @@ use crate::session::confirm_grant::Proven;
 use crate::session::heartbeat::REVOKE;
 use crate::session::lease::Lease;
 use crate::system::clock;
-use crate::time::limit::{Limit, LimitReached};
+use crate::time::limit::Limit;
 use crate::token::FencingToken;
-use crate::transport::Failure;
 use crate::transport::handover::Handover;
 use crate::transport::session_key::{Inherited, SessionKey};
 use zklock_core::attempt::Orphan;
@@ -50,7 +49,7 @@ impl RawGuard {
     pub(crate) fn to_process(&self) -> Result<Handover> {
         self.check()?;
         self.may_go()?;
-        let version = self.version()?;
+        let (version, is_asked_for) = self.version()?;
         let session = self.session();
         self.is_alone()?;
         self.check()?;
@@ -72,7 +71,7 @@ impl RawGuard {
             node: self.node().to_owned(),
             token: self.token().get(),
             version,
-            is_revoked: self.lease().is_revoked(),
+            is_revoked: is_asked_for || self.lease().is_revoked(),
         })
     }
 
@@ -112,15 +111,16 @@ impl RawGuard {
         }
     }
 
-    /// The version of the node, from a server that has proven the lock just before.
-    fn version(&self) -> Result<i32> {
+    /// The version of the node, and whether another client asks for the lock there; from a server that
+    /// has proven the lock just before.
+    fn version(&self) -> Result<(i32, bool)> {
         let node = self.node();
         let check = Request::Multi(vec![Op::Check {
             path: node.to_owned(),
             version: -1,
         }]);
         let (limit, mut caller) = (Limit::after(self.valid_for()), self.session().caller());
-        let requests = [check, Request::exists(node)];
+        let requests = [check, Request::get(node)];
         let answers = match caller.call_all(&requests, node, &limit) {
             Ok(answers) => answers,
             Err(CallError::Refused(code)) => return Err(refused(node, code)),
@@ -128,7 +128,7 @@ impl RawGuard {
             Err(CallError::Over(error)) => return Err(error),
         };
         match answers.into_iter().nth(1) {
-            Some(Ok(Reply::Stat(stat))) => Ok(stat.version),
+            Some(Ok(Reply::Data { data, stat })) => Ok((stat.version, REVOKE.contains(&&data[..]))),
             Some(Err(ErrorCode::NO_NODE)) => Err(self.found_gone()),
             Some(Err(code)) => Err(refused(node, code)),
             _ => Err(self.suspect()),
@@ -177,44 +177,55 @@ impl Attempt<'_> {
         loop {
             self.connect(limit)?;
             let stamp = self.session.status.stamp();
-            let write = Request::SetData {
-                path: self.handover.node.clone(),
-                data: self.data.clone().into(),
-                version: self.version,
-            };
-            match self.caller.ask(write, limit) {
-                Ok(Ok(Reply::Stat(stat))) => return self.is_ours(stat).map(|()| stamp),
-                Ok(Err(Failure::Refused(ErrorCode::BAD_VERSION))) => {
-                    if self.look(limit)? {
-                        return Ok(stamp);
-                    }
-                }
-                Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => return Err(self.gone()),
-                Ok(Err(failure)) => self.again(failure, limit)?,
-                Ok(Ok(_)) | Err(LimitReached) => return Err(self.unanswered(limit)),
+            if self.write(limit)? {
+                return Ok(stamp);
             }
         }
     }
 
-    /// Reads who has written. Returns whether this attempt has, in a request that was not answered;
-    /// `false` if it is to write again.
-    fn look(&mut self, limit: &Limit) -> Result<bool> {
+    /// Writes the mark, and reads whose is there. Returns whether it is this attempt's; `false` if it is
+    /// to write again.
+    ///
+    /// The answer to the write does not tell: ZooKeeper finds the connection to answer by the session
+    /// and the number of the request, so the answer may be to another process's write.
+    fn write(&mut self, limit: &Limit) -> Result<bool> {
         let node = &self.handover.node;
-        let (data, stat) = match self.caller.call(&Request::get(node), node, limit) {
-            Ok(Reply::Data { data, stat }) => (Vec::from(data), stat),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => return Err(self.gone()),
-            Err(CallError::Refused(code)) => return Err(refused(node, code)),
-            Err(CallError::Over(error)) => return Err(error),
-            Ok(_) | Err(CallError::LimitReached) => return Err(self.unanswered(limit)),
+        let write = Request::SetData {
+            path: node.clone(),
+            data: self.data.clone().into(),
+            version: self.version,
         };
-        self.is_ours(stat)?;
-        if data == self.data {
+        let requests = [write, Request::get(node)];
+        let answers = match self.caller.call_all(&requests, node, limit) {
+            Ok(answers) => answers,
+            Err(error) => return Err(error.into_error(node, || self.unanswered(limit))),
+        };
+        match <[_; 2]>::try_from(answers) {
+            Ok(
+                [
+                    Ok(_) | Err(ErrorCode::BAD_VERSION),
+                    Ok(Reply::Data { data, stat }),
+                ],
+            ) => {
+                self.is_ours(stat)?;
+                self.is_marked(&data, stat.version)
+            }
+            Ok([.., Err(ErrorCode::NO_NODE)]) => Err(self.gone()),
+            Ok([Err(code), _] | [_, Err(code)]) => Err(refused(node, code)),
+            _ => Err(self.unanswered(limit)),
+        }
+    }
+
+    /// Whether this data of the node is the mark; `false` if only a request to release the lock has
+    /// come before it.
+    fn is_marked(&mut self, data: &[u8], version: i32) -> Result<bool> {
+        if *data == self.data {
             return Ok(true);
         }
         // The only write since then. With two, one could be another process's mark.
         let next = self.version.checked_add(1);
-        if REVOKE.contains(&&data[..]) && next == Some(stat.version) {
-            self.version = stat.version;
+        if REVOKE.contains(&data) && next == Some(version) {
+            self.version = version;
             self.is_revoked = true;
             return Ok(false);
         }
@@ -236,14 +247,6 @@ impl Attempt<'_> {
         match now == id && stat.ephemeral_owner == id {
             true => Ok(()),
             false => Err(self.lost(LostReason::SessionExpired)),
-        }
-    }
-
-    fn again(&mut self, failure: Failure, limit: &Limit) -> Result<()> {
-        match CallError::of(failure, &self.handover.node, &self.session.status) {
-            Some(error) => Err(error.into_error(&self.handover.node, || self.unanswered(limit))),
-            None if self.caller.breathe(limit).is_err() => Err(self.unanswered(limit)),
-            None => Ok(()),
         }
     }
 

@@ -292,6 +292,13 @@ fn a_request_to_let_go_survives_a_handover(place: Place) {
     let handover = guard.hand_over().unwrap();
     let (_client, guard) = scene.take_over(&handover).unwrap();
     assert!(asked(&guard), "asked before");
+
+    // Before the holder has been told of it.
+    drop(guard);
+    let guard = scene.holder(2 * SOON);
+    ask();
+    let (_client, guard) = scene.take_over(&guard.hand_over().unwrap()).unwrap();
+    assert!(asked(&guard), "asked just before");
 }
 
 fn a_client_with_other_locks_hands_nothing_over(place: Place) {

@@ -42,6 +42,7 @@ mod reentrant_mutex;
 mod release_is_a_grant;
 mod repeated_locks;
 mod revocation;
+mod rival_takers;
 mod rwlock;
 mod semaphore;
 mod shards;

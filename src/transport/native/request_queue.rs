@@ -47,7 +47,11 @@ pub(super) struct Pending {
 }
 
 impl RequestQueue {
-    pub(super) fn new() -> Self {
+    /// The queue of a connection, whose numbers begin after this one.
+    ///
+    /// Servers tell the requests of a session apart by their numbers, those of an earlier connection too,
+    /// which may be carried out late.
+    pub(super) fn after(last_xid: i32) -> Self {
         Self {
             out: Vec::new(),
             writer: Some(Outbox::default()),
@@ -55,9 +59,13 @@ impl RequestQueue {
             handed: 0,
             pending: VecDeque::new(),
             pings: VecDeque::new(),
-            last_xid: 0,
+            last_xid,
             sent: Moment::now(),
         }
+    }
+
+    pub(super) fn of_the_next_connection(&self) -> Self {
+        Self::after(self.last_xid)
     }
 
     /// Queues a request that gets a reply; returns its number.

@@ -28,6 +28,9 @@ use zklock_jute::{ErrorCode, ReplyHeader, Request};
 /// How soon to try again to write what a full socket did not take in.
 pub(super) const WRITE_AGAIN: Duration = Duration::from_millis(10);
 
+/// An inherited session's first request has a number below this.
+const MOST_BEFORE: i32 = 1 << 30;
+
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: Config,
@@ -79,12 +82,14 @@ impl Shared {
     pub(super) fn new(config: Config, status: Arc<Status>) -> Self {
         let key = config.inherited.as_ref().map(|session| session.key.clone());
         let kept = config.inherited.as_ref().filter(|session| session.is_kept);
+        // Other processes count their own requests in an inherited session.
+        let first = key.as_ref().map_or(0, |_| fastrand::i32(0..MOST_BEFORE));
         let state = State {
             stage: Stage::Away,
             channel: None,
             target: None,
             connection: 0,
-            queue: RequestQueue::new(),
+            queue: RequestQueue::after(first),
             watches: Watches::default(),
             list: ServerList::new(config.hosts.servers()),
             complaint: String::new(),
@@ -201,7 +206,7 @@ impl Shared {
         state.channel = Some(Arc::clone(channel));
         state.target = Some(target.clone());
         state.connection += 1;
-        state.queue = RequestQueue::new();
+        state.queue = state.queue.of_the_next_connection();
         self.behind.store(false, Ordering::Relaxed);
         true
     }

@@ -3,9 +3,11 @@
 use std::fs;
 use std::thread;
 
+use super::fake::{Act, Fake, Script};
 use super::*;
 use crate::support::proxy::Proxy;
 use crate::support::{eventually, timed};
+use crate::transport::session_key::{Inherited, SessionKey};
 
 /// The server's tick is 500 ms.
 const SHORT: Duration = Duration::from_secs(6);
@@ -196,4 +198,42 @@ fn thousands_of_watches_survive_a_cut() {
     let mut ids: Vec<u64> = paths.iter().map(|_| fires(&fired).0).collect();
     ids.sort_unstable();
     assert!(ids.into_iter().eq(0..1500));
+}
+
+/// Servers take the answer to a request of an earlier connection for that to a request of the same number.
+#[test]
+fn a_session_has_no_two_requests_with_one_number() {
+    let (to, numbers) = unbounded();
+    let server = Fake::start(Script::new(move |xid, request| {
+        if request == Request::Close {
+            return Act::Reply(Reply::Nothing);
+        }
+        to.send(xid).unwrap();
+        Act::Close
+    }));
+    let next = |rig: &Rig| {
+        drop(rig.ask(Request::exists("/")));
+        numbers.recv_timeout(PATIENCE).unwrap()
+    };
+    let rig = Rig::connect(&server.hosts(), LONG);
+    let first = next(&rig);
+    rig.reconnected();
+    assert_eq!((first, next(&rig)), (1, 2));
+    drop(rig);
+    let [one, other] = [(); 2].map(|()| {
+        let mut config = Config::plain(&server.hosts(), LONG);
+        config.inherited = Some(Inherited {
+            key: SessionKey {
+                id: 7,
+                password: Secret(vec![9; 16]),
+            },
+            timeout: LONG,
+            heard_of: Duration::ZERO,
+            is_kept: true,
+        });
+        let rig = Rig::open(config);
+        rig.reconnected();
+        next(&rig)
+    });
+    assert_ne!(one, other);
 }
