@@ -16,6 +16,7 @@ use crate::support::{Ends, eventually, fresh_path};
 on_every_server! {
     the_file_tells_of_the_last_run_and_counts_all
     a_job_that_is_done_keeps_its_last_success
+    what_others_have_written_meanwhile_stays
     a_standby_tells_whether_it_is_active_and_counts_its_terms_and_losses
     after_a_kill_the_file_says_that_nothing_runs
 }
@@ -234,6 +235,24 @@ fn after_a_kill_the_file_says_that_nothing_runs(hosts: &str) {
     await_queue(hosts, &path, 0);
     assert_eq!(read(&file).1["active"], 0.0);
     assert_eq!(read(&file).1["starts_total"], 1.0);
+}
+
+/// Who waits would write over the success of the one ahead.
+fn what_others_have_written_meanwhile_stays(hosts: &str) {
+    let (folder, path) = (Folder::new(), fresh_path("meanwhile"));
+    let (file, go) = (folder.path("both.prom"), folder.path("go"));
+    let script = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+    let run = |script: &str| Zklock::spawn(&mut with(&file, hosts, &["run", &path], script));
+    let first = run(&script);
+    let is = |name: &str| file.exists() && read(&file).1[name] == 1.0;
+    eventually("it runs", || is("active"));
+    let second = run("exit 3");
+    eventually("the other waits", || is("waiting"));
+    fs::write(&go, "").unwrap();
+    assert_eq!((first.end().code, second.end().code), (Some(0), Some(3)));
+    let numbers = read(&file).1;
+    assert!(numbers.contains_key("last_success_timestamp_seconds"));
+    assert_eq!(numbers["starts_total"], 2.0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Numbers about a command, in a file for the textfile collector of node_exporter.
 //!
 //! A thread writes them, so that no disk can hold the command back or keep it from being stopped. What
-//! fails is told, and changes nothing else. Processes that share a file overwrite each other's numbers.
+//! fails is told, and changes nothing else. Processes that share a file add to what the others have written.
 
 mod page;
 mod place;

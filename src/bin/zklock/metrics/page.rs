@@ -1,10 +1,11 @@
 //! What is in the file, in Prometheus' text format.
 
 use std::fmt;
+use std::mem;
 use std::time::Duration;
 
 /// The numbers about one lock's commands on this machine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Page {
     /// The lock, escaped.
     lock: String,
@@ -46,8 +47,29 @@ impl Page {
         }
     }
 
-    /// Takes from an earlier page what has not happened since, and adds up what is counted. Returns
-    /// whether there is something.
+    /// Takes out what has happened and is not written yet.
+    pub(super) fn news(&mut self) -> Self {
+        let rest = Self {
+            lock: self.lock.clone(),
+            waiting: self.waiting,
+            active: self.active,
+            ..Self::default()
+        };
+        mem::replace(self, rest)
+    }
+
+    /// Takes from an earlier page what has not happened since, and adds up what is counted.
+    pub(super) fn follows(&mut self, earlier: &Self) {
+        self.last_start = self.last_start.max(earlier.last_start);
+        self.last_success = self.last_success.max(earlier.last_success);
+        self.last_exit = self.last_exit.max(earlier.last_exit);
+        self.last_wait = self.last_wait.or(earlier.last_wait);
+        self.last_hold = self.last_hold.or(earlier.last_hold);
+        self.starts = self.starts.saturating_add(earlier.starts);
+        self.losses = self.losses.saturating_add(earlier.losses);
+    }
+
+    /// Follows an earlier page as it is written. Returns whether there is something.
     pub(super) fn continues(&mut self, earlier: &str) -> bool {
         let numbers: Vec<_> = (0..ABOUT.len())
             .map(|at| self.number_in(at, earlier))
@@ -55,15 +77,17 @@ impl Page {
         let number = |at: usize| numbers.get(at).copied().flatten();
         let time = |at| Duration::try_from_secs_f64(number(at)?).ok();
         let count = |at| number(at).unwrap_or_default() as u64;
-        self.last_start = self.last_start.or_else(|| time(2));
-        self.last_success = self.last_success.or_else(|| time(3));
         let status = number(5).filter(|status| (0.0..256.0).contains(status));
-        let exit = time(4).zip(status.map(|status| status as u8));
-        self.last_exit = self.last_exit.or(exit);
-        self.last_wait = self.last_wait.or_else(|| time(6));
-        self.last_hold = self.last_hold.or_else(|| time(7));
-        self.starts = self.starts.saturating_add(count(8));
-        self.losses = self.losses.saturating_add(count(9));
+        self.follows(&Self {
+            last_start: time(2),
+            last_success: time(3),
+            last_exit: time(4).zip(status.map(|status| status as u8)),
+            last_wait: time(6),
+            last_hold: time(7),
+            starts: count(8),
+            losses: count(9),
+            ..Self::default()
+        });
         numbers.iter().any(Option::is_some)
     }
 

@@ -6,8 +6,14 @@
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::Errno;
 
 /// The end of the names that node_exporter reads.
 const END: &str = "prom";
@@ -17,6 +23,10 @@ const LONGEST: usize = 200;
 
 /// More than a page has.
 const ENOUGH: u64 = 64 * 1024;
+
+/// How long to wait between two looks whether another process has ended its turn, and how often to look.
+const PAUSE: Duration = Duration::from_millis(2);
+const TRIES: usize = 50;
 
 /// Returns the file for this lock; none if the place is empty, as a variable may be.
 pub(super) fn file(place: &Path, lock: &str) -> Option<PathBuf> {
@@ -63,6 +73,26 @@ pub(super) fn read(file: &Path) -> String {
         }
     }
     text
+}
+
+/// Keeps other processes from reading a file of this folder, in order to replace it, until it is dropped.
+/// One that is stopped meanwhile is not waited for.
+pub(super) fn turn(file: &Path) -> Option<OwnedFd> {
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = open(
+        folder.unwrap_or_else(|| Path::new(".")),
+        flags,
+        Mode::empty(),
+    )
+    .ok()?;
+    for _ in 0..TRIES {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(PAUSE),
+            _ => break,
+        }
+    }
+    Some(folder)
 }
 
 /// Replaces it at once, by one that other users may read: node_exporter is one of them.

@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use parking_lot::Mutex;
 
 use super::page::Page;
-use super::place::{read, replace};
+use super::place::{read, replace, turn};
 use crate::stderr::say;
 
 /// How long the end of the program waits for the last numbers to be written.
@@ -62,13 +62,17 @@ fn spawn(write: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 fn write_all(file: &Path, page: &Mutex<Page>, told: &Receiver<()>) {
-    let earlier = read(file);
-    page.lock().continues(&earlier);
     let mut has_told = false;
     for () in told {
-        let text = page.lock().to_string();
-        let written = replace(file, &text);
+        let news = page.lock().news();
+        // Another zklock may have had the lock meanwhile.
+        let turn = turn(file);
+        let mut all = news.clone();
+        all.continues(&read(file));
+        let written = replace(file, &all.to_string());
+        drop(turn);
         if let Err(error) = &written {
+            page.lock().follows(&news);
             if !has_told {
                 tell(&file.display().to_string(), error);
             }
