@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::acl::Acl;
 use crate::error::Result;
 use crate::owner::Card;
-use crate::session::{Session, Settings};
+use crate::session::{Session, Settings, TRY_OFFLINE};
 use crate::time::limit::Limit;
 use crate::transport::native::{self, Credentials};
 use crate::transport::session_key::Inherited;
@@ -61,6 +61,7 @@ pub struct ClientBuilder {
     note: Option<String>,
     local_handoffs: u32,
     locks_counted: usize,
+    try_offline: Duration,
     inherited: Option<Inherited>,
     create_chroot: bool,
     #[cfg(feature = "tls")]
@@ -87,6 +88,7 @@ impl ClientBuilder {
             note: None,
             local_handoffs: 0,
             locks_counted: 0,
+            try_offline: TRY_OFFLINE,
             inherited: None,
             create_chroot: false,
             #[cfg(feature = "tls")]
@@ -281,6 +283,13 @@ impl ClientBuilder {
         self
     }
 
+    /// How long one try waits for a missing connection, for the program. Defaults to a second.
+    #[doc(hidden)]
+    pub fn tries_offline_for(mut self, time: Duration) -> Self {
+        self.try_offline = time;
+        self
+    }
+
     /// The builder again if it is to create the chroot.
     pub(crate) fn of_chroot(&self) -> Option<Self> {
         self.create_chroot.then(|| self.clone())
@@ -361,6 +370,7 @@ impl ClientBuilder {
             card: Card::new(self.note.as_deref()),
             local_handoffs: self.local_handoffs,
             locks_counted: self.locks_counted,
+            try_offline: self.try_offline,
         }
     }
 }

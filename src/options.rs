@@ -17,9 +17,6 @@ use zklock_core::attempt::Patience;
 use zklock_core::overdue_holder::{Overdue, Rule};
 use zklock_core::seen_ahead::SeenAhead;
 
-/// How long one try waits for a missing connection: long enough for another server to take over.
-const RECONNECT: Duration = Duration::from_secs(1);
-
 /// Options of a wait for a lock, for the `_with` methods.
 ///
 /// # Example
@@ -276,7 +273,7 @@ impl<'a> LockOptions<'a> {
         Ok(LockRequest {
             patience,
             limit: match patience {
-                Patience::Tries => limit.offline(RECONNECT),
+                Patience::Tries => limit.offline(session.settings.try_offline),
                 Patience::Waits => limit,
             },
             taken: false,

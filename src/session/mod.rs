@@ -87,7 +87,12 @@ pub(crate) struct Settings {
     pub(crate) local_handoffs: u32,
     /// How many locks have counters of their own.
     pub(crate) locks_counted: usize,
+    /// How long one try waits for a missing connection.
+    pub(crate) try_offline: Duration,
 }
+
+/// Long enough for another server to take over.
+pub(crate) const TRY_OFFLINE: Duration = Duration::from_secs(1);
 
 impl Default for Settings {
     fn default() -> Self {
@@ -97,6 +102,7 @@ impl Default for Settings {
             card: Card::new(None),
             local_handoffs: 0,
             locks_counted: 0,
+            try_offline: TRY_OFFLINE,
         }
     }
 }

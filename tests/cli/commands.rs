@@ -329,6 +329,9 @@ fn no_more_than_the_permits_run_at_a_time(hosts: &str) {
     let refused = Zklock::run(hosts, &format!("run -n --permits 3 {path}"), ":");
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("2 permits"), "{}", refused.err);
+    let late = Zklock::run(hosts, &format!("run -w 1 --permits 3 {path}"), ":");
+    assert_eq!(late.code, Some(1), "{late:?}");
+    assert!(late.err.contains("2 permits"), "{late:?}");
     let other = Zklock::start(hosts, &format!("run --permits 3 {path}"), ":");
     eventually("it waits", || {
         2 < Zklock::run(hosts, &format!("list {path}"), "")

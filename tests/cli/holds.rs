@@ -22,7 +22,7 @@ on_every_server! {
     a_pause_waits_for_nobody_and_lets_nobody_begin
     a_paused_job_keeps_its_record
     a_path_that_was_only_paused_or_held_is_as_it_was
-    a_semaphore_is_not_paused
+    a_semaphore_is_not_paused_or_held
     where_others_share_a_pause_is_a_writers
     who_may_not_create_holds_and_pauses_nothing
 }
@@ -228,7 +228,7 @@ fn a_hold_is_put_where_it_may_be_or_nothing_is_left(hosts: &str) {
     log.await_word("held");
     let hold = format!("hold {path} --for 1h --reason freeze");
     let refused = run(hosts, &format!("{hold} -w 2"));
-    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(refused.code, Some(78), "{refused:?}");
     permits.signal("TERM");
     eventually("it has ended", || permits.has_ended());
     let held = run(hosts, &hold);
@@ -370,14 +370,17 @@ fn a_path_that_was_only_paused_or_held_is_as_it_was(hosts: &str) {
     }
 }
 
-fn a_semaphore_is_not_paused(hosts: &str) {
+fn a_semaphore_is_not_paused_or_held(hosts: &str) {
     let (path, log) = (fresh_path("pause"), Log::new());
     let mut permits = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
     log.await_word("held");
-    let refused = run(hosts, &format!("pause {path} --reason incident"));
-    assert_eq!(refused.code, Some(78), "{refused:?}");
-    let said = format!("zklock: {path} is a semaphore's, whose permits do not wait for a pause\n");
-    assert_eq!(refused.err, said);
+    for kind in ["pause", "hold"] {
+        let refused = run(hosts, &format!("{kind} {path} --for 1h --reason incident"));
+        assert_eq!(refused.code, Some(78), "{refused:?}");
+        let said =
+            format!("zklock: {path} is a semaphore's, whose permits do not wait for a {kind}\n");
+        assert_eq!(refused.err, said);
+    }
     let second = Zklock::run(hosts, &format!("run -n --permits 2 {path}"), ":");
     assert_eq!(second.code, Some(0));
     permits.kill();

@@ -10,7 +10,7 @@ use zklock::embedded::Server;
 
 use crate::program::{Log, Zklock, embedded};
 use crate::support::proxy::Proxy;
-use crate::support::raw::children;
+use crate::support::raw::{children, op};
 use crate::support::relay::listen;
 use crate::support::zookeeper::Folder;
 use crate::support::{eventually, fresh_path, timed};
@@ -73,16 +73,17 @@ fn a_refused_connection_is_told_before_the_wait_for_a_server_is_over() {
 #[test]
 fn a_deadline_holds_whatever_is_printed() {
     let hosts = hangs_up();
-    for args in [
-        "run -w 3 /a -- true",
-        "-v run -w 3 /a -- true",
-        "-v run -n /a -- true",
+    // With -n, half a session timeout counts as time without a server.
+    for (args, most) in [
+        ("run -w 3 /a -- true", 10),
+        ("-v run -w 3 /a -- true", 10),
+        ("-v run -n /a -- true", 10 + 10),
     ] {
         let begun = Instant::now();
         let ended = Zklock::run(&hosts, args, "");
         let took = begun.elapsed();
         assert_eq!(ended.code, Some(69), "{args}: {}", ended.err);
-        assert!(took < Duration::from_secs(10), "{args}: {took:?}");
+        assert!(took < Duration::from_secs(most), "{args}: {took:?}");
     }
 }
 
@@ -226,4 +227,45 @@ fn servers_that_stay_away_are_waited_for_once() {
     assert_eq!(run.0.end().code, Some(3));
     assert_eq!(once.0.end().code, Some(3));
     assert!(begun.elapsed() < until, "{:?}", begun.elapsed());
+}
+
+/// A leader that hangs for a moment had `-n` give up on every machine.
+#[test]
+fn a_try_outlasts_a_silence_that_is_shorter_than_a_session() {
+    let (log, path, proxy) = (Log::new(), fresh_path("try"), Proxy::start(embedded()));
+    let mut holder = Zklock::start(embedded(), &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    proxy.blackhole_at_next_request(op::GET_CHILDREN);
+    let args = format!("--session-timeout 10 run -n {path}");
+    let tries = Zklock::start(&proxy.hosts(), &args, &log.write("two holders"));
+    eventually("the server falls silent", || proxy.fired());
+    // Longer than the client stays with a server that was prompt.
+    thread::sleep(Duration::from_secs(5));
+    proxy.heal();
+    let ended = tries.end();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    holder.kill();
+}
+
+/// The lock is lost where its command would begin.
+#[test]
+fn a_run_whose_command_did_not_begin_is_not_said_to_have_ended() {
+    let (path, proxy) = (fresh_path("jobs"), Proxy::start(embedded()));
+    let job = |hosts: &str, script: &str| {
+        Zklock::start(
+            hosts,
+            &format!("--session-timeout 4 once --slot 1 {path}"),
+            script,
+        )
+    };
+    proxy.blackhole_at_next_request(op::MULTI);
+    let (ended, log) = (job(&proxy.hosts(), ":"), Log::new());
+    eventually("the server falls silent", || proxy.fired());
+    // Longer than the lock is relied on.
+    thread::sleep(Duration::from_secs(3));
+    proxy.heal();
+    let ended = ended.end();
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    assert!(ended.err.contains("the command did not begin"), "{ended:?}");
+    assert_eq!(job(embedded(), &log.write("ran")).end().code, Some(0));
 }

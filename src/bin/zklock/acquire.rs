@@ -15,7 +15,8 @@ use zklock_core::name::NodeName;
 
 use crate::args::Run;
 use crate::child::NODES;
-use crate::failure::Failure;
+
+use crate::failure::{CONFIG, Failure};
 use crate::held_lock::HeldLock;
 use crate::refused_attempts::RefusedAttempts;
 use crate::sanitize::plain;
@@ -135,6 +136,7 @@ impl AcquireRequest<'_> {
             in_order &= !waited && refused.count == 1 && !present.is_empty();
             match next(kind, node, &present) {
                 Some(Next::Try(next)) if !stays => kind = next,
+                Some(Next::Wait) if self.for_a_hold => return Err(not_held(path)),
                 Some(Next::Wait) => {
                     self.tell_of_others(kind, (path, node), &present, &mut refused);
                     let since = Instant::now();
@@ -215,7 +217,9 @@ impl AcquireRequest<'_> {
     fn permit(&self, semaphore: &Semaphore, waited: &mut bool) -> zklock::Result<Option<Permit>> {
         let far = Instant::now().checked_add(FOREVER);
         match (semaphore.acquire_with(self.options(waited)), far) {
-            (Err(error @ Error::PermitsDisagree { .. }), Some(far)) => {
+            (Err(error @ Error::PermitsDisagree { .. }), Some(far))
+                if matches!(self.limit, WaitLimit::Forever) =>
+            {
                 say(&format!("waiting: {error}"));
                 semaphore.acquire_with(self.options(waited).deadline(far))
             }
@@ -313,6 +317,14 @@ impl AcquireRequest<'_> {
             error => Err(error.into()),
         }
     }
+}
+
+fn not_held(path: &str) -> Failure {
+    let path = plain(path);
+    Failure::new(
+        CONFIG,
+        format!("{path} is a semaphore's, whose permits do not wait for a hold"),
+    )
 }
 
 /// Warns if a `zklock` around this one has the lock, which it keeps until this one ends.

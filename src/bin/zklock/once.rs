@@ -34,7 +34,8 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
     let started = Instant::now();
     let stage = Stage::set(args, &once.what, longest_connect(once.wait))?;
     metrics.waits();
-    let ran = run(once, &stage, started, metrics);
+    let has_begun = Cell::new(false);
+    let ran = run(once, &stage, (started, &has_begun), metrics);
     if let Ok(Ran::Done(_)) = &ran {
         metrics.has_succeeded();
     }
@@ -59,7 +60,7 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
         (Ok(Ran::Failed(failed)), _) => failed,
         (_, Some(signal)) => Ok(Ending::Signal(signal as i32)),
         (Err(Error::GaveUp { path }), _) => Err(gave_up(&path, holder)),
-        (Err(error), _) => Err(failure(error)),
+        (Err(error), _) => Err(failure(error, has_begun.get())),
         (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),
     }
 }
@@ -68,7 +69,7 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
 fn run(
     once: &Once,
     stage: &Stage,
-    started: Instant,
+    (started, has_begun): (Instant, &Cell<bool>),
     metrics: &Metrics,
 ) -> zklock::Result<Ran<Ending, Result<Ending, Failure>>> {
     let job = stage.client.job(&once.path)?;
@@ -92,7 +93,7 @@ fn run(
             // However it ends, its end is written down, and the next one relies on that.
             while !stage.settle() {}
         }
-        execute(once, stage, run, metrics)
+        execute(once, stage, run, (metrics, has_begun))
     };
     match (&once.slot, once.at_most_every) {
         (Some(slot), _) => job.once_with(slot, options, work),
@@ -122,7 +123,7 @@ fn execute(
     once: &Once,
     stage: &Stage,
     run: &Run<'_>,
-    metrics: &Metrics,
+    (metrics, has_begun): (&Metrics, &Cell<bool>),
 ) -> Result<Ending, Result<Ending, Failure>> {
     if let Some(before) = run.retry_of().map(ToString::to_string) {
         say(&format!("runs again what was not done: {}", plain(&before)));
@@ -139,8 +140,10 @@ fn execute(
         token: Some(run.fencing_token().to_string()),
         more: &more,
     };
-    let ended = metrics.term(|| stage.run(&once.what, run, &variables, &|_| ()));
-    let ended = ended.map_err(Err)?;
+    let ended = metrics
+        .term(|| stage.run(&once.what, run, &variables, &|_| ()))
+        .inspect(|_| has_begun.set(true))
+        .map_err(Err)?;
     if !stage.await_servers(&once.path) {
         run.servers_stay_away();
     }
@@ -151,12 +154,16 @@ fn execute(
             Ok(ended.ending)
         }
         ending => {
-            let over = once.what.max_time.filter(|_| ended.over_time);
-            let over = over.map(|most| format!("it ran longer than {most:?}, and was stopped"));
-            run.set_message(&over.unwrap_or_else(|| ending.to_string()));
+            run.set_message(&why_failed(once, ending, ended.over_time));
             Err(Ok(ending))
         }
     }
+}
+
+fn why_failed(once: &Once, ending: Ending, over_time: bool) -> String {
+    let over = once.what.max_time.filter(|_| over_time);
+    let over = over.map(|most| format!("it ran longer than {most:?}, and was stopped"));
+    over.unwrap_or_else(|| ending.to_string())
 }
 
 /// Makes the files for what the runs leave for each other. Without room for them, the command of a job
@@ -250,12 +257,15 @@ fn run_by(holder: &Contender) -> String {
     }
 }
 
-fn failure(error: Error) -> Failure {
+fn failure(error: Error, has_begun: bool) -> Failure {
+    let what = match has_begun {
+        true => "the command has ended, and is not known as done",
+        false => "the command did not begin, which counts as an attempt",
+    };
     match error {
-        Error::Lost { .. } | Error::Unconfirmed { .. } => Failure::new(
-            LOST,
-            format!("the command has ended, and is not known as done: {error}"),
-        ),
+        Error::Lost { .. } | Error::Unconfirmed { .. } => {
+            Failure::new(LOST, format!("{what}: {error}"))
+        }
         Error::SlotForgotten { .. } => Failure::new(NOT_RUN, error.to_string()),
         error => error.into(),
     }

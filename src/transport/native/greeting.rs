@@ -50,7 +50,7 @@ pub(super) fn greeting(
     });
     let reply = reply.map_err(|complaint| match complaint {
         Complaint::HungUp => HUNG_UP.to_owned(),
-        Complaint::Late => format!("it did not greet within {limit:?}"),
+        Complaint::Late => format!("it did not greet within {limit:.1?}"),
         Complaint::TooLong(length) => format!("it greeted with {length} bytes"),
         Complaint::Unreadable(reason) => {
             format!("its answer is not ZooKeeper's, as of another service's port: {reason}")
