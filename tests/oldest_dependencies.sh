@@ -17,7 +17,8 @@ rm -rf "$copy/package"
 for crate in zklock zklock-core zklock-jute; do
   mkdir -p "$copy/package/$crate"
   cd "$copy/package/$crate"
-  tar -xzf "$(ls -t "$target/package/$crate"-[0-9]*.crate | head -n 1)" --strip-components=1
+  # With today's time: cargo takes what is as old as a package's files for compiled.
+  tar -xmzf "$(ls -t "$target/package/$crate"-[0-9]*.crate | head -n 1)" --strip-components=1
   # What only tests and benches need may be newer.
   awk '/^\[/ { drop = /^\[(dev-dependencies|\[(bench|test|example)\])/ } !drop' \
     Cargo.toml >Cargo.toml.new
