@@ -32,7 +32,7 @@ impl Line {
         let holder = Zklock::start(hosts, &args, &format!("{}; {until}", log.write("in")));
         log.await_word("in");
         let queued = |n| eventually("it waits", || children(hosts, &path).len() == n);
-        let leaves = Zklock::start(hosts, &args, ":");
+        let leaves = Zklock::start(hosts, &args, &log.write("got"));
         queued(2);
         let next = Zklock::start(hosts, &args, &log.write("next"));
         queued(3);
@@ -65,6 +65,11 @@ fn is_free_where_the_leader_goes(ensemble: &Ensemble, is_asked: bool) -> Option<
         ensemble.leader().is_some_and(|other| other != leader)
     });
     let is_quick = begun.elapsed() < QUICK;
+    // Who has got the lock by then waits for a server to release it, and a signal ends that wait.
+    let (lines, held): (Vec<_>, Vec<_>) = lines
+        .into_iter()
+        .partition(|line| !line.log.words().iter().any(|word| word == "got"));
+    assert!(!lines.is_empty(), "all had ended before");
     if is_quick {
         for line in lines {
             line.log.await_word("next");
@@ -74,6 +79,7 @@ fn is_free_where_the_leader_goes(ensemble: &Ensemble, is_asked: bool) -> Option<
     }
     let is_free = begun.elapsed() < TIMEOUT / 2;
     ensemble.restart(leader);
+    drop(held);
     is_quick.then_some(is_free)
 }
 
