@@ -269,11 +269,7 @@ impl Nodes {
     }
 
     fn unanswered(&self) -> Error {
-        Error::ConnectTimeout {
-            limit: self.limit,
-            tried: self.session().status.trouble(),
-            round_trip: None,
-        }
+        self.session().unanswered_within(self.limit)
     }
 
     fn unconfirmed(&self) -> Error {

@@ -35,7 +35,7 @@ changed() {
 }
 
 # What is compiled: units, the model, promises and the house.
-targets=(-p zklock -p zklock-core -p zklock-jute --lib --bins --test promises --test house --test model)
+targets=(--workspace --lib --bins --test promises --test house --test model)
 
 missing=$(missing_tools)
 [ -z "$missing" ] || { echo "$missing"; exit 1; }
@@ -44,7 +44,7 @@ find_the_target
 
 [ "$verdict" != "-D warnings" ] || step 60 "checking the format" cargo fmt --all --check
 # shellcheck disable=SC2046 # Words.
-lint 600 "what changed" -p zklock -p zklock-core -p zklock-jute --lib --bins $(changed)
+lint 600 "what changed" --workspace --lib --bins $(changed)
 step 900 "compiling" cargo test --quiet --no-run "${targets[@]}"
 step 900 "compiling the simulation" tests/sim.sh --compile-quick
 

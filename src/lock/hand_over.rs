@@ -313,10 +313,6 @@ impl Attempt<'_> {
     }
 
     fn unanswered(&self, limit: &Limit) -> Error {
-        Error::ConnectTimeout {
-            limit: limit.spent(),
-            tried: self.session.status.trouble(),
-            round_trip: None,
-        }
+        self.session.unanswered_within(limit.spent())
     }
 }

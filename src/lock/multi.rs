@@ -210,19 +210,15 @@ impl MultiDriver<'_, '_> {
         let (mut over, mut first) = (Vec::new(), None);
         for (name, _) in contest.holds_ahead(&names, None) {
             let read = Request::get(&format!("{path}/{}", name.text));
-            match self.caller.call(&read, path, &self.limit) {
-                Ok(Reply::Data { data, stat }) if !stat.has_session() => {
-                    let hold = Hold::read(&Vec::from(data), &stat);
-                    over.extend(hold.seems_over().then_some(name.text));
-                    first = first.or_else(|| Some(hold).filter(|hold| !hold.seems_over()));
-                }
-                Ok(_) | Err(CallError::Refused(_)) => {}
+            match self.caller.call(&read, path, &self.limit).map(Hold::of) {
+                Ok(Some((hold, _))) if hold.seems_over() => over.push(name.text),
+                Ok(Some((hold, _))) => first = first.or(Some(hold)),
+                Ok(None) | Err(CallError::Refused(_)) => {}
                 Err(error) => return error.or(path, Event::Cancel),
             }
         }
         self.looks_at(at, first);
-        let is_left = |name: &&str| !over.contains(name);
-        Ok(Event::Children(names.iter().filter(is_left).collect()))
+        Ok(Event::Children(names.without(&over)))
     }
 
     /// Creates a node in every queue.

@@ -184,8 +184,13 @@ impl Session {
 
     /// The error of a query that no server answered in time.
     pub(crate) fn unanswered(&self) -> Error {
+        self.unanswered_within(LIMIT)
+    }
+
+    /// The error of a call that no server answered within this limit.
+    pub(crate) fn unanswered_within(&self, limit: Duration) -> Error {
         Error::ConnectTimeout {
-            limit: LIMIT,
+            limit,
             tried: self.status.trouble(),
             round_trip: None,
         }

@@ -50,6 +50,13 @@ impl Names {
         })
     }
 
+    /// All but these.
+    #[must_use]
+    pub fn without(&self, left_out: &[&str]) -> Self {
+        let is_left = |name: &&str| !left_out.contains(name);
+        self.iter().filter(is_left).collect()
+    }
+
     /// Whether `name` is one of them.
     pub fn contains(&self, name: &str) -> bool {
         self.iter().any(|other| other == name)

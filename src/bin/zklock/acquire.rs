@@ -15,8 +15,7 @@ use zklock_core::name::NodeName;
 
 use crate::args::Run;
 use crate::child::NODES;
-
-use crate::failure::{CONFIG, Failure};
+use crate::failure::Failure;
 use crate::held_lock::HeldLock;
 use crate::refused_attempts::RefusedAttempts;
 use crate::sanitize::plain;
@@ -136,7 +135,9 @@ impl AcquireRequest<'_> {
             in_order &= !waited && refused.count == 1 && !present.is_empty();
             match next(kind, node, &present) {
                 Some(Next::Try(next)) if !stays => kind = next,
-                Some(Next::Wait) if self.for_a_hold => return Err(not_held(path)),
+                Some(Next::Wait) if self.for_a_hold => {
+                    return Err(Failure::of_a_semaphore(&plain(path), "hold"));
+                }
                 Some(Next::Wait) => {
                     self.tell_of_others(kind, (path, node), &present, &mut refused);
                     let since = Instant::now();
@@ -317,14 +318,6 @@ impl AcquireRequest<'_> {
             error => Err(error.into()),
         }
     }
-}
-
-fn not_held(path: &str) -> Failure {
-    let path = plain(path);
-    Failure::new(
-        CONFIG,
-        format!("{path} is a semaphore's, whose permits do not wait for a hold"),
-    )
 }
 
 /// Warns if a `zklock` around this one has the lock, which it keeps until this one ends.

@@ -51,6 +51,12 @@ impl Failure {
         self.code == LOST
     }
 
+    /// Why neither a hold nor a pause is made there.
+    pub(crate) fn of_a_semaphore(path: &str, kind: &str) -> Self {
+        let message = format!("{path} is a semaphore's, whose permits do not wait for a {kind}");
+        Self::new(CONFIG, message)
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }

@@ -7,7 +7,7 @@ use zklock::{Contender, Error};
 
 use crate::args::{Args, Pause};
 use crate::connect::connect;
-use crate::failure::{CONFIG, Failure, written};
+use crate::failure::{Failure, written};
 use crate::hold::wanted;
 use crate::sanitize::plain;
 use crate::stderr::say;
@@ -60,10 +60,9 @@ fn tell_who_goes_on(path: &str, ahead: &[Contender]) {
 
 fn refused(path: &str, error: Error) -> Failure {
     match error {
-        Error::ForeignContender { node, .. } if node.ends_with("/leases") => Failure::new(
-            CONFIG,
-            format!("{path} is a semaphore's, whose permits do not wait for a pause"),
-        ),
+        Error::ForeignContender { node, .. } if node.ends_with("/leases") => {
+            Failure::of_a_semaphore(path, "pause")
+        }
         error => error.into(),
     }
 }

@@ -140,10 +140,8 @@ impl Stage {
             return Ok(Ending::Signal(signal as i32));
         }
         check_answered(answered, path)?;
-        let (path, hold) = match self.client.found_taken() {
-            Some((path, hold)) => (path, hold),
-            None => (path.to_owned(), None),
-        };
+        let taken = self.client.found_taken();
+        let (path, hold) = taken.unwrap_or_else(|| (path.to_owned(), None));
         log::info!("somebody else has the lock {path}");
         if let Some(hold) = hold {
             say(&format!("{} is {}", plain(&path), plain(&hold.to_string())));

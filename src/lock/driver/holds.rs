@@ -30,17 +30,14 @@ struct SeenHold {
 }
 
 impl SeenHold {
-    /// Reads a node that may be a hold; `None` if it has a session.
     fn of(node: String, reply: Reply, place: usize) -> Option<Self> {
-        match reply {
-            Reply::Data { data, stat } if !stat.has_session() => Some(Self {
-                node,
-                hold: Hold::read(&Vec::from(data), &stat),
-                stat,
-                place,
-            }),
-            _ => None,
-        }
+        let (hold, stat) = Hold::of(reply)?;
+        Some(Self {
+            node,
+            hold,
+            stat,
+            place,
+        })
     }
 
     /// When it is over at the servers, since the epoch.
@@ -129,9 +126,7 @@ impl Driver<'_, '_> {
         let over = seen.iter().filter(|one| one.hold.seems_over());
         let over: Vec<_> = over.map(|one| path::name(&one.node)).collect();
         Step::Report(match event {
-            Event::Children(names) if !over.is_empty() => {
-                Event::Children(names.iter().filter(|name| !over.contains(name)).collect())
-            }
+            Event::Children(names) if !over.is_empty() => Event::Children(names.without(&over)),
             event => event,
         })
     }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use zklock::sim::ensemble::Arrival;
@@ -84,38 +84,32 @@ impl Journal {
     }
 
     fn note_continued(&self, who: Process, op: usize) {
-        let mut continued = self
-            .continued
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut continued = locked(&self.continued);
         continued.insert((who, op));
     }
 
     /// Whether this operation began otherwise than with a call.
     pub(crate) fn is_continued(&self, id: (Process, usize)) -> bool {
-        let continued = self
-            .continued
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let continued = locked(&self.continued);
         continued.contains(&id)
     }
 
     fn note_sleeps(&self, who: Process, op: usize) {
-        let mut sleeps = self.sleeps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleeps = locked(&self.sleeps);
         sleeps.entry((who, op)).or_default().push(sim::sleeps());
     }
 
     /// How often the calling thread of an operation slept until it was granted the lock.
     pub(crate) fn slept(&self, id: (Process, usize)) -> Option<u64> {
-        let sleeps = self.sleeps.lock().unwrap_or_else(PoisonError::into_inner);
+        let sleeps = locked(&self.sleeps);
         match sleeps.get(&id)?.as_slice() {
             [before, after] => after.checked_sub(*before),
             _ => None,
         }
     }
 
-    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        locked(&self.entries)
     }
 
     /// When a call began.
@@ -141,7 +135,7 @@ impl Journal {
             .iter()
             .rev()
             .find(|held| (held.0, held.1) == (who, op));
-        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suspects = locked(&self.suspects);
         for node in held.into_iter().flat_map(|(.., nodes)| nodes) {
             suspects.insert(node.clone(), until);
         }
@@ -149,7 +143,7 @@ impl Journal {
 
     /// A lock goes from thread to thread only if it is held, or was confirmed anew.
     fn is_not_suspect<G: LockGuard>(&self, who: Process, nodes: &[String], guard: &G) {
-        let suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        let suspects = locked(&self.suspects);
         for node in nodes {
             if let Some(until) = suspects.get(node) {
                 let now = sim::elapsed() + guard.valid_for();
@@ -164,39 +158,36 @@ impl Journal {
         entries
     }
 
-    pub(crate) fn calls(&self) -> std::sync::MutexGuard<'_, Vec<Call>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
+        locked(&self.calls)
     }
 
-    pub(crate) fn writes(&self) -> std::sync::MutexGuard<'_, Vec<Write>> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn writes(&self) -> MutexGuard<'_, Vec<Write>> {
+        locked(&self.writes)
     }
 
-    pub(crate) fn heard(&self) -> std::sync::MutexGuard<'_, Vec<Heard>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn heard(&self) -> MutexGuard<'_, Vec<Heard>> {
+        locked(&self.heard)
     }
 
-    pub(crate) fn planted(&self) -> std::sync::MutexGuard<'_, Vec<Planted>> {
-        self.planted.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn planted(&self) -> MutexGuard<'_, Vec<Planted>> {
+        locked(&self.planted)
     }
 
-    pub(crate) fn released(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn released(&self) -> MutexGuard<'_, HashSet<String>> {
+        locked(&self.released)
     }
 
-    pub(crate) fn numbers(&self) -> std::sync::MutexGuard<'_, Vec<Numbered>> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn numbers(&self) -> MutexGuard<'_, Vec<Numbered>> {
+        locked(&self.numbers)
     }
 
-    pub(crate) fn members(&self) -> std::sync::MutexGuard<'_, Vec<Member>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        locked(&self.members)
     }
 
     pub(crate) fn nodes(&self) -> Vec<Held> {
-        self.nodes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.nodes).clone()
     }
 }
 
@@ -279,7 +270,7 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
                     sim::sleep(ms(at).saturating_sub(sim::elapsed()));
                     sim::note("closes the client");
                     drop(client.close());
-                    *closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(sim::elapsed());
+                    *locked(&closed) = Some(sim::elapsed());
                 })
                 .expect("a thread"),
             )
@@ -539,13 +530,13 @@ impl Actor {
         }
     }
 
-    fn cancels(&self) -> std::sync::MutexGuard<'_, Vec<channel::Sender<()>>> {
-        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cancels(&self) -> MutexGuard<'_, Vec<channel::Sender<()>>> {
+        locked(&self.cancels)
     }
 
     /// A call does not outlast the close of its client.
     fn is_not_kept_by_a_close(&self, op: usize, asked: Duration) {
-        let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = *locked(&self.closed);
         if let Some(closed) = closed.filter(|_| self.steady) {
             let since = sim::elapsed().saturating_sub(closed);
             // A later call began after the close.
@@ -571,11 +562,7 @@ impl Actor {
                 let (tokens, nodes) = seen(&guard);
                 self.journal.is_not_suspect(self.who, &nodes, &guard);
                 let held = (self.who, op, nodes);
-                self.journal
-                    .nodes
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(held);
+                locked(&self.journal.nodes).push(held);
                 let session = self.client.session_id();
                 self.journal
                     .note(self.who, op, What::Granted { session, tokens });
@@ -700,6 +687,11 @@ impl Actor {
         };
         self.journal.note(self.who, op, What::Released { well });
     }
+}
+
+/// A panic on purpose may have been under it.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Goes on with any other panic.

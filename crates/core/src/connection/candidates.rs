@@ -74,19 +74,14 @@ pub fn dial_limit(
     let first = first.map_or(Duration::MAX, |first| {
         share(first.min(timeout)).max(FIRST_LEAST)
     });
-    let doubled = if addresses == 1 {
-        past.rounds.saturating_sub(1)
-    } else {
-        past.rounds
-    };
-    let is_quick = addresses <= 1 && past.rounds < QUICK_ROUNDS && !begins;
-    let (in_first_round, doubled) = match past.greeted.filter(|_| is_quick) {
-        Some(took) => (quick_round(timeout, took), 0),
-        None if begins && 1 < addresses => (first_round(timeout).min(FIRST_ROUND_ANEW), doubled),
-        None if addresses <= 1 && past.greeted.is_some() => {
-            (first_round(timeout), doubled.saturating_sub(1))
-        }
-        None => (first_round(timeout), doubled),
+    let is_alone = addresses <= 1;
+    let was_quick = past.greeted.filter(|_| is_alone);
+    let as_the_first = u32::from(is_alone) + u32::from(was_quick.is_some());
+    let doubled = past.rounds.saturating_sub(as_the_first);
+    let in_first_round = match was_quick.filter(|_| !begins && past.rounds < QUICK_ROUNDS) {
+        Some(took) => quick_round(timeout, took),
+        None if begins && !is_alone => first_round(timeout).min(FIRST_ROUND_ANEW),
+        None => first_round(timeout),
     };
     let longest = in_first_round * 2_u32.pow(doubled.min(4));
     share(timeout).min(first).min(longest)

@@ -7,7 +7,7 @@ mod page;
 mod place;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -41,9 +41,7 @@ impl Metrics {
         lock: &str,
         task: impl FnOnce(&Self) -> Result<Ending, Failure>,
     ) -> Result<Ending, Failure> {
-        let file = what.metrics.as_deref().map(Path::new);
-        let file = file.and_then(|at| place::file(at, lock));
-        let metrics = Self(file.map(|file| {
+        let metrics = Self(file_of(what, lock).map(|file| {
             let page = Arc::new(Mutex::new(Page::new(lock)));
             Recorder {
                 writer: Writer::new(file, page.clone()),
@@ -123,13 +121,17 @@ impl Metrics {
 
 /// Notes that the command of a `zklock` that was killed has ended, from another process.
 pub(crate) fn note_kill(what: &Guarded, lock: &str) {
-    let at = what.metrics.as_deref().map(Path::new);
-    if let Some(file) = at.and_then(|at| place::file(at, lock)) {
+    if let Some(file) = file_of(what, lock) {
         let mut page = Page::new(lock);
         if page.continues(&place::read(&file)) {
             drop(place::replace(&file, &page.to_string()));
         }
     }
+}
+
+/// The file that the user asked for, if any.
+fn file_of(what: &Guarded, lock: &str) -> Option<PathBuf> {
+    place::file(Path::new(what.metrics.as_deref()?), lock)
 }
 
 /// The time since 1970.

@@ -71,28 +71,26 @@ impl Page {
 
     /// Follows an earlier page as it is written. Returns whether there is something.
     pub(super) fn continues(&mut self, earlier: &str) -> bool {
-        let numbers: Vec<_> = (0..ABOUT.len())
-            .map(|at| self.number_in(at, earlier))
-            .collect();
-        let number = |at: usize| numbers.get(at).copied().flatten();
-        let time = |at| Duration::try_from_secs_f64(number(at)?).ok();
-        let count = |at| number(at).unwrap_or_default() as u64;
-        let status = number(5).filter(|status| (0.0..256.0).contains(status));
-        self.follows(&Self {
-            last_start: time(2),
-            last_success: time(3),
-            last_exit: time(4).zip(status.map(|status| status as u8)),
-            last_wait: time(6),
-            last_hold: time(7),
-            starts: count(8),
-            losses: count(9),
+        let number = |name| self.number_in(name, earlier);
+        let time = |name| Duration::try_from_secs_f64(number(name)?).ok();
+        let count = |name| number(name).unwrap_or_default() as u64;
+        let status = number("last_exit_status").filter(|status| (0.0..256.0).contains(status));
+        let earlier = Self {
+            last_start: time("last_start_timestamp_seconds"),
+            last_success: time("last_success_timestamp_seconds"),
+            last_exit: time("last_exit_timestamp_seconds").zip(status.map(|status| status as u8)),
+            last_wait: time("last_wait_seconds"),
+            last_hold: time("last_hold_seconds"),
+            starts: count("starts_total"),
+            losses: count("losses_total"),
             ..Self::default()
-        });
-        numbers.iter().any(Option::is_some)
+        };
+        let is_there = ABOUT.iter().any(|(name, ..)| number(name).is_some());
+        self.follows(&earlier);
+        is_there
     }
 
-    fn number_in(&self, at: usize, text: &str) -> Option<f64> {
-        let (name, ..) = ABOUT.get(at)?;
+    fn number_in(&self, name: &str, text: &str) -> Option<f64> {
         let sample = format!("{} ", self.sample(name));
         let mut found = text.lines().filter_map(|line| line.strip_prefix(&sample));
         let number: f64 = found.next()?.trim().parse().ok()?;
