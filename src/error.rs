@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 pub(crate) use self::lost_reason::LossCell;
 pub use self::lost_reason::LostReason;
 use crate::token::FencingToken;
+use zklock_core::answer::TooLong;
 use zklock_core::dialect::Dialect;
 
 /// The end of the reason why a server gave no session, if its port seems not to use TLS.
@@ -277,6 +278,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error of a request about `path`.
+    pub(crate) fn too_long(what: TooLong, path: &str) -> Self {
+        let TooLong { bytes, limit, .. } = what;
+        let path = path.to_owned();
+        match what.reply {
+            true => Self::ReplyTooLong { path, bytes, limit },
+            false => Self::RequestTooLong { path, bytes, limit },
+        }
+    }
+
     /// Returns `true` if another client may hold the lock by now.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::SessionExpired)

@@ -44,7 +44,9 @@ impl Lock for RawGuard {
                     let _ = caller.breathe(&limit);
                 }
                 Ok(Err(Failure::Refused(code))) => return Err(refused(self.lease().path(), code)),
-                Ok(Err(Failure::TooLong(long))) => return Err(long.about(longest(&ops))),
+                Ok(Err(Failure::TooLong(long))) => {
+                    return Err(Error::too_long(long, longest(&ops)));
+                }
                 // It may have been carried out, or may still be.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
                     self.in_doubt();

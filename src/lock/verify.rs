@@ -2,9 +2,10 @@
 
 use super::raw_guard::RawGuard;
 use crate::error::{Error, LostReason, Result};
-use crate::session::proof::{self, Proof};
+use crate::session::lease;
 use crate::time::limit::Limit;
 use crate::transport::{Answered, Failure};
+use zklock_core::proof::{self, Proof};
 use zklock_core::validity::Stamp;
 
 impl RawGuard {
@@ -52,6 +53,6 @@ impl RawGuard {
     }
 
     fn gone(&self) -> LostReason {
-        proof::gone(self.session().transport.capabilities())
+        lease::gone(self.session().transport.capabilities())
     }
 }

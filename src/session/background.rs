@@ -26,7 +26,7 @@ pub(crate) struct Background {
 impl Background {
     /// Starts the thread, which looks for work whenever `woken` is filled.
     pub(crate) fn start(
-        mut heartbeat: Heartbeat,
+        heartbeat: Heartbeat,
         cleaner: Arc<Cleaner>,
         status: &Arc<Status>,
         woken: Receiver<()>,
@@ -37,13 +37,7 @@ impl Background {
         let run = move || {
             // Dropped when the thread ends, which `stopped` reports.
             let _ended = ended;
-            run(
-                &mut heartbeat,
-                &cleaner,
-                changes.receiver(),
-                &woken,
-                &stopping,
-            );
+            run(&heartbeat, &cleaner, changes.receiver(), &woken, &stopping);
         };
         let thread = thread::spawn("zklock-background", run)?;
         Ok(Self {
@@ -70,7 +64,7 @@ impl Background {
 }
 
 fn run(
-    heartbeat: &mut Heartbeat,
+    heartbeat: &Heartbeat,
     cleaner: &Arc<Cleaner>,
     changes: &Receiver<()>,
     woken: &Receiver<()>,
@@ -82,7 +76,7 @@ fn run(
         let retry = cleaner.push();
         let until = [pause.map(from_now), retry].into_iter().flatten().min();
         let calls: [&dyn Waitable; 3] = [stopping, woken, changes];
-        wait_any(&[calls, heartbeat.news()].concat(), until);
+        wait_any(&[calls, heartbeat.answers()].concat(), until);
         if !stopping.try_recv().is_err_and(|error| error.is_empty()) {
             // The client may have been closed since the last look: the guards hear of it.
             heartbeat.look();

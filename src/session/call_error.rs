@@ -33,7 +33,7 @@ impl CallError {
     pub(crate) fn of(failure: Failure, path: &str, status: &Status) -> Option<Self> {
         match failure {
             Failure::Refused(code) => Some(Self::Refused(code)),
-            Failure::TooLong(long) => Some(Self::Over(long.about(path))),
+            Failure::TooLong(long) => Some(Self::Over(Error::too_long(long, path))),
             Failure::Closed => Some(Self::Over(status.ending())),
             Failure::Lost | Failure::NotSent => None,
         }

@@ -189,13 +189,13 @@ impl Caller {
 
     /// Asks the quorum whether these nodes exist; [`proof::judge`] reads the answers.
     ///
-    /// [`proof::judge`]: crate::session::proof::judge
+    /// [`proof::judge`]: zklock_core::proof::judge
     pub(crate) fn prove(
         &mut self,
         nodes: &[String],
         limit: &Limit,
     ) -> std::result::Result<Vec<Answered>, LimitReached> {
-        let requests = crate::session::proof::requests(self.transport.capabilities(), nodes);
+        let requests = zklock_core::proof::requests(self.transport.capabilities(), nodes);
         let count = requests.len();
         let first = self.post(requests.into_iter().map(|request| (request, None)));
         self.wait_for_all(first, count, limit)

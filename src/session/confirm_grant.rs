@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::Session;
 use super::caller::Caller;
-use super::proof::{Proof, failure, judge};
 use crate::error::Result;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 use crate::transport::status::Status;
+use zklock_core::proof::{Proof, failure, judge};
 use zklock_core::validity::Stamp;
 
 /// The outcome of [`Session::prove`].

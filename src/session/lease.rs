@@ -13,8 +13,8 @@ use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
-use crate::time::clock::Moment;
-use crate::time::clock::nanos;
+use crate::time::clock::{Moment, nanos};
+use crate::transport::Capabilities;
 use crate::transport::session_validity::SessionValidity;
 use zklock_core::guard_state::{Belief, News};
 use zklock_core::validity::Stamp;
@@ -366,6 +366,17 @@ impl Lease {
         while to.try_send(event).is_err_and(|error| error.is_full()) {
             let _ = from.try_recv();
         }
+    }
+}
+
+/// Why a lock is lost if an answer says that its node is gone.
+///
+/// A client that gets an answer after its node went still has the session, so another client
+/// deleted the node. A transport that cannot tell one session from the next cannot tell why.
+pub(crate) fn gone(capabilities: Capabilities) -> LostReason {
+    match capabilities.resumes {
+        true => LostReason::Evicted,
+        false => LostReason::NodeGone,
     }
 }
 

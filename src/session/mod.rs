@@ -22,13 +22,11 @@ mod batched_reads;
 pub(crate) mod call_error;
 pub(crate) mod caller;
 pub(crate) mod cleaner;
-pub(crate) mod cleanup_call;
 pub(crate) mod confirm_grant;
 pub(crate) mod early_create;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;
 pub(crate) mod leases;
-pub(crate) mod proof;
 pub(crate) mod queries;
 pub(crate) mod silence_warning;
 
@@ -49,7 +47,6 @@ use crate::local::owning_process::Process;
 use crate::metrics::Counters;
 use crate::owner::Card;
 use crate::system::channel::bounded;
-use crate::system::clock;
 use crate::system::sync::Mutex;
 use crate::system::thread;
 use crate::transport::counted::Counted;
@@ -167,8 +164,9 @@ impl Session {
     /// Waits until every release that was put off is due, except those put off until the
     /// client ends.
     fn wait_for_delayed_releases(&self, snapshot: &Snapshot) {
-        if let (Some(until), false) = (self.cleaner.held_until(), snapshot.is_over()) {
-            thread::sleep(until.saturating_duration_since(clock::now()));
+        let delay = self.cleaner.delayed_for();
+        if !delay.is_zero() && !snapshot.is_over() {
+            thread::sleep(delay);
             self.cleaner.push();
         }
     }

@@ -53,7 +53,7 @@ impl Session {
             for _ in 0..count {
                 match caller.wait(call_id, limit) {
                     Ok(Err(Failure::Refused(code))) => refusals.add(code),
-                    Ok(Err(Failure::TooLong(long))) => return Err(long.about(dir)),
+                    Ok(Err(Failure::TooLong(long))) => return Err(Error::too_long(long, dir)),
                     Ok(_) => refusals.none(),
                     Err(LimitReached) => return Ok(Err(LimitReached)),
                 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::system::channel::{Receiver, Waitable, wait_any};
 use crate::system::clock;
+use crate::time::clock::Moment;
 
 /// Longer than any wait: a century.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -16,9 +17,13 @@ pub(crate) fn from_now(duration: Duration) -> Instant {
     now.checked_add(duration.min(FAR)).unwrap_or(now)
 }
 
-/// Whether a time is so late that no wait lasts until then.
-pub(crate) fn never_comes(time: Instant) -> bool {
-    FAR / 2 < time.saturating_duration_since(clock::now())
+/// This time since boot; the longest duration if it is so late that no wait lasts until then.
+pub(crate) fn since_boot(time: Instant) -> Duration {
+    let ahead = time.saturating_duration_since(clock::now());
+    match FAR / 2 < ahead {
+        true => Duration::MAX,
+        false => (Moment::now() + ahead).since_boot(),
+    }
 }
 
 /// A deadline and a way to cancel; either may be absent.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::{fmt, iter};
 
 use super::mailbox_sender::Slot;
-use crate::error::Error;
 use crate::system::sync::Mutex;
+use zklock_core::answer::Answered;
 use zklock_core::validity::Stamp;
-use zklock_jute::{ErrorCode, EventKind, Reply, Request};
+use zklock_jute::{EventKind, Request};
 
 /// One request, and what to do with the answer.
 pub(crate) struct Call {
@@ -36,9 +36,6 @@ impl CallId {
         iter::successors(Some(self), |call_id| Some(call_id.next()))
     }
 }
-
-/// The answer to a request: its reply, or why there is none.
-pub(crate) type Answered = Result<Reply, Failure>;
 
 /// Runs on the thread that reads for the transport, and may do nothing but forward.
 pub(crate) type Answer = Box<dyn FnOnce(Answered) + Send>;
@@ -81,52 +78,6 @@ impl Fired {
             id,
             kind,
             prefetched: None,
-        }
-    }
-}
-
-/// Why a request has no reply.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Failure {
-    /// There was no connection: the request was not sent, and nothing happened.
-    NotSent,
-    /// The connection broke: the request may or may not have been carried out.
-    Lost,
-    /// The server refused the request.
-    Refused(ErrorCode),
-    /// The request or its reply is too long; nothing changed.
-    TooLong(TooLong),
-    /// The client is closed, for good.
-    Closed,
-}
-
-impl Failure {
-    /// Turns refusals that are about the connection, not the request, into [`Failure::Lost`].
-    pub(crate) fn sorted(self) -> Self {
-        match self {
-            Self::Refused(code) if code.is_passing() => Self::Lost,
-            failure => failure,
-        }
-    }
-}
-
-/// A request that was too long to send, or a read whose reply was too long to keep.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct TooLong {
-    /// Whether the reply is what is too long.
-    pub(crate) reply: bool,
-    pub(crate) bytes: usize,
-    pub(crate) limit: usize,
-}
-
-impl TooLong {
-    /// The error of a request about `path`.
-    pub(crate) fn about(self, path: &str) -> Error {
-        let Self { bytes, limit, .. } = self;
-        let path = path.to_owned();
-        match self.reply {
-            true => Error::ReplyTooLong { path, bytes, limit },
-            false => Error::RequestTooLong { path, bytes, limit },
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::call::{Answer, Answered, Call, Failure, Watch};
+use super::call::{Answer, Call, Watch};
 use crate::system::sync::Mutex;
+use zklock_core::answer::{Answered, Failure};
 use zklock_jute::Request;
 
 /// Makes calls of these requests. Once all of them are answered, `done` runs with the answers

@@ -34,10 +34,10 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::call::{
-    Answer, Answered, Call, CallId, Failure, Fired, Prefetch, Prefetched, SharedPrefetch, TooLong,
-    Watch, WatchId,
+    Answer, Call, CallId, Fired, Prefetch, Prefetched, SharedPrefetch, Watch, WatchId,
 };
 use self::session_key::SessionKey;
+pub(crate) use zklock_core::answer::{Answered, Failure, TooLong};
 pub(crate) use zklock_core::connection::{Capabilities, NO_VERSION};
 
 /// A connection that is made again when it breaks.

@@ -352,12 +352,12 @@ MUTANTS = [
     (
         "heartbeat-late",
         "the background thread sleeps until the last thing is due, not the first",
-        "src/session/heartbeat.rs",
-        "        let pause = pauses.min().unwrap_or(snapshot.timeout / 6);\n",
-        "        let pause = pauses.max().unwrap_or(snapshot.timeout / 6);\n",
+        "crates/core/src/renewals.rs",
+        "        Some(pauses.min().unwrap_or(look.timeout / 6))\n",
+        "        Some(pauses.max().unwrap_or(look.timeout / 6))\n",
         "        let pauses: Vec<_> = pauses.collect();\n"
         "        let pause = if {mutant} {{ pauses.into_iter().max() }} else {{ pauses.into_iter().min() }};\n"
-        "        let pause = pause.unwrap_or(snapshot.timeout / 6);\n",
+        "        Some(pause.unwrap_or(look.timeout / 6))\n",
     ),
     (
         "heartbeat-not-armed",
@@ -395,32 +395,32 @@ MUTANTS = [
         "cleanup-dropped",
         "a deletion whose answer was lost with the connection is not repeated",
         "src/session/cleaner.rs",
-        "            Err(Failure::Closed) => {\n",
-        "            Err(Failure::Closed | Failure::Lost) => {\n",
-        "            Err(ref failure) if *failure == Failure::Closed\n"
-        "                || (*failure == Failure::Lost && {mutant}) => {{\n",
+        "        if answered == Err(Failure::Closed) {\n",
+        "        if matches!(answered, Err(Failure::Closed | Failure::Lost)) {\n",
+        "        if answered == Err(Failure::Closed)\n"
+        "            || (answered == Err(Failure::Lost) && {mutant}) {{\n",
     ),
     (
         "cleanup-stays-under-way",
         "a deletion that was not sent counts as under way for ever",
-        "src/session/cleaner.rs",
-        "        entry.in_flight = false;\n",
+        "crates/core/src/deletions.rs",
+        "        self.turn = Turn::Due;\n",
         "",
     ),
     (
         "cleanup-asked-twice",
         "two requests of one cleanup are under way, and one's answer is taken for the other's",
-        "src/session/cleaner.rs",
-        "        if std::mem::replace(&mut entry.in_flight, true) {\n",
-        "        if std::mem::replace(&mut entry.in_flight, true) && entry.cleanup.action() == Action::Done {\n",
+        "crates/core/src/deletions.rs",
+        "            (Turn::Asked, ..) | (_, Action::Done, _) => return None,\n",
+        "            (_, Action::Done, _) => return None,\n",
     ),
     (
         "ticket-answered-twice",
         "the thread that waits for a release hears of one node twice",
         "src/session/cleaner.rs",
-        "        if let Some(waiter) = entry.waiter.take() {\n            waiter.put(ended);\n",
-        "        if let Some(waiter) = entry.waiter.clone() {\n            waiter.put(ended);\n",
-        "        let told = if {mutant} {{ entry.waiter.clone() }} else {{ entry.waiter.take() }};\n"
+        "        if let Some(waiter) = interest.waiter.take() {\n            waiter.put(ended);\n",
+        "        if let Some(waiter) = interest.waiter.clone() {\n            waiter.put(ended);\n",
+        "        let told = if {mutant} {{ interest.waiter.clone() }} else {{ interest.waiter.take() }};\n"
         "        if let Some(waiter) = told {{\n            waiter.put(ended);\n",
     ),
     # A calling thread.

@@ -20,10 +20,14 @@
 //! - [`release_note`] tells a waiter that the holders ahead released in order, and [`seen_ahead`] whom
 //!   it has seen there,
 //! - [`overdue_holder`] says which holder to hurry, and when,
+//! - [`answer`] says what became of a request,
 //! - [`validity`] says how long a proof of a lock is good,
+//! - [`proof`] asks the quorum whether a session and its nodes exist,
 //! - [`lifetime`] says which messages of a session the leader has heard of,
+//! - [`renewals`] says when the locks that are held are proven anew,
 //! - [`guard_state`] says what a guard is, from its last proof and what happened since,
-//! - [`cleanup`] deletes what an attempt or a guard left behind,
+//! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] keeps at it until it
+//!   is gone,
 //! - [`connection`] says which server is next, when one is left, and what it knows.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
@@ -42,9 +46,11 @@ extern crate alloc;
 mod fuzz;
 
 pub mod abandonment;
+pub mod answer;
 pub mod attempt;
 pub mod cleanup;
 pub mod connection;
+pub mod deletions;
 pub mod dialect;
 pub mod downgrade;
 pub mod guard_state;
@@ -59,8 +65,10 @@ pub mod permit_attempt;
 pub mod permit_number;
 pub mod permits;
 pub mod places;
+pub mod proof;
 pub mod queue;
 pub mod release_note;
+pub mod renewals;
 pub mod seen_ahead;
 pub mod shard_owners;
 pub mod skip_listing;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use super::watched::{Listing, Watched};
 use super::{Driver, Step};
 use crate::error::Result;
-use crate::session::proof::{self, Proof};
 use crate::time::limit::LimitReached;
 use crate::transport::{Answered, CallId, Failure, Fired, Prefetch, Prefetched, Watch, WatchId};
 use zklock_core::attempt::Event;
+use zklock_core::proof::{self, Proof};
 use zklock_core::queue::Blocked;
 use zklock_jute::{ErrorCode, EventKind, Reply, Request};
 

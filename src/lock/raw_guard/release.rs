@@ -13,7 +13,7 @@ use crate::path;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::early_create::EarlyCreate;
 use crate::system::clock;
-use crate::time::limit::{Limit, LimitReached, from_now};
+use crate::time::limit::{Limit, LimitReached, from_now, since_boot};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
 use zklock_core::attempt::Orphan;
@@ -151,7 +151,7 @@ impl RawGuard {
             session: self.lease.session(),
             waiter,
             closing: closing.or(note),
-            not_before: self.at_least_until,
+            not_before: self.at_least_until.map(since_boot),
             next: (!lost).then(|| self.next_create()).flatten(),
         };
         self.session.leases.end(watched);

@@ -1,24 +1,20 @@
 //! The watches on the nodes of locks that are held for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::{Heartbeat, REVOKE};
 use crate::error::LostReason;
-use crate::session::lease::Lease;
-use crate::session::proof;
-use crate::time::clock::Moment;
+use crate::session::lease::{self, Lease};
+use crate::session::leases::OpenLease;
 use crate::transport::Answered;
 use crate::transport::{Call, Failure, Fired, Watch, WatchId};
 use zklock_jute::{ErrorCode, EventKind, Reply, Request};
 
 impl Heartbeat {
-    /// Reads and watches the nodes of locks that are held for longer than
-    /// [`WATCH_AFTER`](crate::session::leases::WATCH_AFTER).
-    pub(super) fn watch_long_holds(&self, now: Moment) {
-        let next = || WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
+    /// Reads and watches the nodes of these.
+    pub(super) fn watch(&self, leases: Vec<(u64, OpenLease, u64)>) {
         let mut calls = Vec::new();
-        for (id, lease, watch) in self.leases.watch_long_holds(now, next) {
+        for (id, OpenLease { lease, .. }, watch) in leases {
             calls.extend(lease.all_nodes().map(|path| {
                 let read = self.read.0.clone();
                 Call {
@@ -26,7 +22,7 @@ impl Heartbeat {
                         path: path.clone(),
                         watch: true,
                     },
-                    watch: Some(Watch::new(watch, self.fired.0.clone())),
+                    watch: Some(Watch::new(WatchId(watch), self.fired.0.clone())),
                     answer: Box::new(move |answered| {
                         let _ = read.send((id, answered));
                     }),
@@ -40,7 +36,8 @@ impl Heartbeat {
 
     /// A watch on a held node fired.
     pub(super) fn node_changed(&self, fired: Fired) {
-        let Some((id, lease)) = self.leases.watched_by(fired.id) else {
+        let watched = self.leases.renewals().watched_by(fired.id.0);
+        let Some((id, OpenLease { lease, .. })) = watched else {
             return;
         };
         match fired.kind {
@@ -61,7 +58,7 @@ impl Heartbeat {
         match answered {
             Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => lease.revoke_requested(),
             Err(Failure::Refused(ErrorCode::NO_NODE)) => {
-                self.lose(id, &lease, proof::gone(self.transport.capabilities()));
+                self.lose(id, &lease, lease::gone(self.transport.capabilities()));
             }
             Err(Failure::Lost | Failure::NotSent) => self.leases.unwatch(id),
             _ => {}
@@ -71,7 +68,7 @@ impl Heartbeat {
     /// The lock is lost, which the next look tells its guard.
     pub(super) fn lose(&self, id: u64, lease: &Arc<Lease>, why: LostReason) {
         lease.lose(why);
-        self.leases.look_at_these(&[id]);
+        self.leases.renewals().look_at_these(&[id]);
     }
 
     /// A node went: asks whether the session lasts, or the node went with it.

@@ -6,14 +6,16 @@
 //! have: it fails through the quorum, which proves the session. A read of the node shows the
 //! rest.
 
-use crate::error::{LostReason, Result};
-use crate::transport::Answered;
-use crate::transport::{Capabilities, Failure};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::answer::{Answered, Failure};
+use super::connection::Capabilities;
 use zklock_jute::{ErrorCode, Op, Request};
 
 /// The verdict on the answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Proof {
+pub enum Proof {
     /// The session is alive and owns the nodes, by a committed check.
     Confirmed,
     /// The node at this index is gone.
@@ -22,19 +24,8 @@ pub(crate) enum Proof {
     Unanswered,
 }
 
-/// Why a lock is lost if an answer says that its node is gone.
-///
-/// A client that gets an answer after its node went still has the session, so another client
-/// deleted the node. A transport that cannot tell one session from the next cannot tell why.
-pub(crate) fn gone(capabilities: Capabilities) -> LostReason {
-    match capabilities.resumes {
-        true => LostReason::Evicted,
-        false => LostReason::NodeGone,
-    }
-}
-
 /// The requests that ask for these nodes.
-pub(crate) fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
+pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
     if capabilities.multi {
         let check = |path: &String| Op::Check {
             path: path.clone(),
@@ -58,7 +49,7 @@ pub(crate) fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Requ
 }
 
 /// Judges the answers to [`requests`].
-pub(crate) fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
+pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
     if capabilities.multi {
         return match answers.first() {
             Some(Ok(zklock_jute::Reply::Multi(results))) => {
@@ -89,7 +80,7 @@ pub(crate) fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
 /// Why answers are no proof, although they do not say that a node is [`Gone`](Proof::Gone).
 ///
 /// Without `multi`, a proof begins with a refused delete.
-pub(crate) fn failure(answers: Vec<Answered>) -> Failure {
+pub fn failure(answers: Vec<Answered>) -> Failure {
     let refusal = [ErrorCode::NO_NODE, ErrorCode::NO_AUTH].map(Failure::Refused);
     let failures = answers.into_iter().filter_map(Result::err);
     let mut others = failures.filter(|failure| !refusal.contains(failure));

@@ -1,0 +1,42 @@
+//! What became of a request.
+
+use zklock_jute::{ErrorCode, Reply};
+
+/// The answer to a request: its reply, or why there is none.
+pub type Answered = Result<Reply, Failure>;
+
+/// Why a request has no reply.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Failure {
+    /// There was no connection: the request was not sent, and nothing happened.
+    NotSent,
+    /// The connection broke: the request may or may not have been carried out.
+    Lost,
+    /// The server refused the request.
+    Refused(ErrorCode),
+    /// The request or its reply is too long; nothing changed.
+    TooLong(TooLong),
+    /// The client is closed, for good.
+    Closed,
+}
+
+impl Failure {
+    /// Turns refusals that are about the connection, not the request, into [`Failure::Lost`].
+    pub fn sorted(self) -> Self {
+        match self {
+            Self::Refused(code) if code.is_passing() => Self::Lost,
+            failure => failure,
+        }
+    }
+}
+
+/// A request that was too long to send, or a read whose reply was too long to keep.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TooLong {
+    /// Whether the reply is what is too long.
+    pub reply: bool,
+    /// Its length.
+    pub bytes: usize,
+    /// The longest that is allowed.
+    pub limit: usize,
+}

@@ -1,0 +1,329 @@
+//! All that a session has yet to delete: the nodes of guards and attempts that have ended.
+//!
+//! ```text
+//!            request()           the answer
+//!  due ───────────────► asked ───────────────► due again, paused, or ended
+//!   ▲                                              │
+//!   └──────────(the pause or the delay is over)────┘
+//! ```
+//!
+//! Each [`Deletion`] has one request under way at most: with two, the answer to one would be taken
+//! for the answer to the other. It ends when the servers have said that its nodes are gone, or when
+//! the session that owns them ends, which deletes them.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::answer::{Answered, Failure};
+use super::attempt::Orphan;
+use super::cleanup::{Action, Cleanup, Event};
+use super::connection::Capabilities;
+use zklock_jute::{ErrorCode, Op, Reply, Request, failure};
+
+/// How long to wait before a refused request is repeated.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The same for a request to which the server will hardly ever give another answer.
+const LONG_PAUSE: Duration = Duration::from_secs(600);
+
+/// What is left in one directory.
+#[derive(Clone, Debug)]
+pub struct Deletion {
+    dir: String,
+    session: i64,
+    cleanup: Cleanup,
+    turn: Turn,
+    /// The listing of the directory is too long for a reply.
+    crowded: bool,
+    /// What is written into the directory, over which version, in the transaction that deletes the
+    /// node.
+    closing: Option<(Vec<u8>, i32)>,
+    /// A request got no answer: if the node is gone, that request may have deleted it.
+    retried: bool,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turn {
+    /// The next request is to be sent.
+    Due,
+    /// The server's: a request is under way.
+    Asked,
+    /// The next request is to be sent then, as the last one failed.
+    Paused(Duration),
+    /// The first request is to be sent then, as the user put it off.
+    Delayed(Duration),
+}
+
+/// How a deletion ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ended {
+    /// This client deleted the node, and wrote what was to be written with the deletion.
+    Deleted,
+    /// The node is gone after a request whose answer was lost, or what was to be written is not.
+    Presumed,
+    /// The node was gone already.
+    GoneBefore,
+}
+
+/// What follows from an answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Progress {
+    /// The next request is due, now or later. A failure is one that its user should know of.
+    GoesOn(Option<Failure>),
+    /// Nothing is left.
+    Ended(Ended),
+}
+
+impl Deletion {
+    /// Begins to delete what a `session` left in a directory.
+    pub fn new(dir: &str, session: i64, orphan: Orphan) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            session,
+            cleanup: Cleanup::new(orphan),
+            turn: Turn::Due,
+            crowded: false,
+            closing: None,
+            retried: false,
+        }
+    }
+
+    /// Has this written into the directory, over this version, with the deletion.
+    #[must_use]
+    pub fn closing(mut self, with: Option<(&[u8], i32)>) -> Self {
+        self.closing = with.map(|(data, version)| (data.to_vec(), version));
+        self
+    }
+
+    /// Puts the first request off until then.
+    #[must_use]
+    pub fn not_before(mut self, time: Option<Duration>) -> Self {
+        self.turn = time.map_or(Turn::Due, Turn::Delayed);
+        self
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &str {
+        &self.dir
+    }
+
+    /// The session that the nodes belong to.
+    pub fn session(&self) -> i64 {
+        self.session
+    }
+
+    /// The node that the next request deletes, and nothing else.
+    pub fn node(&self) -> Option<String> {
+        match (self.cleanup.action(), &self.closing) {
+            (Action::Delete(name), None) => Some(format!("{}/{name}", self.dir)),
+            _ => None,
+        }
+    }
+
+    /// Returns the next request, which is sent now; `None` if one is under way.
+    pub fn ask(&mut self, capabilities: Capabilities) -> Option<Request> {
+        let request = match (self.turn, self.cleanup.action(), &self.closing) {
+            (Turn::Asked, ..) | (_, Action::Done, _) => return None,
+            (_, Action::Sync, _) => capabilities.sync(&self.dir),
+            // Since ZooKeeper 3.6, a session can ask for its own nodes.
+            (_, Action::List, _) if self.crowded => Request::GetEphemerals {
+                below: self.dir.clone(),
+            },
+            (_, Action::List, _) => Request::list(&self.dir),
+            (_, Action::Delete(name), None) => Request::delete(format!("{}/{name}", self.dir)),
+            (_, Action::Delete(name), Some((data, version))) => {
+                close(&self.dir, &name, data, *version)
+            }
+        };
+        self.turn = Turn::Asked;
+        Some(request)
+    }
+
+    /// Takes in the answer to the last request.
+    pub fn answered(&mut self, now: Duration, answered: Answered) -> Progress {
+        self.turn = Turn::Due;
+        let ended = self.ended_by(&answered);
+        let failed = match self.event(answered) {
+            Ok(event) => {
+                self.cleanup.handle(event);
+                None
+            }
+            Err(failure) => self.failed(now, failure),
+        };
+        match self.cleanup.action() {
+            Action::Done => Progress::Ended(ended),
+            _ => Progress::GoesOn(failed),
+        }
+    }
+
+    /// Takes in a failure; returns it if it will hardly pass by itself.
+    fn failed(&mut self, now: Duration, failure: Failure) -> Option<Failure> {
+        let refused = matches!(failure, Failure::Refused(_) | Failure::TooLong(_));
+        if refused && self.closing.take().is_some() {
+            // What may not be written must neither prevent nor delay the deletion.
+            self.retried = true;
+            return None;
+        }
+        let pause = match failure {
+            Failure::Lost => {
+                self.retried = true;
+                return None;
+            }
+            Failure::NotSent | Failure::Closed => return None,
+            Failure::TooLong(_) if !self.crowded => {
+                self.crowded = true;
+                return None;
+            }
+            Failure::TooLong(_) => LONG_PAUSE,
+            Failure::Refused(_) if self.crowded => LONG_PAUSE,
+            Failure::Refused(_) => PAUSE,
+        };
+        self.turn = Turn::Paused(now + pause);
+        Some(failure)
+    }
+
+    /// How the deletion ends if this answer ends it.
+    fn ended_by(&self, answered: &Answered) -> Ended {
+        let deleted = match answered {
+            Ok(Reply::Multi(results)) if failure(results).is_none() => return Ended::Deleted,
+            Ok(Reply::Multi(_)) | Err(_) => false,
+            Ok(_) => true,
+        };
+        match self.retried {
+            true => Ended::Presumed,
+            false if deleted => Ended::Deleted,
+            false => Ended::GoneBefore,
+        }
+    }
+
+    /// What the answer to the last request says.
+    fn event(&self, answered: Answered) -> Result<Event, Failure> {
+        match (self.cleanup.action(), answered) {
+            (Action::List, Ok(Reply::Children { names, .. })) => Ok(Event::Children(names)),
+            (Action::List, Ok(Reply::Ephemerals(paths))) => {
+                let name = |path: &'_ String| {
+                    let name = path.strip_prefix(&self.dir)?.strip_prefix('/')?;
+                    Some(name.to_owned())
+                };
+                let names: Vec<_> = paths.iter().filter_map(name).collect();
+                Ok(Event::Children(names.iter().map(String::as_str).collect()))
+            }
+            (Action::Sync, Ok(_)) => Ok(Event::Synced),
+            // A refusal passes through the quorum as well.
+            (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
+            (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
+                None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
+                Some(code) => Err(Failure::Refused(code)),
+            },
+            (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
+            (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
+            (_, Err(Failure::Refused(code))) if code.is_passing() => Err(Failure::Lost),
+            (_, Err(failure)) => Err(failure),
+            (_, Ok(_)) => Err(Failure::Lost),
+        }
+    }
+}
+
+/// Deletes a node and writes into its directory over this version, or does neither.
+pub fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
+    Request::Multi(vec![
+        Op::Delete {
+            path: format!("{dir}/{name}"),
+            version: -1,
+        },
+        Op::SetData {
+            path: dir.to_owned(),
+            data: data.to_vec().into(),
+            version,
+        },
+    ])
+}
+
+/// The deletions of one session by their numbers, each with what its user adds.
+#[derive(Debug)]
+pub struct Deletions<X> {
+    last: u64,
+    open: BTreeMap<u64, (Deletion, X)>,
+}
+
+impl<X> Default for Deletions<X> {
+    fn default() -> Self {
+        Self {
+            last: 0,
+            open: BTreeMap::new(),
+        }
+    }
+}
+
+impl<X> Deletions<X> {
+    /// Takes one over; returns its number.
+    pub fn begin(&mut self, deletion: Deletion, with: X) -> u64 {
+        self.last += 1;
+        self.open.insert(self.last, (deletion, with));
+        self.last
+    }
+
+    /// The one with this number, if it has not ended.
+    pub fn get(&mut self, id: u64) -> Option<&mut (Deletion, X)> {
+        self.open.get_mut(&id)
+    }
+
+    /// Takes out the one with this number.
+    pub fn take(&mut self, id: u64) -> Option<X> {
+        Some(self.open.remove(&id)?.1)
+    }
+
+    /// How many have not ended.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether all have ended.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// A session is served; the ends of others have deleted their nodes.
+    pub fn serves(&mut self, session: i64) {
+        self.open.retain(|_, (entry, _)| entry.session == session);
+    }
+
+    /// Every session has ended.
+    pub fn clear(&mut self) {
+        self.open.clear();
+    }
+
+    /// Whose requests are to be sent by now.
+    pub fn due(&self, now: Duration) -> Vec<u64> {
+        let due = |(id, (entry, _)): (&u64, &(Deletion, X))| match entry.turn {
+            Turn::Due => Some(*id),
+            Turn::Paused(time) | Turn::Delayed(time) => (time <= now).then_some(*id),
+            Turn::Asked => None,
+        };
+        self.open.iter().filter_map(due).collect()
+    }
+
+    /// When the next request is due that is not due yet.
+    pub fn next_tick(&self, now: Duration) -> Option<Duration> {
+        let later = |(entry, _): &(Deletion, X)| match entry.turn {
+            Turn::Paused(time) | Turn::Delayed(time) => Some(time).filter(|time| now < *time),
+            Turn::Due | Turn::Asked => None,
+        };
+        self.open.values().filter_map(later).min()
+    }
+
+    /// Until when users have put off the last deletion, except those put off for ever.
+    pub fn delayed_until(&self) -> Option<Duration> {
+        let delayed = |(entry, _): &(Deletion, X)| match entry.turn {
+            Turn::Delayed(time) => Some(time).filter(|time| *time != Duration::MAX),
+            _ => None,
+        };
+        self.open.values().filter_map(delayed).max()
+    }
+}
+
+#[cfg(test)]
+mod tests;

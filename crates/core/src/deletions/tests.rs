@@ -1,0 +1,257 @@
+//! What becomes of answers that come late, twice or not at all.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::answer::TooLong;
+use zklock_jute::OpReply;
+
+const OURS: Capabilities = Capabilities {
+    multi: true,
+    sync: true,
+    resumes: true,
+};
+const NOW: Duration = Duration::from_secs(100);
+const TOO_LONG: Failure = Failure::TooLong(TooLong {
+    reply: true,
+    bytes: 2,
+    limit: 1,
+});
+
+fn node() -> Deletion {
+    Deletion::new("/m", 1, Orphan::Node("n".to_owned()))
+}
+
+fn perhaps() -> Deletion {
+    Deletion::new("/m", 1, Orphan::Prefix("_c_me-lock-".to_owned()))
+}
+
+fn delete(path: &str) -> Option<Request> {
+    Some(Request::delete(path.to_owned()))
+}
+
+#[test]
+fn one_request_at_a_time_is_under_way() {
+    let mut deletion = perhaps();
+    assert!(deletion.ask(OURS).is_some());
+    assert_eq!(deletion.ask(OURS), None);
+    let synced = Reply::Synced { path: "/m".into() };
+    deletion.answered(NOW, Ok(synced.clone()));
+    assert_eq!(deletion.ask(OURS), Some(Request::list("/m")));
+    let names = ["_c_me-lock-0000000001"].iter().collect();
+    let listed = Reply::Children { names, stat: None };
+    deletion.answered(NOW, Ok(listed.clone()));
+    // Nothing but the answer to a deletion says that a node is gone.
+    for stale in [synced, listed] {
+        let progress = deletion.answered(NOW, Ok(stale));
+        assert_eq!(progress, Progress::GoesOn(None));
+    }
+    let ended = deletion.answered(NOW, Ok(Reply::Nothing));
+    assert_eq!(ended, Progress::Ended(Ended::Presumed));
+}
+
+#[test]
+fn in_a_directory_that_is_too_long_to_be_listed_the_session_is_asked_for_its_own_nodes() {
+    let mut deletion = perhaps();
+    let mut ask = |answered| {
+        let request = deletion.ask(OURS);
+        deletion.answered(NOW, answered);
+        request
+    };
+    ask(Ok(Reply::Synced { path: "/m".into() }));
+    ask(Err(TOO_LONG));
+    let paths = ["/m/_c_me-lock-0000000001", "/m/a/b", "/mm/c"];
+    let own = Some(Request::GetEphemerals { below: "/m".into() });
+    let answer = Ok(Reply::Ephemerals(paths.map(str::to_owned).to_vec()));
+    assert_eq!(ask(answer), own);
+    assert_eq!(ask(Ok(Reply::Nothing)), delete(paths[0]));
+}
+
+#[test]
+fn what_may_not_be_written_neither_keeps_the_node_nor_delays_its_deletion() {
+    for refused in [Failure::Refused(ErrorCode::NO_AUTH), TOO_LONG] {
+        let mut deletion = node().closing(Some((b"{}", -1)));
+        assert!(matches!(deletion.ask(OURS), Some(Request::Multi(_))));
+        let progress = deletion.answered(NOW, Err(refused));
+        assert_eq!(progress, Progress::GoesOn(None));
+        assert_eq!(deletion.ask(OURS), delete("/m/n"));
+        let ended = deletion.answered(NOW, Ok(Reply::Nothing));
+        assert_eq!(ended, Progress::Ended(Ended::Presumed));
+    }
+}
+
+#[test]
+fn a_refusal_is_told_and_the_request_is_repeated_after_a_pause() {
+    for (failure, pause) in [
+        (Failure::Refused(ErrorCode::NO_AUTH), PAUSE),
+        (TOO_LONG, LONG_PAUSE),
+    ] {
+        let mut deletions = Deletions::default();
+        let mut refused = node();
+        refused.crowded = failure == TOO_LONG;
+        let id = deletions.begin(refused, ());
+        let (deletion, ()) = deletions.get(id).unwrap();
+        deletion.ask(OURS);
+        let told = deletion.answered(NOW, Err(failure));
+        assert_eq!(told, Progress::GoesOn(Some(failure)));
+        assert!(deletions.due(NOW).is_empty());
+        assert_eq!(deletions.next_tick(NOW), Some(NOW + pause));
+        assert_eq!(deletions.due(NOW + pause), [id]);
+        assert_eq!(deletions.delayed_until(), None, "it delays no end");
+    }
+}
+
+#[test]
+fn a_release_that_is_put_off_is_not_forgotten_when_an_earlier_one_is_due() {
+    let mut deletions = Deletions::default();
+    let later = NOW + Duration::from_secs(60);
+    let first = deletions.begin(node().not_before(Some(NOW)), ());
+    deletions.begin(node().not_before(Some(later)), ());
+    deletions.begin(node().not_before(Some(Duration::MAX)), ());
+    assert_eq!(deletions.due(NOW), [first]);
+    assert_eq!(deletions.next_tick(NOW), Some(later));
+    assert_eq!(deletions.delayed_until(), Some(later));
+}
+
+#[test]
+fn the_end_of_a_session_ends_its_deletions() {
+    let mut deletions = Deletions::default();
+    for session in [1, 2, 1] {
+        let orphan = Orphan::Node("n".to_owned());
+        deletions.begin(Deletion::new("/m", session, orphan), session);
+    }
+    deletions.serves(2);
+    assert_eq!((deletions.len(), deletions.take(2)), (1, Some(2)));
+    assert!(deletions.is_empty());
+}
+
+/// A directory whose server answers as it likes at first.
+struct Server {
+    nodes: BTreeSet<&'static str>,
+    /// Whether it answers listings.
+    lists: bool,
+}
+
+const OWN: [&str; 2] = ["_c_me-lock-0000000001", "_c_me-lock-0000000002"];
+
+impl Server {
+    fn new(lists: bool) -> Self {
+        let nodes = OWN.into_iter().chain(["_c_you-lock-0000000003"]);
+        Self {
+            nodes: nodes.collect(),
+            lists,
+        }
+    }
+
+    fn serve(&mut self, request: &Request) -> Answered {
+        match request {
+            Request::Sync { path } => Ok(Reply::Synced { path: path.clone() }),
+            Request::GetChildren { .. } if !self.lists => Err(TOO_LONG),
+            Request::GetChildren { .. } => Ok(Reply::Children {
+                names: self.nodes.iter().collect(),
+                stat: None,
+            }),
+            Request::GetEphemerals { .. } => {
+                let own = self.nodes.iter().filter(|name| OWN.contains(name));
+                Ok(Reply::Ephemerals(
+                    own.map(|name| format!("/m/{name}")).collect(),
+                ))
+            }
+            Request::Delete { path, .. } => self.delete(path).map(|()| Reply::Nothing),
+            Request::Multi(ops) => {
+                let Op::Delete { path, .. } = &ops[0] else {
+                    panic!("{ops:?}");
+                };
+                match self.delete(path) {
+                    Ok(()) => Ok(Reply::Multi(vec![
+                        Ok(OpReply::Deleted),
+                        Ok(OpReply::Checked),
+                    ])),
+                    Err(_) => Ok(Reply::Multi(vec![
+                        Err(ErrorCode::NO_NODE),
+                        Err(ErrorCode::RUNTIME_INCONSISTENCY),
+                    ])),
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn delete(&mut self, path: &str) -> Result<(), Failure> {
+        match self.nodes.remove(path.trim_start_matches("/m/")) {
+            true => Ok(()),
+            false => Err(Failure::Refused(ErrorCode::NO_NODE)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mishap {
+    None,
+    /// The request does not arrive, for this reason.
+    Fails(Failure),
+    /// It is carried out, and its answer is lost.
+    AnswerLost,
+}
+
+fn mishap() -> impl Strategy<Value = Mishap> {
+    prop_oneof![
+        Just(Mishap::None),
+        Just(Mishap::AnswerLost),
+        Just(Mishap::Fails(Failure::NotSent)),
+        Just(Mishap::Fails(Failure::Lost)),
+        Just(Mishap::Fails(Failure::Refused(ErrorCode::NO_AUTH))),
+        Just(Mishap::Fails(Failure::Refused(ErrorCode::CONNECTION_LOSS))),
+        Just(Mishap::Fails(TOO_LONG)),
+    ]
+}
+
+proptest! {
+    /// Whatever happens to the first requests: nothing of another client is deleted, a deletion ends
+    /// when all of its nodes are gone and not before, in few requests once answers arrive, and it
+    /// counts as ours only if a server has said so.
+    #[test]
+    fn a_deletion_ends_with_its_nodes(
+        mishaps in proptest::collection::vec(mishap(), 0..8),
+        known: bool, closing: bool, lists: bool,
+    ) {
+        let mut server = Server::new(lists);
+        let mut deletion = match known {
+            true => Deletion::new("/m", 1, Orphan::Node(OWN[0].to_owned())),
+            false => perhaps(),
+        };
+        deletion = deletion.closing((closing && known).then_some((&b"{}"[..], 1)));
+        let (mut now, mut asked, mut lost) = (NOW, 0, false);
+        let ended = loop {
+            asked += 1;
+            prop_assert!(asked <= mishaps.len() + 6, "it goes on for ever");
+            let request = deletion.ask(OURS).expect("a request is due");
+            prop_assert_eq!(deletion.ask(OURS), None, "two at once");
+            let answer = match mishaps.get(asked - 1).copied().unwrap_or(Mishap::None) {
+                Mishap::None => server.serve(&request),
+                Mishap::Fails(failure) => Err(failure),
+                Mishap::AnswerLost => {
+                    let _ = server.serve(&request);
+                    lost = true;
+                    Err(Failure::Lost)
+                }
+            };
+            match deletion.answered(now, answer) {
+                Progress::Ended(ended) => break ended,
+                Progress::GoesOn(failure) => {
+                    let paused = matches!(deletion.turn, Turn::Paused(until) if now < until);
+                    prop_assert_eq!(paused, failure.is_some(), "a pause is told");
+                }
+            }
+            now += LONG_PAUSE;
+        };
+        let left: Vec<_> = OWN.iter().filter(|name| server.nodes.contains(*name)).collect();
+        prop_assert_eq!(left.len(), usize::from(known), "{:?}", left);
+        prop_assert!(server.nodes.contains("_c_you-lock-0000000003"));
+        // Nobody else deletes anything here.
+        prop_assert!(!known || ended != Ended::GoneBefore);
+        prop_assert!(!known || !lost || ended == Ended::Presumed);
+    }
+}

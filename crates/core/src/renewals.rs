@@ -1,0 +1,375 @@
+//! When the locks that a session holds are proven anew, watched, and looked at.
+//!
+//! ```text
+//!  begin ─► looked at ──► asked about, together with others ──► confirmed ─┐
+//!               ▲              (every T/6)                                 │
+//!               └──────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A look tells a guard of a change of its state, and says what is due: a check that names up to
+//! [`NODES_A_CHECK`] nodes, a watch on a node that is held for longer than [`WATCH_AFTER`], so that
+//! an eviction and a revoke request are noticed at once and shorter locks cost nothing. What one
+//! lease costs does not depend on how many others there are: each is looked at when its time comes or
+//! something has happened to it.
+//!
+//! What a lease knows is its guard's, which is asked without a lock; its driver reports it as
+//! [`Trust`].
+
+mod look;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem;
+use core::time::Duration;
+
+pub use self::look::{Due, Look, Trust};
+use super::guard_state::News;
+
+/// A lock that is held for less than this gets no watch.
+pub const WATCH_AFTER: Duration = Duration::from_millis(50);
+/// How many nodes one check names, to stay far below the frame limit. Above that, checks are spread
+/// over the time in which each lock is proven once.
+pub const NODES_A_CHECK: usize = 500;
+/// How many bytes their names may take: a fraction of the smallest frame limit that a client
+/// can set.
+const BYTES_A_CHECK: usize = 64 * 1024;
+/// The next look, whenever it comes.
+const AT_ONCE: Duration = Duration::ZERO;
+/// The shortest time between two looks at one lease.
+const SOON: Duration = Duration::from_millis(1);
+
+/// The leases of one session by their numbers, each with what its driver adds.
+///
+/// What concerns one of them finds it without a look at the others.
+#[derive(Debug)]
+pub struct Renewals<L> {
+    leases: BTreeMap<u64, Entry<L>>,
+    /// When to look at which of them; one that has changed is due at [`AT_ONCE`].
+    looks: BTreeSet<(Duration, u64)>,
+    /// When the quorum was last asked about which of them, the longest ago first.
+    asks: BTreeSet<(Duration, u64)>,
+    unwatched: BTreeSet<u64>,
+    watched: BTreeMap<u64, u64>,
+    /// How many have begun, and so the next one's number.
+    begun: u64,
+    /// How many had begun when nothing was held last.
+    then: u64,
+    /// What every lease was told last.
+    news: News,
+    /// How many connections there had been then.
+    connects: u64,
+    /// When the last check was sent.
+    checked: Duration,
+    /// A check is due, however recent the proofs are.
+    urgent: bool,
+}
+
+#[derive(Debug)]
+struct Entry<L> {
+    lease: L,
+    since: Duration,
+    /// When the quorum was last asked about it: at first, for its grant.
+    asked: Duration,
+    /// When to look at it.
+    look: Option<Duration>,
+    watch: Option<u64>,
+}
+
+impl<L> Default for Renewals<L> {
+    fn default() -> Self {
+        Self {
+            leases: BTreeMap::new(),
+            looks: BTreeSet::new(),
+            asks: BTreeSet::new(),
+            unwatched: BTreeSet::new(),
+            watched: BTreeMap::new(),
+            begun: 0,
+            then: 0,
+            news: News {
+                connected: None,
+                broke: false,
+                session: None,
+                over: false,
+                resumes: false,
+            },
+            connects: 0,
+            checked: Duration::ZERO,
+            urgent: false,
+        }
+    }
+}
+
+impl<L: Clone> Renewals<L> {
+    /// A lock is held since `now`, about which the quorum was asked at `asked`; returns the number of
+    /// its lease.
+    pub fn begin(&mut self, lease: L, asked: Duration, now: Duration) -> u64 {
+        let id = self.begun;
+        self.begun += 1;
+        let entry = Entry {
+            lease,
+            since: now,
+            asked,
+            look: Some(AT_ONCE),
+            watch: None,
+        };
+        self.leases.insert(id, entry);
+        self.looks.insert((AT_ONCE, id));
+        self.asks.insert((asked, id));
+        self.unwatched.insert(id);
+        id
+    }
+
+    /// Ends a lease.
+    pub fn end(&mut self, id: u64) {
+        self.unwatched.remove(&id);
+        let Some(entry) = self.leases.remove(&id) else {
+            return;
+        };
+        if let Some(look) = entry.look {
+            self.looks.remove(&(look, id));
+        }
+        self.asks.remove(&(entry.asked, id));
+        if let Some(watch) = entry.watch {
+            self.watched.remove(&watch);
+        }
+    }
+
+    /// The lease with this number, if it has not ended.
+    pub fn get(&mut self, id: u64) -> Option<&mut L> {
+        self.leases.get_mut(&id).map(|entry| &mut entry.lease)
+    }
+
+    /// All that have not ended.
+    pub fn iter(&self) -> impl Iterator<Item = &L> {
+        self.leases.values().map(|entry| &entry.lease)
+    }
+
+    /// How many have not ended.
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether all have ended.
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
+    /// How many have begun.
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// What every lease was told last.
+    pub fn news(&self) -> News {
+        self.news
+    }
+
+    /// Takes in what happened to the connection, which is so many connections old.
+    pub fn follow(&mut self, mut news: News, connects: u64) {
+        let anew = connects != self.connects;
+        news.broke = news.connected.is_none() || anew;
+        if news != self.news {
+            self.news = news;
+            self.look_at_all();
+        }
+        if anew && news.connected.is_some() {
+            self.connects = connects;
+            self.urgent = true;
+        }
+    }
+
+    /// Takes the leases to look at by now; [`settle`](Self::settle) says when to look again.
+    pub fn take_due(&mut self, now: Duration) -> Vec<(u64, L)> {
+        let later = self.looks.split_off(&(now, u64::MAX));
+        let due = mem::replace(&mut self.looks, later);
+        let take = |(_, id)| {
+            let entry = self.leases.get_mut(&id)?;
+            entry.look = None;
+            Some((id, entry.lease.clone()))
+        };
+        due.into_iter().filter_map(take).collect()
+    }
+
+    /// Says what is due after a look at these, of which none is lost; `watch` numbers the watches.
+    pub fn settle(&mut self, look: &Look, seen: &[Trust], watch: impl FnMut() -> u64) -> Due<L> {
+        if self.is_empty() {
+            self.urgent = false;
+        }
+        // Without a connection, the only task is to report locks whose proofs age.
+        let (checks, watches) = match look.connected {
+            true => (self.checks(look, seen), self.watches(look.now, watch)),
+            false => (Vec::new(), Vec::new()),
+        };
+        for trust in seen {
+            let proof = self.next_proof(trust, look).filter(|_| look.connected);
+            let again = (look.begun <= trust.id).then_some(look.now);
+            let next = proof.into_iter().chain(trust.changes_at).chain(again).min();
+            self.look_at(trust.id, next.map(|next| next.max(look.now + SOON)));
+        }
+        Due { checks, watches }
+    }
+
+    /// The locks to ask the quorum about: those whose proofs are due, and others before theirs are, as
+    /// one request proves many.
+    fn checks(&mut self, look: &Look, seen: &[Trust]) -> Vec<(u64, L)> {
+        let is_late = |trust: &&Trust| {
+            let proof = self.next_proof(trust, look);
+            proof.is_some_and(|proof| proof <= look.now)
+        };
+        let late: Vec<_> = seen.iter().filter(is_late).map(|trust| trust.id).collect();
+        let of_many = self.next_of_many(look.timeout);
+        if mem::take(&mut self.urgent) {
+            self.ask(&[], usize::MAX, look.now)
+        } else if !late.is_empty() || of_many.is_some_and(|next| next <= look.now) {
+            self.ask(&late, NODES_A_CHECK, look.now)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Notes that the quorum is asked about these, and about those it was asked about the longest
+    /// ago, up to so many together.
+    fn ask(&mut self, these: &[u64], most: usize, now: Duration) -> Vec<(u64, L)> {
+        self.checked = now;
+        let mut asked = Vec::with_capacity(most.min(self.leases.len()));
+        for id in these {
+            asked.extend(self.ask_about(*id, now));
+        }
+        while asked.len() < most {
+            let oldest = self.asks.first().filter(|(before, _)| *before < now);
+            let Some((_, id)) = oldest.copied() else {
+                break;
+            };
+            asked.extend(self.ask_about(id, now));
+        }
+        asked
+    }
+
+    fn ask_about(&mut self, id: u64, now: Duration) -> Option<(u64, L)> {
+        let entry = self.leases.get_mut(&id)?;
+        self.asks.remove(&(entry.asked, id));
+        entry.asked = now;
+        self.asks.insert((now, id));
+        Some((id, entry.lease.clone()))
+    }
+
+    /// When to send the next check of more locks than one check names: all of them have their turn
+    /// before the first one is due again.
+    fn next_of_many(&self, timeout: Duration) -> Option<Duration> {
+        let checks = self.leases.len() / NODES_A_CHECK + 1;
+        (checks > 1).then(|| self.checked + timeout / 6 / checks as u32)
+    }
+
+    /// When the next check is due: each lock is proven again before it is suspect.
+    fn next_proof(&self, trust: &Trust, look: &Look) -> Option<Duration> {
+        let (stamp, asked) = (trust.stamp?, self.leases.get(&trust.id)?.asked);
+        Some(match stamp.sent < asked {
+            // Under way; if the answer takes long, ask again.
+            true => asked + look.timeout / 6,
+            false => stamp.due(trust.better_at, look.timeout),
+        })
+    }
+
+    /// Gives each lock that has no watch, and is held for longer than [`WATCH_AFTER`], its watch.
+    fn watches(&mut self, now: Duration, mut next: impl FnMut() -> u64) -> Vec<(u64, L, u64)> {
+        let mut given = Vec::new();
+        let (leases, watched) = (&mut self.leases, &mut self.watched);
+        self.unwatched.retain(|id| {
+            let due = |entry: &&mut Entry<L>| entry.since + WATCH_AFTER <= now;
+            let Some(entry) = leases.get_mut(id).filter(due) else {
+                return true;
+            };
+            let watch = next();
+            entry.watch = Some(watch);
+            watched.insert(watch, *id);
+            given.push((*id, entry.lease.clone(), watch));
+            false
+        });
+        given
+    }
+
+    /// How long nothing will be due after a look; `None` if nothing is held, and nothing was.
+    pub fn pause(&mut self, look: &Look) -> Option<Duration> {
+        if self.is_empty() {
+            // Where locks come and go, a look now and then is cheaper than a wake-up by each. In a
+            // short session it comes before they are suspect.
+            let idle = mem::replace(&mut self.then, self.begun) == self.begun;
+            return (!idle).then(|| WATCH_AFTER.min(look.timeout / 12));
+        }
+        let later = self.looks.range((AT_ONCE, u64::MAX)..).next();
+        let next_look = later.map(|(time, _)| time.saturating_sub(look.now));
+        let unwatched = look.connected && !self.unwatched.is_empty();
+        let next_check = self.next_of_many(look.timeout).filter(|_| look.connected);
+        let next_check = next_check.map(|next| next.saturating_sub(look.now));
+        let next_watch = unwatched.then_some(WATCH_AFTER);
+        let pauses = [next_look, next_watch, next_check].into_iter().flatten();
+        Some(pauses.min().unwrap_or(look.timeout / 6))
+    }
+
+    /// The quorum has confirmed none, as the node of one is gone: the others are asked about at once.
+    pub fn failed(&mut self) {
+        self.urgent = true;
+    }
+
+    /// Has these looked at when the next look comes.
+    pub fn look_at_these(&mut self, ids: &[u64]) {
+        for id in ids {
+            self.look_at(*id, Some(AT_ONCE));
+        }
+    }
+
+    /// Has all leases looked at when the next look comes.
+    pub fn look_at_all(&mut self) {
+        self.looks = self.leases.keys().map(|id| (AT_ONCE, *id)).collect();
+        for entry in self.leases.values_mut() {
+            entry.look = Some(AT_ONCE);
+        }
+    }
+
+    fn look_at(&mut self, id: u64, time: Option<Duration>) {
+        let Some(entry) = self.leases.get_mut(&id) else {
+            return;
+        };
+        // What has changed meanwhile is looked at first.
+        if entry.look == Some(AT_ONCE) {
+            return;
+        }
+        if let Some(look) = mem::replace(&mut entry.look, time) {
+            self.looks.remove(&(look, id));
+        }
+        if let Some(time) = time {
+            self.looks.insert((time, id));
+        }
+    }
+
+    /// The lock has no watch any more.
+    pub fn unwatch(&mut self, id: u64) {
+        let Some(entry) = self.leases.get_mut(&id) else {
+            return;
+        };
+        if let Some(watch) = entry.watch.take() {
+            self.watched.remove(&watch);
+        }
+        self.unwatched.insert(id);
+    }
+
+    /// The lock that has this watch.
+    pub fn watched_by(&self, watch: u64) -> Option<(u64, L)> {
+        let id = *self.watched.get(&watch)?;
+        Some((id, self.leases.get(&id)?.lease.clone()))
+    }
+}
+
+/// How many of these nodes go into one check, which must fit into one request.
+pub fn in_one_check(nodes: &[String]) -> usize {
+    let mut bytes = 0;
+    let fit = nodes.iter().take(NODES_A_CHECK).take_while(|node| {
+        bytes += node.len();
+        bytes <= BYTES_A_CHECK
+    });
+    fit.count().max(1)
+}
+
+#[cfg(test)]
+mod tests;
