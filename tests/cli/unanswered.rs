@@ -229,6 +229,40 @@ fn servers_that_stay_away_are_waited_for_once() {
     assert!(begun.elapsed() < until, "{:?}", begun.elapsed());
 }
 
+/// A signal ended it at once, and the lock was free a session timeout later.
+#[test]
+fn a_signal_leaves_who_waits_for_a_server_the_time_to_release_the_lock() {
+    for (kind, is_back) in [("run", true), ("once --slot a", true), ("run", false)] {
+        let (path, log, proxy) = (fresh_path("signal"), Log::new(), Proxy::start(embedded()));
+        let end = log.file().with_extension("end");
+        let until = format!("until [ -e {} ]; do sleep 0.05; done", end.display());
+        let script = format!("{}; {until}", log.write("in"));
+        let args = format!("--session-timeout 20 {kind} {path}");
+        let (holder, said) = Zklock::start_logged(&proxy.hosts(), &args, &script);
+        log.await_word("in");
+        proxy.refuse();
+        fs::write(end, "").expect("writing");
+        eventually("it waits", || said.contains("no server answers: waiting"));
+        let begun = Instant::now();
+        holder.signal("TERM");
+        if is_back {
+            thread::sleep(Duration::from_millis(500));
+            proxy.accept();
+        }
+        let ended = holder.end();
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(4), "{kind}: {took:?}");
+        let is_done = is_back && kind != "run";
+        let signal = (!is_done).then_some(15);
+        assert_eq!(ended.signal, signal, "{kind}: {ended:?}");
+        if is_back {
+            let next = Zklock::run(embedded(), &format!("{kind} -w 5 {path}"), "exit 3");
+            let code = if is_done { 0 } else { 3 };
+            assert_eq!(next.code, Some(code), "{kind}: {next:?}");
+        }
+    }
+}
+
 /// A leader that hangs for a moment had `-n` give up on every machine.
 #[test]
 fn a_try_outlasts_a_silence_that_is_shorter_than_a_session() {

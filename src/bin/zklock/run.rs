@@ -69,6 +69,7 @@ fn run_under(
         Ok(ended)
     })?;
     release(&stage, lock, &wanted.name());
+    let signal = signal.or_else(|| stage.signals.ended_by());
     if ended.is_success() {
         metrics.has_succeeded();
     }

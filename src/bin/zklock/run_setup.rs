@@ -34,6 +34,9 @@ const SETTLE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(1);
 
+/// How long servers are waited for after a signal, so that an election keeps no lock.
+const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Stage {
@@ -85,16 +88,17 @@ impl Stage {
     }
 
     /// Without a connection, waits for one as long as servers that come back keep the session: the
-    /// lock is free as soon as they do. Returns whether there is one. A signal ends the program then.
+    /// lock is free as soon as they do. Returns whether there is one. A signal shortens the wait, and
+    /// ends the program if it was in vain.
     pub(crate) fn await_servers(&self, path: &str) -> bool {
         let (began, timeout) = (Instant::now(), self.client.session_timeout());
         let is_away = || self.client.state() == SessionState::Connecting;
         if !is_away() {
             return true;
         }
-        let mut told = false;
-        self.signals.leaving();
-        while is_away() && began.elapsed() < timeout {
+        let (mut told, mut signalled, mut until) = (false, false, began + timeout);
+        self.signals.waiting();
+        while is_away() && Instant::now() < until {
             if !told && SOON < began.elapsed() {
                 told = true;
                 say(&format!(
@@ -104,6 +108,12 @@ impl Stage {
                 ));
             }
             thread::sleep(LOOK);
+            if !signalled && !self.signals.cancel.is_empty() {
+                (signalled, until) = (true, until.min(Instant::now() + AFTER_A_SIGNAL));
+            }
+        }
+        if is_away() {
+            self.signals.end_if_signalled();
         }
         self.signals.running();
         !is_away()

@@ -111,11 +111,6 @@ impl Signals {
         self.enter(Phase::Waiting);
     }
 
-    /// From now on, a signal ends the program: the end of the session cleans up.
-    pub(crate) fn leaving(&self) {
-        self.enter(Phase::Connecting);
-    }
-
     /// From now on, a signal goes to the command.
     pub(crate) fn running(&self) {
         self.enter(Phase::Running);
@@ -124,6 +119,13 @@ impl Signals {
     /// Returns the signal that ended the wait, if one did.
     pub(crate) fn ended_by(&self) -> Option<Signal> {
         self.taken.try_iter().find(|signal| ends(*signal))
+    }
+
+    /// Ends the program if a signal ended the wait: the end of the session cleans up.
+    pub(crate) fn end_if_signalled(&self) {
+        if let Some(signal) = self.ended_by() {
+            exit_by(signal);
+        }
     }
 
     /// Ignores this signal once; it is about to be sent to this process's own group.
