@@ -1,8 +1,10 @@
 //! `zklock doctor`: what it reports, and what it leaves alone.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use zklock::{Acl, Client};
 
@@ -11,8 +13,9 @@ use crate::support::ensemble::Ensemble;
 use crate::support::keeper::{self, Kind};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, children, op};
+use crate::support::relay::{listen, pass_on};
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{eventually, free_port, fresh_path};
+use crate::support::{eventually, free_port, fresh_path, timed};
 
 on_every_server! {
     nothing_healthy_is_accused
@@ -324,18 +327,73 @@ fn a_server_with_a_greeting_that_is_none_is_named() {
     assert!(told.out.contains("a lock can be taken"), "{told:?}");
 }
 
-/// As one whose process is stopped: the system still accepts its connections.
+/// As those whose process is stopped: the system still accepts their connections. They were looked at
+/// one after the other, for ten seconds each, without a word.
 #[test]
-fn a_server_that_hangs_is_named() {
-    let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
-    let hosts = format!(
-        "{},{}",
-        hanging.local_addr().unwrap(),
-        crate::program::embedded()
-    );
-    let told = Zklock::run(&hosts, WELL, "");
+fn servers_that_hang_are_looked_at_together_and_named() {
+    let hanging = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [one, other] = [0, 1].map(|nth: usize| hanging[nth].local_addr().unwrap());
+    let hosts = format!("{one},{},{other}", crate::program::embedded());
+    let (told, took) = timed(|| Zklock::run(&hosts, WELL, ""));
     assert_eq!(told.code, Some(2), "{told:?}");
     let what = "it accepts connections and answers nothing";
-    assert!(told.out.contains(what), "{told:?}");
+    assert_eq!(told.out.matches(what).count(), 2, "{told:?}");
     assert!(told.out.contains("a lock can be taken"), "{told:?}");
+    let waits = format!("waiting for answers of {one}, {other}");
+    assert!(told.err.contains(&waits), "{told:?}");
+    assert!(took < Duration::from_secs(18), "{took:?}");
+}
+
+/// A server that has counted transactions after which its data were not its leader's, and counts so many
+/// more until it is asked again. An embedded one is behind it.
+fn counts_differences(more: u64) -> String {
+    let count = AtomicU64::new(3);
+    listen(move |client| drop(count_differences(client, &count, more)))
+}
+
+fn count_differences(mut client: TcpStream, count: &AtomicU64, more: u64) -> io::Result<()> {
+    let mut word = [0; 4];
+    client.read_exact(&mut word)?;
+    match &word {
+        b"srvr" => write!(
+            client,
+            "Zookeeper version: 3.8.0-1, built on\nMode: follower\n"
+        ),
+        b"mntr" => {
+            let count = count.fetch_add(more, Ordering::SeqCst);
+            write!(
+                client,
+                "zk_uptime\t7\nzk_digest_mismatches_count\t{count}\n"
+            )
+        }
+        [0, ..] => {
+            let mut server = TcpStream::connect(crate::program::embedded())?;
+            server.write_all(&word)?;
+            pass_on(&client, &server, |_, _| Ok(()));
+            pass_on(&server, &client, |_, _| Ok(()));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One that reads its log again when it starts counts what it has in its snapshot already.
+#[test]
+fn data_that_differed_once_are_told_from_data_that_differ() {
+    for (more, code, what) in [
+        (
+            0,
+            0,
+            "differed from its leader's 3 times, and do not any more",
+        ),
+        (
+            2,
+            2,
+            "its data differ from its leader's, by 5 transactions so far",
+        ),
+    ] {
+        let told = Zklock::run(&counts_differences(more), WELL, "");
+        assert_eq!(told.code, Some(code), "{told:?}");
+        assert!(told.out.contains(what), "{told:?}");
+    }
 }

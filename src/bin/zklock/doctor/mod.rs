@@ -11,18 +11,28 @@ mod trial;
 mod words;
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use crossbeam_channel::{RecvTimeoutError, unbounded};
 use serde_json::json;
 
 use self::finding::{Finding, Level, table};
+use self::server::View;
 use crate::args::{Args, Doctor};
 use crate::connect::{connect, hosts};
 use crate::failure::{Failure, written};
-use crate::sanitize::plain_json;
+use crate::sanitize::{plain, plain_json};
+use crate::stderr::say;
 
 /// How long each server may take for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long all of them may take before it is said which do.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What was found at a server, and seen of it.
+type Looked = (Vec<Finding>, View);
 
 pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
     let hosts = hosts(args)?;
@@ -30,8 +40,8 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
     let patience = PATIENCE.min(args.connect_timeout);
     let mut findings = Vec::new();
     let mut seen = Vec::new();
-    for server in servers {
-        let (found, view) = server::look(args, &format!("{server}{chroot}"), server, patience)?;
+    for look in look_at_all(args, (&servers, chroot), patience) {
+        let (found, view) = look?;
         findings.extend(found);
         seen.push(view);
     }
@@ -59,6 +69,43 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
     let worst = findings.iter().map(|finding| finding.level).max();
     written(show(doctor, &findings))?;
     Ok(worst.map_or(0, |level| level as u8))
+}
+
+/// Looks at all servers at once, and says which of them take long.
+fn look_at_all(
+    args: &Args,
+    (servers, chroot): (&[&str], &str),
+    patience: Duration,
+) -> Vec<Result<Looked, Failure>> {
+    thread::scope(|scope| {
+        let (to, ended) = unbounded();
+        for (nth, server) in servers.iter().enumerate() {
+            let (to, hosts) = (to.clone(), format!("{server}{chroot}"));
+            scope.spawn(move || to.send((nth, server::look(args, &hosts, server, patience))));
+        }
+        drop(to);
+        let mut looks: Vec<_> = servers.iter().map(|_| None).collect();
+        let soon = Instant::now() + SOON;
+        loop {
+            match ended.recv_deadline(soon) {
+                Ok((nth, look)) => looks[nth] = Some(look),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return looks.into_iter().flatten().collect();
+                }
+            }
+        }
+        let slow = servers
+            .iter()
+            .zip(&looks)
+            .filter(|(_, look)| look.is_none());
+        let slow: Vec<_> = slow.map(|(server, _)| plain(server)).collect();
+        say(&format!("waiting for answers of {}", slow.join(", ")));
+        for (nth, look) in ended {
+            looks[nth] = Some(look);
+        }
+        looks.into_iter().flatten().collect()
+    })
 }
 
 fn show(doctor: &Doctor, findings: &[Finding]) -> io::Result<()> {

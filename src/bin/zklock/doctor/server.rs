@@ -30,6 +30,8 @@ pub(super) struct View {
     pub(super) is_there: bool,
     /// The session timeout that it grants.
     granted: Option<Duration>,
+    /// See [`differs`].
+    mismatches: Option<u64>,
     /// The address at which it answers four-letter words.
     pub(super) server: String,
 }
@@ -66,6 +68,10 @@ pub(super) fn look(
             drop(client.close());
         }
         Err(error) => findings.push(no_session(server, &error)),
+    }
+    if let Some(before) = view.mismatches.filter(|count| 0 < *count) {
+        let now = mismatches(server, patience).filter(|_| view.granted.is_some());
+        findings.push(differs(server, before, now));
     }
     Ok((findings, view))
 }
@@ -115,10 +121,42 @@ fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
     if let Said::Text(text) = ask(server, "conf", patience) {
         findings.extend(settings(server, &text));
     }
-    if let Said::Text(text) = ask(server, "mntr", patience) {
-        findings.extend(numbers(server, &text));
-    }
+    view.mismatches = mismatches(server, patience);
     findings
+}
+
+/// How often this server's data were not what its leader's should have been after a transaction.
+fn mismatches(server: &str, patience: Duration) -> Option<u64> {
+    let Said::Text(mntr) = ask(server, "mntr", patience) else {
+        return None;
+    };
+    values(&mntr, &['\t'])
+        .get("zk_digest_mismatches_count")?
+        .parse()
+        .ok()
+}
+
+/// Says whether the server's data differ, by these counts from before and after a session, whose beginning
+/// and end are transactions.
+///
+/// Each transaction has the digest of the leader's data with it, and a server that has others counts
+/// each one (`DataTree.compareDigest` in ZooKeeper). It compares also what it carries out again from its
+/// log when it starts, on a snapshot that may contain later changes.
+fn differs(server: &str, before: u64, now: Option<u64>) -> Finding {
+    let times = format!("since its start, its data differed from its leader's {before} times");
+    let advice = "stop it, delete its data and start it: it takes a snapshot from the leader";
+    match now {
+        Some(now) if before < now => {
+            let what = format!("its data differ from its leader's, by {now} transactions so far");
+            Finding::new(Level::Trouble, server, what).advice(advice)
+        }
+        Some(_) => Finding::good(
+            server,
+            format!("{times}, and do not any more: as where it reads its log again"),
+        ),
+        None => Finding::new(Level::Warning, server, times)
+            .advice("look again when it grants sessions, whether they still do"),
+    }
 }
 
 fn role(server: &str, text: &str, view: &mut View) -> Finding {
@@ -162,19 +200,6 @@ fn settings(server: &str, conf: &str) -> Option<Finding> {
         let what = format!("minSessionTimeout is {least} ms, and a tick {tick} ms");
         Finding::new(Level::Warning, server, what)
             .advice("use two ticks at least: shorter sessions end by chance")
-    })
-}
-
-fn numbers(server: &str, mntr: &str) -> Option<Finding> {
-    let said = values(mntr, &['\t']);
-    let mismatches = said
-        .get("zk_digest_mismatches_count")?
-        .parse::<u64>()
-        .ok()?;
-    (mismatches > 0).then(|| {
-        let what = format!("its data differed from its leader's, {mismatches} times");
-        Finding::new(Level::Trouble, server, what)
-            .advice("stop it, delete its data and start it: it takes a snapshot from the leader")
     })
 }
 
