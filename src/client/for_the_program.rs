@@ -97,6 +97,13 @@ impl Client {
         self.locks.session.taken.lock().clone()
     }
 
+    /// Returns how long a lock that nobody is ahead for is not granted yet, if that takes long, for the
+    /// program: the connection broke, and the leader must have heard of the session since. Does no I/O.
+    #[doc(hidden)]
+    pub fn held_back(&self) -> Option<Duration> {
+        self.locks.session.held_back()
+    }
+
     /// Returns the nodes below a path that are not contenders, for the program.
     #[doc(hidden)]
     pub fn strangers(&self, path: &str) -> Result<Vec<String>> {

@@ -1,5 +1,6 @@
 //! Has the quorum confirm nodes before a lock is granted.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Session;
@@ -22,6 +23,9 @@ pub(crate) enum Proven {
 
 /// So many proofs are not needed unless answers take too long.
 const MANY: u32 = 6;
+
+/// A wait of this length for the leader is told.
+const LONG: Duration = Duration::from_secs(2);
 
 /// What a lock may be granted on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,13 +62,17 @@ impl GrantProof {
         limit: &Limit,
     ) -> std::result::Result<Asked, LimitReached> {
         let status = &session.status;
-        // The first proof shows at once whether the node is there.
-        let provable_at = self.stamp.and_then(|_| status.provable_at());
-        if let Some(pause) = provable_at.and_then(pause_until) {
-            log::debug!(
-                "a lock is granted in {pause:?}, when the leader must have heard of the session"
-            );
-            caller.pause(pause, limit)?;
+        let pause = status.provable_at().and_then(pause_until);
+        // The first proof on a connection shows at once whether the node is there, and that its
+        // handshake was the leader's: if the connection breaks, the next one need not wait anew.
+        let is_first = self
+            .stamp
+            .is_none_or(|stamp| !status.is_of_this_connection(stamp));
+        if let Some(pause) = pause.filter(|_| !is_first) {
+            session.hold_back(pause);
+            let paused = caller.pause(pause, limit);
+            session.held_back.store(0, Ordering::Relaxed);
+            paused?;
             return Ok(Asked::Again);
         }
         let stamp = status.stamp();
@@ -72,7 +80,7 @@ impl GrantProof {
         Ok(match judge(session.transport.capabilities(), &answers) {
             Proof::Confirmed => {
                 self.stamp = Some(stamp);
-                self.proofs += 1;
+                self.proofs += u32::from(pause.is_none());
                 if self.proofs == MANY {
                     let took = Moment::now().since_boot().saturating_sub(stamp.sent);
                     log::warn!(
@@ -88,6 +96,25 @@ impl GrantProof {
 }
 
 impl Session {
+    /// How long a lock is not granted yet that nobody is ahead for, if that takes long: after a
+    /// reconnect the leader must have heard of the session first.
+    pub(crate) fn held_back(&self) -> Option<Duration> {
+        pause_until(Duration::from_nanos(self.held_back.load(Ordering::Relaxed)))
+    }
+
+    fn hold_back(&self, pause: Duration) {
+        let mut level = log::Level::Debug;
+        if LONG <= pause {
+            level = log::Level::Info;
+            let until = Moment::now() + pause;
+            self.held_back.store(until.as_nanos(), Ordering::Relaxed);
+        }
+        log::log!(
+            level,
+            "a lock is granted in {pause:?}, when the leader must have heard of the session"
+        );
+    }
+
     /// Has the quorum confirm the nodes until the proof is good enough to grant a lock.
     pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
         self.prove_on(None, nodes, limit)

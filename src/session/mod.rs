@@ -69,6 +69,9 @@ pub(crate) struct Session {
     /// The lock that the last wait, or the last try, has found taken, and the hold that has it. Absent
     /// where it is the only one that was asked for, and no hold has it.
     pub(crate) taken: Mutex<Option<(String, Option<Hold>)>>,
+    /// Until when a lock that nobody is ahead for is not granted, as the leader must have heard of the
+    /// session first; zero if that is not so, or not for long.
+    held_back: AtomicU64,
     process: Process,
     background: Background,
     next_watch: Arc<AtomicU64>,
@@ -110,10 +113,10 @@ impl Session {
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<Self> {
+        let (wake, woken) = bounded(1);
         let counters = Arc::new(Counters::by_lock(settings.locks_counted));
         let transport = Counted::over(transport, &counters);
-        let (wake, woken) = bounded(1);
-        let next_watch = Arc::new(AtomicU64::new(0));
+        let next_watch = Arc::<AtomicU64>::default();
         let leases = Arc::new(Leases::new(wake.clone()));
         let cleaner = Arc::new(Cleaner::new(
             status.clone(),
@@ -129,9 +132,7 @@ impl Session {
             next_watch.clone(),
         );
         let background = Background::start(heartbeat, cleaner.clone(), &status, woken);
-        let background = background.map_err(|error| Error::NoThread {
-            reason: error.to_string(),
-        })?;
+        let background = background.map_err(no_thread)?;
         Ok(Self {
             status,
             transport,
@@ -140,6 +141,7 @@ impl Session {
             settings,
             counters,
             taken: Mutex::default(),
+            held_back: AtomicU64::default(),
             process: Process::this(),
             background,
             next_watch,
@@ -192,6 +194,11 @@ impl Session {
     pub(crate) fn next_watch(&self) -> WatchId {
         WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+fn no_thread(error: impl ToString) -> Error {
+    let reason = error.to_string();
+    Error::NoThread { reason }
 }
 
 impl Drop for Session {

@@ -128,6 +128,11 @@ impl Status {
         inner.lifetime.provable_at(Moment::now().since_boot())
     }
 
+    /// Returns whether this stamp is of a check that was sent on this connection.
+    pub(crate) fn is_of_this_connection(&self, stamp: Stamp) -> bool {
+        self.inner.lock().lifetime.is_of_this_connection(stamp)
+    }
+
     /// Returns whether this stamp, after so many proofs, is good enough to grant a lock now.
     pub(crate) fn supports_a_grant(&self, stamp: Stamp, proofs: u32) -> bool {
         let inner = self.inner.lock();

@@ -263,6 +263,35 @@ fn a_signal_leaves_who_waits_for_a_server_the_time_to_release_the_lock() {
     }
 }
 
+/// It said nothing, and then that it was granted.
+#[test]
+fn a_lock_that_is_not_granted_yet_after_a_reconnect_is_told() {
+    let (path, log, proxy) = (
+        fresh_path("held-back"),
+        Log::new(),
+        Proxy::start(embedded()),
+    );
+    let holds = format!("{}; read -r _", log.write("held"));
+    let mut holder = Zklock::start(embedded(), &format!("run {path}"), &holds);
+    log.await_word("held");
+    let timeout = Duration::from_secs(10);
+    let args = format!("--session-timeout {} run {path}", timeout.as_secs());
+    let (waiter, said) = Zklock::start_logged(&proxy.hosts(), &args, "exit 3");
+    eventually("it waits", || children(embedded(), &path).len() == 2);
+    // Nothing that it has committed is as young as a session then.
+    thread::sleep(timeout);
+    proxy.refuse();
+    holder.feed("\n");
+    assert_eq!(holder.end().code, Some(0));
+    proxy.accept();
+    assert_eq!(waiter.end().code, Some(3));
+    assert!(
+        said.contains("nobody is ahead, and it is granted in"),
+        "{:?}",
+        said.words()
+    );
+}
+
 /// A leader that hangs for a moment had `-n` give up on every machine.
 #[test]
 fn a_try_outlasts_a_silence_that_is_shorter_than_a_session() {

@@ -205,12 +205,9 @@ MUTANTS = [
         "handshake-of-due",
         "a session that may have been due counts as resumed at once",
         "crates/core/src/lifetime.rs",
-        "            true => Duration::ZERO,\n"
-        "            false => at + ended_within(self.timeout),\n",
-        "            true | false => Duration::ZERO,\n",
-        "            true => Duration::ZERO,\n"
-        "            false if {mutant} => Duration::ZERO,\n"
-        "            false => at + ended_within(self.timeout),\n",
+        "        let ended = at + ended_within(self.timeout);\n",
+        "        let ended = Duration::ZERO;\n",
+        "        let ended = if {mutant} {{ Duration::ZERO }} else {{ at + ended_within(self.timeout) }};\n",
     ),
     # What is late without a reason, or costs more than it must.
     (
@@ -224,12 +221,13 @@ MUTANTS = [
         "late-pause-for-a-better-proof",
         "a thread that has a proof pauses until a better one can be had, whether it needs it or not",
         "src/session/confirm_grant.rs",
-        "        let provable_at = self.stamp.and_then(|_| status.provable_at());\n",
-        "        let provable_at = self.stamp.and_then(|stamp| status.better_at(stamp));\n",
-        "        let provable_at = self.stamp.and_then(|stamp| match {mutant} {{\n"
-        "            true => status.better_at(stamp),\n"
+        "        let pause = status.provable_at().and_then(pause_until);\n",
+        "        let pause = self.stamp.and_then(|stamp| status.better_at(stamp)).and_then(pause_until);\n",
+        "        let pause = match {mutant} {{\n"
+        "            true => self.stamp.and_then(|stamp| status.better_at(stamp)),\n"
         "            false => status.provable_at(),\n"
-        "        }});\n",
+        "        }}\n"
+        "        .and_then(pause_until);\n",
     ),
     (
         "late-young-for-a-moment",
@@ -243,9 +241,9 @@ MUTANTS = [
         "late-handshake-never-counts",
         "after every reset a lock waits until the leader must have heard of the session",
         "crates/core/src/lifetime.rs",
-        "        let counts_at = match !self.heard_of.is_zero() && at < due.min(self.unheard) {",
-        "        let counts_at = match false {",
-        "        let counts_at = match !{mutant} && !self.heard_of.is_zero() && at < due.min(self.unheard) {{",
+        "        let counts_at = if lasts(self.heard_of) {\n",
+        "        let counts_at = if false {\n",
+        "        let counts_at = if !{mutant} && lasts(self.heard_of) {{\n",
     ),
     (
         "late-proof-after-a-pause",

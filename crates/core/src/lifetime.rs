@@ -35,6 +35,10 @@ pub struct Lifetime {
     heard_of: Duration,
     /// When this connection's handshake was answered.
     since: Duration,
+    /// This connection's handshake.
+    handshake: Answer,
+    /// The last handshake after which its leader has committed something on the same connection.
+    led: Answer,
     /// The messages of this connection that were answered, as far as they matter. Both of their
     /// times grow.
     answers: VecDeque<Answer>,
@@ -64,6 +68,8 @@ impl Lifetime {
             unheard: Duration::MAX,
             heard_of: sent,
             since: at,
+            handshake: opened,
+            led: opened,
             answers: VecDeque::from([opened]),
         }
     }
@@ -112,18 +118,30 @@ impl Lifetime {
     /// moment. The leader itself opens and moves sessions, so it has heard of the request. That
     /// counts at once if the session was not due yet, else when the leader would have ended it.
     ///
+    /// If it was not due at the last handshake before, whose leader was the leader, it is not due now
+    /// either, for T from then on: both count from the same moment, when that would have ended it.
+    ///
     /// That leader may have been deposed without knowing it. Then what earlier connect requests
     /// may have done still counts, with the present leader.
     pub fn greeted(&mut self, timeout: Duration, sent: Duration, at: Duration) {
         self.since = at;
-        let due = self.heard_of + self.timeout - self.timeout / 100;
-        self.timeout = self.timeout.min(timeout);
-        let counts_at = match !self.heard_of.is_zero() && at < due.min(self.unheard) {
-            true => Duration::ZERO,
-            false => at + ended_within(self.timeout),
+        let timeout_before = self.timeout;
+        self.timeout = timeout_before.min(timeout);
+        let lasts = |heard_of: Duration| {
+            let due = heard_of + timeout_before - timeout_before / 100;
+            !heard_of.is_zero() && at < due.min(self.unheard)
+        };
+        let ended = at + ended_within(self.timeout);
+        let counts_at = if lasts(self.heard_of) {
+            Duration::ZERO
+        } else if lasts(self.led.sent) {
+            ended.min(self.led.counts_at)
+        } else {
+            ended
         };
         self.asked = Duration::MAX;
-        self.answers = VecDeque::from([Answer { counts_at, sent }]);
+        self.handshake = Answer { counts_at, sent };
+        self.answers = VecDeque::from([self.handshake]);
     }
 
     /// A quorum has committed a request of this connection, which was sent at `sent`: the leader
@@ -134,6 +152,7 @@ impl Lifetime {
     pub fn committed(&mut self, sent: Duration) -> Duration {
         self.unheard = Duration::MAX;
         self.heard_of = self.heard_of.max(self.stamp(sent).touched);
+        self.led = self.handshake;
         sent + self.timeout / 64
     }
 
@@ -189,8 +208,13 @@ impl Lifetime {
     /// What an earlier connection was answered says nothing of the server that committed the
     /// proof: the earlier one may have reported none of it.
     pub fn supports_a_grant(&self, stamp: Stamp, proofs: u32, now: Duration) -> bool {
-        self.since <= stamp.sent
+        self.is_of_this_connection(stamp)
             && stamp.supports_a_grant(self.better_at(stamp), proofs, self.timeout, now)
+    }
+
+    /// Whether this stamp is of a check that was sent on this connection.
+    pub fn is_of_this_connection(&self, stamp: Stamp) -> bool {
+        self.since <= stamp.sent
     }
 }
 

@@ -68,21 +68,26 @@ fn run_under(
         signal = hold_on(run, &lock, acquired_at, &stage.signals);
         Ok(ended)
     })?;
-    release(&stage, lock, &wanted.name());
-    let signal = signal.or_else(|| stage.signals.ended_by());
+    let late = release(&stage, lock, &wanted.name());
     if ended.is_success() {
         metrics.has_succeeded();
     }
-    Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
+    Ok(signal.or(late).map_or(ended.ending, by_signal))
 }
 
-fn release(stage: &Stage, lock: HeldLock, path: &str) {
+fn by_signal(signal: Signal) -> Ending {
+    Ending::Signal(signal as i32)
+}
+
+/// Returns the signal that came meanwhile, if one did.
+fn release(stage: &Stage, lock: HeldLock, path: &str) -> Option<Signal> {
     let is_served = stage.await_servers(path);
     stage.signals.waiting();
     lock.guard.release_noting();
     // Its deletion leaves ahead of the end of the session: who waits knows by it that nothing was lost.
     drop(lock);
     stage.end(is_served);
+    stage.signals.ended_by()
 }
 
 /// Tells the user what a lock on a directory of locks means, if a server answers until then.

@@ -155,9 +155,14 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
     let (bar, terminal) = (bar(), Terminal::open());
     loop {
         let silent = outage.look(client);
+        let left = client.held_back();
         // A job that goes on in the background leaves the line to the shell.
         if terminal.as_ref().is_none_or(Terminal::is_ours) {
-            bar.set_message(text(path, &now, started.elapsed(), silent));
+            let waited = started.elapsed();
+            bar.set_message(match left {
+                Some(left) => format!("waiting {} for {}", brief(waited), held_back(path, left)),
+                None => text(path, &now, waited, silent),
+            });
             bar.tick();
         }
         match seen.recv_timeout(TICK) {
@@ -187,10 +192,16 @@ fn draw_connecting(hosts: &str, seen: &Receiver<Infallible>) {
     bar.finish_and_clear();
 }
 
-/// Reports from time to time that no server answers, until the sender is gone.
+/// Reports from time to time that no server answers, and what delays the grant after that, until the
+/// sender is gone.
 fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
-    let (mut outage, mut next) = (Outage::default(), SILENT);
+    let (mut outage, mut next, mut told) = (Outage::default(), SILENT, false);
     loop {
+        let left = client.held_back();
+        if let Some(left) = left.filter(|_| !told) {
+            say(&format!("waiting for {}", held_back(path, left)));
+        }
+        told = left.is_some();
         match outage.look(client) {
             Some(silent) if next <= silent => {
                 say(&format!(
@@ -211,6 +222,15 @@ fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
+}
+
+/// What is said of a lock that is free and not granted yet.
+fn held_back(path: &str, left: Duration) -> String {
+    let left = brief(left.max(Duration::from_secs(1)));
+    format!(
+        "{path}: nobody is ahead, and it is granted in {left}: the connection was lost, and the servers may \
+         still be about to end this session"
+    )
 }
 
 fn bar() -> ProgressBar {

@@ -86,6 +86,31 @@ fn resets_while_no_name_is_resolved_cost_no_guard() {
     }
 }
 
+/// Each of them made a client wait anew until the leader must have heard of its session.
+#[test]
+fn several_resets_delay_a_waiter_once() {
+    let (timeout, freed) = (20_000, 30_000);
+    let holder = vec![Step::of(0, Lock::Mutex(0), freed)];
+    let waiter = Step::of(100, Lock::Mutex(0), 10).within(freed + timeout * 2 / 5);
+    let clients = vec![ClientPlan::of(vec![holder]), ClientPlan::of(vec![vec![waiter]])];
+    let plan = Plan {
+        tick: timeout / 10,
+        timeout,
+        ..Plan::quiet(clients)
+    };
+    let resets = (0..5).map(|nth| freed - 10 + nth * timeout / 7);
+    let cut = What::Cut { client: 1 };
+    let plan = resets.fold(plan, |plan, at| plan.with(at, 1, cut.clone()));
+    for seed in 0..20 {
+        let plan = Plan {
+            seed,
+            ..plan.clone()
+        };
+        let played = play(&plan, false).unwrap_or_else(|story| panic!("{seed}: {story}"));
+        assert_eq!(played.summary.grants, 2, "{seed}");
+    }
+}
+
 // Failures found by seeds. Each is kept as a plan, since a seed may come to mean another plan.
 
 /// Fails if a `sync` at the leader does not wait for the create (seed 20810).

@@ -300,6 +300,29 @@ fn many_messages_are_remembered_in_little_space() {
     assert!(age < reported_after(T) + T / 32, "{age:?}");
 }
 
+/// A client that is cut off again, before the first handshake counts, waits no longer for that.
+#[test]
+fn several_short_disconnects_cost_the_wait_for_the_leader_once() {
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
+    let counts_at = |lifetime: &mut Lifetime, sent, at| {
+        lifetime.greets(seconds(sent), None);
+        lifetime.greeted(T, seconds(sent), seconds(at));
+        let finds = |now: &u64| lifetime.stamp(seconds(*now)).touched >= seconds(sent);
+        (at..).find(finds)
+    };
+    assert_eq!(counts_at(&mut lifetime, 200, 201), Some(216));
+    // The first server may be one of a leader that was deposed.
+    assert_eq!(counts_at(&mut lifetime, 203, 204), Some(219));
+    lifetime.committed(seconds(205));
+    assert_eq!(counts_at(&mut lifetime, 210, 211), Some(219));
+    lifetime.committed(seconds(212));
+    assert_eq!(counts_at(&mut lifetime, 217, 218), Some(219));
+    lifetime.committed(seconds(218));
+    assert_eq!(counts_at(&mut lifetime, 250, 251), Some(251));
+    // The session may be due again.
+    assert_eq!(counts_at(&mut lifetime, 309, 310), Some(325));
+}
+
 /// How many histories to try; `ZKLOCK_HISTORIES` asks for more.
 fn histories() -> u64 {
     let asked = std::env::var("ZKLOCK_HISTORIES").ok();

@@ -756,8 +756,8 @@ fn a_guard_is_lost_before_somebody_else_can_have_its_lock() {
         ([10, 1, 1, 1], 228_325),
         ([10, 2, 1, 0], 833_954),
         ([10, 1, 2, 0], 724_482),
-        ([ 8, 1, 1, 2], 408_085),
-        ([ 8, 0, 2, 2], 236_995),
+        ([ 8, 1, 1, 2], 408_496),
+        ([ 8, 0, 2, 2], 237_291),
     ];
     let found = table.map(|(left, _)| {
         let trust = Trust::new(allow(left), Doubt::None);

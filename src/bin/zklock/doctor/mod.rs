@@ -81,7 +81,7 @@ fn look_at_all(
         let (to, ended) = unbounded();
         for (nth, server) in servers.iter().enumerate() {
             let (to, hosts) = (to.clone(), format!("{server}{chroot}"));
-            scope.spawn(move || to.send((nth, server::look(args, &hosts, server, patience))));
+            scope.spawn(move || drop(to.send((nth, server::look(args, &hosts, server, patience)))));
         }
         drop(to);
         let mut looks: Vec<_> = servers.iter().map(|_| None).collect();

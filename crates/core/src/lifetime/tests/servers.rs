@@ -45,12 +45,14 @@ pub(super) enum Broken {
     /// A message that was answered, and after which nothing was committed, is enough for the next
     /// handshake.
     HeardWithoutCommit,
+    /// A handshake is enough for the next one, however long ago it was.
+    LedLongAgo,
     /// What an earlier connection was answered vouches for a lock that is granted on this one.
     StampOfAnother,
 }
 
 impl Broken {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::CommitsTouch,
         Self::UnansweredMessages,
         Self::ReportedAtOnce,
@@ -66,6 +68,7 @@ impl Broken {
         Self::HandshakeOfDueSoon,
         Self::MessageOfDue,
         Self::HeardWithoutCommit,
+        Self::LedLongAgo,
         Self::StampOfAnother,
     ];
 }
@@ -679,6 +682,9 @@ impl History {
                 *lifetime = Lifetime::new(letter.granted, sent, self.now);
             }
             Some(lifetime) => {
+                if self.broken == Broken::LedLongAgo {
+                    lifetime.led.sent = self.now;
+                }
                 lifetime.greeted(letter.granted, sent, self.now);
                 match self.broken {
                     Broken::AnswersVouch => lifetime.unheard = Duration::MAX,
