@@ -203,7 +203,7 @@ impl Attempt<'_> {
         match <[_; 2]>::try_from(answers) {
             Ok(
                 [
-                    Ok(_) | Err(ErrorCode::BAD_VERSION),
+                    Ok(_) | Err(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE),
                     Ok(Reply::Data { data, stat }),
                 ],
             ) => {

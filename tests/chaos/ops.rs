@@ -81,13 +81,16 @@ pub(crate) fn conflict(a: &Op, b: &Op) -> bool {
 }
 
 /// Gathers the entries that belong to one call.
+///
+/// A call that asks for locks of several kinds has a request for each kind, and counts as an
+/// operation for each. The tokens of its grant are in the order of its requests.
 pub(crate) fn gather(entries: &[Entry]) -> Vec<Op> {
     let mut ops: Vec<Op> = Vec::new();
-    let mut at: HashMap<(Process, usize), usize> = HashMap::new();
+    let mut at: HashMap<(Process, usize), Vec<usize>> = HashMap::new();
     for entry in entries.iter().filter(|entry| entry.who != NOBODY) {
         let id = (entry.who, entry.op);
         if let What::Request { kind, paths, limit } = &entry.what {
-            at.insert(id, ops.len());
+            at.entry(id).or_default().push(ops.len());
             ops.push(Op {
                 who: entry.who,
                 number: entry.op,
@@ -103,15 +106,21 @@ pub(crate) fn gather(entries: &[Entry]) -> Vec<Op> {
                 release: None,
                 released: None,
             });
-        } else if let Some(op) = at.get(&id).and_then(|at| ops.get_mut(*at)) {
-            op.take_in(entry);
+            continue;
+        }
+        let mut before = 0;
+        for place in at.get(&id).into_iter().flatten() {
+            let op = &mut ops[*place];
+            op.take_in(entry, before);
+            before += op.paths.len();
         }
     }
     ops
 }
 
 impl Op {
-    fn take_in(&mut self, entry: &Entry) {
+    /// Takes in an entry; the tokens of so many paths are those of others.
+    fn take_in(&mut self, entry: &Entry, before: usize) {
         let at = entry.at;
         match &entry.what {
             // The first look at a place is the one that counts in its session.
@@ -124,7 +133,7 @@ impl Op {
                 self.granted = Some(Grant {
                     at,
                     session: *session,
-                    tokens: tokens.clone(),
+                    tokens: tokens.iter().skip(before).copied().collect(),
                 });
             }
             What::Refused { why } => self.refused = Some((at, why.clone())),

@@ -559,8 +559,9 @@ MUTANTS = [
         "grant-on-an-old-proof",
         "a lock is granted on a proof of any age",
         "src/session/confirm_grant.rs",
-        "        self.stamp.is_some_and(enough)\n",
-        "        let _ = enough;\n        self.stamp.is_some()\n",
+        "        let enough = |stamp| status.supports_a_grant(stamp, self.proofs);\n",
+        "        let enough = |_| status.provable_at().is_none() || true;\n",
+        "        let enough = |stamp| {mutant} || status.supports_a_grant(stamp, self.proofs);\n",
     ),
     # Jobs: the seeds that are 11 beyond a multiple of 16.
     (
@@ -879,6 +880,74 @@ MUTANTS = [
         "                        self.owned = shards_of(&members, &mine, self.shards.count);\n"
         "                    }}",
     ),
+    # A lock that goes to another process.
+    (
+        "mark-not-read-back",
+        "the answer to the mark's write tells whose the lock is",
+        "src/lock/hand_over.rs",
+        "                    Ok(_) | Err(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE),\n"
+        "                    Ok(Reply::Data { data, stat }),\n"
+        "                ],\n"
+        "            ) => {\n"
+        "                self.is_ours(stat)?;\n",
+        "                    written @ (Ok(_) | Err(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)),\n"
+        "                    Ok(Reply::Data { data, stat }),\n"
+        "                ],\n"
+        "            ) => {\n"
+        "                self.is_ours(stat)?;\n"
+        "                if written.is_ok() {\n"
+        "                    return Ok(true);\n"
+        "                }\n",
+        "                    written @ (Ok(_) | Err(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)),\n"
+        "                    Ok(Reply::Data {{ data, stat }}),\n"
+        "                ],\n"
+        "            ) => {{\n"
+        "                self.is_ours(stat)?;\n"
+        "                if {mutant} && written.is_ok() {{\n"
+        "                    return Ok(true);\n"
+        "                }}\n",
+    ),
+    (
+        "numbers-begin-anew",
+        "the requests of each connection of a session begin with the same number",
+        "src/transport/native/request_queue.rs",
+        "            last_xid,\n            sent:",
+        "            last_xid: last_xid & 0,\n            sent:",
+        "            last_xid: if {mutant} {{ 0 }} else {{ last_xid }},\n            sent:",
+    ),
+    # Several locks, some of which are read, and several permits.
+    (
+        "several-wait-as-readers",
+        "each of several locks is waited for as if it was to be read",
+        "src/lock/multi.rs",
+        "    Queue::of(&part.path, part.role)\n",
+        "    Queue::of(&part.path, Role::Read)\n",
+    ),
+    (
+        "several-named-as-readers",
+        "the nodes of several locks are those of readers",
+        "crates/core/src/multi.rs",
+        "        let prefixes = roles.iter().map(|role| prefix(dialect, *role, id));\n",
+        "        let prefixes = roles.iter().map(|_| prefix(dialect, Role::Read, id));\n",
+        "        let role = |role: &Role| if {mutant} {{ Role::Read }} else {{ *role }};\n"
+        "        let prefixes = roles.iter().map(|one| prefix(dialect, role(one), id));\n",
+    ),
+    (
+        "seats-joined-in-part",
+        "the guard of several permits has the last one's node alone",
+        "src/lock/join_guards.rs",
+        "        let nodes = all.iter().flat_map(|raw| raw.nodes().to_vec()).collect();\n",
+        "        let nodes = all.iter().skip(1).flat_map(|raw| raw.nodes().to_vec()).collect();\n",
+        "        let some = all.iter().skip(usize::from({mutant}));\n"
+        "        let nodes = some.flat_map(|raw| raw.nodes().to_vec()).collect();\n",
+    ),
+    (
+        "seats-kept",
+        "the permits of a call that queues again are kept",
+        "src/semaphore/driver.rs",
+        "        self.held.clear();\n",
+        "        mem::take(&mut self.held).into_iter().for_each(RawGuard::hand_over);\n",
+    ),
 ]
 
 
@@ -1023,13 +1092,19 @@ def play(program, name, first, seeds, every, scratch, seconds):
 def all_in_one():
     """The changes that make one program of all mutants; a variable says which one it is.
 
-    Where one old text is a part of another, the longer one comes first in the table.
+    Where one old text is a part of another, the longer one is replaced first, and what takes its
+    place has the shorter one.
     """
     changes = {}
-    for name, _, file, old, new, *both in MUTANTS:
+    for name, _, file, old, new, *both in sorted(MUTANTS, key=lambda mutant: -len(mutant[3])):
         is_it = f'crate::is_mutant("{name}")'
         text = both[0].format(mutant=is_it) if both else switched(is_it, old, new)
         changes.setdefault(file, []).append((old, text))
+    for file, replaced in changes.items():
+        content = mutated((ROOT / file).read_bytes(), replaced)
+        lost = [name for name, _, of, *_ in MUTANTS if of == file and f'"{name}"'.encode() not in content]
+        if lost:
+            sys.exit(f"one replacement hides another: {', '.join(lost)} in {file}")
     for crate in ["src", "crates/core/src"]:
         changes[f"{crate}/lib.rs"] = [(None, IS_MUTANT)]
     return changes
@@ -1054,6 +1129,12 @@ pub(crate) fn is_mutant(name: &str) -> bool {
 """
 
 
+def mutated(content, changes):
+    for old, new in changes:
+        content = content.replace(old.encode(), new.encode()) if old else content + new.encode()
+    return content
+
+
 def copy(scratch, changes):
     """Brings the scratch folder up to date; what has not changed is not touched."""
     wanted = {}
@@ -1063,9 +1144,7 @@ def copy(scratch, changes):
             if path.is_file() and "__pycache__" not in path.parts:
                 wanted[path.relative_to(ROOT)] = path
     for relative, path in wanted.items():
-        content = path.read_bytes()
-        for old, new in changes.get(str(relative), []):
-            content = content.replace(old.encode(), new.encode()) if old else content + new.encode()
+        content = mutated(path.read_bytes(), changes.get(str(relative), []))
         target = scratch / relative
         if not target.is_file() or target.read_bytes() != content:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ impl Ensemble {
         {
             match step {
                 Step::Apply => self.apply_next(server),
-                Step::Sync(connection) => self.complete_sync(connection),
+                Step::Sync(sync) => self.complete_sync(server, sync),
             }
         }
     }
@@ -72,11 +72,14 @@ impl Ensemble {
         if let Deed::End(_) = ask.deed {
             self.close_session(server, ask);
         }
-        if let Some(origin) = ask.origin.filter(|origin| origin.server == server) {
-            match ask.deed {
-                Deed::Begin { .. } => self.finish_handshake(origin.connection, true),
-                _ => self.complete(origin.connection, reply),
+        match ask.origin {
+            Some(origin) if matches!(ask.deed, Deed::Begin { .. }) => {
+                if origin.server == server {
+                    self.finish_handshake(origin.connection, true);
+                }
             }
+            Some(origin) => self.complete(server, ask, origin.xid, reply),
+            None => {}
         }
     }
 

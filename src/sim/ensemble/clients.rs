@@ -179,6 +179,7 @@ impl Ensemble {
             origin: Some(Origin {
                 server,
                 connection: number,
+                xid: 0,
             }),
             session,
             who: Vec::new(),

@@ -1,7 +1,5 @@
 //! A client's connection, as the server has it.
 
-use std::collections::VecDeque;
-
 use crate::embedded::{Faults, Identity, RequestKind, ServerConfig, decode};
 use zklock_jute::{ErrorCode, Request};
 
@@ -36,8 +34,6 @@ pub(super) struct Connection {
     pub(super) session: i64,
     pub(super) timeout_ms: u64,
     pub(super) who: Vec<Identity>,
-    /// The requests that are not answered yet, in order.
-    pub(super) pending: VecDeque<Pending>,
     received: Vec<u8>,
 }
 
@@ -48,29 +44,6 @@ pub(super) enum Phase {
     /// It has not been answered; what the client sends meanwhile is not read.
     Handshake,
     Open,
-}
-
-/// A request that waits for those before it, or for its own transaction.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) xid: i32,
-    pub(super) kind: Option<RequestKind>,
-    pub(super) work: Work,
-}
-
-#[derive(Debug)]
-pub(super) enum Work {
-    Read(Request),
-    Ping,
-    Fail(ErrorCode),
-    /// It was sent to the leader.
-    Ordered,
-    /// As `Ordered`, for a sync.
-    Sync {
-        path: String,
-    },
-    /// As `Ordered`, for the end of the session.
-    Close,
 }
 
 /// A client has sent bytes that are not a frame.
@@ -84,7 +57,6 @@ impl Connection {
             session: 0,
             timeout_ms: 0,
             who: vec![identity],
-            pending: VecDeque::new(),
             received: Vec::new(),
         }
     }
@@ -112,20 +84,6 @@ impl Connection {
         };
         self.received.drain(..4 + length);
         Ok(Some(frame))
-    }
-
-    /// Adds a request at the end of those that wait.
-    pub(super) fn queue(&mut self, xid: i32, kind: Option<RequestKind>, work: Work) {
-        self.pending.push_back(Pending { xid, kind, work });
-    }
-
-    /// Takes the first request, if it waits for nothing.
-    pub(super) fn next_ready(&mut self) -> Option<Pending> {
-        let is_ready = match self.pending.front()?.work {
-            Work::Read(_) | Work::Ping | Work::Fail(_) => true,
-            Work::Ordered | Work::Sync { .. } | Work::Close => false,
-        };
-        is_ready.then(|| self.pending.pop_front()).flatten()
     }
 }
 

@@ -30,7 +30,7 @@ impl Ensemble {
                 self.send(link, Towards::Leader, Message::Pong(touched));
             }
             Message::Revalidated { connection, valid } => self.finish_handshake(connection, valid),
-            Message::Synced(connection) => self.plan_step(server, Step::Sync(connection)),
+            Message::Synced(sync) => self.plan_step(server, Step::Sync(sync)),
             Message::UpToDate => following.is_serving = true,
             Message::Reset => {
                 self.links.remove(&link);

@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::history::SessionEnd;
-use super::message::{Ask, Deed, Link, LinkNo, Message, Towards, Transaction};
+use super::message::{Ask, Deed, Link, LinkNo, Message, SyncAsk, Towards, Transaction};
 use super::server::{Member, Role, Step};
 use super::state::{Ensemble, Event};
+use super::waiting::{Pending, Shape, Work};
 use crate::embedded::Write;
 
 impl Ensemble {
@@ -44,8 +45,8 @@ impl Ensemble {
                 let answer = Message::Revalidated { connection, valid };
                 self.send(link, Towards::Follower, answer);
             }
-            Message::Sync(connection) => {
-                leading.syncs.push((length, link, connection));
+            Message::Sync(sync) => {
+                leading.syncs.push((length, link, sync));
                 self.answer_syncs(leader);
             }
             Message::Reset => {
@@ -97,6 +98,9 @@ impl Ensemble {
         }
         leading.zxid += 1;
         let zxid = leading.zxid;
+        if asker != leader {
+            self.await_too(leader, &ask);
+        }
         let transaction = Arc::new(Transaction {
             zxid,
             ms,
@@ -109,6 +113,22 @@ impl Ensemble {
             self.send(link, Towards::Follower, message);
         }
         self.commit(leader);
+    }
+
+    /// Keeps a follower's request in its place among those of the leader's own clients.
+    fn await_too(&mut self, leader: usize, ask: &Ask) {
+        let Some(origin) = ask.origin else {
+            return;
+        };
+        let pending = Pending {
+            connection: origin.connection,
+            xid: origin.xid,
+            kind: None,
+            work: Work::Ordered(Shape::of(&ask.deed)),
+        };
+        if !matches!(ask.deed, Deed::Begin { .. }) {
+            self.servers[leader].waiting.push(ask.session, pending);
+        }
     }
 
     /// Commits what a quorum has logged.
@@ -153,10 +173,10 @@ impl Ensemble {
         let Some(leading) = self.servers[leader].leading() else {
             return;
         };
-        let is_due = |sync: &mut (usize, LinkNo, u64)| sync.0 <= committed;
+        let is_due = |sync: &mut (usize, LinkNo, SyncAsk)| sync.0 <= committed;
         let due: Vec<_> = leading.syncs.extract_if(.., is_due).collect();
-        for (_, link, connection) in due {
-            self.send(link, Towards::Follower, Message::Synced(connection));
+        for (_, link, sync) in due {
+            self.send(link, Towards::Follower, Message::Synced(sync));
         }
     }
 }

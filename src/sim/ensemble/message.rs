@@ -48,6 +48,8 @@ pub(super) struct Ask {
 pub(super) struct Origin {
     pub(super) server: usize,
     pub(super) connection: ConnectionNo,
+    /// The number of the request, by which it is answered; 0 for a session that begins.
+    pub(super) xid: i32,
 }
 
 #[derive(Clone, Debug)]
@@ -65,6 +67,14 @@ pub(super) enum Deed {
     },
 }
 
+/// A sync, by which its follower finds it again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SyncAsk {
+    pub(super) connection: ConnectionNo,
+    pub(super) session: i64,
+    pub(super) xid: i32,
+}
+
 #[derive(Debug)]
 pub(super) enum Message {
     // From the leader.
@@ -76,7 +86,7 @@ pub(super) enum Message {
         connection: ConnectionNo,
         valid: bool,
     },
-    Synced(ConnectionNo),
+    Synced(SyncAsk),
     /// The follower may serve clients.
     UpToDate,
     // From the follower.
@@ -90,7 +100,7 @@ pub(super) enum Message {
         timeout_ms: u64,
         connection: ConnectionNo,
     },
-    Sync(ConnectionNo),
+    Sync(SyncAsk),
     // From either.
     Reset,
 }

@@ -14,6 +14,8 @@
 //!   clients send, and tells the leader in its answer to the leader's ping, every half tick.
 //! - A session that moves is touched by the handshake, and its old connection ends with its
 //!   next change.
+//! - A server answers a request when it has applied the next transaction of the request's session and
+//!   number, whoever asked for that one.
 //! - A server that has lost its leader, or a leader that has lost its quorum, goes on for
 //!   `sync_limit` ticks. Then it ends all connections until it has found a leader.
 //!
@@ -29,6 +31,7 @@ mod message;
 mod server;
 mod state;
 mod tracker;
+mod waiting;
 // More methods of the state.
 mod apply;
 mod clients;

@@ -1,9 +1,10 @@
 //! How the requests of a client are answered, in their order.
 
-use super::connection::{Arrival, ConnectionNo, Pending, Work, read_request};
+use super::connection::{Arrival, ConnectionNo, read_request};
 use super::history::SessionEnd;
-use super::message::{Ask, Deed, Message, Origin, Towards};
+use super::message::{Ask, Deed, Message, Origin, SyncAsk, Towards};
 use super::state::Ensemble;
+use super::waiting::{Pending, Shape, Work};
 use crate::embedded::{Identity, RequestAnswer, RequestKind, Requester, Write};
 use zklock_jute::{ErrorCode, OpCode, Reply, Request, xid};
 
@@ -35,7 +36,9 @@ impl Ensemble {
             Ok(request) if request != Request::Close && self.is_moved(number) => return,
             Ok(request) => self.take_in_order(number, xid, kind, request),
         }
-        self.answer_ready(number);
+        if let Some(connection) = self.connections.get(&number) {
+            self.answer_ready(connection.server, connection.session);
+        }
     }
 
     fn take_in_order(
@@ -47,20 +50,15 @@ impl Ensemble {
     ) {
         match request {
             Request::Ping if self.config.keeper => {
-                self.queue(number, xid::PING, kind, Work::Ordered);
-                self.order_for(number, Deed::Ping);
+                self.order_for(number, xid::PING, kind, Deed::Ping);
             }
             Request::Ping => self.queue(number, xid, kind, Work::Ping),
             Request::Close => {
-                self.queue(number, xid, kind, Work::Close);
-                self.order_for(number, Deed::End(SessionEnd::Closed));
+                self.order_for(number, xid, kind, Deed::End(SessionEnd::Closed));
             }
             Request::Sync { path } => self.take_sync(number, xid, kind, path),
             request => match Write::of(request, &self.settings) {
-                Ok(write) => {
-                    self.queue(number, xid, kind, Work::Ordered);
-                    self.order_for(number, Deed::Write(write));
-                }
+                Ok(write) => self.order_for(number, xid, kind, Deed::Write(write)),
                 Err(read) => self.queue(number, xid, kind, Work::Read(*read)),
             },
         }
@@ -74,25 +72,44 @@ impl Ensemble {
         kind: Option<RequestKind>,
         path: String,
     ) {
-        let Some(server) = self.server_of(number) else {
+        let Some(connection) = self.connections.get(&number) else {
             return;
         };
+        let (server, session) = (connection.server, connection.session);
         let Some(following) = self.servers[server].following() else {
             let sync = Request::Sync { path };
             return self.queue(number, xid, kind, Work::Read(sync));
         };
         let link = following.link;
         self.queue(number, xid, kind, Work::Sync { path });
-        self.send(link, Towards::Leader, Message::Sync(number));
+        let sync = SyncAsk {
+            connection: number,
+            session,
+            xid,
+        };
+        self.send(link, Towards::Leader, Message::Sync(sync));
     }
 
     fn queue(&mut self, number: ConnectionNo, xid: i32, kind: Option<RequestKind>, work: Work) {
-        if let Some(connection) = self.connections.get_mut(&number) {
-            connection.queue(xid, kind, work);
+        if let Some(connection) = self.connections.get(&number) {
+            let pending = Pending {
+                connection: number,
+                xid,
+                kind,
+                work,
+            };
+            let node = &mut self.servers[connection.server];
+            node.waiting.push(connection.session, pending);
         }
     }
 
-    fn order_for(&mut self, number: ConnectionNo, deed: Deed) {
+    /// Has the leader order a request, which waits for that.
+    fn order_for(&mut self, number: ConnectionNo, xid: i32, kind: Option<RequestKind>, deed: Deed) {
+        let work = match deed {
+            Deed::End(_) => Work::Close,
+            _ => Work::Ordered(Shape::of(&deed)),
+        };
+        self.queue(number, xid, kind, work);
         let Some(connection) = self.connections.get(&number) else {
             return;
         };
@@ -101,6 +118,7 @@ impl Ensemble {
             origin: Some(Origin {
                 server,
                 connection: number,
+                xid,
             }),
             session: connection.session,
             who: connection.who.clone(),
@@ -177,54 +195,78 @@ impl Ensemble {
 
 // Answers.
 impl Ensemble {
-    /// Answers the requests that wait for nothing.
-    fn answer_ready(&mut self, number: ConnectionNo) {
-        while let Some(connection) = self.connections.get_mut(&number) {
-            let Some(Pending { xid, kind, work }) = connection.next_ready() else {
-                return;
-            };
+    /// Answers the requests of a session that wait for nothing.
+    fn answer_ready(&mut self, server: usize, session: i64) {
+        while let Some(pending) = self.servers[server].waiting.take_ready(session) {
+            let Pending {
+                connection,
+                xid,
+                kind,
+                work,
+            } = pending;
+            if !self.is_at(connection, server) {
+                continue;
+            }
             let answer = match work {
                 Work::Read(request) => {
-                    let result = self.read(number, request);
-                    self.answer(number, xid, result)
+                    let result = self.read(connection, request);
+                    self.answer(connection, xid, result)
                 }
+                Work::Fail(code) => self.answer(connection, xid, Err(code)),
                 // Its reply has a fixed number, whatever the request's was.
-                Work::Ping => self.answer(number, xid::PING, Ok(Reply::Nothing)),
-                Work::Fail(code) => self.answer(number, xid, Err(code)),
-                Work::Ordered | Work::Sync { .. } | Work::Close => return,
+                _ => self.answer(connection, xid::PING, Ok(Reply::Nothing)),
             };
-            self.respond(number, kind, answer);
+            self.respond(connection, kind, answer);
         }
     }
 
-    /// Answers the first request, whose transaction has been applied.
-    pub(super) fn complete(&mut self, number: ConnectionNo, result: Result<Reply, ErrorCode>) {
-        let Some(connection) = self.connections.get_mut(&number) else {
+    /// Answers the request that a transaction, which has been applied, is taken for the one of.
+    pub(super) fn complete(
+        &mut self,
+        server: usize,
+        ask: &Ask,
+        xid: i32,
+        result: Result<Reply, ErrorCode>,
+    ) {
+        let Some(pending) = self.servers[server].waiting.take(ask.session, xid) else {
             return;
         };
-        // Closes without a reply, as ZooKeeper does: the client must not take it for an answer.
-        if result == Err(ErrorCode::SESSION_MOVED) {
-            return self.close(number);
+        let (number, kind) = (pending.connection, pending.kind);
+        let closes = matches!(pending.work, Work::Close);
+        if self.is_at(number, server) {
+            // Closes without a reply, as ZooKeeper does: the client must not take it for an answer.
+            if result == Err(ErrorCode::SESSION_MOVED) {
+                self.close(number);
+            } else if let Some(result) = pending.work.answer(&ask.deed, result) {
+                let mut answer = self.answer(number, xid, result);
+                answer.closes = closes;
+                self.respond(number, kind, answer);
+            }
         }
-        let Some(Pending { xid, kind, work }) = connection.pending.pop_front() else {
-            return;
-        };
-        let mut answer = self.answer(number, xid, result);
-        answer.closes = matches!(work, Work::Close);
-        self.respond(number, kind, answer);
-        self.answer_ready(number);
+        self.answer_ready(server, ask.session);
     }
 
-    /// Answers the first request, a sync.
-    pub(super) fn complete_sync(&mut self, number: ConnectionNo) {
-        let Some(connection) = self.connections.get_mut(&number) else {
-            return;
+    /// Answers a sync.
+    pub(super) fn complete_sync(&mut self, server: usize, sync: SyncAsk) {
+        let SyncAsk {
+            connection,
+            session,
+            xid,
+        } = sync;
+        let Some(pending) = self.servers[server].waiting.take(session, xid) else {
+            // It was answered with another's transaction. The client does not expect a second
+            // answer, and ends the connection.
+            return self.close(connection);
         };
-        let first = connection.pending.front();
-        if let Some(Work::Sync { path }) = first.map(|pending| &pending.work) {
-            let path = path.clone();
-            self.complete(number, Ok(Reply::Synced { path }));
+        if let (Work::Sync { path }, true) = (pending.work, self.is_at(connection, server)) {
+            let answer = self.answer(connection, xid, Ok(Reply::Synced { path }));
+            self.respond(connection, pending.kind, answer);
         }
+        self.answer_ready(server, session);
+    }
+
+    fn is_at(&self, number: ConnectionNo, server: usize) -> bool {
+        self.server_of(number) == Some(server)
     }
 
     fn answer(

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::ConnectionNo;
-use super::message::{LinkNo, Transaction};
+use super::message::{LinkNo, SyncAsk, Transaction};
 use super::tracker::SessionTracker;
+use super::waiting::Waiting;
 use crate::embedded::{ServerConfig, ServerView};
 
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(super) struct ServerNode {
     pub(super) renewed: BTreeMap<i64, u64>,
     /// The sessions whose clients have sent something since the leader's last ping.
     pub(super) touched: BTreeMap<i64, u64>,
+    pub(super) waiting: Waiting,
     /// The connection of each session.
     pub(super) clients: BTreeMap<i64, ConnectionNo>,
     pub(super) latest_session: i64,
@@ -67,7 +69,7 @@ pub(super) struct Leading {
     pub(super) tracker: SessionTracker,
     pub(super) members: BTreeMap<usize, Member>,
     /// The syncs that wait for the log to be committed up to a length.
-    pub(super) syncs: Vec<(usize, LinkNo, ConnectionNo)>,
+    pub(super) syncs: Vec<(usize, LinkNo, SyncAsk)>,
     /// How far the leader's clock is ahead, so that its ticks are its own.
     pub(super) phase_ms: u64,
     /// How many half ticks it has led.
@@ -91,7 +93,7 @@ pub(super) enum Step {
     /// The next transaction of the log.
     Apply,
     /// The answer to a sync.
-    Sync(ConnectionNo),
+    Sync(SyncAsk),
 }
 
 impl ServerNode {
@@ -113,6 +115,7 @@ impl ServerNode {
             set_forward_ms: 0,
             renewed: BTreeMap::new(),
             touched: BTreeMap::new(),
+            waiting: Waiting::default(),
             clients: BTreeMap::new(),
             latest_session: 0,
             ghosts: BTreeSet::new(),
@@ -176,5 +179,6 @@ impl ServerNode {
         self.life += 1;
         self.steps.clear();
         self.touched.clear();
+        self.waiting = Waiting::default();
     }
 }

@@ -19,4 +19,9 @@ pub(crate) mod random {
     pub(crate) fn unique_bytes() -> [u8; 16] {
         uuid::Uuid::new_v4().into_bytes()
     }
+
+    /// Returns a number below this one, which another process hardly draws, too.
+    pub(crate) fn rare_number(below: i32) -> i32 {
+        fastrand::i32(0..below)
+    }
 }

@@ -6,3 +6,12 @@
 pub(crate) fn unique_bytes() -> [u8; 16] {
     fastrand::u128(..).to_be_bytes()
 }
+
+/// Returns a number below this one. Half of all draws are 0, so that runs show what becomes of two
+/// processes that draw the same, which would otherwise take a billion of them.
+pub(crate) fn rare_number(below: i32) -> i32 {
+    match fastrand::bool() {
+        true => 0,
+        false => fastrand::i32(0..below),
+    }
+}

@@ -16,6 +16,7 @@ use super::hosts::Target;
 use super::request_queue::{Pending, RequestQueue};
 use super::server_list::ServerList;
 use super::watches::{Kind, Watches};
+use crate::system::random;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
@@ -83,7 +84,7 @@ impl Shared {
         let key = config.inherited.as_ref().map(|session| session.key.clone());
         let kept = config.inherited.as_ref().filter(|session| session.is_kept);
         // Other processes count their own requests in an inherited session.
-        let first = key.as_ref().map_or(0, |_| fastrand::i32(0..MOST_BEFORE));
+        let first = key.as_ref().map_or(0, |_| random::rare_number(MOST_BEFORE));
         let state = State {
             stage: Stage::Away,
             channel: None,

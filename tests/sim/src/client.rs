@@ -4,6 +4,7 @@ mod handover;
 mod holds;
 mod numbers;
 mod once;
+mod several;
 mod shards;
 mod standby;
 mod views;
@@ -328,6 +329,8 @@ impl Actor {
             Lock::Write => self.write(step),
             Lock::Permit => self.permit(step),
             Lock::Several(one, other) => self.several([one, other], step),
+            Lock::Together(together) => self.together(together, step),
+            Lock::Seats(count) => self.seats(count, step),
             Lock::Once(once) => self.once(once, step),
             Lock::Standby(terms) => self.standby(terms, step),
             Lock::Hold(hold) => self.keep(hold, step),
@@ -471,12 +474,23 @@ impl Actor {
     }
 
     fn request<'a>(&'a self, kind: Kind, paths: &[&str], step: &Step) -> (usize, LockOptions<'a>) {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        self.request_all(vec![(kind, paths)], step)
+    }
+
+    /// Asks for locks of several kinds at once.
+    fn request_all<'a>(
+        &'a self,
+        locks: Vec<(Kind, Vec<String>)>,
+        step: &Step,
+    ) -> (usize, LockOptions<'a>) {
         let op = self.ops.fetch_add(1, Ordering::Relaxed);
         // A cancel ends a call as its limit does.
         let limit = step.limit.into_iter().chain(step.cancel).min().map(ms);
-        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        self.journal
-            .note(self.who, op, What::Request { kind, paths, limit });
+        for (kind, paths) in locks {
+            self.journal
+                .note(self.who, op, What::Request { kind, paths, limit });
+        }
         self.journal.note_sleeps(self.who, op);
         let session = self.client.session_id();
         let panics = step.panics_in_on_wait;

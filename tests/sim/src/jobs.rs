@@ -8,6 +8,7 @@ use zklock_core::journal::{self, Outcome};
 
 use crate::client::{Journal, ms};
 use crate::history::Process;
+use crate::known_slots::known_slots;
 use crate::plan::{ClientEnd, Once, Plan};
 use crate::troubles::ensemble;
 
@@ -245,22 +246,9 @@ fn noted(owner: &str) -> (bool, bool) {
     (owner.contains(BY_ITSELF), owner.contains(ONCE_MORE))
 }
 
-/// The slots that are known by themselves: the last one, the highest in order, and all since the one
-/// before the first out of order; and whether there was one.
 fn known(runs: &[Written]) -> (Vec<&str>, bool) {
-    let (mut known, mut apart, mut last, mut highest) = (Vec::new(), false, "", "");
-    for run in runs.iter().filter(|run| run.is_done()) {
-        if !apart && (run.by_itself || *run.slot < *highest) {
-            (apart, known) = (true, vec![last]);
-        }
-        known.extend(apart.then_some(&*run.slot));
-        last = &run.slot;
-        if !run.by_itself {
-            highest = highest.max(&run.slot);
-        }
-    }
-    known.extend([last, highest]);
-    (known, apart)
+    let done = runs.iter().filter(|run| run.is_done());
+    known_slots(done.map(|run| (&*run.slot, run.by_itself)))
 }
 
 /// Whether a slot is known to be done for a call that goes by the slot alone, or by its order.

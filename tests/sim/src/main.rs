@@ -15,6 +15,8 @@ mod forged;
 #[allow(dead_code)]
 #[path = "../../chaos/history.rs"]
 mod history;
+#[path = "../../../crates/core/tests/model/once/known_slots.rs"]
+mod known_slots;
 #[path = "../../chaos/ops.rs"]
 mod ops;
 #[allow(dead_code)]

@@ -5,6 +5,7 @@
 mod cells;
 mod crowd;
 mod lives;
+mod several;
 
 use fastrand::Rng;
 
@@ -94,6 +95,9 @@ pub(crate) enum Lock {
     Write,
     Permit,
     Several(u8, u8),
+    Together(Together),
+    /// So many of the permits of [`SEATS`].
+    Seats(u8),
     Once(Once),
     /// This many terms as the active one.
     Standby(u8),
@@ -103,6 +107,24 @@ pub(crate) enum Lock {
     /// A member's part of this many shards.
     Shards(u8),
 }
+
+/// Several of [`TOGETHER`] at once, each of them in the role of its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Together {
+    pub(crate) roles: [Option<Role>; 3],
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Role {
+    Alone,
+    Reads,
+}
+
+/// The queues whose locks are taken together.
+pub(crate) const TOGETHER: [&str; 3] = ["/sim/m0", "/sim/m1", "/sim/rw"];
+
+/// A semaphore whose permits are taken together.
+pub(crate) const SEATS: &str = "/sim/seats";
 
 /// What keeps a lock without a process.
 #[derive(Clone, Copy, Debug)]
@@ -318,6 +340,7 @@ impl Plan {
             6 => Self::handovers(seed),
             7 => Self::late(seed),
             9 => Self::marks(seed),
+            10 => Self::several(seed),
             11 => Self::jobs(seed),
             12 => Self::numbers(seed),
             13 => Self::cells(seed),
@@ -695,7 +718,7 @@ impl Plan {
     }
 
     /// Whether a client is closed because another process goes on with its session.
-    fn hands_over(&self) -> bool {
+    pub(crate) fn hands_over(&self) -> bool {
         let steps = self.clients.iter().flat_map(|client| &client.threads);
         let mut steps = steps.flatten();
         steps.any(|step| matches!(step.end, Release::HandOver))

@@ -78,6 +78,8 @@ fn rules(plan: &Plan) -> Rules {
         // Where nothing breaks, a client that was silent waits for a proof at most.
         patience: match plan.is_calm() {
             true => timeout + Duration::from_secs(1),
+            // It is nobody's until it is taken over, which those who try may keep each other from.
+            false if plan.hands_over() => Duration::from_secs(30) + 3 * timeout,
             false => Duration::from_secs(30),
         },
         hands_on: plan.clients.iter().any(|client| client.handoffs > 0),

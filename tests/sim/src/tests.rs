@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::plan::{ClientPlan, Hold, LinkPlan, Lock, Once, Plan, Step, What};
+use crate::plan::{ClientPlan, Hold, LinkPlan, Lock, Once, Plan, Release, Step, What};
 use crate::play::play;
 
 /// Plays a plan in many orders of its threads and messages.
@@ -247,6 +247,26 @@ fn what_a_link_has_held_comes_before_what_was_sent_later() {
         plan.with(100 + 200 * time, 60, hold(server))
     });
     under_many_seeds(&plan);
+}
+
+/// The leader knows that the node is gone, and the server still shows the mark of another.
+#[test]
+fn who_takes_over_too_late_by_a_server_whose_data_diverged_is_told_so() {
+    let step = Step {
+        end: Release::HandOver,
+        ..Step::of(0, Lock::Mutex(0), 60)
+    };
+    let plan = Plan::quiet(vec![ClientPlan::of(vec![vec![step]])]);
+    // It shows the node for ever.
+    let plan = plan.with(20, 60_000, What::Ghost { server: 2, nth: 0 });
+    // Whoever tries this server first is late.
+    let silent = What::Hold {
+        client: 0,
+        server: 1,
+        up: true,
+        down: true,
+    };
+    under_many_seeds(&plan.with(25, 5000, silent));
 }
 
 /// A client at a server whose data have diverged waits until the server is mended: the server

@@ -169,12 +169,17 @@ impl Lab {
             Request::Auth { .. } => xid::AUTH,
             _ => self.latest_xid,
         };
+        self.ask_as(connection, xid, request);
+        xid
+    }
+
+    /// Sends a request with a number of the caller's.
+    pub(super) fn ask_as(&mut self, connection: ConnectionNo, xid: i32, request: &Request) {
         let ear = self.ears.entry(connection).or_default();
         ear.asked.insert(xid, request.op());
         let mut frame = Vec::new();
         request.encode(xid, &mut frame);
         self.send(connection, &frame);
-        xid
     }
 
     /// Sends a request, and waits for the answer; `None` if the connection ends.
@@ -331,6 +336,15 @@ pub(super) fn create(path: &str, mode: CreateMode) -> Request {
 
 pub(super) fn delete(path: &str) -> Request {
     Request::delete(path.to_owned())
+}
+
+/// Sets data of version 0.
+pub(super) fn set(path: &str, data: &str) -> Request {
+    Request::SetData {
+        path: path.to_owned(),
+        data: data.as_bytes().to_vec().into(),
+        version: 0,
+    }
 }
 
 pub(super) fn watch(path: &str) -> Request {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::lab::{Lab, check, config, create, end_of, ms};
+use super::lab::{Client, Heard, Lab, check, config, create, delete, end_of, ms, open_acl, set};
 use crate::sim::ensemble::{EnsembleConfig, Fault, SessionEnd};
-use zklock_jute::{ConnectRequest, CreateMode, ErrorCode, Request};
+use zklock_jute::{ConnectRequest, CreateMode, ErrorCode, Reply, Request};
 
 #[test]
 fn a_timeout_is_negotiated_and_counts_from_each_handshake() {
@@ -74,6 +74,94 @@ fn a_second_connection_to_the_same_server_ends_the_first() {
     let second = lab.meet(0, &first.again()).unwrap();
     assert!(lab.is_closed(first.connection));
     assert_eq!(lab.code(second.connection, &Request::Ping), ErrorCode::OK);
+}
+
+/// Two clients of one session at two followers, where the first one's write is known late at the
+/// second one's server.
+fn two_of_one_session(seed: u64) -> (Lab, Client, Client) {
+    let mut lab = Lab::new(config(), seed);
+    let (_, followers) = lab.roles();
+    let first = lab.client(followers[0], ms(2000));
+    lab.create(first.connection, "/a", CreateMode::Persistent);
+    lab.run_for(ms(20));
+    lab.fault(Fault::Lag {
+        server: followers[1],
+        by: ms(300),
+    });
+    lab.ask_as(first.connection, 77, &set("/a", "first"));
+    lab.run_for(ms(100));
+    let second = lab.meet(followers[1], &first.again()).unwrap();
+    (lab, first, second)
+}
+
+fn answers_to(lab: &Lab, client: &Client, xid: i32) -> Vec<Heard> {
+    let heard = lab.heard(client.connection).into_iter();
+    heard
+        .filter(|heard| matches!(heard, Heard::Reply(header, _) if header.xid == xid))
+        .collect()
+}
+
+#[test]
+fn of_two_requests_of_a_session_with_one_number_one_gets_the_answer_to_the_other() {
+    for seed in 0..5 {
+        let (mut lab, first, second) = two_of_one_session(seed);
+        lab.ask_as(second.connection, 77, &set("/a", "second"));
+        lab.run_for(ms(600));
+        for client in [&first, &second] {
+            let answers = answers_to(&lab, client, 77);
+            let [Heard::Reply(header, Some(Reply::Stat(stat)))] = answers.as_slice() else {
+                panic!("{answers:?}");
+            };
+            assert_eq!((header.code, stat.version), (ErrorCode::OK, 1));
+        }
+        let read = lab.call(second.connection, &Request::get("/a"));
+        let Some((_, Some(Reply::Data { data, .. }))) = read else {
+            panic!("{read:?}");
+        };
+        assert_eq!(&data[..], b"first");
+    }
+}
+
+#[test]
+fn an_answer_to_another_request_has_the_form_of_the_own_one() {
+    let created = Request::Create {
+        path: "/c".to_owned(),
+        data: Vec::new().into(),
+        acl: open_acl(),
+        mode: CreateMode::Container,
+        stat: true,
+    };
+    let table: [(Request, Option<ErrorCode>); 5] = [
+        (created, Some(ErrorCode::OK)),
+        (delete("/b"), Some(ErrorCode::OK)),
+        (check("/a"), Some(ErrorCode::MARSHALLING_ERROR)),
+        (create("/c", CreateMode::Ephemeral), Some(ErrorCode::OK)),
+        (
+            Request::Sync {
+                path: "/".to_owned(),
+            },
+            Some(ErrorCode::OK),
+        ),
+    ];
+    for (request, expected) in table {
+        let (mut lab, _, second) = two_of_one_session(9);
+        lab.ask_as(second.connection, 77, &request);
+        lab.run_for(ms(250));
+        // The transaction of the other one has come by now, and its own has not.
+        let answers = answers_to(&lab, &second, 77);
+        let code = answers.first().map(|answer| match answer {
+            Heard::Reply(header, _) => header.code,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(code, expected, "{request:?}: {answers:?}");
+    }
+}
+
+#[test]
+fn a_request_of_another_number_gets_its_own_answer() {
+    let (mut lab, _, second) = two_of_one_session(5);
+    let code = lab.code(second.connection, &set("/a", "second"));
+    assert_eq!(code, ErrorCode::BAD_VERSION);
 }
 
 #[test]

@@ -13,6 +13,9 @@ use crate::plan::{Release, Step};
 /// How many try: the new process, and the old one, which believes that the new one has failed.
 const TAKERS: u64 = 2;
 
+/// How many milliseconds lie between two that try at nearly the same time, at most.
+const CLOSE_TOGETHER: u64 = 4;
+
 /// One in this many hand-overs is left for about a session timeout.
 const LATE: usize = 4;
 
@@ -38,10 +41,15 @@ impl Actor {
             true => fastrand::u64(timeout * 9 / 10..timeout * 14 / 10),
             false => 0,
         };
+        // Some of the others try at nearly the same time.
+        let pause = match fastrand::bool() {
+            true => step.hold / 4,
+            false => fastrand::u64(..CLOSE_TOGETHER),
+        };
         let takers = (0..TAKERS).map(|number| {
             let (actor, step, text) = (self.clone(), step.clone(), handover.text());
             let take = move || {
-                sim::sleep(ms(wait + number * (step.hold / 4)));
+                sim::sleep(ms(wait + number * pause));
                 actor.take_over(op, &step, &text.parse().expect("a hand-over"))
             };
             sim::spawn("takes over", take).expect("a thread")

@@ -4,6 +4,7 @@
 //! of nodes, of which the first one holds. Old versions of the journal are kept, so that a server
 //! that lags can show them. What was done is kept too, to judge what callers are told.
 
+mod known_slots;
 mod property;
 mod requests;
 mod shortcut;

@@ -3,6 +3,7 @@
 use zklock_core::job::{Action, Due, Outcome};
 use zklock_core::journal::Journal;
 
+use super::known_slots::known_slots;
 use super::steps::left_by;
 use super::{Begun, EVERY, Job, Past, Told};
 use crate::property::{Property, Violation, name};
@@ -209,22 +210,9 @@ impl Past {
         known.contains(&slot) || !by_itself && done.any(by_order)
     }
 
-    /// The slots that are known by themselves: the last one, the highest in order, and all since the
-    /// one before the first out of order.
     fn known_by_itself(&self) -> Vec<&str> {
-        let (mut known, mut apart, mut last, mut highest) = (Vec::new(), false, "", "");
-        for run in self.begun.iter().filter(|run| run.done) {
-            if !apart && (run.by_itself || *run.slot < *highest) {
-                (apart, known) = (true, vec![last]);
-            }
-            known.extend(apart.then_some(&*run.slot));
-            last = &run.slot;
-            if !run.by_itself {
-                highest = highest.max(&run.slot);
-            }
-        }
-        known.extend([last, highest]);
-        known
+        let done = self.begun.iter().filter(|run| run.done);
+        known_slots(done.map(|run| (&*run.slot, run.by_itself))).0
     }
 
     fn last_done(&self) -> Option<&Begun> {
