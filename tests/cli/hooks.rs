@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::Value;
 
-use crate::program::{Log, Zklock, await_queue, command, embedded, on_every_server};
+use crate::processes::{keeper_of, keepers_of};
+use crate::program::{Log, Zklock, await_queue, command, embedded, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
 use crate::support::zookeeper::Folder;
@@ -17,6 +18,7 @@ use crate::support::{eventually, fresh_path};
 
 on_every_server! {
     hooks_and_commands_run_in_order_on_one_machine_at_a_time
+    the_passive_hook_runs_and_the_lock_is_free_when_zklock_is_killed_between_two_commands
     a_hook_that_fails_gives_the_lock_up
     a_passive_hook_that_hangs_is_killed_and_told
     an_active_hook_that_hangs_ends_with_the_lock
@@ -66,6 +68,29 @@ fn hooks_and_commands_run_in_order_on_one_machine_at_a_time(hosts: &str) {
     third.kill();
     await_queue(hosts, &path, 0);
     log.await_word("c-down-1");
+}
+
+fn the_passive_hook_runs_and_the_lock_is_free_when_zklock_is_killed_between_two_commands(
+    hosts: &str,
+) {
+    for _ in 0..rounds(5) {
+        let (path, log) = (fresh_path("between"), Log::new());
+        let down = format!("sleep 0.3; {}", log.write("down"));
+        let script = format!("{}; read -r _", log.write("runs"));
+        let options = [("--on-passive", &*down), LONG];
+        let mut zklock = Zklock::spawn(&mut standby(hosts, &path, &options, &script));
+        log.await_word("runs");
+        let (id, before) = (zklock.id(), keeper_of(zklock.id()));
+        zklock.feed("\n");
+        // The hook gets a keeper of its own, which knows the session a moment after it has begun.
+        let since = Instant::now();
+        while keepers_of(id).iter().all(|keeper| *keeper == before) {
+            assert!(since.elapsed() < Duration::from_secs(20), "no hook begins");
+        }
+        zklock.kill();
+        log.await_word("down");
+        await_queue(hosts, &path, 0);
+    }
 }
 
 fn a_hook_that_fails_gives_the_lock_up(hosts: &str) {

@@ -49,11 +49,16 @@ fn taken(hosts: &str, path: &str) -> bool {
 
 /// Returns the process that keeps the command's processes of this `zklock`.
 pub(crate) fn keeper_of(zklock: u32) -> String {
+    keepers_of(zklock).pop().expect("a keeper")
+}
+
+/// Returns also those that have kept the processes of earlier commands.
+pub(crate) fn keepers_of(zklock: u32) -> Vec<String> {
     let all = fs::read_dir("/proc").expect("a list of processes");
-    let mut names = all
+    let names = all
         .flatten()
         .filter_map(|one| one.file_name().into_string().ok());
-    let keeper = names.find(|name| {
+    let keepers = names.filter(|name| {
         let file = |file: &str| fs::read(Path::new("/proc").join(name).join(file));
         let is_keeper = file("cmdline").is_ok_and(|text| text.starts_with(b"lock-keeper\0__keep"));
         let stat = file("stat").unwrap_or_default();
@@ -64,7 +69,7 @@ pub(crate) fn keeper_of(zklock: u32) -> String {
             .and_then(|rest| rest.split(' ').nth(1));
         is_keeper && parent == Some(&zklock.to_string())
     });
-    keeper.expect("a keeper")
+    keepers.collect()
 }
 
 fn a_name_that_is_cut_inside_a_character_hides_no_process(hosts: &str) {

@@ -2,23 +2,22 @@
 //!
 //! A process between this one and the command keeps them; see `helper`.
 
-use std::cell::Cell;
 use std::env;
 use std::ffi::OsString;
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait, waitpid};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::descendants::Descendants;
 use crate::exit::Ending;
-use crate::helper::wire::{Kind, number, receive, send, send_file, send_number};
+use crate::helper::wire::{Kind, Message, receive, send, send_files};
 use crate::helper::{self, KEEP};
 use crate::state_files::{STATE_IN, STATE_OUT};
 use crate::terminal_listener::TerminalListener;
@@ -35,8 +34,8 @@ pub(crate) const PERMIT: &str = "ZKLOCK_PERMIT";
 /// The status after the process that keeps the command's has been killed.
 const NOT_KEPT: u8 = 70;
 
-/// How long the keeper may take to end when nothing is left for it to do.
-const END_LIMIT: Duration = Duration::from_millis(500);
+/// How often to look for what a killed keeper has left.
+const REST_POLL: Duration = Duration::from_millis(20);
 
 /// The command's processes, which end with `zklock run`, however it ends.
 #[derive(Debug)]
@@ -44,30 +43,16 @@ pub(crate) struct Child {
     group: Pid,
     keeper: UnixStream,
     /// What the keeper says; disconnected when it is gone.
-    pub(crate) reports: Receiver<Report>,
-    /// All but the processes that this one has, or had before, and that are not the command's.
+    pub(crate) reports: Receiver<Message>,
     descendants: Descendants,
     /// The keeper, until it is reaped.
     process: Option<Pid>,
-    ended: Option<Ending>,
+    ending: Ending,
     is_gone: bool,
     is_kept: bool,
     /// How many signals to all were asked for, and how many were sent.
-    asked: Cell<i32>,
+    asked: i32,
     obeyed: i32,
-}
-
-/// What the keeper says about the command.
-#[derive(Debug)]
-pub(crate) enum Report {
-    /// A signal has stopped it.
-    Stopped(i32),
-    /// Everything is stopped, but for this.
-    Suspended(String),
-    /// It should have ended some time ago, and this is left.
-    Left(String),
-    /// Something else has happened that [`Child`] notes.
-    Other(Kind, i32),
 }
 
 /// The variables for the command.
@@ -85,34 +70,35 @@ impl Child {
     /// Starts the command, which waits to [begin](Self::begin).
     ///
     /// `unblocked` are the signals that the command does not block, and `key` is what is needed
-    /// to end the session if this process is killed.
+    /// to end the session if this process is killed. What kept the command `before` is relieved.
     pub(crate) fn start(
         command: &[OsString],
         variables: &Variables<'_>,
         unblocked: &str,
         key: Option<&str>,
+        before: Option<&Self>,
     ) -> io::Result<Self> {
         helper::adopt_orphans();
-        let mut descendants = Descendants::new();
-        descendants.except = bystanders(&descendants);
+        let descendants = Descendants::new();
         let (keeper, its_end) = UnixStream::pair()?;
-        let process = start_keeper(variables, its_end.into())?;
-        send_file(&keeper, io::stdin().as_fd())?;
-        send(&keeper, Kind::Brief, &brief(command, unblocked, key))?;
-        let group = match receive(&keeper)? {
-            (Kind::Started, text) => number(&text).and_then(Pid::from_raw),
-            (_, text) => return Err(io::Error::other(String::from_utf8_lossy(&text))),
-        };
+        let process = start_keeper(variables, unblocked, its_end.into())?;
+        let (input, before) = (io::stdin(), before.map(|before| before.keeper.as_fd()));
+        let files: Vec<_> = iter::once(input.as_fd()).chain(before).collect();
+        send_files(&keeper, &files)?;
+        let words = i32::try_from(command.len()).unwrap_or(i32::MAX);
+        send(&keeper, Kind::Brief, words, &brief(command, key))?;
+        let answer = receive(&keeper)?;
+        let group = Pid::from_raw(answer.number).filter(|_| answer.kind == Kind::Started);
         Ok(Self {
-            group: group.ok_or_else(|| io::Error::other("a process without a number"))?,
+            group: group.ok_or_else(|| io::Error::other(answer.text().into_owned()))?,
             reports: listen_to(keeper.try_clone()?)?,
             keeper,
             descendants,
             process: Some(process),
-            ended: None,
+            ending: Ending::Code(1),
             is_gone: false,
             is_kept: true,
-            asked: Cell::new(0),
+            asked: 0,
             obeyed: 0,
         })
     }
@@ -129,16 +115,16 @@ impl Child {
     /// Starts a helper that reports what the terminal sends to the group.
     pub(crate) fn listen(&mut self) -> io::Result<TerminalListener> {
         let listener = TerminalListener::start(self.group)?;
-        self.descendants.except.push(listener.process);
+        self.descendants.except(listener.id());
         Ok(listener)
     }
 
-    /// Sends a signal to the group, and to the processes that have left it.
+    /// Sends a signal to the group and to the processes that have left it, and continues them.
     /// Returns its number among all of these, for [`has_sent`](Self::has_sent).
-    pub(crate) fn signal(&self, signal: Signal) -> i32 {
+    pub(crate) fn signal(&mut self, signal: Signal) -> i32 {
         self.ask(Kind::SignalAll, signal.as_raw());
-        self.asked.set(self.asked.get() + 1);
-        self.asked.get()
+        self.asked += 1;
+        self.asked
     }
 
     /// Returns whether something was still there to get this signal.
@@ -177,64 +163,56 @@ impl Child {
 
     /// If the keeper is gone, the reports tell.
     fn ask(&self, kind: Kind, number: i32) {
-        if let Err(error) = send_number(&self.keeper, kind, number) {
+        if let Err(error) = send(&self.keeper, kind, number, b"") {
             log::debug!("cannot ask for {kind:?} of the command: {error}");
         }
     }
 
     /// Notes a report. Without one, because the keeper is gone, kills what it has left to this
     /// process; this must be repeated until the command [is gone](Self::is_gone).
-    pub(crate) fn note(&mut self, report: Option<&Report>) {
-        match report {
-            Some(Report::Other(Kind::Exited, code)) => {
-                self.ended = Some(Ending::Code(u8::try_from(*code).unwrap_or(1)));
-            }
-            Some(Report::Other(Kind::Died, signal)) => self.ended = Some(Ending::Signal(*signal)),
-            Some(Report::Other(Kind::Gone, obeyed)) => {
-                self.is_gone = true;
-                self.obeyed = *obeyed;
-                self.ask(Kind::Spare, 0);
-            }
-            Some(_) => {}
-            None => {
-                self.is_kept = false;
-                self.ended = Some(Ending::Code(NOT_KEPT));
-                self.is_gone = self.end_what_is_left();
-            }
-        }
-    }
-
-    /// Returns whether nothing was left.
-    fn end_what_is_left(&mut self) -> bool {
-        // What has not ended yet cannot be another group.
-        let is_only_group = !cfg!(target_os = "linux");
-        if is_only_group && kill_process_group(self.group, Signal::KILL) == Err(Errno::SRCH) {
-            return true;
-        }
-        self.descendants.kill();
-        !self.reap() || self.descendants.living().is_ok_and(|rest| rest.is_empty())
-    }
-
-    /// Reaps the processes of this one that have ended; returns whether it has others.
-    pub(crate) fn reap(&mut self) -> bool {
-        reap(|process| {
-            // The number may be given to another process.
-            self.descendants.except.retain(|other| *other != process);
-            self.process.take_if(|keeper| *keeper == process);
-        })
-    }
-
-    /// Leaves no zombie to the first process of a container, which may not reap any.
-    fn reap_keeper(&mut self) {
-        let until = Instant::now() + END_LIMIT;
-        let Some(keeper) = self.process.take() else {
-            return;
+    pub(crate) fn note(&mut self, report: Option<&Message>) {
+        let Some(Message { kind, number, .. }) = report else {
+            self.is_kept = false;
+            self.ending = Ending::Code(NOT_KEPT);
+            return self.end_what_is_left();
         };
-        while self.reports.recv_deadline(until).is_ok() {}
-        // It has closed its socket, or does not end in time.
-        if Instant::now() < until {
-            let _ = retry_on_intr(|| waitpid(Some(keeper), WaitOptions::empty()));
+        match kind {
+            Kind::Exited => self.ending = Ending::Code(u8::try_from(*number).unwrap_or(1)),
+            Kind::Died => self.ending = Ending::Signal(*number),
+            Kind::Gone => {
+                self.is_gone = true;
+                self.obeyed = *number;
+            }
+            _ => {}
         }
+    }
+
+    fn end_what_is_left(&mut self) {
+        #[cfg(not(target_os = "linux"))]
+        let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+        self.descendants.kill();
+        let (_, is_left) = self.descendants.reap();
+        self.is_gone = !is_left || self.descendants.living().is_ok_and(|rest| rest.is_empty());
+        if !self.is_gone {
+            thread::sleep(REST_POLL);
+        }
+    }
+
+    /// Reaps the processes of this one that have ended; returns those that have stopped.
+    pub(crate) fn reap(&mut self) -> Vec<Pid> {
+        let (mut changed, _) = self.descendants.reap();
+        changed.retain(|(process, status)| {
+            if !status.stopped() {
+                self.process.take_if(|keeper| keeper == process);
+            }
+            status.stopped()
+        });
+        changed.into_iter().map(|(process, _)| process).collect()
+    }
+
+    /// Tells the keeper that it need not end the session if this process is killed.
+    pub(crate) fn spare(&self) {
+        self.ask(Kind::Spare, 0);
     }
 
     /// Returns whether the process that keeps the command's processes is there.
@@ -249,76 +227,38 @@ impl Child {
 
     /// Returns how the command ended.
     pub(crate) fn ending(&self) -> Ending {
-        self.ended.unwrap_or(Ending::Code(1))
+        self.ending
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.is_gone {
-            self.reap_keeper();
-        } else {
-            // The session goes on, unless this is a panic.
-            if !thread::panicking() {
-                self.ask(Kind::Spare, 0);
-            }
-            self.kill();
+        // The session goes on, unless this is a panic.
+        if !thread::panicking() {
+            self.spare();
         }
-    }
-}
-
-/// Returns the processes that this one has although it did not start them: it was another
-/// program before, such as a shell, or the first process of a container.
-fn bystanders(all: &Descendants) -> Vec<Pid> {
-    match reap(|_| {}) {
-        true => all.children().unwrap_or_default(),
-        false => Vec::new(),
-    }
-}
-
-/// Reaps all that have ended; returns whether there are others.
-fn reap(mut ended: impl FnMut(Pid)) -> bool {
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some((process, _))) => ended(process),
-            Ok(None) => return true,
-            Err(Errno::INTR) => {}
-            Err(_) => return false,
+        if !self.is_gone {
+            self.kill();
+        } else if let Some(keeper) = self.process.take() {
+            // Leaves no zombie to the first process of a container, which may not reap any.
+            helper::reap(keeper, &self.reports);
         }
     }
 }
 
 /// Returns what the keeper is told.
-fn brief(command: &[OsString], unblocked: &str, key: Option<&str>) -> Vec<u8> {
-    let count = command.len().to_string();
-    let mut words: Vec<&[u8]> = vec![
-        key.unwrap_or_default().as_bytes(),
-        unblocked.as_bytes(),
-        count.as_bytes(),
-    ];
-    words.extend(command.iter().map(|word| word.as_bytes()));
+fn brief(command: &[OsString], key: Option<&str>) -> Vec<u8> {
+    let key = iter::once(key.unwrap_or_default().into());
     // It connects as this process did.
-    let args: Vec<_> = env::args_os().skip(1).collect();
-    words.extend(args.iter().map(|arg| arg.as_bytes()));
-    words.join(&0)
+    let args = env::args_os().skip(1);
+    let words = key.chain(command.iter().cloned()).chain(args);
+    words.map(OsString::into_vec).collect::<Vec<_>>().join(&0)
 }
 
-fn listen_to(keeper: UnixStream) -> io::Result<Receiver<Report>> {
+fn listen_to(keeper: UnixStream) -> io::Result<Receiver<Message>> {
     let (to, reports) = unbounded();
     let listen = move || {
-        while let Ok((kind, text)) = receive(&keeper) {
-            let number = number(&text).unwrap_or_default();
-            let text = || String::from_utf8_lossy(&text).into_owned();
-            let report = match kind {
-                Kind::Stopped => Report::Stopped(number),
-                Kind::Suspended => Report::Suspended(text()),
-                Kind::Left => Report::Left(text()),
-                other => Report::Other(other, number),
-            };
-            if to.send(report).is_err() {
-                return;
-            }
-        }
+        while receive(&keeper).is_ok_and(|report| to.send(report).is_ok()) {}
     };
     thread::Builder::new()
         .name("zklock-keeper".into())
@@ -327,9 +267,10 @@ fn listen_to(keeper: UnixStream) -> io::Result<Receiver<Report>> {
 }
 
 /// Starts the keeper, from which the command inherits its variables, outputs and folder.
-fn start_keeper(variables: &Variables<'_>, socket: OwnedFd) -> io::Result<Pid> {
+fn start_keeper(variables: &Variables<'_>, unblocked: &str, socket: OwnedFd) -> io::Result<Pid> {
     let mut keep = helper::command(KEEP);
-    keep.stdin(socket)
+    keep.arg(unblocked)
+        .stdin(socket)
         .env("ZKLOCK_PATH", variables.path)
         .env(NODE, variables.node)
         .env(NODES, nodes(variables.node));
@@ -343,7 +284,7 @@ fn start_keeper(variables: &Variables<'_>, socket: OwnedFd) -> io::Result<Pid> {
         keep.env_remove(name);
     }
     keep.envs(variables.more.iter().map(|(name, value)| (name, value)));
-    Ok(helper::spawn(&mut keep)?.id)
+    helper::spawn(&mut keep)
 }
 
 /// Returns this node after the nodes of the locks around this one.

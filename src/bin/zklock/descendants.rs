@@ -13,7 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, test_kill_process, wait,
+};
+#[cfg(target_os = "linux")]
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 /// How long to chase processes that start while others are being stopped or killed.
 const CHASE: Duration = Duration::from_millis(20);
@@ -37,18 +41,18 @@ pub(crate) enum State {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Process {
-    id: i32,
+    id: Pid,
     group: i32,
     /// The greatest state of its threads.
     state: State,
     /// When it was started, in the kernel's ticks.
     started: u64,
     name: Vec<u8>,
-    children: Vec<i32>,
+    children: Vec<Pid>,
 }
 
 impl Process {
-    fn unreadable(id: i32) -> Self {
+    fn unreadable(id: Pid) -> Self {
         Self {
             id,
             group: 0,
@@ -78,23 +82,30 @@ impl Process {
     }
 
     /// Sends a signal, unless the process has ended.
-    ///
-    /// The open folder is a pidfd: it stands for this process, whoever gets the number next.
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
-        let sent = File::open(format!("/proc/{}", self.id)).and_then(|folder| {
-            match read(self.id).is_some_and(|now| self.is(&now)) {
-                true => send(&folder, signal),
-                false => Ok(()),
-            }
-        });
-        match sent {
-            Err(error) if !is_gone(&error, self.id) => Err(io::Error::new(
+        match send(self, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(io::Error::new(
                 error.kind(),
                 format!("process {}: {error}", self.describe()),
             )),
-            _ => Ok(()),
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> {
+    let opened = pidfd_open(process.id, PidfdFlags::empty())?;
+    // The number may have been another process's when it was opened.
+    match read(process.id).is_some_and(|now| process.is(&now)) {
+        true => pidfd_send_signal(opened, signal),
+        false => Err(Errno::SRCH),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send(_: &Process, _: Signal) -> rustix::io::Result<()> {
+    Err(Errno::NOTSUP)
 }
 
 /// The descendants of this process.
@@ -103,27 +114,58 @@ pub(crate) struct Descendants {
     /// The list of the children. It stays open, so that a limit of open files hides none.
     list: io::Result<File>,
     /// Children that do not count, nor do theirs.
-    pub(crate) except: Vec<Pid>,
+    strangers: Vec<Pid>,
 }
 
 impl Descendants {
     /// Returns those of this process, to be called in its first thread, which adopts orphans.
+    ///
+    /// The children that it has already are not among them: it was another program before, such as
+    /// a shell, or the first process of a container.
     pub(crate) fn new() -> Self {
-        Self {
+        let mut all = Self {
             list: open_list(),
-            except: Vec::new(),
+            strangers: Vec::new(),
+        };
+        all.strangers = all.children().unwrap_or_default();
+        all
+    }
+
+    /// Takes this child for none of them.
+    pub(crate) fn except(&mut self, child: Pid) {
+        self.strangers.push(child);
+    }
+
+    /// Reaps the children that have ended; returns them, those that have stopped, and whether there
+    /// are others.
+    pub(crate) fn reap(&mut self) -> (Vec<(Pid, WaitStatus)>, bool) {
+        let mut changed = Vec::new();
+        loop {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((child, status))) => {
+                    if !status.stopped() {
+                        // The number may be given to another process.
+                        self.strangers.retain(|other| *other != child);
+                    }
+                    changed.push((child, status));
+                }
+                Err(Errno::INTR) => {}
+                rest => return (changed, rest.is_ok()),
+            }
         }
     }
 
     /// Returns the children, of which some may be dead.
-    pub(crate) fn children(&self) -> io::Result<Vec<Pid>> {
+    fn children(&self) -> io::Result<Vec<Pid>> {
         let list = self.list.as_ref();
         let mut list = list.map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
         let mut text = Vec::new();
         list.rewind()?;
         list.read_to_end(&mut text)?;
-        let all = numbers(&text).into_iter().filter_map(Pid::from_raw);
-        Ok(all.filter(|child| !self.except.contains(child)).collect())
+        let all = numbers(&text).into_iter();
+        Ok(all
+            .filter(|child| !self.strangers.contains(child))
+            .collect())
     }
 
     /// Returns the living descendants. Those that are started during the look can be missed.
@@ -155,37 +197,30 @@ impl Descendants {
     }
 
     /// Stops the descendants, and fails if, a moment later, one of them still is in a greater
-    /// state than this. Also returns those that it has stopped.
-    pub(crate) fn stop(&self, at_most: State) -> (Vec<Process>, io::Result<()>) {
-        let (mut stopped, until) = (Vec::new(), Instant::now() + CHASE);
+    /// state than this. Adds those that it has stopped.
+    pub(crate) fn stop(&self, at_most: State, stopped: &mut Vec<Process>) -> io::Result<()> {
+        let until = Instant::now() + CHASE;
         loop {
+            let (all, is_still) = self.look()?;
             let before = stopped.len();
-            let told = self.stop_once(at_most, &mut stopped);
-            if told.is_ok() || Instant::now() > until {
-                return (stopped, told);
+            for process in all.iter().filter(|one| one.runs()) {
+                if !stopped.iter().any(|other| other.is(process)) {
+                    process.signal(Signal::STOP)?;
+                    stopped.push(process.clone());
+                }
+            }
+            let rests = is_still && stopped.len() == before;
+            let why = match all.iter().find(|one| one.state > at_most) {
+                None if rests => return Ok(()),
+                None => RESTLESS.to_owned(),
+                Some(process) => format!("process {} does not stop", process.describe()),
+            };
+            if Instant::now() > until {
+                return Err(io::Error::other(why));
             }
             if stopped.len() == before {
                 thread::sleep(NOTICE);
             }
-        }
-    }
-
-    fn stop_once(&self, at_most: State, stopped: &mut Vec<Process>) -> io::Result<()> {
-        let (all, is_still) = self.look()?;
-        let before = stopped.len();
-        for process in all.iter().filter(|one| one.runs()) {
-            if !stopped.iter().any(|other| other.is(process)) {
-                process.signal(Signal::STOP)?;
-                stopped.push(process.clone());
-            }
-        }
-        if let Some(process) = all.iter().find(|one| one.state > at_most) {
-            let what = process.describe();
-            return Err(io::Error::other(format!("process {what} does not stop")));
-        }
-        match is_still && stopped.len() == before {
-            true => Ok(()),
-            false => Err(io::Error::other(RESTLESS)),
         }
     }
 
@@ -220,20 +255,9 @@ fn open_list() -> io::Result<File> {
     File::open(format!("/proc/self/task/{me}/children"))
 }
 
-#[cfg(target_os = "linux")]
-fn send(folder: &File, signal: Signal) -> io::Result<()> {
-    Ok(rustix::process::pidfd_send_signal(folder, signal)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn send(_: &File, _: Signal) -> io::Result<()> {
-    Err(ErrorKind::Unsupported.into())
-}
-
 /// Returns these processes and their descendants, each after its parent.
 fn below(children: &[Pid]) -> Vec<Process> {
-    let children = children.iter().map(|child| child.as_raw_pid());
-    let mut all: Vec<_> = children.filter_map(read).collect();
+    let mut all: Vec<_> = children.iter().copied().filter_map(read).collect();
     let mut at = 0;
     while let Some(process) = all.get(at) {
         let children: Vec<_> = process.children.iter().copied().filter_map(read).collect();
@@ -244,7 +268,7 @@ fn below(children: &[Pid]) -> Vec<Process> {
 }
 
 /// Returns nothing if it is gone.
-fn read(id: i32) -> Option<Process> {
+fn read(id: Pid) -> Option<Process> {
     match read_threads(id) {
         Err(error) if is_gone(&error, id) => None,
         read => Some(read.unwrap_or_else(|_| Process::unreadable(id))),
@@ -252,17 +276,18 @@ fn read(id: i32) -> Option<Process> {
 }
 
 /// A process that `/proc` hides is not gone.
-fn is_gone(error: &io::Error, id: i32) -> bool {
-    let exists = || Pid::from_raw(id).map(test_kill_process) != Some(Err(Errno::SRCH));
-    has_ended(error) && !exists()
+fn is_gone(error: &io::Error, id: Pid) -> bool {
+    has_ended(error) && test_kill_process(id) == Err(Errno::SRCH)
 }
 
 fn has_ended(error: &io::Error) -> bool {
-    let number = error.raw_os_error();
-    number == Some(Errno::NOENT.raw_os_error()) || number == Some(Errno::SRCH.raw_os_error())
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::SRCH)
+    )
 }
 
-fn read_threads(id: i32) -> io::Result<Process> {
+fn read_threads(id: Pid) -> io::Result<Process> {
     let (mut process, mut state, mut children) = (None, State::Dead, Vec::new());
     let threads: Vec<_> = fs::read_dir(format!("/proc/{id}/task"))?.collect();
     for thread in threads {
@@ -294,10 +319,13 @@ fn read_threads(id: i32) -> io::Result<Process> {
     })
 }
 
-fn numbers(list: &[u8]) -> Vec<i32> {
+fn numbers(list: &[u8]) -> Vec<Pid> {
     let list = String::from_utf8_lossy(list);
-    let words = list.split_ascii_whitespace();
-    words.filter_map(|word| word.parse().ok()).collect()
+    list.split_ascii_whitespace().filter_map(number).collect()
+}
+
+fn number(text: &str) -> Option<Pid> {
+    Pid::from_raw(text.parse().ok()?)
 }
 
 /// Reads proc(5)'s `stat`. The kernel cuts a name after 15 bytes, inside a character if need
@@ -310,11 +338,7 @@ fn parse(stat: &[u8]) -> Option<Process> {
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let rest: Vec<_> = rest.split_ascii_whitespace().collect();
     Some(Process {
-        id: std::str::from_utf8(stat.get(..begin)?)
-            .ok()?
-            .trim()
-            .parse()
-            .ok()?,
+        id: number(std::str::from_utf8(stat.get(..begin)?).ok()?.trim())?,
         state: match *rest.first()?.as_bytes().first()? {
             b'Z' | b'X' | b'x' => State::Dead,
             b'T' | b't' => State::Stopped,
@@ -343,7 +367,8 @@ mod tests {
             let rest = format!(") {letter} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 99 4096\n");
             let process = parse(&[b"12 (a) R 1 (\xc3", rest.as_bytes()].concat());
             let process = process.expect("a process");
-            assert_eq!((process.id, process.group, process.started), (12, 7, 99));
+            let numbers = (process.id.as_raw_pid(), process.group, process.started);
+            assert_eq!(numbers, (12, 7, 99));
             assert_eq!(
                 (process.name, process.state),
                 (b"a) R 1 (\xc3".to_vec(), state)

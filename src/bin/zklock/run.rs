@@ -17,7 +17,7 @@ use crate::held_lock::HeldLock;
 use crate::metrics::Metrics;
 use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
-use crate::signals::{Signals, ends};
+use crate::signals::ends;
 use crate::stderr::say;
 use crate::wanted::Wanted;
 
@@ -65,7 +65,7 @@ fn run_under(
     let mut signal = None;
     let ended = metrics.term(|| {
         let ended = stage.run(&run.what, &lock.guard, &variables, &|_| ())?;
-        signal = hold_on(run, &lock, acquired_at, &stage.signals);
+        signal = hold_on(run, &lock, acquired_at, &stage);
         Ok(ended)
     })?;
     let late = release(&stage, lock, &wanted.name());
@@ -136,9 +136,11 @@ fn acquire(
     Ok(Some(lock))
 }
 
-/// Keeps the lock as long as the user asked for, or until a signal comes, which it returns.
-fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, signals: &Signals) -> Option<Signal> {
+/// Keeps the lock as long as the user asked for, or until a signal comes, which it returns. If this
+/// process is killed, the lock lasts as long as the session.
+fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, stage: &Stage) -> Option<Signal> {
     let until = acquired_at.checked_add(run.hold_at_least?);
+    stage.dismiss_keeper();
     while lock.guard.is_valid() {
         let left = until.map_or(LOOK, |until| {
             until.saturating_duration_since(Instant::now())
@@ -146,7 +148,7 @@ fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, signals: &Signals) 
         if left.is_zero() {
             break;
         }
-        match signals.taken.recv_timeout(left.min(LOOK)) {
+        match stage.signals.taken.recv_timeout(left.min(LOOK)) {
             Ok(signal) if ends(signal) => return Some(signal),
             _ => {}
         }

@@ -1,6 +1,8 @@
 //! What a command that runs under a lock needs: a client, the signals, the terminal.
 
 use std::cell::RefCell;
+use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,7 +47,8 @@ pub(crate) struct Stage {
     /// See [`with_hook`](Self::with_hook).
     has_hook: bool,
     terminal: Option<Terminal>,
-    /// The last command, which is gone; its helpers are reaped when the lock is free.
+    /// The last command, which is gone. If this process is killed before the lock is free, or before the
+    /// next command has a keeper of its own, its keeper ends the session.
     gone: RefCell<Option<Child>>,
 }
 
@@ -127,6 +130,9 @@ impl Stage {
             true => self.client.session_timeout(),
             false => Duration::ZERO,
         };
+        // Its keeper ends meanwhile.
+        let gone = self.gone.take();
+        gone.inspect(Child::spare);
         self.client.close_within(limit).is_ok()
     }
 
@@ -178,14 +184,44 @@ impl Stage {
         let order = Order {
             what,
             lock,
-            variables,
-            key: self.client.session_key(),
+            name: variables.path.replace('\n', ", "),
+            policy,
             told,
         };
+        let child = self
+            .start(&what.command, variables)
+            .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
         let terminal = self.terminal.as_ref();
-        let (ended, gone) = Supervisor::new(order, policy, terminal, &self.signals)?.run();
-        self.gone.replace(Some(gone));
+        let (ended, gone) = Supervisor::new(order, child, terminal, &self.signals).run()?;
+        self.keep(gone);
         Ok(ended)
+    }
+
+    /// Starts a command, which waits to begin.
+    pub(crate) fn start(
+        &self,
+        command: &[OsString],
+        variables: &Variables<'_>,
+    ) -> io::Result<Child> {
+        let (key, before) = (self.client.session_key(), self.gone.borrow());
+        let unblocked = &self.signals.unblocked;
+        Child::start(
+            command,
+            variables,
+            unblocked,
+            key.as_deref(),
+            before.as_ref(),
+        )
+    }
+
+    /// Keeps a command that is gone, with its keeper.
+    pub(crate) fn keep(&self, gone: Child) {
+        self.gone.replace(Some(gone));
+    }
+
+    /// From now on, the session goes on without a keeper.
+    pub(crate) fn dismiss_keeper(&self) {
+        drop(self.gone.take());
     }
 }
 

@@ -144,13 +144,14 @@ fn run(
         let limit = stage
             .policy(&standby.what)
             .time_for_the_hook(term.valid_for());
-        let key = stage.client.session_key();
-        hook::run_within(limit, hook, &variables, (&stage.signals, key.as_deref()));
+        hook::run_within(limit, hook, &variables, stage);
     }
     announcer.is_passive(term);
-    let ended = ended?;
-    term.release_noting();
-    Ok(ended)
+    if ended.is_ok() {
+        term.release_noting();
+    }
+    stage.dismiss_keeper();
+    ended
 }
 
 /// The first hook, and the command unless that fails.

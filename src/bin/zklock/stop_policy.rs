@@ -1,4 +1,4 @@
-//! When a suspect lock stops the command: a decision, without I/O.
+//! When a suspect lock, or the end of its time, stops the command: a decision, without I/O.
 //!
 //! ```text
 //! last proof                                              valid_for() = 0
@@ -84,9 +84,22 @@ impl StopPolicy {
         })
     }
 
-    /// How long a command that is over its time has between SIGTERM and SIGKILL.
-    pub(crate) fn grace(self) -> Duration {
-        self.grace
+    /// Decides by how long the command has run, and by how long ago SIGTERM was sent for that.
+    pub(crate) fn decide_by_time(
+        self,
+        most: Duration,
+        ran: Duration,
+        term_sent: Option<Duration>,
+    ) -> StopAction {
+        let left = match term_sent {
+            Some(term_sent) => self.grace.saturating_sub(term_sent),
+            None => most.saturating_sub(ran),
+        };
+        match (left.is_zero(), term_sent) {
+            (false, _) => StopAction::Wait(left),
+            (true, None) => StopAction::Terminate,
+            (true, Some(_)) => StopAction::Kill,
+        }
     }
 
     /// Decides by the state of the guard, and by how long ago SIGTERM was sent.

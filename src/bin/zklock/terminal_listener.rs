@@ -6,29 +6,21 @@
 //! too, and reports it; the command itself decides how to react. Signals that a process sends
 //! to that group are not reported.
 
-use std::io::{self, Read};
-use std::iter;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
 use nix::sys::signal::Signal;
-use rustix::io::retry_on_intr;
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
+use rustix::process::Pid;
 
 use crate::helper::{self, LISTEN};
 
-/// How long to wait for the end of the helper, which may have been stopped.
-const END_LIMIT: Duration = Duration::from_millis(500);
-
-/// The helper process in the command's group.
+/// The helper process in the command's group, which listens while its input is open.
 #[derive(Debug)]
 pub(crate) struct TerminalListener {
-    pub(crate) process: Pid,
-    /// The helper listens while this is open.
-    input: Option<ChildStdin>,
+    process: Child,
     /// The signals that the terminal has sent.
     pub(crate) heard: Receiver<Signal>,
 }
@@ -36,16 +28,13 @@ pub(crate) struct TerminalListener {
 impl TerminalListener {
     /// Starts the helper. It inherits the mask of blocked signals, so it misses none.
     pub(crate) fn start(group: Pid) -> io::Result<Self> {
-        let mut command = helper::command(LISTEN);
-        command
+        let mut process = helper::command(LISTEN)
             .process_group(group.as_raw_pid())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let started = helper::spawn(&mut command)?;
-        let mut output = started
-            .output
-            .ok_or_else(|| io::Error::other("a process without an output"))?;
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut output = process.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
         let (to, heard) = unbounded();
         thread::Builder::new()
             .name("zklock-terminal".into())
@@ -57,29 +46,16 @@ impl TerminalListener {
                     }
                 }
             })?;
-        Ok(Self {
-            process: started.id,
-            input: started.input,
-            heard,
-        })
+        Ok(Self { process, heard })
     }
 
-    /// Returns whether the helper has been stopped since the last look. The terminal does not
-    /// stop it.
-    pub(crate) fn is_stopped(&self) -> bool {
-        let look = WaitIdOptions::NOHANG | WaitIdOptions::STOPPED;
-        waitid(WaitId::Pid(self.process), look).is_ok_and(|status| status.is_some())
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 
     /// Ends the helper; returns the signals not yet taken from `heard`.
-    pub(crate) fn end(&mut self) -> Vec<Signal> {
-        self.input = None;
-        let until = Instant::now() + END_LIMIT;
-        let rest = iter::from_fn(|| self.heard.recv_deadline(until).ok()).collect();
-        // Its output is closed, or it does not end in time.
-        if Instant::now() < until {
-            let _ = retry_on_intr(|| waitpid(Some(self.process), WaitOptions::empty()));
-        }
-        rest
+    pub(crate) fn end(mut self) -> Vec<Signal> {
+        drop(self.process.stdin.take());
+        helper::reap(self.id(), &self.heard)
     }
 }

@@ -19,12 +19,13 @@ use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::time::TimeSpec;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait, waitpid,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    test_kill_process_group, waitpid,
 };
 
 use crate::descendants::{Descendants, Process, State};
 use crate::helper::session::Session;
-use crate::helper::wire::{Kind, number, receive, receive_file, send, send_number};
+use crate::helper::wire::{Kind, Message, receive, receive_files, send};
 use crate::helper::{self, EXEC};
 use crate::signals;
 use crate::state_files;
@@ -66,7 +67,7 @@ struct Keeper {
     told: bool,
     /// Whether `zklock run` is gone.
     orphaned: bool,
-    /// The session to end if it is.
+    /// The session to end if it is, unless somebody else answers for it.
     session: Option<Session>,
 }
 
@@ -83,23 +84,24 @@ fn keep() -> io::Result<()> {
     // Before the command begins, so that no limit of open files can prevent it later.
     let descendants = Descendants::new();
     signals::hear_of_children()?;
-    let input = receive_file(&zklock)?;
-    let (Kind::Brief, brief) = receive(&zklock)? else {
-        return Err(ErrorKind::InvalidData.into());
-    };
-    let words = brief.split(|byte| *byte == 0);
+    let mut files = receive_files(&zklock)?.into_iter();
+    let input = files.next().ok_or(ErrorKind::UnexpectedEof)?;
+    let before = files.next().map(UnixStream::from);
+    let brief = receive(&zklock)?;
+    let words = brief.text.split(|byte| *byte == 0);
     let mut words = words.map(|word| OsString::from_vec(word.to_vec()));
-    let mut next = || words.next().unwrap_or_default();
-    let (key, unblocked, count) = (next(), next(), next().into_vec());
-    let count = number(&count).and_then(|count| usize::try_from(count).ok());
-    let command: Vec<_> = words.by_ref().take(count.unwrap_or(0)).collect();
-    let head = match start(input, unblocked, command) {
+    let key = words.next().unwrap_or_default();
+    let count = usize::try_from(brief.number).unwrap_or_default();
+    let command = words.by_ref().take(count);
+    let head = match start(input, command) {
         Ok(head) => head,
-        Err(error) => return send(&zklock, Kind::Failed, error.to_string().as_bytes()),
+        Err(error) => return send(&zklock, Kind::Failed, 0, error.to_string().as_bytes()),
     };
     let session = Session::new(key, words.collect());
     become_quiet()?;
-    send_number(&zklock, Kind::Started, head.as_raw_pid())?;
+    if let Some(before) = before {
+        drop(send(&before, Kind::Spare, 0, b""));
+    }
     let keeper = Keeper {
         zklock,
         descendants,
@@ -114,14 +116,16 @@ fn keep() -> io::Result<()> {
         orphaned: false,
         session: Some(session),
     };
+    keeper.say(Kind::Started, head.as_raw_pid(), "");
     keeper.run()
 }
 
 /// Starts the process that becomes the command, and waits until it has stopped itself.
-fn start(input: OwnedFd, unblocked: OsString, command: Vec<OsString>) -> io::Result<Pid> {
+fn start(input: OwnedFd, command: impl Iterator<Item = OsString>) -> io::Result<Pid> {
     let mut exec = helper::command(EXEC);
-    exec.arg(getpid().as_raw_pid().to_string()).arg(unblocked);
-    let head = helper::spawn(exec.args(command).stdin(input))?.id;
+    exec.arg(getpid().as_raw_pid().to_string());
+    exec.args(env::args_os().skip(2)).args(command).stdin(input);
+    let head = helper::spawn(&mut exec)?;
     let status = retry_on_intr(|| waitpid(Some(head), WaitOptions::UNTRACED))?;
     match status.is_some_and(|(_, status)| status.stopped()) {
         true => Ok(head),
@@ -151,48 +155,26 @@ impl Keeper {
                 self.hear();
             }
         }
-        let told = send_number(&self.zklock, Kind::Gone, self.obeyed);
-        if self.orphaned || told.is_err() || self.is_unheard() {
+        self.say(Kind::Gone, self.obeyed, "");
+        if let Some(session) = self.session.filter(|_| ends_unheard(&self.zklock)) {
             state_files::remove_what_is_left();
-            if let Some(session) = self.session {
-                session.end();
-            }
+            session.end();
         }
         Ok(())
     }
 
-    /// Waits until `zklock run` answers that the session goes on; returns whether it ended instead. A
-    /// process that is being killed takes messages, and reads none.
-    fn is_unheard(&self) -> bool {
-        while self.session.is_some() {
-            match receive(&self.zklock) {
-                Ok((Kind::Spare, _)) => return false,
-                // A signal that comes too late.
-                Ok(_) => {}
-                Err(_) => return true,
-            }
-        }
-        false
-    }
-
     /// Reaps what has ended; returns whether nothing is left.
     fn reap(&mut self) -> bool {
-        loop {
-            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-                Ok(Some((process, status))) if process == self.head && self.head_lives => {
-                    self.head_changed(status);
-                }
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => return false,
-                Err(_) => return self.is_gone_without_adoption(),
+        let (changed, has_others) = self.descendants.reap();
+        for (process, status) in changed {
+            if process == self.head && self.head_lives {
+                self.head_changed(status);
             }
         }
-    }
-
-    /// Where orphans are not adopted, the group has to be gone too.
-    fn is_gone_without_adoption(&self) -> bool {
-        cfg!(target_os = "linux")
-            || rustix::process::test_kill_process_group(self.head) == Err(Errno::SRCH)
+        // Where orphans are not adopted, the group has to be gone too.
+        let is_gone =
+            || cfg!(target_os = "linux") || test_kill_process_group(self.head) == Err(Errno::SRCH);
+        !has_others && is_gone()
     }
 
     fn head_changed(&mut self, status: WaitStatus) {
@@ -207,16 +189,12 @@ impl Keeper {
             self.head_lives = false;
             self.left.get_or_insert_with(Instant::now);
         }
-        self.say_number(kind, number);
+        self.say(kind, number, "");
     }
 
     /// If `zklock run` is gone, the next look at the socket tells.
-    fn say(&self, kind: Kind, text: &str) {
-        drop(send(&self.zklock, kind, text.as_bytes()));
-    }
-
-    fn say_number(&self, kind: Kind, number: i32) {
-        drop(send_number(&self.zklock, kind, number));
+    fn say(&self, kind: Kind, number: i32, text: &str) {
+        drop(send(&self.zklock, kind, number, text.as_bytes()));
     }
 
     /// Waits for a child, a message, or the next time to look; returns whether there is a message.
@@ -234,31 +212,17 @@ impl Keeper {
     }
 
     fn hear(&mut self) {
-        match receive(&self.zklock) {
-            Ok((kind, text)) => self.obey(kind, &text),
-            Err(_) => {
-                self.orphaned = true;
-                self.start_killing();
-            }
-        }
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        if self.killing || self.suspending.is_some() || !cfg!(target_os = "linux") {
-            return Some(POLL);
-        }
-        let left = self.left.filter(|_| !self.told)?;
-        Some(QUIET.saturating_sub(left.elapsed()))
-    }
-
-    fn obey(&mut self, kind: Kind, text: &[u8]) {
-        let signal = number(text).and_then(Signal::from_named_raw);
-        match (kind, signal) {
+        let Ok(Message { kind, number, .. }) = receive(&self.zklock) else {
+            self.orphaned = true;
+            return self.start_killing();
+        };
+        match (kind, Signal::from_named_raw(number)) {
             (Kind::SignalAll, Some(signal)) => {
                 self.obeyed += 1;
-                self.signal_all(signal);
+                self.signal(signal, true);
+                self.signal(Signal::CONT, true);
             }
-            (Kind::SignalGroup, Some(signal)) => drop(self.signal_group(signal)),
+            (Kind::SignalGroup, Some(signal)) => self.signal(signal, false),
             (Kind::SignalHead, Some(signal)) if self.head_lives => {
                 // Not reaped yet, so the number is still its own.
                 let _ = kill_process(self.head, signal);
@@ -271,27 +235,30 @@ impl Keeper {
         }
     }
 
-    /// Sends a signal to the group at once, so that no process that starts meanwhile misses it.
-    /// Returns whether it was sent.
-    fn signal_group(&self, signal: Signal) -> bool {
-        // Afterwards, the number may be another group's.
-        if self.head_lives {
-            let _ = kill_process_group(self.head, signal);
-            return true;
+    fn timeout(&self) -> Option<Duration> {
+        if self.killing || self.suspending.is_some() || !cfg!(target_os = "linux") {
+            return Some(POLL);
         }
-        for process in self.descendants.living().unwrap_or_default() {
-            if process.is_in(self.head) {
-                drop(process.signal(signal));
-            }
-        }
-        false
+        let left = self.left.filter(|_| !self.told)?;
+        Some(QUIET.saturating_sub(left.elapsed()))
     }
 
-    /// Sends a signal to the group, and to the processes that have left it.
-    fn signal_all(&self, signal: Signal) {
-        self.signal_group(signal);
+    /// Sends a signal to the group and, if it is for all, to the processes that have left it.
+    fn signal(&self, signal: Signal, for_all: bool) {
+        // At once, so that no process that starts meanwhile misses it. When the head is reaped, the
+        // number may be another group's.
+        if self.head_lives {
+            let _ = kill_process_group(self.head, signal);
+        }
+        if self.head_lives && !for_all {
+            return;
+        }
         for process in self.descendants.living().unwrap_or_default() {
-            if !process.is_in(self.head) {
+            let is_due = match process.is_in(self.head) {
+                true => !self.head_lives,
+                false => for_all,
+            };
+            if is_due {
                 // Those of other users are told when they are left.
                 drop(process.signal(signal));
             }
@@ -322,17 +289,16 @@ impl Keeper {
             return;
         }
         let late = Instant::now().saturating_duration_since(until);
-        let (stopped, told) = self.descendants.stop(match late > STOP_LIMIT {
+        let at_most = match late > STOP_LIMIT {
             true => State::Uninterruptible,
             false => State::Stopped,
-        });
-        self.suspended.extend(stopped);
-        if told.is_err() && late < LAST_STOP {
-            return;
+        };
+        let told = self.descendants.stop(at_most, &mut self.suspended);
+        if told.is_ok() || late >= LAST_STOP {
+            self.suspending = None;
+            let failure = told.err().map(|error| error.to_string());
+            self.say(Kind::Suspended, 0, &failure.unwrap_or_default());
         }
-        self.suspending = None;
-        let failed = told.err().map(|error| error.to_string());
-        self.say(Kind::Suspended, &failed.unwrap_or_default());
     }
 
     fn go_on(&mut self) {
@@ -340,7 +306,7 @@ impl Keeper {
         for process in self.suspended.drain(..) {
             drop(process.signal(Signal::CONT));
         }
-        self.signal_group(Signal::CONT);
+        self.signal(Signal::CONT, false);
     }
 
     fn tell_what_is_left(&mut self) {
@@ -355,6 +321,19 @@ impl Keeper {
                 format!("process {}", rest.join(", "))
             }
         };
-        self.say(Kind::Left, &text);
+        self.say(Kind::Left, 0, &text);
+    }
+}
+
+/// Waits until this process is needed no more; returns whether `zklock run` ended before it said so. A
+/// process that is being killed takes messages, and reads none.
+fn ends_unheard(zklock: &UnixStream) -> bool {
+    loop {
+        match receive(zklock) {
+            Ok(message) if message.kind == Kind::Spare => return false,
+            // A signal that comes too late.
+            Ok(_) => {}
+            Err(_) => return true,
+        }
     }
 }

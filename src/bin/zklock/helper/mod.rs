@@ -11,20 +11,25 @@
 //! and parents are, and the last one has ended when `__keep` has no child. Processes that
 //! `zklock run` had inherited are not among them.
 //!
-//! If `zklock run` ends before that, `__keep` reads the end of their socket, kills the
-//! command's processes, and ends the session when they are gone, so that the lock is free at
-//! once. If `__keep` ends, the kernel kills the command, and gives its other processes to
+//! If `zklock run` ends before it says that it needs `__keep` no more, `__keep` reads the end of
+//! their socket, kills the command's processes, and ends the session when they are gone, so that
+//! the lock is free at once. If another command follows under the lock, such as a hook, the `__keep` of
+//! that one relieves the one before: at every moment, one of them reads the end. If `__keep` ends, the kernel kills the command, and gives its other processes to
 //! `zklock run`, which kills them before it releases the lock. The arguments of `__keep` name
 //! neither the lock nor the command, so that `pkill -f` does not kill both.
 //!
 //! This module starts the helpers; `entry`, `keep` and `listen` are what they do.
 
 use std::io;
+use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use crossbeam_channel::Receiver;
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 pub(crate) mod entry;
 mod keep;
@@ -37,13 +42,8 @@ pub(crate) const EXEC: &str = "__exec";
 pub(crate) const KEEP: &str = "__keep";
 pub(crate) const LISTEN: &str = "__listen";
 
-/// A process that was started.
-#[derive(Debug)]
-pub(crate) struct Started {
-    pub(crate) id: Pid,
-    pub(crate) input: Option<ChildStdin>,
-    pub(crate) output: Option<ChildStdout>,
-}
+/// How long a helper may take to end when nothing is left for it to do.
+const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// Returns a command that starts this program as a helper.
 pub(crate) fn command(helper: &str) -> Command {
@@ -60,14 +60,19 @@ pub(crate) fn command(helper: &str) -> Command {
 
 /// Starts a process, which is reaped elsewhere.
 #[allow(clippy::zombie_processes)]
-pub(crate) fn spawn(command: &mut Command) -> io::Result<Started> {
-    let mut process = command.spawn()?;
-    let id = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
-    Ok(Started {
-        id: id.ok_or_else(|| io::Error::other("a process without a number"))?,
-        input: process.stdin.take(),
-        output: process.stdout.take(),
-    })
+pub(crate) fn spawn(command: &mut Command) -> io::Result<Pid> {
+    Ok(Pid::from_child(&command.spawn()?))
+}
+
+/// Reaps a process that ends by itself, and disconnects these messages; returns those that were not
+/// taken. It may have been stopped: then it is left.
+pub(crate) fn reap<T>(process: Pid, messages: &Receiver<T>) -> Vec<T> {
+    let until = Instant::now() + END_LIMIT;
+    let rest = iter::from_fn(|| messages.recv_deadline(until).ok()).collect();
+    if Instant::now() < until {
+        let _ = retry_on_intr(|| waitpid(Some(process), WaitOptions::empty()));
+    }
+    rest
 }
 
 /// Makes the orphans of the processes below this one its children.

@@ -91,7 +91,7 @@ fn run_hook(hook: &str, folder: &Path, until: Instant) -> io::Result<()> {
     SigSet::empty().thread_set_mask()?;
     let hook = helper::spawn(&mut shell);
     SigSet::all().thread_set_mask()?;
-    let hook = hook?.id;
+    let hook = hook?;
     while Instant::now() < until {
         match waitpid(Some(hook), WaitOptions::NOHANG)? {
             Some(_) => return Ok(()),

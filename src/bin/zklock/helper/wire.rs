@@ -1,5 +1,6 @@
-//! What `zklock run` and `__keep` say to each other over a socket: a kind, and a text.
+//! What `zklock run` and `__keep` say to each other over a socket.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,6 +10,14 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+
+/// A message. Most kinds have a number or a text, or neither.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) kind: Kind,
+    pub(crate) number: i32,
+    pub(crate) text: Vec<u8>,
+}
 
 macro_rules! kinds {
     ($($(#[$said:meta])* $kind:ident)*) => {
@@ -28,8 +37,9 @@ macro_rules! kinds {
 }
 
 kinds! {
-    // To `__keep`, first the command, then signals by their numbers.
+    // To `__keep`, first the command and how many words it has, then signals by their numbers.
     Brief
+    /// To everything, which also continues: what is stopped gets no other signal before.
     SignalAll
     SignalGroup
     SignalHead
@@ -38,7 +48,7 @@ kinds! {
     Suspend
     /// Continues what `Suspend` has stopped, and the group.
     Continue
-    /// The session goes on without the command, also as the answer to `Gone`.
+    /// Somebody else answers for the session from now on: `zklock run`, or the next `__keep`.
     Spare
     // From `__keep`.
     Started
@@ -54,48 +64,46 @@ kinds! {
     Gone
 }
 
-pub(crate) fn send(mut to: &UnixStream, kind: Kind, text: &[u8]) -> io::Result<()> {
+impl Message {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.text)
+    }
+}
+
+pub(crate) fn send(mut to: &UnixStream, kind: Kind, number: i32, text: &[u8]) -> io::Result<()> {
     let length = u32::try_from(text.len()).map_err(|_| ErrorKind::InvalidInput)?;
-    let mut message = Vec::with_capacity(text.len() + 5);
-    message.push(kind as u8);
+    let mut message = vec![kind as u8];
+    message.extend(number.to_le_bytes());
     message.extend(length.to_le_bytes());
     message.extend(text);
     to.write_all(&message)
 }
 
-pub(crate) fn send_number(to: &UnixStream, kind: Kind, number: i32) -> io::Result<()> {
-    send(to, kind, number.to_string().as_bytes())
-}
-
 /// Receives a message; fails at the end of the other process.
-pub(crate) fn receive(mut from: &UnixStream) -> io::Result<(Kind, Vec<u8>)> {
-    let mut head = [0; 5];
+pub(crate) fn receive(mut from: &UnixStream) -> io::Result<Message> {
+    let mut head = [0; 9];
     from.read_exact(&mut head)?;
-    let [kind, length @ ..] = head;
-    let mut text = Vec::new();
-    let length = u64::from(u32::from_le_bytes(length));
-    if from.take(length).read_to_end(&mut text)? as u64 != length {
-        return Err(ErrorKind::UnexpectedEof.into());
-    }
-    Ok((Kind::of(kind).ok_or(ErrorKind::InvalidData)?, text))
+    let [kind, a, b, c, d, length @ ..] = head;
+    let mut text = vec![0; u32::from_le_bytes(length) as usize];
+    from.read_exact(&mut text)?;
+    Ok(Message {
+        kind: Kind::of(kind).ok_or(ErrorKind::InvalidData)?,
+        number: i32::from_le_bytes([a, b, c, d]),
+        text,
+    })
 }
 
-pub(crate) fn number(text: &[u8]) -> Option<i32> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// Sends an open file.
-pub(crate) fn send_file(to: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
-    let files = [file];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Sends open files, two at most.
+pub(crate) fn send_files(to: &UnixStream, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&files));
+    control.push(SendAncillaryMessage::ScmRights(files));
     let sent = sendmsg(to, &[IoSlice::new(b".")], &mut control, SendFlags::empty());
     sent.map(drop).map_err(io::Error::from)
 }
 
-pub(crate) fn receive_file(from: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub(crate) fn receive_files(from: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut bytes = [IoSliceMut::new(&mut byte)];
@@ -104,6 +112,5 @@ pub(crate) fn receive_file(from: &UnixStream) -> io::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(files) => Some(files),
         _ => None,
     });
-    let file = files.flatten().next();
-    file.ok_or_else(|| ErrorKind::UnexpectedEof.into())
+    Ok(files.flatten().collect())
 }

@@ -41,14 +41,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Handles that the listener is stopped: the command has sent SIGSTOP to its group, as
-    /// editors do.
-    pub(super) fn group_stopped(&self) {
-        if self.listener.as_ref().is_some_and(|one| one.is_stopped()) {
-            self.child.suspend();
-        }
-    }
-
     pub(super) fn suspended(&mut self, failure: &str) {
         let stop = mem::replace(&mut self.stop, Stop::OfItself);
         // Without this process, the lock would be lost under what goes on.
@@ -96,11 +88,8 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn heard(&self) -> Receiver<Number> {
-        let heard = self
-            .listener
-            .as_ref()
-            .map(|listener| listener.heard.clone());
-        heard.unwrap_or_else(never)
+        let listener = self.listener.as_ref();
+        listener.map_or_else(never, |listener| listener.heard.clone())
     }
 
     /// Also sends a signal of the terminal to this process's own group.
@@ -116,19 +105,16 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn hear_the_rest(&mut self) {
-        let Some(mut listener) = self.listener.take() else {
-            let Ending::Signal(signal) = self.child.ending() else {
-                return;
-            };
-            for typed in [Number::SIGINT, Number::SIGQUIT] {
-                if self.had_terminal && signal == typed as i32 {
-                    // Without a listener, the signal can be seen in how the command ended.
-                    self.tell_foreground(typed);
-                }
-            }
-            return;
+        let heard = match self.listener.take() {
+            Some(listener) => listener.end(),
+            // Without a listener, the signal can be seen in how the command ended.
+            None if self.had_terminal => [Number::SIGINT, Number::SIGQUIT]
+                .into_iter()
+                .filter(|typed| self.child.ending() == Ending::Signal(*typed as i32))
+                .collect(),
+            None => return,
         };
-        for signal in listener.end() {
+        for signal in heard {
             self.tell_foreground(signal);
         }
     }

@@ -15,86 +15,95 @@ impl Supervisor<'_> {
     /// Stops the command if the lock is about to be lost; returns when to look again.
     pub(super) fn look_at_lock(&mut self) -> Duration {
         self.attended.look();
-        let (state, valid_for) = (self.lock.state(), self.lock.valid_for());
-        if mem::replace(&mut self.state, state) != state {
-            (self.told)(News::Is(state));
+        let (state, valid_for) = (self.order.lock.state(), self.order.lock.valid_for());
+        let has_changed = mem::replace(&mut self.state, state) != state;
+        if has_changed {
+            (self.order.told)(News::Is(state));
         }
-        let term_sent = self.term_sent.map(|term_sent| term_sent.elapsed());
-        if self.what.on_lost == OnLost::Warn {
-            self.warn(state);
+        if self.order.what.on_lost == OnLost::Warn {
+            if has_changed {
+                self.warn(state);
+            }
             return LOOK;
         }
         if self.killed {
             return LOOK;
         }
-        let path = &self.name;
-        match self.policy.decide(state, valid_for, term_sent) {
+        let name = &self.order.name;
+        let doubted = self.doubted.map(|at| at.elapsed());
+        match self.order.policy.decide(state, valid_for, doubted) {
             StopAction::Wait(wait) => return wait,
             StopAction::Terminate => {
-                self.child.signal(Signal::TERM);
-                // A process that was stopped does not get SIGTERM before it continues.
-                self.child.signal(Signal::CONT);
-                self.term_sent = Some(Instant::now());
-                (self.told)(News::Stops);
-                say(&format!(
-                    "the lock {path} is in doubt, no server confirms it: stopping the command"
-                ));
+                self.doubted = Some(Instant::now());
+                let why = format!("the lock {name} is in doubt, no server confirms it");
+                self.terminate(&format!("{why}: stopping the command"));
                 return Duration::ZERO;
             }
-            StopAction::Kill => self.kill(state),
+            StopAction::Kill => {
+                self.killed = true;
+                let what = match state {
+                    GuardState::Lost => "is lost",
+                    _ => "is about to be lost",
+                };
+                let why = self.why_lost(" because");
+                self.child.kill();
+                (self.order.told)(News::Stops);
+                say(&format!("the lock {name} {what}{why}: killed the command"));
+            }
         }
         LOOK
     }
 
-    fn kill(&mut self, state: GuardState) {
-        self.child.kill();
-        self.killed = true;
-        (self.told)(News::Stops);
-        let what = match state {
-            GuardState::Lost => "is lost",
-            _ => "is about to be lost",
+    /// Stops the command if it has had its time; returns when to look again.
+    pub(super) fn look_at_time(&mut self) -> Duration {
+        let Some(most) = self.order.what.max_time else {
+            return Duration::MAX;
         };
-        let why = self.lock.lost_reason().map(|why| format!(" because {why}"));
-        let why = why.unwrap_or_default();
-        let path = &self.name;
-        say(&format!("the lock {path} {what}{why}: killed the command"));
+        let over_time = self.over_time.map(|at| at.elapsed());
+        let policy = self.order.policy;
+        match policy.decide_by_time(most, self.began.elapsed(), over_time) {
+            StopAction::Wait(wait) => return wait,
+            StopAction::Terminate => {
+                self.over_time = Some(Instant::now());
+                let what = format!("the command for {}", self.order.name);
+                self.terminate(&format!(
+                    "{what} has run for longer than {most:?}: stopping it"
+                ));
+                return Duration::ZERO;
+            }
+            StopAction::Kill => self.child.kill(),
+        }
+        LOOK
     }
 
-    fn warn(&mut self, state: GuardState) {
-        if self.warned == state {
-            return;
-        }
-        self.warned = state;
+    pub(super) fn asked_for(&mut self) {
+        self.revoked = true;
+        let what = format!("somebody asks for the lock {}", self.order.name);
+        self.terminate(&format!("{what}, stopping the command"));
+    }
+
+    /// Says why the lock is lost, if that is known.
+    pub(super) fn why_lost(&self, because: &str) -> String {
+        let why = self.order.lock.lost_reason();
+        why.map(|why| format!("{because} {why}"))
+            .unwrap_or_default()
+    }
+
+    fn terminate(&mut self, why: &str) {
+        self.child.signal(Signal::TERM);
+        (self.order.told)(News::Stops);
+        say(why);
+    }
+
+    fn warn(&self, state: GuardState) {
         let what = match state {
             GuardState::Held => return,
             GuardState::Suspect => "is in doubt: no server confirms it",
             GuardState::Lost => {
-                (self.told)(News::Stops);
+                (self.order.told)(News::Stops);
                 "is lost: another may run now"
             }
         };
-        say(&format!("the lock {} {what}", self.name));
-    }
-
-    /// Stops the command if it has had its time; returns when to look again.
-    pub(super) fn look_at_time(&mut self) -> Duration {
-        let was_over = self.limit.is_over();
-        let grace = self.policy.grace();
-        let wait = self.limit.look(&self.child, grace, &self.name);
-        if self.limit.is_over() && !was_over {
-            (self.told)(News::Stops);
-        }
-        wait
-    }
-
-    pub(super) fn revoked(&mut self) {
-        self.by_lock = true;
-        (self.told)(News::Stops);
-        self.child.signal(Signal::TERM);
-        self.child.signal(Signal::CONT);
-        say(&format!(
-            "somebody asks for the lock {}, stopping the command",
-            self.name
-        ));
+        say(&format!("the lock {} {what}", self.order.name));
     }
 }

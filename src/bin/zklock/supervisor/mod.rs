@@ -6,10 +6,8 @@
 mod attended;
 mod job_control;
 mod lock_watch;
-mod time_limit;
 
 use std::mem;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{after, select};
@@ -19,12 +17,12 @@ use zklock::{GuardEvent, GuardState};
 
 use self::attended::Attended;
 pub(crate) use self::attended::is_attended;
-use self::time_limit::TimeLimit;
 use crate::args::Guarded;
-use crate::child::{Child, Report, Variables};
+use crate::child::Child;
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::held::Held;
+use crate::helper::wire::{Kind, Message};
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
 use crate::stop_policy::{StopAction, StopPolicy};
@@ -34,16 +32,13 @@ use crate::terminal_listener::TerminalListener;
 /// How often the lock is checked if its loss does not stop the command.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often to look for what a killed keeper has left.
-const REST_POLL: Duration = Duration::from_millis(20);
-
 /// A command to be run while its lock is held.
 pub(crate) struct Order<'a> {
     pub(crate) what: &'a Guarded,
     pub(crate) lock: &'a dyn Held,
-    pub(crate) variables: &'a Variables<'a>,
-    /// What is needed to end the lock's session.
-    pub(crate) key: Option<String>,
+    /// The lock, for messages.
+    pub(crate) name: String,
+    pub(crate) policy: StopPolicy,
     pub(crate) told: &'a dyn Fn(News),
 }
 
@@ -81,30 +76,25 @@ impl Ended {
 
 /// See the module's documentation.
 pub(crate) struct Supervisor<'a> {
-    what: &'a Guarded,
-    /// The lock, for messages.
-    name: String,
-    lock: &'a dyn Held,
-    told: &'a dyn Fn(News),
+    order: Order<'a>,
     /// The last state that was told.
     state: GuardState,
     attended: Attended,
-    policy: StopPolicy,
     child: Child,
+    began: Instant,
     terminal: Option<&'a Terminal>,
     signals: &'a Signals,
-    /// When SIGTERM was sent because the lock was suspect.
-    term_sent: Option<Instant>,
+    /// When SIGTERM was sent because the lock was suspect, and because the time was over.
+    doubted: Option<Instant>,
+    over_time: Option<Instant>,
+    /// It was killed because of the lock.
     killed: bool,
-    /// How long it may run, and what was done about it.
-    limit: TimeLimit,
-    by_lock: bool,
+    /// Another client has asked for the lock.
+    revoked: bool,
     /// A signal other than SIGHUP that ends programs was passed on to it.
     by_signal: bool,
     /// The last signal that ends programs, and its number in `child`.
     last: Option<(Number, i32)>,
-    /// The last state that the user was warned of.
-    warned: GuardState,
     /// Present once the command has the terminal.
     listener: Option<TerminalListener>,
     had_terminal: bool,
@@ -126,43 +116,29 @@ enum Stop {
 impl<'a> Supervisor<'a> {
     pub(crate) fn new(
         order: Order<'a>,
-        policy: StopPolicy,
+        child: Child,
         terminal: Option<&'a Terminal>,
         signals: &'a Signals,
-    ) -> Result<Self, Failure> {
-        let Order {
-            what,
-            lock,
-            variables,
-            key,
-            told,
-        } = order;
-        let child = start(what, variables, signals, key.as_deref())?;
-        let mut supervisor = Self {
-            what,
-            name: variables.path.replace('\n', ", "),
-            lock,
-            told,
+    ) -> Self {
+        Self {
+            order,
             state: GuardState::Held,
             attended: Attended,
-            policy,
             child,
+            began: Instant::now(),
             terminal,
             signals,
-            term_sent: None,
+            doubted: None,
+            over_time: None,
             killed: false,
-            limit: TimeLimit::new(what.max_time),
-            by_lock: false,
+            revoked: false,
             by_signal: false,
             last: None,
-            warned: GuardState::Held,
             listener: None,
             had_terminal: false,
             stop: Stop::OfItself,
             passed_stop: false,
-        };
-        supervisor.begin()?;
-        Ok(supervisor)
+        }
     }
 
     /// Lets the command begin, unless the lock was lost or a signal came meanwhile: on a slow
@@ -171,15 +147,17 @@ impl<'a> Supervisor<'a> {
         if self.terminal.is_some_and(Terminal::is_all_ours) {
             self.give_terminal();
         }
-        let lock = self.lock;
-        let action = self.policy.decide(lock.state(), lock.valid_for(), None);
+        let lock = self.order.lock;
+        let action = self
+            .order
+            .policy
+            .decide(lock.state(), lock.valid_for(), None);
         if !matches!(action, StopAction::Wait(_)) {
             self.child.kill();
             self.take_terminal_back();
-            let path = &self.name;
-            let why = lock.lost_reason().map(|why| format!(", because {why}"));
-            let why = why.unwrap_or_default();
-            let message = format!("the lock {path} was lost before the command began{why}");
+            let why = self.why_lost(", because");
+            let name = &self.order.name;
+            let message = format!("the lock {name} was lost before the command began{why}");
             return Err(Failure::new(LOST, message));
         }
         // The helper that becomes the command dies of a signal that ends programs. The command
@@ -195,33 +173,26 @@ impl<'a> Supervisor<'a> {
                 self.signalled(signal);
             }
         }
-        log::info!(
-            "got {}, the command is process {}",
-            self.name,
-            self.child.group()
-        );
+        let name = &self.order.name;
+        log::info!("got {name}, the command is process {}", self.child.group());
         Ok(())
     }
 
-    /// Waits until no process of the command is left; returns what is left to be reaped, too.
-    pub(crate) fn run(mut self) -> (Ended, Child) {
-        let events = self.lock.events().clone();
+    /// Lets the command begin and waits until no process of it is left; returns what is left to be
+    /// reaped, too.
+    pub(crate) fn run(mut self) -> Result<(Ended, Child), Failure> {
+        self.begin()?;
+        let events = self.order.lock.events().clone();
         let reports = self.child.reports.clone();
         while !self.child.is_gone() {
-            let wait = self.look_at_time();
-            let wait = self.look_at_lock().min(wait);
-            if !self.child.is_kept() {
-                self.child.note(None);
-                thread::sleep(REST_POLL.min(wait));
-                continue;
-            }
+            let wait = self.look_at_time().min(self.look_at_lock());
             select! {
                 recv(reports) -> report => self.reported(report.ok().as_ref()),
                 recv(self.signals.taken) -> signal => if let Ok(signal) = signal {
                     self.signalled(signal);
                 },
                 recv(events) -> event => if event == Ok(GuardEvent::RevokeRequested) {
-                    self.revoked();
+                    self.asked_for();
                 },
                 recv(self.heard()) -> signal => match signal {
                     Ok(signal) => self.tell_foreground(signal),
@@ -231,44 +202,46 @@ impl<'a> Supervisor<'a> {
             }
         }
         let ending = self.end();
+        let late = self.last.filter(|last| !self.child.has_sent(last.1));
         let ended = Ended {
             ending,
-            by_lock: self.by_lock || self.was_stopped(),
-            lost: self.is_lost(),
-            over_time: self.limit.is_over(),
+            by_lock: self.revoked || self.was_stopped(),
+            lost: self.is_doubted() || self.order.lock.state() == GuardState::Lost,
+            over_time: self.over_time.is_some(),
             by_signal: self.last.is_some() && (self.by_signal || self.has_died_of_hangup()),
-            late: self
-                .last
-                .filter(|last| !self.child.has_sent(last.1))
-                .map(|last| last.0),
+            late: late.map(|last| last.0),
         };
-        (ended, self.child)
+        Ok((ended, self.child))
+    }
+
+    /// Whether the command was stopped because of its lock.
+    fn is_doubted(&self) -> bool {
+        self.doubted.is_some() || self.killed
     }
 
     fn was_stopped(&self) -> bool {
-        self.term_sent.is_some() || self.killed || self.limit.is_over()
-    }
-
-    fn is_lost(&self) -> bool {
-        self.term_sent.is_some() || self.killed || self.lock.state() == GuardState::Lost
+        self.is_doubted() || self.over_time.is_some()
     }
 
     /// Handles what the keeper says; nothing if it is gone.
-    fn reported(&mut self, report: Option<&Report>) {
+    fn reported(&mut self, report: Option<&Message>) {
         match report {
-            Some(Report::Stopped(signal)) => self.stopped(*signal),
-            Some(Report::Suspended(failure)) => self.suspended(failure),
-            Some(Report::Left(rest)) => {
-                let what = match self.killed {
-                    true => "the command was killed, what does not end keeps the lock",
-                    false => "the command has ended, what it has started keeps the lock",
-                };
-                say(&format!("{what}: {rest}"));
+            Some(report) => match report.kind {
+                Kind::Stopped => self.stopped(report.number),
+                Kind::Suspended => self.suspended(&report.text()),
+                Kind::Left => {
+                    let what = match self.killed {
+                        true => "the command was killed, what does not end keeps the lock",
+                        false => "the command has ended, what it has started keeps the lock",
+                    };
+                    say(&format!("{what}: {}", report.text()));
+                }
+                _ => {}
+            },
+            None if self.child.is_kept() => {
+                say("lock-keeper, which keeps the command's processes, was killed: so are they");
             }
-            Some(Report::Other(..)) => {}
-            None => {
-                say("lock-keeper, which keeps the command's processes, was killed: so are they")
-            }
+            None => {}
         }
         self.child.note(report);
     }
@@ -286,10 +259,10 @@ impl<'a> Supervisor<'a> {
         if self.was_stopped() {
             return Ending::Code(LOST);
         }
-        if self.lock.state() == GuardState::Lost {
+        if self.order.lock.state() == GuardState::Lost {
+            let name = &self.order.name;
             say(&format!(
-                "the lock {} was lost before the command ended: another may have run meanwhile",
-                self.name
+                "the lock {name} was lost before the command ended: another may have run meanwhile"
             ));
         }
         self.child.ending()
@@ -301,8 +274,12 @@ impl<'a> Supervisor<'a> {
         };
         match signal {
             Number::SIGCHLD => {
-                self.child.reap();
-                self.group_stopped();
+                let stopped = self.child.reap();
+                // The command has sent SIGSTOP to its group, as editors do. The terminal stops no listener.
+                let is_stopped = |one: &TerminalListener| stopped.contains(&one.id());
+                if self.listener.as_ref().is_some_and(is_stopped) {
+                    self.child.suspend();
+                }
             }
             Number::SIGUSR1 | Number::SIGUSR2 => self.child.signal_head(number),
             Number::SIGTSTP => {
@@ -319,20 +296,8 @@ impl<'a> Supervisor<'a> {
             _ => {
                 self.last = Some((signal, self.child.signal(number)));
                 self.by_signal |= signal != Number::SIGHUP;
-                // A process that was stopped does not get it before it continues.
-                self.child.signal(Signal::CONT);
                 log::info!("passed {signal} on to the command");
             }
         }
     }
-}
-
-fn start(
-    what: &Guarded,
-    variables: &Variables<'_>,
-    signals: &Signals,
-    key: Option<&str>,
-) -> Result<Child, Failure> {
-    let child = Child::start(&what.command, variables, &signals.unblocked, key);
-    child.map_err(|error| Failure::other(format!("cannot start the command: {error}")))
 }
