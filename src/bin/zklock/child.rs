@@ -9,11 +9,14 @@ use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
-use rustix::process::{Pid, Signal, kill_process};
+use nix::sys::signal::Signal;
+use rustix::process::{Pid, kill_process};
 
 use crate::descendants::Descendants;
 use crate::exit::Ending;
@@ -105,7 +108,7 @@ impl Child {
 
     /// Lets the command begin.
     pub(crate) fn begin(&self) {
-        self.signal_head(Signal::CONT);
+        self.signal_head(Signal::SIGCONT);
     }
 
     pub(crate) fn group(&self) -> Pid {
@@ -122,7 +125,7 @@ impl Child {
     /// Sends a signal to the group and to the processes that have left it, and continues them.
     /// Returns its number among all of these, for [`has_sent`](Self::has_sent).
     pub(crate) fn signal(&mut self, signal: Signal) -> i32 {
-        self.ask(Kind::SignalAll, signal.as_raw());
+        self.ask(Kind::SignalAll, signal as i32);
         self.asked += 1;
         self.asked
     }
@@ -134,12 +137,12 @@ impl Child {
 
     /// Sends a signal only to the group.
     pub(crate) fn signal_group(&self, signal: Signal) {
-        self.ask(Kind::SignalGroup, signal.as_raw());
+        self.ask(Kind::SignalGroup, signal as i32);
     }
 
     /// Sends a signal only to the command.
     pub(crate) fn signal_head(&self, signal: Signal) {
-        self.ask(Kind::SignalHead, signal.as_raw());
+        self.ask(Kind::SignalHead, signal as i32);
     }
 
     /// Stops everything that the command has started; a report tells when that is done.
@@ -156,7 +159,7 @@ impl Child {
     pub(crate) fn kill(&self) {
         if let Some(process) = self.process {
             // Somebody may have stopped it. It is not reaped, so the number is its own.
-            let _ = kill_process(process, Signal::CONT);
+            let _ = kill_process(process, rustix::process::Signal::CONT);
         }
         self.ask(Kind::Kill, 0);
     }
@@ -177,8 +180,12 @@ impl Child {
             return self.end_what_is_left();
         };
         match kind {
-            Kind::Exited => self.ending = Ending::Code(u8::try_from(*number).unwrap_or(1)),
-            Kind::Died => self.ending = Ending::Signal(*number),
+            Kind::Changed => {
+                let status = ExitStatus::from_raw(*number);
+                let code = status.code().map(|code| Ending::Code(code as u8));
+                let ending = code.or_else(|| status.signal().map(Ending::Signal));
+                self.ending = ending.unwrap_or(self.ending);
+            }
             Kind::Gone => {
                 self.is_gone = true;
                 self.obeyed = *number;
@@ -189,7 +196,7 @@ impl Child {
 
     fn end_what_is_left(&mut self) {
         #[cfg(not(target_os = "linux"))]
-        let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+        let _ = rustix::process::kill_process_group(self.group, rustix::process::Signal::KILL);
         self.descendants.kill();
         let (_, is_left) = self.descendants.reap();
         self.is_gone = !is_left || self.descendants.living().is_ok_and(|rest| rest.is_empty());

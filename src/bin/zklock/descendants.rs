@@ -5,7 +5,6 @@
 //! tells: a subreaper without children has none. What is read here, the lists of children in
 //! `/proc`, only finds those to send a signal to. What cannot be read counts as running.
 
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek};
 use std::path::Path;
@@ -19,7 +18,7 @@ use rustix::process::{
 #[cfg(target_os = "linux")]
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
-/// How long to chase processes that start while others are being stopped or killed.
+/// How long to chase processes that start while others are being stopped.
 const CHASE: Duration = Duration::from_millis(20);
 
 /// How many times to look at processes that change meanwhile.
@@ -224,24 +223,16 @@ impl Descendants {
         }
     }
 
-    /// Kills the descendants, without waiting for their end: look again.
+    /// Kills the descendants that are found, without waiting for their end: repeat it, as others may
+    /// have started meanwhile.
     pub(crate) fn kill(&self) {
-        let (mut known, until) = (HashSet::new(), Instant::now() + CHASE);
-        loop {
-            let before = known.len();
-            // This needs no other file, and is allowed for most of what cannot be read.
-            for child in self.children().unwrap_or_default() {
-                // Not reaped yet, so the number is still its own.
-                let _ = kill_process(child, Signal::KILL);
-            }
-            for process in self.look().unwrap_or_default().0 {
-                if known.insert((process.id, process.started)) {
-                    drop(process.signal(Signal::KILL));
-                }
-            }
-            if known.len() == before || Instant::now() > until {
-                return;
-            }
+        // This needs no other file, and is allowed for most of what cannot be read.
+        for child in self.children().unwrap_or_default() {
+            // Not reaped yet, so the number is still its own.
+            let _ = kill_process(child, Signal::KILL);
+        }
+        for process in self.look().unwrap_or_default().0 {
+            drop(process.signal(Signal::KILL));
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Stage {
     pub(crate) signals: Signals,
     /// See [`with_hook`](Self::with_hook).
     has_hook: bool,
-    terminal: Option<Terminal>,
+    terminal: Terminal,
     /// The last command, which is gone. If this process is killed before the lock is free, or before the
     /// next command has a keeper of its own, its keeper ends the session.
     gone: RefCell<Option<Child>>,
@@ -77,8 +77,7 @@ impl Stage {
 
     /// Returns the line that is shown during a wait.
     pub(crate) fn status_line(&self, name: &str) -> StatusLine {
-        let foreground = self.terminal.as_ref().is_none_or(Terminal::is_ours);
-        StatusLine::new(name, foreground, &self.client)
+        StatusLine::new(name, self.terminal.is_no_others(), &self.client)
     }
 
     /// Holds the command back; returns whether no signal came.
@@ -191,8 +190,7 @@ impl Stage {
         let child = self
             .start(&what.command, variables)
             .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
-        let terminal = self.terminal.as_ref();
-        let (ended, gone) = Supervisor::new(order, child, terminal, &self.signals).run()?;
+        let (ended, gone) = Supervisor::new(order, child, &self.terminal, &self.signals).run()?;
         self.keep(gone);
         Ok(ended)
     }

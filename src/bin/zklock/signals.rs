@@ -6,13 +6,13 @@
 use std::fs;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use nix::sys::signal::{SigSet, Signal, raise};
-use rustix::process::{getpid, kill_current_process_group, kill_process};
+use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::unistd::{Pid, getpid};
+use parking_lot::Mutex;
 
 use crate::exit::Ending;
 
@@ -41,7 +41,6 @@ const TAKEN: [Signal; 9] = [
 
 /// What a signal does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u8)]
 enum Phase {
     /// It ends the program: there is nothing to clean up.
     Connecting,
@@ -60,14 +59,14 @@ pub(crate) struct Signals {
     pub(crate) unblocked: String,
     /// Receives a message when this process continues after a stop of its own.
     continued: Receiver<()>,
-    state: Arc<SignalState>,
+    state: Arc<Mutex<SignalState>>,
 }
 
 #[derive(Debug)]
 struct SignalState {
-    phase: AtomicU8,
+    phase: Phase,
     /// Signals that this process sends to its own group, and must ignore itself.
-    own: AtomicU64,
+    own: SigSet,
 }
 
 impl Signals {
@@ -89,10 +88,10 @@ impl Signals {
         let (to, taken) = unbounded();
         let (cancels, cancel) = bounded(1);
         let (continues, continued) = bounded(1);
-        let state = Arc::new(SignalState {
-            phase: AtomicU8::new(Phase::Connecting as u8),
-            own: AtomicU64::new(0),
-        });
+        let state = Arc::new(Mutex::new(SignalState {
+            phase: Phase::Connecting,
+            own: SigSet::empty(),
+        }));
         let shared = state.clone();
         thread::Builder::new()
             .name("zklock-signals".into())
@@ -108,12 +107,12 @@ impl Signals {
 
     /// From now on, a signal ends the wait for the lock.
     pub(crate) fn waiting(&self) {
-        self.enter(Phase::Waiting);
+        self.state.lock().phase = Phase::Waiting;
     }
 
     /// From now on, a signal goes to the command.
     pub(crate) fn running(&self) {
-        self.enter(Phase::Running);
+        self.state.lock().phase = Phase::Running;
     }
 
     /// Returns the signal that ended the wait, if one did.
@@ -128,40 +127,25 @@ impl Signals {
         }
     }
 
-    /// Ignores this signal once; it is about to be sent to this process's own group.
-    pub(crate) fn pass_over(&self, signal: Signal) {
-        self.state.own.fetch_or(mask(signal), Ordering::SeqCst);
+    /// Sends a signal to this process's group, and ignores it itself.
+    pub(crate) fn tell_group(&self, signal: Signal) {
+        self.state.lock().own.add(signal);
+        let _ = kill(GROUP, signal);
     }
 
     /// Stops this process `alone`, or its group as Ctrl-Z does: another `zklock` in it first stops what
     /// its own command has started. Returns when this process continues.
     pub(crate) fn stop(&self, alone: bool) {
         let _ = self.continued.try_recv();
-        self.pass_over(Signal::SIGTSTP);
-        let _ = match alone {
-            true => kill_process(getpid(), rustix::process::Signal::TSTP),
-            false => kill_current_process_group(rustix::process::Signal::TSTP),
-        };
+        self.state.lock().own.add(Signal::SIGTSTP);
+        let _ = kill(if alone { getpid() } else { GROUP }, Signal::SIGTSTP);
         let _ = self.continued.recv_timeout(STOP_LIMIT);
-        self.state.passes_over(Signal::SIGTSTP);
-    }
-
-    fn enter(&self, phase: Phase) {
-        self.state.phase.store(phase as u8, Ordering::SeqCst);
+        self.state.lock().own.remove(Signal::SIGTSTP);
     }
 }
 
-impl SignalState {
-    fn is(&self, phase: Phase) -> bool {
-        self.phase.load(Ordering::SeqCst) == phase as u8
-    }
-
-    /// Returns whether the signal is to be ignored this once.
-    fn passes_over(&self, signal: Signal) -> bool {
-        let mask = mask(signal);
-        self.own.fetch_and(!mask, Ordering::SeqCst) & mask != 0
-    }
-}
+/// What kill(2) takes for the group of this process.
+const GROUP: Pid = Pid::from_raw(0);
 
 /// Sets a handler for SIGCHLD, in case the caller ignores it: the system would then discard
 /// the status of children that have ended.
@@ -202,12 +186,17 @@ fn forward(
     to: &Sender<Signal>,
     cancels: &Sender<()>,
     continues: &Sender<()>,
-    state: &Arc<SignalState>,
+    state: &Arc<Mutex<SignalState>>,
 ) {
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
-        let own = state.passes_over(signal);
-        let early = !state.is(Phase::Running);
+        let (own, phase) = {
+            let mut state = state.lock();
+            let own = state.own.contains(signal);
+            state.own.remove(signal);
+            (own, state.phase)
+        };
+        let early = phase != Phase::Running;
         if signal == Signal::SIGTSTP && (own || early) {
             stop();
             let _ = continues.try_send(());
@@ -216,7 +205,7 @@ fn forward(
         if own {
             continue;
         }
-        if state.is(Phase::Connecting) && ends(signal) {
+        if phase == Phase::Connecting && ends(signal) {
             exit_by(signal);
         }
         // Sent before the cancel, whose receiver looks for the signal.
@@ -224,16 +213,11 @@ fn forward(
             return;
         }
         if early && ends(signal) {
-            let second = cancels.try_send(()).is_err();
-            limit(
-                signal,
-                if second {
-                    SECOND_LEAVE_LIMIT
-                } else {
-                    LEAVE_LIMIT
-                },
-                state.clone(),
-            );
+            let most = match cancels.try_send(()) {
+                Ok(()) => LEAVE_LIMIT,
+                Err(_) => SECOND_LEAVE_LIMIT,
+            };
+            limit(signal, most, state.clone());
         }
     }
 }
@@ -247,11 +231,11 @@ fn stop() {
 }
 
 /// Ends the program if the queue is not left in time.
-fn limit(signal: Signal, limit: Duration, state: Arc<SignalState>) {
+fn limit(signal: Signal, limit: Duration, state: Arc<Mutex<SignalState>>) {
     let end = move || {
         thread::sleep(limit);
         // If the lock has been acquired meanwhile, the signal goes to the command.
-        if state.is(Phase::Waiting) {
+        if state.lock().phase == Phase::Waiting {
             exit_by(signal);
         }
     };
@@ -268,14 +252,11 @@ fn exit_by(signal: Signal) {
 /// Returns the signals to handle, without those that the caller ignores, as nohup(1) does.
 fn wanted() -> SigSet {
     let ignored = ignored();
+    let is_ignored = |signal: Signal| ignored >> (signal as u32 - 1) & 1 == 1;
     TAKEN
         .into_iter()
-        .filter(|signal| *signal == Signal::SIGCHLD || ignored & mask(*signal) == 0)
+        .filter(|signal| *signal == Signal::SIGCHLD || !is_ignored(*signal))
         .collect()
-}
-
-fn mask(signal: Signal) -> u64 {
-    1 << (signal as u32 - 1)
 }
 
 /// Returns the mask of ignored signals, where the system provides it.

@@ -88,7 +88,7 @@ impl ConnectingLine {
         // The library's log tells of it too.
         let is_shown = log::max_level() < log::Level::Info
             && io::stderr().is_terminal()
-            && Terminal::open().is_some_and(|terminal| terminal.is_ours());
+            && Terminal::open().is_ours();
         let hosts = plain(hosts);
         let drawing = is_shown.then(|| Drawing::start(move |seen| draw_connecting(&hosts, seen)));
         Self {
@@ -157,7 +157,7 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
         let silent = outage.look(client);
         let left = client.held_back();
         // A job that goes on in the background leaves the line to the shell.
-        if terminal.as_ref().is_none_or(Terminal::is_ours) {
+        if terminal.is_no_others() {
             let waited = started.elapsed();
             bar.set_message(match left {
                 Some(left) => format!("waiting {} for {}", brief(waited), held_back(path, left)),
@@ -171,7 +171,7 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    match terminal.as_ref().is_none_or(Terminal::is_ours) {
+    match terminal.is_no_others() {
         true => bar.finish_and_clear(),
         false => bar.abandon(),
     }

@@ -18,36 +18,49 @@ const OUTSIDE: Number = Number::from_raw(0);
 
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    file: File,
+    /// Absent if the program was started from none.
+    file: Option<File>,
     ours: Number,
 }
 
 impl Terminal {
-    /// Opens the terminal that the program was started from, if there is one.
-    pub(crate) fn open() -> Option<Self> {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/tty")
-            .ok()?;
-        // A group without a number cannot be put into the foreground again.
-        let ours = Some(getpgrp()).filter(|group| *group != OUTSIDE)?;
-        Some(Self { file, ours })
+    /// Opens the terminal that the program was started from.
+    pub(crate) fn open() -> Self {
+        let file = File::options().read(true).write(true).open("/dev/tty");
+        let ours = getpgrp();
+        Self {
+            // A group without a number cannot be put into the foreground again.
+            file: file.ok().filter(|_| ours != OUTSIDE),
+            ours,
+        }
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Returns whether this process is in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
-        tcgetpgrp(&self.file) == Ok(self.ours)
+        self.foreground() == Some(self.ours)
+    }
+
+    /// Returns whether a message would be in nobody's way.
+    pub(crate) fn is_no_others(&self) -> bool {
+        !self.is_there() || self.is_ours()
     }
 
     /// Returns whether this group is in the foreground.
     pub(crate) fn is_with(&self, group: Pid) -> bool {
-        tcgetpgrp(&self.file) == Ok(number(group))
+        self.foreground() == Some(number(group))
     }
 
     /// Returns whether the terminal has hung up.
     pub(crate) fn is_gone(&self) -> bool {
-        tcgetpgrp(&self.file).is_err()
+        self.is_there() && self.foreground().is_none()
+    }
+
+    fn foreground(&self) -> Option<Number> {
+        tcgetpgrp(self.file.as_ref()?).ok()
     }
 
     /// Returns whether only the command can be using the terminal.
@@ -60,15 +73,19 @@ impl Terminal {
 
     /// Puts `group` into the foreground.
     pub(crate) fn give(&self, group: Pid) {
-        // This fails if the group has ended.
-        let _ = tcsetpgrp(&self.file, number(group));
+        self.set_foreground(number(group));
     }
 
     /// Puts this process into the foreground if `group` is there.
     pub(crate) fn take_back(&self, group: Pid) {
         if self.is_with(group) {
-            let _ = tcsetpgrp(&self.file, self.ours);
+            self.set_foreground(self.ours);
         }
+    }
+
+    fn set_foreground(&self, group: Number) {
+        // This fails if the group has ended.
+        let _ = self.file.as_ref().map(|file| tcsetpgrp(file, group));
     }
 }
 

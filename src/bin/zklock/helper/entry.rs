@@ -9,6 +9,8 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
 
+#[cfg(target_os = "linux")]
+use crate::helper::listen::listen;
 use crate::helper::{EXEC, KEEP, LISTEN, keep};
 use crate::signals;
 use crate::stderr::{flush, say};
@@ -19,16 +21,20 @@ const NOT_RUN: u8 = 126;
 /// Runs the helper that this process was started as, if it was started as one.
 pub(crate) fn main() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
-    let helper = args.next()?;
-    if helper == EXEC {
-        let parent = args.next()?.to_str()?.parse().ok()?;
-        let unblocked = args.next()?;
-        return Some(exec(Pid::from_raw(parent)?, &unblocked, args.next()?, args));
-    }
-    if helper == LISTEN {
-        return Some(listen());
-    }
-    (helper == KEEP).then(keep::main)
+    let ended = match args.next()?.to_str()? {
+        EXEC => {
+            let parent = args.next()?.to_str()?.parse().ok()?;
+            let unblocked = args.next()?;
+            return Some(exec(Pid::from_raw(parent)?, &unblocked, args.next()?, args));
+        }
+        KEEP => keep::keep(),
+        LISTEN => listen(),
+        _ => return None,
+    };
+    Some(match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    })
 }
 
 /// Becomes the command.
@@ -67,13 +73,8 @@ fn die_with_the_parent() {
 #[cfg(not(target_os = "linux"))]
 fn die_with_the_parent() {}
 
-#[cfg(target_os = "linux")]
-fn listen() -> ExitCode {
-    crate::helper::listen::main()
-}
-
 /// Without siginfo, a terminal's signal cannot be told from others.
 #[cfg(not(target_os = "linux"))]
-fn listen() -> ExitCode {
-    ExitCode::FAILURE
+fn listen() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -11,7 +11,6 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nix::sys::select::{FdSet, pselect};
@@ -19,8 +18,8 @@ use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::time::TimeSpec;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
-    test_kill_process_group, waitpid,
+    Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, test_kill_process_group,
+    waitpid,
 };
 
 use crate::descendants::{Descendants, Process, State};
@@ -71,14 +70,7 @@ struct Keeper {
     session: Option<Session>,
 }
 
-pub(super) fn main() -> ExitCode {
-    match keep() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn keep() -> io::Result<()> {
+pub(super) fn keep() -> io::Result<()> {
     let zklock = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     helper::adopt_orphans();
     // Before the command begins, so that no limit of open files can prevent it later.
@@ -168,28 +160,17 @@ impl Keeper {
         let (changed, has_others) = self.descendants.reap();
         for (process, status) in changed {
             if process == self.head && self.head_lives {
-                self.head_changed(status);
+                if !status.stopped() {
+                    self.head_lives = false;
+                    self.left.get_or_insert_with(Instant::now);
+                }
+                self.say(Kind::Changed, status.as_raw(), "");
             }
         }
         // Where orphans are not adopted, the group has to be gone too.
         let is_gone =
             || cfg!(target_os = "linux") || test_kill_process_group(self.head) == Err(Errno::SRCH);
         !has_others && is_gone()
-    }
-
-    fn head_changed(&mut self, status: WaitStatus) {
-        let (kind, number) = if let Some(signal) = status.stopping_signal() {
-            (Kind::Stopped, signal)
-        } else if let Some(signal) = status.terminating_signal() {
-            (Kind::Died, signal)
-        } else {
-            (Kind::Exited, status.exit_status().unwrap_or(1))
-        };
-        if kind != Kind::Stopped {
-            self.head_lives = false;
-            self.left.get_or_insert_with(Instant::now);
-        }
-        self.say(kind, number, "");
     }
 
     /// If `zklock run` is gone, the next look at the socket tells.

@@ -1,7 +1,6 @@
 //! The helper in the command's group, which reports what a terminal sends to that group.
 
 use std::io::{self, Read, Write};
-use std::process::ExitCode;
 
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,14 +12,7 @@ use crate::signals;
 const SI_KERNEL: i32 = 0x80;
 
 /// Writes the number of each signal from the terminal, until the end of the input.
-pub(super) fn main() -> ExitCode {
-    match listen() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn listen() -> io::Result<()> {
+pub(super) fn listen() -> io::Result<()> {
     // The parent has blocked these signals, and this process inherits the mask.
     let signals = SignalFd::with_flags(
         &signals::of_terminal(),

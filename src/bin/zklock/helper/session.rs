@@ -32,7 +32,7 @@ const POLL: Duration = Duration::from_millis(5);
 pub(super) struct Session {
     key: OsString,
     args: Vec<OsString>,
-    folder: io::Result<PathBuf>,
+    folder: PathBuf,
 }
 
 impl Session {
@@ -41,7 +41,7 @@ impl Session {
         Self {
             key,
             args,
-            folder: env::current_dir(),
+            folder: env::current_dir().unwrap_or_else(|_| "/".into()),
         }
     }
 
@@ -52,8 +52,7 @@ impl Session {
         let (Ok(mut args), Some(key)) = (Args::try_parse_from(args), self.key.to_str()) else {
             return;
         };
-        let folder = self.folder.unwrap_or_else(|_| "/".into());
-        args.make_absolute(&folder);
+        args.make_absolute(&self.folder);
         match &args.task {
             Task::Run(run) => drop(Wanted::by(run).map(|all| note_kill(&run.what, &all.name()))),
             Task::Once(once) => note_kill(&once.what, &once.path),
@@ -66,7 +65,7 @@ impl Session {
             file.inspect(|file| ReadyFile::remove_after_kill(file, &node));
             if let Some(hook) = &standby.on_passive {
                 let grace = standby.what.grace.unwrap_or(args.session_timeout / 16);
-                let _ = run_hook(hook, &folder, Instant::now() + grace);
+                let _ = run_hook(hook, &self.folder, Instant::now() + grace);
             }
         }
         // Another process may be waiting for what comes out of a pipe.

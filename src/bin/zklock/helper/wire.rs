@@ -53,9 +53,8 @@ kinds! {
     // From `__keep`.
     Started
     Failed
-    Stopped
-    Exited
-    Died
+    /// The command has stopped or ended; the number is what wait(2) has said.
+    Changed
     /// Everything is stopped, unless the text says what is not.
     Suspended
     /// What is left some time after the end of the command.

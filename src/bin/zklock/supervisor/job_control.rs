@@ -3,22 +3,20 @@
 use std::mem;
 
 use crossbeam_channel::{Receiver, never};
-use nix::sys::signal::Signal as Number;
-use rustix::process::{Signal, kill_current_process_group};
+use nix::sys::signal::Signal;
 
 use super::{Stop, Supervisor};
 use crate::exit::Ending;
 use crate::stderr::say;
-use crate::terminal::{Terminal, has_job_control};
+use crate::terminal::has_job_control;
 
 impl Supervisor<'_> {
     /// Handles a stopped command: everything that it has started stops, and then this process,
     /// so that the shell takes over.
     pub(super) fn stopped(&mut self, signal: i32) {
         let asked = mem::take(&mut self.passed_stop);
-        let wants_terminal = [Signal::TTIN, Signal::TTOU]
-            .map(Signal::as_raw)
-            .contains(&signal);
+        let is = |one: Signal| one as i32 == signal;
+        let wants_terminal = is(Signal::SIGTTIN) || is(Signal::SIGTTOU);
         self.stop = match (wants_terminal, asked) {
             (true, _) => Stop::ForTheTerminal,
             (false, true) => Stop::Asked,
@@ -26,17 +24,17 @@ impl Supervisor<'_> {
         };
         // The command may have got the terminal while it was being stopped for it.
         let group = self.child.group();
-        let is_one_of_ours = |terminal: &Terminal| terminal.is_ours() || terminal.is_with(group);
-        if wants_terminal && self.terminal.is_some_and(is_one_of_ours) {
+        let terminal = self.terminal;
+        if wants_terminal && (terminal.is_ours() || terminal.is_with(group)) {
             self.give_terminal();
-            self.child.signal_group(Signal::CONT);
+            self.child.signal_group(Signal::SIGCONT);
             return;
         }
-        if wants_terminal && self.terminal.is_none() {
+        if wants_terminal && !terminal.is_there() {
             say("the command wants the terminal of another process namespace, and has stopped");
         }
         // What was sent only to the command leaves it its lock.
-        if asked || self.terminal.is_some() && signal != Signal::STOP.as_raw() {
+        if asked || terminal.is_there() && !is(Signal::SIGSTOP) {
             self.child.suspend();
         }
     }
@@ -59,9 +57,8 @@ impl Supervisor<'_> {
     /// Handles the continuation of this process: continues the command, unless its lock is lost.
     fn continued(&mut self, wants_terminal: bool) {
         self.look_at_lock();
-        let gives =
-            |terminal: &Terminal| terminal.is_all_ours() || wants_terminal && terminal.is_ours();
-        if self.terminal.is_some_and(gives) {
+        let terminal = self.terminal;
+        if terminal.is_all_ours() || wants_terminal && terminal.is_ours() {
             self.give_terminal();
         }
         self.child.go_on();
@@ -76,31 +73,20 @@ impl Supervisor<'_> {
                 .ok();
         }
         self.had_terminal = true;
-        if let Some(terminal) = self.terminal {
-            terminal.give(self.child.group());
-        }
+        self.terminal.give(self.child.group());
     }
 
-    pub(super) fn take_terminal_back(&self) {
-        if let Some(terminal) = self.terminal {
-            terminal.take_back(self.child.group());
-        }
-    }
-
-    pub(super) fn heard(&self) -> Receiver<Number> {
+    pub(super) fn heard(&self) -> Receiver<Signal> {
         let listener = self.listener.as_ref();
         listener.map_or_else(never, |listener| listener.heard.clone())
     }
 
     /// Also sends a signal of the terminal to this process's own group.
-    pub(super) fn tell_foreground(&self, signal: Number) {
-        if let Some(number) = Signal::from_named_raw(signal as i32) {
-            self.signals.pass_over(signal);
-            let _ = kill_current_process_group(number);
-        }
-        if signal == Number::SIGHUP {
+    pub(super) fn tell_foreground(&self, signal: Signal) {
+        self.signals.tell_group(signal);
+        if signal == Signal::SIGHUP {
             // The terminal is gone: nobody else continues what is stopped.
-            self.child.signal_group(Signal::CONT);
+            self.child.signal_group(Signal::SIGCONT);
         }
     }
 
@@ -108,7 +94,7 @@ impl Supervisor<'_> {
         let heard = match self.listener.take() {
             Some(listener) => listener.end(),
             // Without a listener, the signal can be seen in how the command ended.
-            None if self.had_terminal => [Number::SIGINT, Number::SIGQUIT]
+            None if self.had_terminal => [Signal::SIGINT, Signal::SIGQUIT]
                 .into_iter()
                 .filter(|typed| self.child.ending() == Ending::Signal(*typed as i32))
                 .collect(),

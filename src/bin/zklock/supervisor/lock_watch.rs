@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 use zklock::GuardState;
 
 use super::{LOOK, News, Supervisor};
@@ -90,7 +90,7 @@ impl Supervisor<'_> {
     }
 
     fn terminate(&mut self, why: &str) {
-        self.child.signal(Signal::TERM);
+        self.child.signal(Signal::SIGTERM);
         (self.order.told)(News::Stops);
         say(why);
     }

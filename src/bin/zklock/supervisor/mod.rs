@@ -8,11 +8,12 @@ mod job_control;
 mod lock_watch;
 
 use std::mem;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{after, select};
-use nix::sys::signal::Signal as Number;
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 use zklock::{GuardEvent, GuardState};
 
 use self::attended::Attended;
@@ -64,7 +65,7 @@ pub(crate) struct Ended {
     /// A signal that ends programs was passed on to it; SIGHUP, and it ended by that.
     pub(crate) by_signal: bool,
     /// A signal that ends programs came too late for it.
-    pub(crate) late: Option<Number>,
+    pub(crate) late: Option<Signal>,
 }
 
 impl Ended {
@@ -82,7 +83,7 @@ pub(crate) struct Supervisor<'a> {
     attended: Attended,
     child: Child,
     began: Instant,
-    terminal: Option<&'a Terminal>,
+    terminal: &'a Terminal,
     signals: &'a Signals,
     /// When SIGTERM was sent because the lock was suspect, and because the time was over.
     doubted: Option<Instant>,
@@ -94,7 +95,7 @@ pub(crate) struct Supervisor<'a> {
     /// A signal other than SIGHUP that ends programs was passed on to it.
     by_signal: bool,
     /// The last signal that ends programs, and its number in `child`.
-    last: Option<(Number, i32)>,
+    last: Option<(Signal, i32)>,
     /// Present once the command has the terminal.
     listener: Option<TerminalListener>,
     had_terminal: bool,
@@ -117,7 +118,7 @@ impl<'a> Supervisor<'a> {
     pub(crate) fn new(
         order: Order<'a>,
         child: Child,
-        terminal: Option<&'a Terminal>,
+        terminal: &'a Terminal,
         signals: &'a Signals,
     ) -> Self {
         Self {
@@ -144,7 +145,7 @@ impl<'a> Supervisor<'a> {
     /// Lets the command begin, unless the lock was lost or a signal came meanwhile: on a slow
     /// disk, starting a program takes a while.
     fn begin(&mut self) -> Result<(), Failure> {
-        if self.terminal.is_some_and(Terminal::is_all_ours) {
+        if self.terminal.is_all_ours() {
             self.give_terminal();
         }
         let lock = self.order.lock;
@@ -154,7 +155,7 @@ impl<'a> Supervisor<'a> {
             .decide(lock.state(), lock.valid_for(), None);
         if !matches!(action, StopAction::Wait(_)) {
             self.child.kill();
-            self.take_terminal_back();
+            self.terminal.take_back(self.child.group());
             let why = self.why_lost(", because");
             let name = &self.order.name;
             let message = format!("the lock {name} was lost before the command began{why}");
@@ -169,7 +170,7 @@ impl<'a> Supervisor<'a> {
         self.child.begin();
         // Continuing a process cancels its stop. SIGUSR1 and SIGUSR2 would end the helper.
         for signal in early {
-            if [Number::SIGTSTP, Number::SIGCONT].contains(&signal) {
+            if [Signal::SIGTSTP, Signal::SIGCONT].contains(&signal) {
                 self.signalled(signal);
             }
         }
@@ -227,7 +228,12 @@ impl<'a> Supervisor<'a> {
     fn reported(&mut self, report: Option<&Message>) {
         match report {
             Some(report) => match report.kind {
-                Kind::Stopped => self.stopped(report.number),
+                Kind::Changed => {
+                    let status = ExitStatus::from_raw(report.number);
+                    status
+                        .stopped_signal()
+                        .inspect(|signal| self.stopped(*signal));
+                }
                 Kind::Suspended => self.suspended(&report.text()),
                 Kind::Left => {
                     let what = match self.killed {
@@ -248,13 +254,13 @@ impl<'a> Supervisor<'a> {
 
     /// Whether SIGHUP has ended the command. A daemon may have taken it for a reload.
     fn has_died_of_hangup(&self) -> bool {
-        let hangup = Signal::HUP.as_raw();
+        let hangup = Signal::SIGHUP as i32;
         let codes = [Ending::Signal(hangup), Ending::Code(128 + hangup as u8)];
-        codes.contains(&self.child.ending()) || self.terminal.is_some_and(Terminal::is_gone)
+        codes.contains(&self.child.ending()) || self.terminal.is_gone()
     }
 
     fn end(&mut self) -> Ending {
-        self.take_terminal_back();
+        self.terminal.take_back(self.child.group());
         self.hear_the_rest();
         if self.was_stopped() {
             return Ending::Code(LOST);
@@ -268,12 +274,9 @@ impl<'a> Supervisor<'a> {
         self.child.ending()
     }
 
-    fn signalled(&mut self, signal: Number) {
-        let Some(number) = Signal::from_named_raw(signal as i32) else {
-            return;
-        };
+    fn signalled(&mut self, signal: Signal) {
         match signal {
-            Number::SIGCHLD => {
+            Signal::SIGCHLD => {
                 let stopped = self.child.reap();
                 // The command has sent SIGSTOP to its group, as editors do. The terminal stops no listener.
                 let is_stopped = |one: &TerminalListener| stopped.contains(&one.id());
@@ -281,21 +284,21 @@ impl<'a> Supervisor<'a> {
                     self.child.suspend();
                 }
             }
-            Number::SIGUSR1 | Number::SIGUSR2 => self.child.signal_head(number),
-            Number::SIGTSTP => {
+            Signal::SIGUSR1 | Signal::SIGUSR2 => self.child.signal_head(signal),
+            Signal::SIGTSTP => {
                 self.passed_stop = true;
-                self.child.signal_group(number);
+                self.child.signal_group(signal);
             }
             // A command that has stopped continues with this process. One that has not may have
             // started something that has, and wait for it, as vfork(2) does.
-            Number::SIGCONT => {
+            Signal::SIGCONT => {
                 if mem::take(&mut self.passed_stop) {
-                    self.child.signal_group(number);
+                    self.child.signal_group(signal);
                 }
             }
             _ => {
-                self.last = Some((signal, self.child.signal(number)));
-                self.by_signal |= signal != Number::SIGHUP;
+                self.last = Some((signal, self.child.signal(signal)));
+                self.by_signal |= signal != Signal::SIGHUP;
                 log::info!("passed {signal} on to the command");
             }
         }
