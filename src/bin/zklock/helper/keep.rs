@@ -2,7 +2,8 @@
 //! command's, and nobody else's.
 //!
 //! It sends them the signals that `zklock run` asks for, and kills them when `zklock run` is
-//! gone. It ends when the kernel says that there are none, and only then is the lock free.
+//! gone. When the kernel says that there are none, it says so, and only then is the lock released. It
+//! ends when somebody else answers for the session, and ends that if nobody does.
 
 use std::env;
 use std::ffi::OsString;
@@ -94,20 +95,7 @@ pub(super) fn keep() -> io::Result<()> {
     if let Some(before) = before {
         drop(send(&before, Kind::Spare, 0, b""));
     }
-    let keeper = Keeper {
-        zklock,
-        descendants,
-        head,
-        head_lives: true,
-        suspended: Vec::new(),
-        suspending: None,
-        killing: false,
-        obeyed: 0,
-        left: None,
-        told: false,
-        orphaned: false,
-        session: Some(session),
-    };
+    let keeper = Keeper::new(zklock, descendants, head, session);
     keeper.say(Kind::Started, head.as_raw_pid(), "");
     keeper.run()
 }
@@ -137,6 +125,23 @@ fn become_quiet() -> io::Result<()> {
 }
 
 impl Keeper {
+    fn new(zklock: UnixStream, descendants: Descendants, head: Pid, session: Session) -> Self {
+        Self {
+            zklock,
+            descendants,
+            head,
+            head_lives: true,
+            suspended: Vec::new(),
+            suspending: None,
+            killing: false,
+            obeyed: 0,
+            left: None,
+            told: false,
+            orphaned: false,
+            session: Some(session),
+        }
+    }
+
     fn run(mut self) -> io::Result<()> {
         while !self.reap() {
             self.suspend();

@@ -14,9 +14,11 @@
 //! If `zklock run` ends before it says that it needs `__keep` no more, `__keep` reads the end of
 //! their socket, kills the command's processes, and ends the session when they are gone, so that
 //! the lock is free at once. If another command follows under the lock, such as a hook, the `__keep` of
-//! that one relieves the one before: at every moment, one of them reads the end. If `__keep` ends, the kernel kills the command, and gives its other processes to
-//! `zklock run`, which kills them before it releases the lock. The arguments of `__keep` name
-//! neither the lock nor the command, so that `pkill -f` does not kill both.
+//! that one relieves the one before: at every moment, one of them reads the end.
+//!
+//! If `__keep` ends, the kernel kills the command, and gives its other processes to `zklock run`,
+//! which kills them before it releases the lock. The arguments of `__keep` name neither the lock nor
+//! the command, so that `pkill -f` does not kill both.
 //!
 //! This module starts the helpers; `entry`, `keep` and `listen` are what they do.
 
