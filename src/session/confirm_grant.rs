@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
-use crate::transport::status::Status;
+use zklock_core::grant_proof::{GrantProof, Next};
 use zklock_core::proof::{Proof, failure, judge};
 use zklock_core::validity::Stamp;
 
@@ -27,15 +27,6 @@ const MANY: u32 = 6;
 /// A wait of this length for the leader is told.
 const LONG: Duration = Duration::from_secs(2);
 
-/// What a lock may be granted on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct GrantProof {
-    /// Of the last request that a quorum committed in this session.
-    pub(crate) stamp: Option<Stamp>,
-    /// How many proofs were asked for.
-    proofs: u32,
-}
-
 /// The outcome of asking once.
 pub(crate) enum Asked {
     /// Confirmed, or it is not time to ask.
@@ -45,54 +36,40 @@ pub(crate) enum Asked {
     Unanswered(Failure),
 }
 
-impl GrantProof {
-    /// Whether the lock may be granted without another proof.
-    pub(crate) fn is_enough(&self, status: &Status) -> bool {
-        let enough = |stamp| status.supports_a_grant(stamp, self.proofs);
-        self.stamp.is_some_and(enough)
-    }
-
-    /// Asks the quorum for the nodes, or waits until asking can help. After a silence, a client
-    /// waits until the leader has heard of it.
-    pub(crate) fn ask(
-        &mut self,
-        session: &Session,
-        caller: &mut Caller,
-        nodes: &[String],
-        limit: &Limit,
-    ) -> std::result::Result<Asked, LimitReached> {
-        let status = &session.status;
-        let pause = status.provable_at().and_then(pause_until);
-        // The first proof on a connection shows at once whether the node is there, and that its
-        // handshake was the leader's: if the connection breaks, the next one need not wait anew.
-        let is_first = self
-            .stamp
-            .is_none_or(|stamp| !status.is_of_this_connection(stamp));
-        if let Some(pause) = pause.filter(|_| !is_first) {
+/// Asks the quorum for the nodes, or waits until asking can help. After a silence, a client
+/// waits until the leader has heard of it.
+pub(crate) fn ask(
+    proof: &mut GrantProof,
+    session: &Session,
+    caller: &mut Caller,
+    nodes: &[String],
+    limit: &Limit,
+) -> std::result::Result<Asked, LimitReached> {
+    let counts = match session.status.next_for_a_grant(proof) {
+        Next::Grant => return Ok(Asked::Again),
+        Next::Ask { counts } => counts,
+        Next::Pause(pause) => {
             session.hold_back(pause);
             let paused = caller.pause(pause, limit);
             session.held_back.store(0, Ordering::Relaxed);
-            paused?;
-            return Ok(Asked::Again);
+            return paused.map(|()| Asked::Again);
         }
-        let stamp = status.stamp();
-        let answers = caller.prove(nodes, limit)?;
-        Ok(match judge(session.transport.capabilities(), &answers) {
-            Proof::Confirmed => {
-                self.stamp = Some(stamp);
-                self.proofs += u32::from(pause.is_none());
-                if self.proofs == MANY {
-                    let took = Moment::now().since_boot().saturating_sub(stamp.sent);
-                    log::warn!(
-                        "no lock is granted yet, because the servers answer after {took:.1?}: set a longer session timeout"
-                    );
-                }
-                Asked::Again
+    };
+    let stamp = session.status.stamp();
+    let answers = caller.prove(nodes, limit)?;
+    Ok(match judge(session.transport.capabilities(), &answers) {
+        Proof::Confirmed => {
+            if proof.confirmed(stamp, counts) == Some(MANY) {
+                let took = Moment::now().since_boot().saturating_sub(stamp.sent);
+                log::warn!(
+                    "no lock is granted yet, because the servers answer after {took:.1?}: set a longer session timeout"
+                );
             }
-            Proof::Gone(at) => Asked::Gone(at),
-            Proof::Unanswered => Asked::Unanswered(failure(answers)),
-        })
-    }
+            Asked::Again
+        }
+        Proof::Gone(at) => Asked::Gone(at),
+        Proof::Unanswered => Asked::Unanswered(failure(answers)),
+    })
 }
 
 impl Session {
@@ -127,15 +104,16 @@ impl Session {
         nodes: &[String],
         limit: &Limit,
     ) -> Result<Proven> {
-        let (mut caller, mut proof) = (self.caller(), GrantProof { stamp, proofs: 0 });
+        let (mut caller, mut proof) = (self.caller(), GrantProof::default());
+        proof.stamp = stamp;
         loop {
-            if let Some(stamp) = proof.stamp.filter(|_| proof.is_enough(&self.status)) {
+            if let Some(stamp) = proof.stamp.filter(|_| self.status.grants_on(&proof)) {
                 return Ok(Proven::By(stamp));
             }
             if caller.connected(limit)?.is_none() {
                 return Ok(Proven::LimitReached);
             }
-            match proof.ask(self, &mut caller, nodes, limit) {
+            match ask(&mut proof, self, &mut caller, nodes, limit) {
                 Ok(Asked::Again) => {}
                 Ok(Asked::Gone(at)) => return Ok(Proven::Gone(at)),
                 Ok(Asked::Unanswered(_)) if caller.breathe(limit).is_ok() => {}

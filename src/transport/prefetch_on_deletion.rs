@@ -7,6 +7,7 @@
 use super::call::{Call, Fired, Prefetch, Prefetched, Watch};
 use super::gather::gather;
 use super::status::Status;
+use zklock_core::grant_proof::GrantProof;
 use zklock_jute::{EventKind, Request};
 
 /// The calls that are due now that the node of this watch is deleted. The watcher gets the
@@ -41,7 +42,7 @@ impl Prefetch {
     fn due(self, status: &Status) -> Option<(u64, Vec<Request>)> {
         let is_proven = self
             .proven
-            .is_some_and(|proven| status.supports_a_grant(proven, 0));
+            .is_some_and(|proven| status.grants_on(&GrantProof::on(proven)));
         if is_proven && self.listed {
             return None;
         }

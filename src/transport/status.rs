@@ -25,6 +25,7 @@ use crate::metrics;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
+use zklock_core::grant_proof::{GrantProof, Next};
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Stamp;
 
@@ -122,22 +123,15 @@ impl Status {
         self.inner.lock().lifetime.better_at(stamp)
     }
 
-    /// Returns from when on a proof can support a grant; `None` if one that is sent now can.
-    pub(crate) fn provable_at(&self) -> Option<Duration> {
+    /// Returns what to do next before a lock is granted.
+    pub(crate) fn next_for_a_grant(&self, proof: &GrantProof) -> Next {
         let inner = self.inner.lock();
-        inner.lifetime.provable_at(Moment::now().since_boot())
+        proof.next(&inner.lifetime, Moment::now().since_boot())
     }
 
-    /// Returns whether this stamp is of a check that was sent on this connection.
-    pub(crate) fn is_of_this_connection(&self, stamp: Stamp) -> bool {
-        self.inner.lock().lifetime.is_of_this_connection(stamp)
-    }
-
-    /// Returns whether this stamp, after so many proofs, is good enough to grant a lock now.
-    pub(crate) fn supports_a_grant(&self, stamp: Stamp, proofs: u32) -> bool {
-        let inner = self.inner.lock();
-        let now = Moment::now().since_boot();
-        inner.lifetime.supports_a_grant(stamp, proofs, now)
+    /// Returns whether a lock may be granted on this now.
+    pub(crate) fn grants_on(&self, proof: &GrantProof) -> bool {
+        self.next_for_a_grant(proof) == Next::Grant
     }
 
     /// Returns when the last message was sent that the leader had heard of in time, or zero.

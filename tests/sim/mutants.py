@@ -220,14 +220,15 @@ MUTANTS = [
     (
         "late-pause-for-a-better-proof",
         "a thread that has a proof pauses until a better one can be had, whether it needs it or not",
-        "src/session/confirm_grant.rs",
-        "        let pause = status.provable_at().and_then(pause_until);\n",
-        "        let pause = self.stamp.and_then(|stamp| status.better_at(stamp)).and_then(pause_until);\n",
-        "        let pause = match {mutant} {{\n"
-        "            true => self.stamp.and_then(|stamp| status.better_at(stamp)),\n"
-        "            false => status.provable_at(),\n"
+        "crates/core/src/grant_proof.rs",
+        "        let provable_at = lifetime.provable_at(now).filter(|time| now < *time);\n",
+        "        let provable_at = self.stamp.and_then(|stamp| lifetime.better_at(stamp));\n"
+        "        let provable_at = provable_at.filter(|time| now < *time);\n",
+        "        let provable_at = match {mutant} {{\n"
+        "            true => self.stamp.and_then(|stamp| lifetime.better_at(stamp)),\n"
+        "            false => lifetime.provable_at(now),\n"
         "        }}\n"
-        "        .and_then(pause_until);\n",
+        "        .filter(|time| now < *time);\n",
     ),
     (
         "late-young-for-a-moment",
@@ -249,24 +250,24 @@ MUTANTS = [
         "late-proof-after-a-pause",
         "a thread pauses before it asks for a proof",
         "src/session/confirm_grant.rs",
-        "        let answers = caller.prove(nodes, limit)?;\n",
-        "        let answers = caller.prove(nodes, limit)?;\n        caller.breathe(limit)?;\n",
-        "        if {mutant} {{ caller.breathe(limit)?; }}\n        let answers = caller.prove(nodes, limit)?;\n",
+        "    let answers = caller.prove(nodes, limit)?;\n",
+        "    let answers = caller.prove(nodes, limit)?;\n    caller.breathe(limit)?;\n",
+        "    if {mutant} {{ caller.breathe(limit)?; }}\n    let answers = caller.prove(nodes, limit)?;\n",
     ),
     (
         "late-proof-twice",
         "a proof is asked for twice",
-        "src/session/confirm_grant.rs",
-        "                self.stamp = Some(stamp);\n",
-        "                self.stamp = (self.proofs > 0).then_some(stamp);\n",
+        "crates/core/src/grant_proof.rs",
+        "        self.stamp = Some(stamp);\n",
+        "        self.stamp = (self.proofs > 0).then_some(stamp);\n",
     ),
     (
         "late-proof-for-every-grant",
         "the creation of the node does not count as a proof",
-        "src/session/confirm_grant.rs",
-        "        self.stamp.is_some_and(enough)\n",
-        "        0 < self.proofs && self.stamp.is_some_and(enough)\n",
-        "        (!{mutant} || 0 < self.proofs) && self.stamp.is_some_and(enough)\n",
+        "crates/core/src/grant_proof.rs",
+        "        let stamp = self.stamp.filter(here);\n",
+        "        let stamp = self.stamp.filter(here).filter(|_| 0 < self.proofs);\n",
+        "        let stamp = self.stamp.filter(here).filter(|_| !{mutant} || 0 < self.proofs);\n",
     ),
     (
         "late-proof-prefetched-anyway",
@@ -547,21 +548,22 @@ MUTANTS = [
         "grant-at-its-answer",
         "the proof of a grant counts from its answer instead of its sending",
         "src/session/confirm_grant.rs",
-        "        let stamp = status.stamp();\n"
-        "        let answers = caller.prove(nodes, limit)?;\n",
-        "        let answers = caller.prove(nodes, limit)?;\n"
-        "        let stamp = status.stamp();\n",
-        "        let stamp = status.stamp();\n"
-        "        let answers = caller.prove(nodes, limit)?;\n"
-        "        let stamp = if {mutant} {{ status.stamp() }} else {{ stamp }};\n",
+        "    let stamp = session.status.stamp();\n"
+        "    let answers = caller.prove(nodes, limit)?;\n",
+        "    let answers = caller.prove(nodes, limit)?;\n"
+        "    let stamp = session.status.stamp();\n",
+        "    let stamp = session.status.stamp();\n"
+        "    let answers = caller.prove(nodes, limit)?;\n"
+        "    let stamp = if {mutant} {{ session.status.stamp() }} else {{ stamp }};\n",
     ),
     (
         "grant-on-an-old-proof",
         "a lock is granted on a proof of any age",
-        "src/session/confirm_grant.rs",
-        "        let enough = |stamp| status.supports_a_grant(stamp, self.proofs);\n",
-        "        let enough = |_| status.provable_at().is_none() || true;\n",
-        "        let enough = |stamp| {mutant} || status.supports_a_grant(stamp, self.proofs);\n",
+        "crates/core/src/grant_proof.rs",
+        "        if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {\n",
+        "        if self.stamp.is_some() {\n",
+        "        if self.stamp.is_some_and(|stamp| {mutant} || Some(stamp).filter(here)"
+        ".is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now))) {{\n",
     ),
     # Jobs: the seeds that are 11 beyond a multiple of 16.
     (

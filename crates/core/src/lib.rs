@@ -24,6 +24,7 @@
 //! - [`validity`] says how long a proof of a lock is good,
 //! - [`proof`] asks the quorum whether a session and its nodes exist,
 //! - [`lifetime`] says which messages of a session the leader has heard of,
+//! - [`grant_proof`] says whether a lock may be granted on such a proof,
 //! - [`renewals`] says when the locks that are held are proven anew,
 //! - [`guard_state`] says what a guard is, from its last proof and what happened since,
 //! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] keeps at it until it
@@ -53,6 +54,7 @@ pub mod connection;
 pub mod deletions;
 pub mod dialect;
 pub mod downgrade;
+pub mod grant_proof;
 pub mod guard_state;
 pub mod job;
 pub mod journal;

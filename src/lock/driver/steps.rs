@@ -7,7 +7,7 @@ use super::{Driver, Step, origin};
 use crate::error::Result;
 use crate::lock::request::creation;
 use crate::path;
-use crate::session::confirm_grant::Asked;
+use crate::session::confirm_grant::{Asked, ask};
 use crate::session::queries::Lasting;
 use crate::time::limit::LimitReached;
 use crate::transport::{CallId, Failure};
@@ -211,7 +211,7 @@ impl Driver<'_, '_> {
 
     /// Whether the lock may be granted without another proof of our session.
     pub(super) fn is_proven(&self) -> bool {
-        self.proof.is_enough(&self.session.status)
+        self.session.status.grants_on(&self.proof)
     }
 
     /// Makes sure that a quorum confirmed the session a moment ago, and that the session will
@@ -221,7 +221,7 @@ impl Driver<'_, '_> {
             return Ok(Step::Report(Event::Proved));
         }
         let (nodes, limit) = ([self.full(name)], &self.request.limit);
-        match self.proof.ask(self.session, self.caller, &nodes, limit) {
+        match ask(&mut self.proof, self.session, self.caller, &nodes, limit) {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
             Ok(Asked::Again) => Ok(self.changed()?.unwrap_or(Step::Again)),
             Ok(Asked::Gone(_)) => Ok(Step::Report(Event::NoNode)),

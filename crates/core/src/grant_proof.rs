@@ -1,0 +1,119 @@
+//! Whether a lock may be granted on what the quorum has confirmed, or what to do first.
+//!
+//! ```text
+//!  no proof on this connection ──► ask ──► pause until the leader must have heard ──► ask ──► grant
+//!                                   └──────────────(nothing was due)────────────────────────────▲
+//! ```
+//!
+//! The first proof on a connection shows at once whether the node is there, and that its handshake
+//! was the leader's: if the connection breaks, the next one need not wait anew.
+
+use core::time::Duration;
+
+use super::lifetime::Lifetime;
+use super::validity::Stamp;
+
+/// What a lock may be granted on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GrantProof {
+    /// Of the last request that a quorum committed in this session.
+    pub stamp: Option<Stamp>,
+    /// How many proofs were asked for that could have been enough.
+    proofs: u32,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Next {
+    /// The lock may be granted.
+    Grant,
+    /// Ask the quorum. The answer counts among those that can be enough, or does not.
+    Ask {
+        /// Whether it counts.
+        counts: bool,
+    },
+    /// Wait for this long: no proof that is sent sooner can be enough.
+    Pause(Duration),
+}
+
+impl GrantProof {
+    /// Rests on a request that was committed.
+    pub fn on(stamp: Stamp) -> Self {
+        Self {
+            stamp: Some(stamp),
+            proofs: 0,
+        }
+    }
+
+    /// Returns what to do next.
+    pub fn next(&self, lifetime: &Lifetime, now: Duration) -> Next {
+        let here = |stamp: &Stamp| lifetime.is_of_this_connection(*stamp);
+        let stamp = self.stamp.filter(here);
+        if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {
+            return Next::Grant;
+        }
+        let provable_at = lifetime.provable_at(now).filter(|time| now < *time);
+        match provable_at {
+            Some(time) if stamp.is_some() => Next::Pause(time - now),
+            provable_at => Next::Ask {
+                counts: provable_at.is_none(),
+            },
+        }
+    }
+
+    /// A quorum confirmed the nodes when it was asked with this stamp. Returns how many proofs have
+    /// counted, if this one does.
+    pub fn confirmed(&mut self, stamp: Stamp, counts: bool) -> Option<u32> {
+        self.stamp = Some(stamp);
+        self.proofs += u32::from(counts);
+        counts.then_some(self.proofs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validity::ENOUGH_PROOFS;
+
+    const T: Duration = Duration::from_secs(60);
+    const START: Duration = Duration::from_secs(1_000);
+
+    #[test]
+    fn a_session_that_was_just_opened_needs_nothing_but_the_create() {
+        let lifetime = Lifetime::new(T, START, START);
+        let proof = GrantProof::on(lifetime.stamp(START));
+        assert_eq!(proof.next(&lifetime, START), Next::Grant);
+        let none = GrantProof::default();
+        assert_eq!(none.next(&lifetime, START), Next::Ask { counts: true });
+    }
+
+    #[test]
+    fn after_a_reconnect_the_node_is_asked_for_once_before_the_wait() {
+        let mut lifetime = Lifetime::new(T, START, START);
+        let mut proof = GrantProof::on(lifetime.stamp(START));
+        let back = START + T;
+        lifetime.greeted(T, back, back);
+        assert_eq!(proof.next(&lifetime, back), Next::Ask { counts: false });
+        assert_eq!(proof.confirmed(lifetime.stamp(back), false), None);
+        assert_eq!(proof.next(&lifetime, back), Next::Pause(T / 4));
+        let later = back + T / 4;
+        assert_eq!(proof.next(&lifetime, later), Next::Ask { counts: true });
+        assert_eq!(proof.confirmed(lifetime.stamp(later), true), Some(1));
+        assert_eq!(proof.next(&lifetime, later), Next::Grant);
+    }
+
+    #[test]
+    fn where_answers_take_long_several_proofs_are_enough() {
+        let mut lifetime = Lifetime::new(T, START, START);
+        let mut proof = GrantProof::default();
+        let mut now = START;
+        for counted in 1..=ENOUGH_PROOFS {
+            assert_eq!(proof.next(&lifetime, now), Next::Ask { counts: true });
+            let stamp = lifetime.stamp(now);
+            now += T / 5;
+            lifetime.answered(stamp.sent, now);
+            assert_eq!(proof.confirmed(stamp, true), Some(counted));
+        }
+        assert_eq!(proof.next(&lifetime, now), Next::Grant);
+    }
+}
