@@ -10,11 +10,11 @@ use super::status::Status;
 use zklock_core::grant_proof::GrantProof;
 use zklock_jute::{EventKind, Request};
 
-/// The calls that are due now that the node of this watch is deleted. The watcher gets the
-/// event with their answers, or at once if no call is due.
-pub(super) fn calls(watch: Watch, status: &Status) -> Vec<Call> {
+/// The calls that are due now that this watch has fired: none unless its node was deleted. The
+/// watcher gets the event with their answers, or at once if no call is due.
+pub(super) fn calls(watch: Watch, kind: EventKind, status: &Status) -> Vec<Call> {
     let Watch { id, to, prefetch } = watch;
-    let kind = EventKind::Deleted;
+    let prefetch = prefetch.filter(|_| kind == EventKind::Deleted);
     let due = prefetch.and_then(|prefetch| prefetch.lock().take());
     let Some((number, requests)) = due.and_then(|prefetch| prefetch.due(status)) else {
         to.put(Fired::told(id, kind));
@@ -51,5 +51,34 @@ impl Prefetch {
             requests.extend(self.proof);
         }
         Some((self.number, requests))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::system::channel::unbounded;
+    use crate::system::sync::Mutex;
+    use crate::transport::WatchId;
+
+    #[test]
+    fn a_prefetch_takes_the_place_of_the_event_only_when_the_node_is_deleted() {
+        let status = Status::new(Duration::from_secs(20), true);
+        for (event, sent) in [(EventKind::DataChanged, 0), (EventKind::Deleted, 1)] {
+            let (to, told) = unbounded();
+            let mut watch = Watch::new(WatchId(1), to);
+            watch.prefetch = Some(Arc::new(Mutex::new(Some(Prefetch {
+                number: 1,
+                listing: Request::list("/a"),
+                listed: false,
+                proof: Vec::new(),
+                proven: None,
+            }))));
+            assert_eq!(calls(watch, event, &status).len(), sent);
+            assert_eq!(told.try_iter().count(), 1 - sent, "{event:?}");
+        }
     }
 }

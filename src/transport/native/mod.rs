@@ -48,7 +48,6 @@ mod shared;
 // They need real servers.
 #[cfg(all(test, not(zklock_sim)))]
 mod tests;
-mod watches;
 mod who_reads;
 
 use std::fmt;

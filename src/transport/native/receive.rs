@@ -242,9 +242,9 @@ impl Connection {
         }
         self.shared.hear_of_members(&event);
         if let Some(path) = below(self.root(), &event.path) {
-            let due = self.shared.state.lock().watches.fire(path, event.kind);
-            for watch in due {
-                let calls = prefetch_on_deletion::calls(watch, &self.shared.status);
+            let fired = self.shared.state.lock().watches.fire(path, event.kind);
+            for watch in fired {
+                let calls = prefetch_on_deletion::calls(watch, event.kind, &self.shared.status);
                 if !calls.is_empty() {
                     self.shared.send(calls);
                 }

@@ -15,15 +15,15 @@ use super::connection_end::End;
 use super::hosts::Target;
 use super::request_queue::{Pending, RequestQueue};
 use super::server_list::ServerList;
-use super::watches::{Kind, Watches};
 use crate::system::random;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
-use crate::transport::{Answer, Call, Failure, WatchId};
+use crate::transport::{Answer, Call, Failure, Watch, WatchId};
 use zklock_core::connection::server_features::Features;
+use zklock_core::connection::watches::{Kind, Watches};
 use zklock_jute::{ErrorCode, ReplyHeader, Request};
 
 /// How soon to try again to write what a full socket did not take in.
@@ -53,7 +53,7 @@ pub(super) struct State {
     /// Counts connections, so that a late writer notices that its own has ended.
     connection: u64,
     pub(super) queue: RequestQueue,
-    pub(super) watches: Watches,
+    pub(super) watches: Watches<Watch>,
     pub(super) list: ServerList,
     /// The last one about the ensemble's configuration.
     pub(super) complaint: String,
@@ -123,7 +123,7 @@ impl Shared {
 
     pub(super) fn unwatch(&self, path: &str, id: WatchId) {
         let mut state = self.state.lock();
-        let idle = state.watches.remove(path, id);
+        let idle = state.watches.remove(path, id.0);
         let told = state.stage == Stage::Serving && state.features.removes_watches();
         if let Some(kind) = idle.filter(|_| told) {
             let path = path.to_owned();
@@ -249,7 +249,7 @@ impl Shared {
         let mut open = VecDeque::new();
         for pending in state.queue.take_pending() {
             if let Some(id) = pending.watch {
-                state.watches.remove(path_of(&pending.request), id);
+                state.watches.remove(path_of(&pending.request), id.0);
             }
             let failure = state.queue.failure(&pending);
             open.push_back((pending, failure));
@@ -309,7 +309,7 @@ impl State {
         match pushed {
             Ok(_) => {
                 if let Some((path, kind, watch)) = entry {
-                    self.watches.add(path, kind, watch);
+                    self.watches.add(path, kind, watch.id.0, watch);
                 }
                 Ok(())
             }
@@ -379,7 +379,7 @@ impl State {
         match (&pending.request, code) {
             (_, ErrorCode::OK) => {}
             (Request::Exists { path, .. }, ErrorCode::NO_NODE) => {
-                self.watches.awaits_creation(path, id);
+                self.watches.awaits_creation(path, id.0);
             }
             _ => self.forget_watch(pending),
         }
@@ -387,7 +387,7 @@ impl State {
 
     pub(super) fn forget_watch(&mut self, pending: &Pending) {
         if let Some(id) = pending.watch {
-            self.watches.remove(path_of(&pending.request), id);
+            self.watches.remove(path_of(&pending.request), id.0);
         }
     }
 }

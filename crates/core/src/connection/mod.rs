@@ -5,13 +5,15 @@
 //! - [`rotation`] remembers which were tried,
 //! - [`backoff`] says how long to pause between two rounds,
 //! - [`promptness`] says when to leave a server that answers no request,
-//! - [`server_features`] puts a request into the form that a server knows.
+//! - [`server_features`] puts a request into the form that a server knows,
+//! - [`watches`] says whom an event is for, and sets watches again.
 
 pub mod backoff;
 pub mod candidates;
 pub mod promptness;
 pub mod rotation;
 pub mod server_features;
+pub mod watches;
 
 use alloc::borrow::ToOwned;
 

@@ -1,14 +1,15 @@
 //! The watches that are set, and where their events go.
 //!
 //! The server keeps one watch for a path and a kind, however many threads of this client
-//! set it; its event goes to all of them. A watch is entered when its request is sent, so
+//! set it; its event is for all of them. A watch is entered when its request is sent, so
 //! that an event right behind the reply finds it, and removed if the reply says that the
 //! server did not set it.
 
-use std::collections::BTreeMap;
-use std::mem;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem;
 
-use crate::transport::{Fired, Watch, WatchId};
 use zklock_jute::{EventKind, WatchKind, WatchLists};
 
 /// The longest part of a setWatches frame: well below the limit of any server.
@@ -16,48 +17,67 @@ const PART_BYTES: usize = 128 * 1024;
 
 /// The kind of event that a watch waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// A change of the node, or its deletion.
     Data,
     /// The creation of the node.
-    #[cfg(test)]
     Exists,
+    /// A change of the list of children, or the deletion of the node.
     Children,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Watches(BTreeMap<String, Watchers>);
+/// The watches by their paths, each with its number and what its user adds.
+#[derive(Debug)]
+pub struct Watches<W>(BTreeMap<String, Watchers<W>>);
 
-/// The watches on one path.
-#[derive(Debug, Default)]
-struct Watchers {
-    data: Vec<Watch>,
-    exists: Vec<Watch>,
-    children: Vec<Watch>,
+impl<W> Default for Watches<W> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
 }
 
-impl Watches {
-    pub(super) fn is_empty(&self) -> bool {
+/// The watches on one path.
+#[derive(Debug)]
+struct Watchers<W> {
+    data: Vec<(u64, W)>,
+    exists: Vec<(u64, W)>,
+    children: Vec<(u64, W)>,
+}
+
+impl<W> Default for Watchers<W> {
+    fn default() -> Self {
+        Self {
+            data: Vec::new(),
+            exists: Vec::new(),
+            children: Vec::new(),
+        }
+    }
+}
+
+impl<W> Watches<W> {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn add(&mut self, path: String, kind: Kind, watch: Watch) {
-        self.0.entry(path).or_default().of(kind).push(watch);
+    /// Enters the watch of this number.
+    pub fn add(&mut self, path: String, kind: Kind, id: u64, watch: W) {
+        self.0.entry(path).or_default().of(kind).push((id, watch));
     }
 
     /// The node does not exist: the watch that `exists` set waits for its creation.
-    pub(super) fn awaits_creation(&mut self, path: &str, id: WatchId) {
+    pub fn awaits_creation(&mut self, path: &str, id: u64) {
         let Some(watchers) = self.0.get_mut(path) else {
             return;
         };
-        if let Some(at) = watchers.data.iter().position(|watch| watch.id == id) {
+        if let Some(at) = watchers.data.iter().position(|(other, _)| *other == id) {
             let watch = watchers.data.swap_remove(at);
             watchers.exists.push(watch);
         }
     }
 
     /// Forgets a watch. Returns the kind of the server's watch if no other needs it.
-    pub(super) fn remove(&mut self, path: &str, id: WatchId) -> Option<i32> {
+    pub fn remove(&mut self, path: &str, id: u64) -> Option<i32> {
         let watchers = self.0.get_mut(path)?;
         let idle = watchers.remove(id);
         if watchers.is_empty() {
@@ -66,32 +86,25 @@ impl Watches {
         idle
     }
 
-    /// Takes out the watches that this event fires, and sends it to them. Watches that have a
-    /// prefetch for a deletion are returned instead.
-    pub(super) fn fire(&mut self, path: &str, kind: EventKind) -> Vec<Watch> {
-        let mut due = Vec::new();
+    /// Takes out the watches that this event fires.
+    pub fn fire(&mut self, path: &str, kind: EventKind) -> Vec<W> {
         let Some(watchers) = self.0.get_mut(path) else {
-            return due;
+            return Vec::new();
         };
-        for watch in watchers.take(kind) {
-            match watch.prefetch {
-                Some(_) if kind == EventKind::Deleted => due.push(watch),
-                _ => watch.to.put(Fired::told(watch.id, kind)),
-            }
-        }
+        let fired = watchers.take(kind);
         if watchers.is_empty() {
             self.0.remove(path);
         }
-        due
+        fired.into_iter().map(|(_, watch)| watch).collect()
     }
 
     /// Forgets all watches, because the session has ended.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 
     /// The requests that set all watches again, each short enough for one frame.
-    pub(super) fn lists(&self, since_zxid: i64) -> Vec<WatchLists> {
+    pub fn lists(&self, since_zxid: i64) -> Vec<WatchLists> {
         let mut parts = Parts::new(since_zxid);
         for (path, watchers) in &self.0 {
             if !watchers.data.is_empty() {
@@ -112,11 +125,10 @@ impl Watches {
     }
 }
 
-impl Watchers {
-    fn of(&mut self, kind: Kind) -> &mut Vec<Watch> {
+impl<W> Watchers<W> {
+    fn of(&mut self, kind: Kind) -> &mut Vec<(u64, W)> {
         match kind {
             Kind::Data => &mut self.data,
-            #[cfg(test)]
             Kind::Exists => &mut self.exists,
             Kind::Children => &mut self.children,
         }
@@ -127,10 +139,10 @@ impl Watchers {
     }
 
     /// To the server, a watch set by `exists` is one on the data.
-    fn remove(&mut self, id: WatchId) -> Option<i32> {
-        let out_of = |watches: &mut Vec<Watch>| {
+    fn remove(&mut self, id: u64) -> Option<i32> {
+        let out_of = |watches: &mut Vec<(u64, W)>| {
             let before = watches.len();
-            watches.retain(|watch| watch.id != id);
+            watches.retain(|(other, _)| *other != id);
             watches.len() < before
         };
         if out_of(&mut self.children) {
@@ -141,7 +153,7 @@ impl Watchers {
         (found && idle).then_some(WatchKind::DATA)
     }
 
-    fn take(&mut self, kind: EventKind) -> Vec<Watch> {
+    fn take(&mut self, kind: EventKind) -> Vec<(u64, W)> {
         let mut taken = Vec::new();
         if matches!(
             kind,
@@ -191,23 +203,7 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use crate::system::channel::{Receiver, unbounded};
-
     use super::*;
-
-    fn watch(id: u64) -> (Watch, Receiver<Fired>) {
-        let (to, fired) = unbounded();
-        (Watch::new(WatchId(id), to), fired)
-    }
-
-    fn heard(fired: &Receiver<Fired>) -> Vec<(u64, EventKind)> {
-        fired
-            .try_iter()
-            .map(|fired| (fired.id.0, fired.kind))
-            .collect()
-    }
 
     #[test]
     fn an_event_goes_to_those_who_wait_for_its_kind() {
@@ -229,13 +225,10 @@ mod tests {
         ];
         for (kind, event, hears) in table {
             let mut watches = Watches::default();
-            let (to, fired) = watch(1);
-            watches.add("/a".to_owned(), kind, to);
-            watches.fire("/b", event);
-            assert_eq!(heard(&fired), []);
-            watches.fire("/a", event);
-            let expected = if hears { vec![(1, event)] } else { vec![] };
-            assert_eq!(heard(&fired), expected, "{kind:?} {event:?}");
+            watches.add("/a".to_owned(), kind, 1, "me");
+            assert!(watches.fire("/b", event).is_empty());
+            let expected = if hears { vec!["me"] } else { vec![] };
+            assert_eq!(watches.fire("/a", event), expected, "{kind:?} {event:?}");
             assert_eq!(watches.is_empty(), hears, "{kind:?} {event:?}");
         }
     }
@@ -243,48 +236,33 @@ mod tests {
     #[test]
     fn one_event_goes_to_all_and_only_once() {
         let mut watches = Watches::default();
-        let ((a, at_a), (b, at_b)) = (watch(1), watch(2));
-        watches.add("/a".to_owned(), Kind::Data, a);
-        watches.add("/a".to_owned(), Kind::Data, b);
-        watches.fire("/a", EventKind::Deleted);
-        watches.fire("/a", EventKind::Deleted);
-        assert_eq!(heard(&at_a), [(1, EventKind::Deleted)]);
-        assert_eq!(heard(&at_b), [(2, EventKind::Deleted)]);
-    }
-
-    #[test]
-    fn a_prefetch_takes_the_place_of_the_event_only_when_the_node_is_deleted() {
-        for (event, sent) in [(EventKind::DataChanged, 0), (EventKind::Deleted, 1)] {
-            let mut watches = Watches::default();
-            let (mut watch, told) = watch(1);
-            watch.prefetch = Some(Arc::default());
-            watches.add("/a".to_owned(), Kind::Data, watch);
-            assert_eq!(watches.fire("/a", event).len(), sent);
-            assert_eq!(heard(&told).len(), 1 - sent, "{event:?}");
-        }
+        watches.add("/a".to_owned(), Kind::Data, 1, "a");
+        watches.add("/a".to_owned(), Kind::Data, 2, "b");
+        assert_eq!(watches.fire("/a", EventKind::Deleted), ["a", "b"]);
+        assert!(watches.fire("/a", EventKind::Deleted).is_empty());
     }
 
     #[test]
     fn the_server_forgets_a_watch_when_the_last_local_one_goes() {
         let mut watches = Watches::default();
         for (id, kind) in [(1, Kind::Data), (2, Kind::Exists), (3, Kind::Children)] {
-            watches.add("/a".to_owned(), kind, watch(id).0);
+            watches.add("/a".to_owned(), kind, id, ());
         }
-        assert_eq!(watches.remove("/a", WatchId(9)), None);
-        assert_eq!(watches.remove("/a", WatchId(1)), None);
-        assert_eq!(watches.remove("/a", WatchId(1)), None);
-        assert_eq!(watches.remove("/a", WatchId(2)), Some(WatchKind::DATA));
-        assert_eq!(watches.remove("/a", WatchId(3)), Some(WatchKind::CHILDREN));
+        assert_eq!(watches.remove("/a", 9), None);
+        assert_eq!(watches.remove("/a", 1), None);
+        assert_eq!(watches.remove("/a", 1), None);
+        assert_eq!(watches.remove("/a", 2), Some(WatchKind::DATA));
+        assert_eq!(watches.remove("/a", 3), Some(WatchKind::CHILDREN));
         assert!(watches.is_empty());
     }
 
     #[test]
     fn a_watch_for_a_missing_node_is_set_again_as_such() {
         let mut watches = Watches::default();
-        watches.add("/a".to_owned(), Kind::Data, watch(1).0);
-        watches.awaits_creation("/a", WatchId(1));
-        watches.add("/b".to_owned(), Kind::Data, watch(2).0);
-        watches.add("/c".to_owned(), Kind::Children, watch(3).0);
+        watches.add("/a".to_owned(), Kind::Data, 1, ());
+        watches.awaits_creation("/a", 1);
+        watches.add("/b".to_owned(), Kind::Data, 2, ());
+        watches.add("/c".to_owned(), Kind::Children, 3, ());
         let lists = watches.lists(77);
         let expected = WatchLists {
             since_zxid: 77,
@@ -302,7 +280,7 @@ mod tests {
         assert_eq!(watches.lists(1), []);
         let path = |i: usize| format!("/{i:0>999}");
         for i in 0..300 {
-            watches.add(path(i), Kind::Data, watch(1).0);
+            watches.add(path(i), Kind::Data, 1, ());
         }
         let lists = watches.lists(1);
         assert_eq!(lists.len(), 3);
