@@ -15,7 +15,7 @@
 //!
 //! A [`Caller`] waits for answers on behalf of a calling thread, always within a limit; the
 //! background thread sends without waiting. What is decided without a clock or I/O is in
-//! `recipe`.
+//! the crate `zklock-core`.
 
 pub(crate) mod background;
 mod batched_reads;
