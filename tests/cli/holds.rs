@@ -23,6 +23,8 @@ on_every_server! {
     a_paused_job_keeps_its_record
     a_path_that_was_only_paused_or_held_is_as_it_was
     a_semaphore_is_not_paused_or_held
+    a_command_for_a_permit_waits_for_a_hold_and_names_it
+    a_pause_that_a_command_for_a_permit_meets_ends_at_its_time
     where_others_share_a_pause_is_a_writers
     who_may_not_create_holds_and_pauses_nothing
 }
@@ -195,6 +197,52 @@ fn a_hold_is_of_no_use_to_revoke_and_release_of_none_to_a_holder(hosts: &str) {
     assert!(refused.err.starts_with(&said), "{refused:?}");
     await_queue(hosts, &path, 1);
     holder.kill();
+}
+
+fn a_command_for_a_permit_waits_for_a_hold_and_names_it(hosts: &str) {
+    let (path, log) = (fresh_path("hold"), Log::new());
+    let held = run(hosts, &format!("hold {path} --for 5s --reason freeze"));
+    assert_eq!(held.code, Some(0), "{held:?}");
+    let args = format!("--permits 2 {path}");
+    let taken = Zklock::run(hosts, &format!("run -n {args}"), ":");
+    assert_eq!(taken.code, Some(1), "{taken:?}");
+    let on_hold = format!("{path} is on hold by ann on ");
+    assert!(taken.err.contains(&on_hold), "{taken:?}");
+    let waiting = ["one", "two", "three"]
+        .map(|word| Zklock::start(hosts, &format!("run {args}"), &log.write(word)));
+    for one in waiting {
+        let ended = one.end();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let waited = format!("waiting for {path}, which is on hold by ann on ");
+        assert!(ended.err.contains(&waited), "{ended:?}");
+        assert!(ended.err.contains(": freeze\n"), "{ended:?}");
+    }
+    assert_eq!(log.words().len(), 3);
+    // One that nobody has waited for is removed by who only tries.
+    let path = fresh_path("hold");
+    let held = run(hosts, &format!("hold {path} --for 0.1 --reason freeze"));
+    assert_eq!(held.code, Some(0), "{held:?}");
+    let args = format!("run -n --permits 2 {path}");
+    eventually("it is over", || {
+        Zklock::run(hosts, &args, ":").code == Some(0)
+    });
+}
+
+/// One that waits for a lock of another kind is in no queue when the pause comes.
+fn a_pause_that_a_command_for_a_permit_meets_ends_at_its_time(hosts: &str) {
+    let (path, log) = (fresh_path("pause"), Log::new());
+    let script = format!("{}; read _", log.write("held"));
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &script);
+    log.await_word("held");
+    let args = format!("run --permits 2 {path}");
+    let (waiter, said) = Zklock::start_logged(hosts, &args, &log.write("permit"));
+    eventually("it waits", || said.contains("a lock without --permits"));
+    let paused = run(hosts, &format!("pause {path} --for 1s --reason incident"));
+    assert_eq!(paused.code, Some(0), "{paused:?}");
+    holder.feed("go on\n");
+    assert_eq!(holder.end().code, Some(0));
+    assert_eq!(waiter.end().code, Some(0));
+    assert_eq!(log.words(), ["held", "permit"]);
 }
 
 /// Readers and writers of Curator's wait for a writer.

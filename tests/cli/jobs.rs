@@ -24,6 +24,7 @@ on_every_server! {
     a_record_that_was_replaced_is_named_and_mended
     what_is_not_a_jobs_is_not_mended
     the_command_knows_its_slot_and_a_lock_inside_has_none
+    a_permit_is_refused_on_a_jobs_path_and_says_so
 }
 
 fn once(path: &str, slot: &str) -> String {
@@ -345,4 +346,25 @@ fn the_command_knows_its_slot_and_a_lock_inside_has_none(hosts: &str) {
     let inner = fresh_path("inner");
     let script = format!("{zklock} run {inner} -- sh -c 'echo ${{ZKLOCK_SLOT-none}}'");
     assert_eq!(Zklock::run(hosts, &once(&path, "b"), &script).out, "none\n");
+}
+
+fn a_permit_is_refused_on_a_jobs_path_and_says_so(hosts: &str) {
+    let (path, log) = (fresh_path("job"), Log::new());
+    let refused = || {
+        let ended = Zklock::run(hosts, &format!("run --permits 2 {path}"), ":");
+        let said = format!(
+            "zklock: {path} is a job's, whose record a semaphore would replace: give the permits a path of their own\n"
+        );
+        assert_eq!((ended.code, ended.err), (Some(78), said));
+    };
+    // It waits for no run that would be followed by a refusal.
+    let script = format!("{}; read _", log.write("in"));
+    let mut running = Zklock::start(hosts, &once(&path, "1"), &script);
+    log.await_word("in");
+    refused();
+    running.feed("go on\n");
+    assert_eq!(running.end().code, Some(0));
+    refused();
+    let again = Zklock::run(hosts, &once(&path, "1"), "exit 9");
+    assert_eq!(again.code, Some(0), "{again:?}");
 }

@@ -10,13 +10,13 @@ use std::env;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use zklock::{Client, Contender, Error, LockOptions, Permit, Role, Semaphore};
-use zklock_core::name::NodeName;
+use zklock::{Client, Contender, Error, Job, LockOptions, Permit, Role, Semaphore};
 
 use crate::args::Run;
 use crate::child::NODES;
 use crate::failure::Failure;
 use crate::held_lock::HeldLock;
+use crate::other_kinds::{LockKind, Next, is_of_another_kind, is_on_hold, next};
 use crate::refused_attempts::RefusedAttempts;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
@@ -61,24 +61,6 @@ pub(crate) enum WaitLimit {
     Forever,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum LockKind {
-    Mutex,
-    Read,
-    Write,
-    Permit(u32),
-    /// Several, each exclusive or shared.
-    Together,
-}
-
-/// What to do about a refusal.
-#[derive(Clone, Copy, Debug)]
-enum Next {
-    Try(LockKind),
-    /// Wait for contenders of another kind.
-    Wait,
-}
-
 impl WaitLimit {
     pub(crate) fn new(run: &Run, started: Instant) -> Self {
         if run.nonblock || run.wait.is_some_and(|wait| wait.is_zero()) {
@@ -117,7 +99,7 @@ impl WaitLimit {
 impl AcquireRequest<'_> {
     /// Acquires the lock; returns `None` if it is taken.
     pub(crate) fn acquire(&self) -> Result<Option<Acquired>, Failure> {
-        let (mut in_order, mut waited) = (true, false);
+        let (mut in_order, mut waited, mut tidied) = (true, false, 0);
         let mut kind = self.kind();
         let mut refused = RefusedAttempts::default();
         loop {
@@ -125,8 +107,10 @@ impl AcquireRequest<'_> {
                 Ok(lock) => return Ok(lock.map(|lock| Acquired { lock, in_order })),
                 Err(error) => error,
             };
-            let Error::ForeignContender { node, .. } = &error else {
-                return self.evicted(error);
+            let node = match &error {
+                Error::ForeignContender { node, .. } => node,
+                Error::Unmarked { path, .. } if self.tidies(path, &mut tidied)? => continue,
+                _ => return self.evicted(error),
             };
             let path = self.wanted.path_of(node);
             let present = self.client.contenders(path)?;
@@ -139,19 +123,74 @@ impl AcquireRequest<'_> {
                     return Err(Failure::of_a_semaphore(&plain(path), "hold"));
                 }
                 Some(Next::Wait) => {
-                    self.tell_of_others(kind, (path, node), &present, &mut refused);
-                    let since = Instant::now();
-                    match self.others_go(kind, (path, node), present)? {
+                    match self.give_way(kind, (path, node), present, &mut refused)? {
                         Some(released) => in_order &= released,
                         None => return Ok(None),
                     }
-                    refused.stayed(since.elapsed());
                 }
                 _ => return Err(error.into()),
             }
             if !self.pause(&refused) {
                 return Ok(None);
             }
+        }
+    }
+
+    /// Deletes what a hold that is over may have left: its directory, which looks like a new job's.
+    /// Returns whether another attempt may help. Fails if the path is a job's.
+    fn tidies(&self, path: &str, count: &mut u32) -> Result<bool, Failure> {
+        self.is_no_jobs(path)?;
+        *count += 1;
+        let tidied = self.client.tidy_after_hold(path);
+        Ok(tidied.is_ok() && *count < MIN_ATTEMPTS)
+    }
+
+    /// Waits until no contender of another kind is left; returns what [`others_go`](Self::others_go)
+    /// does.
+    fn give_way(
+        &self,
+        kind: LockKind,
+        (path, node): (&str, &str),
+        present: Vec<Contender>,
+        refused: &mut RefusedAttempts,
+    ) -> Result<Option<bool>, Failure> {
+        if is_on_hold(kind, &present) {
+            refused.has_told = true;
+            let is_over = self.hold_ends(path, &present)?;
+            return Ok(is_over.then_some(false));
+        }
+        if matches!(kind, LockKind::Permit(_)) && !refused.has_told {
+            self.is_no_jobs(path)?;
+        }
+        self.tell_of_others(kind, (path, node), &present, refused);
+        let since = Instant::now();
+        let gone = self.others_go(kind, (path, node), present)?;
+        refused.stayed(since.elapsed());
+        Ok(gone)
+    }
+
+    /// Waits in the queue of a hold, where no permit waits: who does so removes it at its time.
+    /// Returns `false` at the end of the wait.
+    fn hold_ends(&self, path: &str, present: &[Contender]) -> Result<bool, Failure> {
+        let mutex = self.client.mutex(path)?;
+        let acquired = match self.limit {
+            WaitLimit::OneTry => mutex.try_lock(),
+            _ => {
+                let hold = present.iter().find_map(Contender::hold);
+                let hold = hold.map(ToString::to_string).unwrap_or_default();
+                say(&format!(
+                    "waiting for {}, which is {}",
+                    plain(path),
+                    plain(&hold)
+                ));
+                mutex.lock_with(self.limits())
+            }
+        };
+        match acquired {
+            Ok(guard) => Ok(guard.is_some()),
+            // A semaphore was there before it.
+            Err(Error::ForeignContender { .. }) => Ok(true),
+            Err(error) => self.evicted(error).map(|_| false),
         }
     }
 
@@ -229,20 +268,22 @@ impl AcquireRequest<'_> {
     }
 
     fn options<'b>(&'b self, waited: &'b mut bool) -> LockOptions<'b> {
-        let options = LockOptions::new()
-            .cancel(self.cancel.clone())
-            .sees_ahead()
-            .on_wait(|waiting| {
-                if !*waited {
-                    self.wanted.paths().for_each(look_around);
-                }
-                *waited = true;
-                self.status_line.tell(waiting);
-            });
-        let options = match self.for_a_hold {
+        let options = self.limits().on_wait(|waiting| {
+            if !*waited {
+                self.wanted.paths().for_each(look_around);
+            }
+            *waited = true;
+            self.status_line.tell(waiting);
+        });
+        match self.for_a_hold {
             true => options.for_a_hold(),
             false => options,
-        };
+        }
+    }
+
+    /// The options for the end of a wait.
+    fn limits<'b>(&self) -> LockOptions<'b> {
+        let options = LockOptions::new().cancel(self.cancel.clone()).sees_ahead();
         match self.limit {
             WaitLimit::Until(deadline) => options.deadline(deadline).answered_within(LEAST),
             WaitLimit::OneTry | WaitLimit::Forever => options,
@@ -270,6 +311,9 @@ impl AcquireRequest<'_> {
             }
             if self.limit.is_over() {
                 return Ok(None);
+            }
+            if is_on_hold(kind, &present) {
+                return Ok(Some(false));
             }
             // Whoever waits for a permit has none, and gets another node with it.
             let may_hold = |one: &&Contender| one.holds() || one.role() != Role::Permit;
@@ -308,6 +352,18 @@ impl AcquireRequest<'_> {
         }
     }
 
+    /// Fails if the path has the record of a job that was begun.
+    fn is_no_jobs(&self, path: &str) -> Result<(), Failure> {
+        let is_begun = |job: Job| {
+            let ended = job.history().is_ok_and(|runs| !runs.is_empty());
+            ended || job.running().is_ok_and(|run| run.is_some())
+        };
+        match self.client.job(path).is_ok_and(is_begun) {
+            true => Err(Failure::of_a_job(&plain(path))),
+            false => Ok(()),
+        }
+    }
+
     /// An eviction is reported with the exit code for a lock that is taken, and so are permits of
     /// another number.
     fn evicted(&self, error: Error) -> Result<Option<Acquired>, Failure> {
@@ -333,42 +389,4 @@ pub(crate) fn look_around(path: &str) {
             "waiting for {path}, which the zklock around this one has: it lets go when this one has ended"
         ));
     }
-}
-
-/// Returns what to do after this node has refused an attempt, if anything helps.
-fn next(kind: LockKind, node: &str, present: &[Contender]) -> Option<Next> {
-    let mut others = present
-        .iter()
-        .filter(|one| is_of_another_kind(kind, node, one))
-        .peekable();
-    if others.peek().is_some() {
-        return others.all(is_ours).then_some(Next::Wait);
-    }
-    let mut foreign = present.iter().filter(|one| !is_ours(one)).peekable();
-    let is_mutex = |one: &Contender| one.role() == Role::Exclusive;
-    let next = match kind {
-        LockKind::Permit(_) => kind,
-        _ if foreign.peek().is_none() => kind,
-        LockKind::Mutex => (!foreign.any(&is_mutex)).then_some(LockKind::Write)?,
-        LockKind::Write => foreign.all(&is_mutex).then_some(LockKind::Mutex)?,
-        LockKind::Read => (!foreign.any(is_mutex)).then_some(kind)?,
-        LockKind::Together => return None,
-    };
-    Some(Next::Try(next))
-}
-
-/// Whether this contender keeps that kind of lock away as long as it is there.
-fn is_of_another_kind(kind: LockKind, node: &str, other: &Contender) -> bool {
-    match (kind, other.role()) {
-        // A semaphore of another layout has its permits elsewhere.
-        (LockKind::Permit(_), Role::Permit) => other.node().starts_with(node),
-        (LockKind::Permit(_), _) | (_, Role::Permit) => true,
-        _ => false,
-    }
-}
-
-/// Whether a client of this library made it, which leaves when it meets another kind.
-fn is_ours(other: &Contender) -> bool {
-    let name = other.node().rsplit('/').next().unwrap_or_default();
-    NodeName::parse(name).is_some_and(|name| name.is_ours())
 }

@@ -57,6 +57,14 @@ impl Failure {
         Self::new(CONFIG, message)
     }
 
+    /// Why no permit is made there.
+    pub(crate) fn of_a_job(path: &str) -> Self {
+        let message = format!(
+            "{path} is a job's, whose record a semaphore would replace: give the permits a path of their own"
+        );
+        Self::new(CONFIG, message)
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }

@@ -45,6 +45,7 @@ mod last;
 mod list;
 mod metrics;
 mod once;
+mod other_kinds;
 mod outage;
 mod overview;
 mod pause;
