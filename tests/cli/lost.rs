@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
 
@@ -43,6 +43,7 @@ on_every_server! {
     a_connection_that_breaks_and_comes_back_costs_nothing
     a_command_may_go_on_without_its_lock_if_the_user_wants
     a_command_that_stops_in_time_is_not_killed
+    a_stop_that_outlasts_the_session_is_told
 }
 
 /// Commands that are hard to stop.
@@ -364,4 +365,27 @@ fn a_command_that_stops_in_time_is_not_killed(hosts: &str) {
     assert_eq!(ended.code, Some(75));
     assert!(!ended.err.contains("killed"), "{}", ended.err);
     assert_eq!(log.words().last().map(String::as_str), Some("bye"));
+}
+
+fn a_stop_that_outlasts_the_session_is_told(hosts: &str) {
+    let (path, log) = (fresh_path("stopped"), Log::new());
+    let args = format!("run {SHORT} {path}");
+    let first = Zklock::start(hosts, &args, &format!("{}; sleep 60", log.write("in")));
+    log.await_word("in");
+    let stopped = Instant::now();
+    first.signal("STOP");
+    let next = Zklock::run(hosts, &format!("run -w 60 {path}"), ":");
+    assert_eq!(next.code, Some(0), "{next:?}");
+    // The session ended as long after its last message.
+    thread::sleep(Duration::from_millis(6_500).saturating_sub(stopped.elapsed()));
+    first.signal("CONT");
+    let ended = first.end();
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    let told = [
+        "as zklock was stopped for ",
+        "and a session lasts 6s without it: killed the command",
+    ];
+    for told in told {
+        assert!(ended.err.contains(told), "{ended:?}");
+    }
 }

@@ -185,6 +185,7 @@ impl Stage {
             lock,
             name: variables.path.replace('\n', ", "),
             policy,
+            session_timeout: timeout,
             told,
         };
         let child = self

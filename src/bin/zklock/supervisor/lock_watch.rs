@@ -16,6 +16,7 @@ impl Supervisor<'_> {
     pub(super) fn look_at_lock(&mut self) -> Duration {
         self.attended.look();
         let (state, valid_for) = (self.order.lock.state(), self.order.lock.valid_for());
+        self.stopped.look(state);
         let has_changed = mem::replace(&mut self.state, state) != state;
         if has_changed {
             (self.order.told)(News::Is(state));
@@ -29,29 +30,34 @@ impl Supervisor<'_> {
         if self.killed {
             return LOOK;
         }
-        let name = &self.order.name;
+        let (name, stopped) = (&self.order.name, &self.stopped);
         let doubted = self.doubted.map(|at| at.elapsed());
         match self.order.policy.decide(state, valid_for, doubted) {
             StopAction::Wait(wait) => return wait,
             StopAction::Terminate => {
                 self.doubted = Some(Instant::now());
-                let why = format!("the lock {name} is in doubt, no server confirms it");
+                let why = format!("the lock {name} is in doubt, no server confirms it{stopped}");
                 self.terminate(&format!("{why}: stopping the command"));
                 return Duration::ZERO;
             }
-            StopAction::Kill => {
-                self.killed = true;
-                let what = match state {
-                    GuardState::Lost => "is lost",
-                    _ => "is about to be lost",
-                };
-                let why = self.why_lost(" because");
-                self.child.kill();
-                (self.order.told)(News::Stops);
-                say(&format!("the lock {name} {what}{why}: killed the command"));
-            }
+            StopAction::Kill => self.kill(state),
         }
         LOOK
+    }
+
+    fn kill(&mut self, state: GuardState) {
+        self.killed = true;
+        let what = match state {
+            GuardState::Lost => "is lost",
+            _ => "is about to be lost",
+        };
+        let why = self.why_lost(" because");
+        self.child.kill();
+        (self.order.told)(News::Stops);
+        let (name, stopped) = (&self.order.name, &self.stopped);
+        say(&format!(
+            "the lock {name} {what}{why}{stopped}: killed the command"
+        ));
     }
 
     /// Stops the command if it has had its time; returns when to look again.
@@ -104,6 +110,9 @@ impl Supervisor<'_> {
                 "is lost: another may run now"
             }
         };
-        say(&format!("the lock {} {what}", self.order.name));
+        say(&format!(
+            "the lock {} {what}{}",
+            self.order.name, self.stopped
+        ));
     }
 }

@@ -6,6 +6,7 @@
 mod attended;
 mod job_control;
 mod lock_watch;
+mod stopped;
 
 use std::mem;
 use std::os::unix::process::ExitStatusExt;
@@ -18,6 +19,7 @@ use zklock::{GuardEvent, GuardState};
 
 use self::attended::Attended;
 pub(crate) use self::attended::is_attended;
+use self::stopped::Stopped;
 use crate::args::Guarded;
 use crate::child::Child;
 use crate::exit::Ending;
@@ -40,6 +42,7 @@ pub(crate) struct Order<'a> {
     /// The lock, for messages.
     pub(crate) name: String,
     pub(crate) policy: StopPolicy,
+    pub(crate) session_timeout: Duration,
     pub(crate) told: &'a dyn Fn(News),
 }
 
@@ -81,6 +84,7 @@ pub(crate) struct Supervisor<'a> {
     /// The last state that was told.
     state: GuardState,
     attended: Attended,
+    stopped: Stopped,
     child: Child,
     began: Instant,
     terminal: &'a Terminal,
@@ -122,6 +126,7 @@ impl<'a> Supervisor<'a> {
         signals: &'a Signals,
     ) -> Self {
         Self {
+            stopped: Stopped::new(order.session_timeout),
             order,
             state: GuardState::Held,
             attended: Attended,
