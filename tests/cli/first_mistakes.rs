@@ -79,6 +79,10 @@ fn a_word_that_is_none() {
             "--held, --waiting, --older-than and --host are for -r, which lists all locks below a path: add -r; see zklock list --help",
         ),
         (
+            "once --slot a --state x /x -- true",
+            "--state is no option: what the command writes to the file named by $ZKLOCK_STATE_OUT, the next one reads from $ZKLOCK_STATE_IN; see zklock once --help",
+        ),
+        (
             "run --zzz /x -- true",
             "unexpected argument '--zzz' found; see zklock run --help",
         ),

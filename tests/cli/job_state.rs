@@ -60,8 +60,14 @@ fn what_cannot_be_kept_is_told_and_the_run_is_not_done(hosts: &str) {
     let path = fresh_path("too-big");
     assert_eq!(once(hosts, &path, "1", COUNT).code, Some(0));
     let table = [
-        ("head -c 8193 /dev/zero > $ZKLOCK_STATE_OUT", "8193"),
-        ("head -c 9000000 /dev/zero > $ZKLOCK_STATE_OUT", "9000000"),
+        (
+            "head -c 8193 /dev/zero > $ZKLOCK_STATE_OUT",
+            "it has 8193 bytes, and a record has room for 8192: keep them elsewhere",
+        ),
+        (
+            "head -c 9000000 /dev/zero > $ZKLOCK_STATE_OUT",
+            "it has 9000000 bytes, and a record has room for 8192: keep them elsewhere",
+        ),
         ("mkdir $ZKLOCK_STATE_OUT", "it is no file"),
         ("mkfifo $ZKLOCK_STATE_OUT", "it is no file"),
         ("ln -s /etc/passwd $ZKLOCK_STATE_OUT", "it is no file"),

@@ -57,6 +57,13 @@ fn of_run(task: &str, error: &Error) -> Option<String> {
         (ErrorKind::UnknownArgument, ContextValue::String(word)) if word == "-c" => {
             Some("write -- sh -c before a line for the shell".to_owned())
         }
+        (ErrorKind::UnknownArgument, ContextValue::String(word))
+            if task == "once" && ["--cursor", "--state"].contains(&word.as_str()) =>
+        {
+            Some(format!(
+                "{word} is no option: what the command writes to the file named by $ZKLOCK_STATE_OUT, the next one reads from $ZKLOCK_STATE_IN"
+            ))
+        }
         (ErrorKind::UnknownArgument, ContextValue::String(word)) if whose(word).is_some() => {
             let other = whose(word).unwrap_or_default();
             Some(format!(

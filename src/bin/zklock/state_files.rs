@@ -12,6 +12,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use zklock_core::journal::Journal;
+
 /// The variables that name them.
 pub(crate) const STATE_IN: &str = "ZKLOCK_STATE_IN";
 pub(crate) const STATE_OUT: &str = "ZKLOCK_STATE_OUT";
@@ -19,8 +21,8 @@ pub(crate) const STATE_OUT: &str = "ZKLOCK_STATE_OUT";
 /// How the folder's name begins.
 const PREFIX: &str = "zklock-state-";
 
-/// More than a run may leave; the library says what it may.
-const ENOUGH: u64 = 1 << 20;
+/// How many bytes a run may leave for the next one.
+const MOST: usize = Journal::LONGEST_STATE;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -60,8 +62,11 @@ impl StateFiles {
         if !found.is_file() {
             return Err(io::Error::other("it is no file"));
         }
-        if ENOUGH < found.len() {
-            return Err(io::Error::other(format!("it has {} bytes", found.len())));
+        if (MOST as u64) < found.len() {
+            return Err(io::Error::other(format!(
+                "it has {} bytes, and a record has room for {MOST}: keep them elsewhere, and leave the name of that place",
+                found.len()
+            )));
         }
         fs::read(file).map(Some)
     }

@@ -81,9 +81,12 @@ Examples:
 
 The slot is done if the command ends with 0 while it holds the lock. Otherwise the next machine
 that waits or comes runs it. The command gets ZKLOCK_SLOT, ZKLOCK_ATTEMPT, ZKLOCK_PATH, ZKLOCK_NODE
-and ZKLOCK_TOKEN. The file named by ZKLOCK_STATE_IN has what the last run that was done left for this one,
-and is empty at first. What it writes to the file named by ZKLOCK_STATE_OUT, up to 8,192 bytes, is for the
-next one, if this one is done.
+and ZKLOCK_TOKEN.
+
+A cursor, or other state that runs leave for each other: the file named by ZKLOCK_STATE_IN has what the
+last run that was done left for this one, and is empty at first. What the command writes to the file
+named by ZKLOCK_STATE_OUT, up to 8,192 bytes, is for the next one, if this one is done:
+  zklock once --slot \"$(date +%F)\" /jobs/import -- sh -c './import --since \"$(cat \"$ZKLOCK_STATE_IN\")\" >\"$ZKLOCK_STATE_OUT\"'
 
 Exit status: that of the command; 0 if it was done before (another one with -E); 1 if another
 machine runs it still, no attempts are left, or it is not known any more whether it is done; 75 if the lock was lost before the end.";
