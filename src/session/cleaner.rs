@@ -175,7 +175,7 @@ impl Cleaner {
         let Some((deletion, interest)) = entries.get(id) else {
             return Vec::new();
         };
-        let node = deletion.node();
+        let node = interest.next.as_ref().and_then(|_| deletion.node());
         let Some(request) = deletion.ask(capabilities) else {
             return Vec::new();
         };
