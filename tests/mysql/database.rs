@@ -86,6 +86,14 @@ impl Server {
         Self::prepare_in(folder, port, environment)
     }
 
+    /// As [`prepare`](Self::prepare), for another user to run: what is compiled may be below a folder
+    /// that only root can enter, such as its home.
+    pub(crate) fn prepare_for_another_user() -> Self {
+        let port = free_port();
+        let folder = std::env::temp_dir().join(format!("zklock-mariadb-{port}"));
+        Self::prepare_in(folder, port, Vec::new())
+    }
+
     pub(crate) fn prepare_in(
         folder: PathBuf,
         port: u16,

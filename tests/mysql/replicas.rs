@@ -218,7 +218,7 @@ fn pair() -> Option<[Database; 2]> {
         println!("no Galera: install galera-4 and rsync");
         return None;
     }
-    let nodes = [(); 2].map(|()| Arc::new(Server::prepare(Vec::new())));
+    let nodes = [(); 2].map(|()| Arc::new(Server::prepare_for_another_user()));
     let mut cluster = "gcomm://".to_owned();
     for (weight, node) in nodes.iter().enumerate() {
         let ports = [(); 3].map(|()| free_port());
