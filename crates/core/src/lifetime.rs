@@ -134,10 +134,14 @@ impl Lifetime {
         let ended = at + ended_within(self.timeout);
         let counts_at = if lasts(self.heard_of) {
             Duration::ZERO
-        } else if lasts(self.led.sent) {
-            ended.min(self.led.counts_at)
         } else {
-            ended
+            let counts_at = match lasts(self.led.sent) {
+                true => ended.min(self.led.counts_at),
+                false => ended,
+            };
+            // A commit that follows says nothing of the time before this handshake.
+            self.heard_of = Duration::ZERO;
+            counts_at
         };
         self.asked = Duration::MAX;
         self.handshake = Answer { counts_at, sent };

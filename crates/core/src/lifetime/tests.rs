@@ -323,6 +323,23 @@ fn several_short_disconnects_cost_the_wait_for_the_leader_once() {
     assert_eq!(counts_at(&mut lifetime, 309, 310), Some(325));
 }
 
+/// A server that grants less heard the first of three connect requests. The second finds the session due, and
+/// the leader commits what is sent after it until it ends the session.
+#[test]
+fn a_session_that_was_due_is_not_excused_by_what_the_leader_had_heard_of_before() {
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
+    let least = Some(T / 10);
+    lifetime.greets(seconds(110), least);
+    let sent = seconds(110) + T / 5;
+    lifetime.greets(sent, least);
+    lifetime.greeted(T, sent, sent);
+    lifetime.committed(sent);
+    lifetime.greets(sent, least);
+    lifetime.greeted(T, sent, sent);
+    let stamp = lifetime.stamp(sent);
+    assert_eq!(stamp.touched, Duration::ZERO, "{lifetime:?}");
+}
+
 /// How many histories to try; `ZKLOCK_HISTORIES` asks for more.
 fn histories() -> u64 {
     let asked = std::env::var("ZKLOCK_HISTORIES").ok();

@@ -47,12 +47,18 @@ pub(super) enum Broken {
     HeardWithoutCommit,
     /// A handshake is enough for the next one, however long ago it was.
     LedLongAgo,
+    /// The same for half a timeout too long.
+    LedTooLong,
+    /// A handshake is enough for the next one although its leader has committed nothing since.
+    LedWithoutCommit,
+    /// The next handshake counts at once.
+    LedAtOnce,
     /// What an earlier connection was answered vouches for a lock that is granted on this one.
     StampOfAnother,
 }
 
 impl Broken {
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::CommitsTouch,
         Self::UnansweredMessages,
         Self::ReportedAtOnce,
@@ -69,6 +75,9 @@ impl Broken {
         Self::MessageOfDue,
         Self::HeardWithoutCommit,
         Self::LedLongAgo,
+        Self::LedTooLong,
+        Self::LedWithoutCommit,
+        Self::LedAtOnce,
         Self::StampOfAnother,
     ];
 }
@@ -138,6 +147,8 @@ enum Event {
 const SERVERS: usize = 3;
 const LEADER: usize = 0;
 const HOP: Duration = Duration::from_millis(2);
+/// Zero stands for a time that is not known, and is so long ago that nothing lasts from then.
+const START: Duration = Duration::from_secs(1_000);
 const FOREVER: Duration = Duration::from_secs(1_000_000);
 
 struct History {
@@ -184,9 +195,13 @@ struct History {
     // The client.
     /// It is one of the `zookeeper` crate, which tells little of its handshakes.
     is_handle: bool,
+    /// It waits for its lock, and its connections are short.
+    is_often_reset: bool,
     lifetime: Option<Lifetime>,
     server: usize,
     connection: u32,
+    /// The last connection whose handshake was answered.
+    greeted: u32,
     connected: bool,
     last_sent: Duration,
     guard: Option<Stamp>,
@@ -199,7 +214,7 @@ struct History {
 
 pub(super) fn run(seed: u64, broken: Broken) -> Seen {
     let mut history = History::new(seed, broken);
-    let end = 8 * history.asked;
+    let end = START + 8 * history.asked;
     while let Some(Reverse((at, _, event))) = history.events.pop() {
         if at > end {
             break;
@@ -229,14 +244,18 @@ impl History {
         if rng.u32(..6) == 0 {
             later_limits = limits.map(|_| tick * rng.u32(2..=20));
         }
-        let is_handle = !is_reign && rng.u32(..4) == 0;
+        let is_often_reset = rng.u32(..3) == 0;
+        if is_often_reset && rng.u32(..4) == 0 {
+            limits[rng.usize(..SERVERS)] = tick * rng.u32(2..=4);
+            later_limits = limits;
+        }
+        let is_handle = !is_reign && !is_often_reset && rng.u32(..4) == 0;
         if is_handle && rng.u32(..2) == 0 {
             asked = LEAST_TIMEOUT;
         }
         let mut history = Self {
             broken,
-            // Zero stands for a time that is not known.
-            now: Duration::from_nanos(1),
+            now: START,
             events: BinaryHeap::new(),
             count: 0,
             tick,
@@ -258,11 +277,13 @@ impl History {
             to_server: [Duration::ZERO; SERVERS],
             to_leader: [Duration::ZERO; SERVERS],
             to_client: Duration::ZERO,
-            half_ticks: [0; SERVERS],
+            half_ticks: [1_000; SERVERS],
             is_handle,
+            is_often_reset,
             lifetime: None,
             server: rng.usize(..SERVERS),
             connection: 0,
+            greeted: 0,
             connected: false,
             last_sent: Duration::ZERO,
             guard: None,
@@ -277,18 +298,22 @@ impl History {
         }
         let restarts = history.later_limits != history.limits || history.one_in(6);
         for server in LEADER + 1..SERVERS {
-            history.at(Duration::ZERO, Event::Pinged(server));
+            history.at(START, Event::Pinged(server));
             if restarts {
-                let at = history.part(4 * asked);
+                let at = START + history.part(4 * asked);
                 history.at(at, Event::Restarts(server));
             }
         }
-        if is_reign || history.one_in(6) {
-            let at = history.part(4 * asked);
+        let leaders = match history.is_often_reset {
+            true => history.rng.u32(..4),
+            false => u32::from(is_reign || history.one_in(6)),
+        };
+        for _ in 0..leaders {
+            let at = START + history.part(4 * asked);
             history.at(at, Event::NewLeader);
         }
         history.connect();
-        history.at(Duration::ZERO, Event::Client);
+        history.at(START, Event::Client);
         history
     }
 
@@ -447,7 +472,7 @@ impl History {
         }
         // A precondition: no connect request comes after the answer to a later one, if servers
         // grant different timeouts.
-        let is_late = letter.connection < self.connection && self.connected;
+        let is_late = letter.connection < self.greeted;
         if letter.kind == Message::Hello && is_late && self.limits_differ() {
             return;
         }
@@ -471,6 +496,10 @@ impl History {
             self.tables[server] = Some(letter.granted);
         }
         match letter.kind {
+            // A follower answers in the order of the requests.
+            Message::Ping if self.now < self.to_leader[server] => {
+                self.at(self.to_leader[server], Event::Arrives(letter));
+            }
             Message::Ping => self.reply(letter),
             Message::Hello | Message::Proof => self.forward(server, Event::AtLeader(letter)),
         }
@@ -599,7 +628,8 @@ impl History {
             let until = self.now + self.part(self.asked * 5 / 4);
             self.at(until, Event::GivesUp);
         }
-        if self.one_in(80) {
+        let lasts = if self.is_often_reset { 12 } else { 80 };
+        if self.one_in(lasts) {
             return self.move_on();
         }
         let Some(lifetime) = self.lifetime.as_ref().filter(|_| self.connected) else {
@@ -631,7 +661,10 @@ impl History {
 
     /// What was on its way to the old server still arrives.
     fn move_on(&mut self) {
-        self.server = self.rng.usize(..SERVERS);
+        self.server = match self.deposed {
+            Some((server, _)) if self.is_often_reset => server,
+            _ => self.rng.usize(..SERVERS),
+        };
         self.connect();
     }
 
@@ -669,6 +702,7 @@ impl History {
             return self.move_on();
         }
         self.connected = true;
+        self.greeted = letter.connection;
         let sent = match self.broken {
             Broken::HandshakeAnswered => self.now,
             _ => letter.sent,
@@ -682,8 +716,12 @@ impl History {
                 *lifetime = Lifetime::new(letter.granted, sent, self.now);
             }
             Some(lifetime) => {
-                if self.broken == Broken::LedLongAgo {
-                    lifetime.led.sent = self.now;
+                match self.broken {
+                    Broken::LedLongAgo => lifetime.led.sent = self.now,
+                    Broken::LedTooLong => lifetime.led.sent += lifetime.timeout / 2,
+                    Broken::LedAtOnce => lifetime.led.counts_at = Duration::ZERO,
+                    Broken::LedWithoutCommit => lifetime.led = lifetime.handshake,
+                    _ => {}
                 }
                 lifetime.greeted(letter.granted, sent, self.now);
                 match self.broken {
@@ -698,6 +736,24 @@ impl History {
                 }
             }
             None => self.lifetime = Some(Lifetime::new(letter.granted, sent, self.now)),
+        }
+        if self.is_often_reset {
+            self.waits();
+        }
+    }
+
+    /// A waiter has its node confirmed once on each connection, and then sleeps, for about a session now
+    /// and then.
+    fn waits(&mut self) {
+        let stamp = self
+            .lifetime
+            .as_ref()
+            .map(|lifetime| lifetime.stamp(self.now));
+        if let Some(stamp) = stamp.filter(|_| self.one_in(2)) {
+            self.prove(stamp);
+        } else if self.one_in(4) {
+            self.paused_until = self.now + self.asked - self.part(self.asked / 8);
+            self.at(self.paused_until, Event::HungUp);
         }
     }
 
@@ -723,6 +779,9 @@ impl History {
                 guard.touched = guard.touched.max(stamp.touched);
             }
             None => self.grant(ENOUGH_PROOFS),
+        }
+        if self.is_often_reset && self.one_in(3) {
+            self.move_on();
         }
     }
 
