@@ -367,7 +367,7 @@ fn no_check_passes_when_the_session_can_have_ended() {
 #[test]
 fn each_part_of_the_rule_is_needed() {
     for broken in Broken::ALL {
-        let caught = (0..20 * histories()).find(|seed| run(*seed, broken).late > Duration::ZERO);
+        let caught = (0..40 * histories()).find(|seed| run(*seed, broken).late > Duration::ZERO);
         assert!(caught.is_some(), "nobody noticed {broken:?}");
         println!(
             "{broken:?}: caught by history {}",
