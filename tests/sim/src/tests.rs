@@ -92,7 +92,10 @@ fn several_resets_delay_a_waiter_once() {
     let (timeout, freed) = (20_000, 30_000);
     let holder = vec![Step::of(0, Lock::Mutex(0), freed)];
     let waiter = Step::of(100, Lock::Mutex(0), 10).within(freed + timeout * 2 / 5);
-    let clients = vec![ClientPlan::of(vec![holder]), ClientPlan::of(vec![vec![waiter]])];
+    let clients = vec![
+        ClientPlan::of(vec![holder]),
+        ClientPlan::of(vec![vec![waiter]]),
+    ];
     let plan = Plan {
         tick: timeout / 10,
         timeout,
