@@ -6,6 +6,7 @@ mod name;
 
 use std::borrow::Cow;
 use std::error;
+use std::io;
 use std::result;
 use std::time::{Duration, SystemTime};
 
@@ -286,6 +287,12 @@ impl Error {
             true => Self::ReplyTooLong { path, bytes, limit },
             false => Self::RequestTooLong { path, bytes, limit },
         }
+    }
+
+    /// The error of a call whose thread could not be started.
+    pub(crate) fn no_thread(error: io::Error) -> Self {
+        let reason = error.to_string();
+        Self::NoThread { reason }
     }
 
     /// Returns `true` if another client may hold the lock by now.

@@ -155,10 +155,10 @@ impl Cleaner {
         self.entries.lock().len()
     }
 
-    /// How long it takes until the last delayed release is due.
-    pub(crate) fn delayed_for(&self) -> Duration {
-        let until = self.entries.lock().delayed_until().unwrap_or_default();
-        until.saturating_sub(Moment::now().since_boot())
+    /// How long it takes until the last delayed release is due, if there is one.
+    pub(crate) fn delayed_for(&self) -> Option<Duration> {
+        let until = self.entries.lock().delayed_until()?;
+        Some(until.saturating_sub(Moment::now().since_boot()))
     }
 
     fn send(self: &Arc<Self>, ids: &[u64]) {

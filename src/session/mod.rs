@@ -132,7 +132,7 @@ impl Session {
             next_watch.clone(),
         );
         let background = Background::start(heartbeat, cleaner.clone(), &status, woken);
-        let background = background.map_err(no_thread)?;
+        let background = background.map_err(Error::no_thread)?;
         Ok(Self {
             status,
             transport,
@@ -166,8 +166,7 @@ impl Session {
     /// Waits until every release that was put off is due, except those put off until the
     /// client ends.
     fn wait_for_delayed_releases(&self, snapshot: &Snapshot) {
-        let delay = self.cleaner.delayed_for();
-        if !delay.is_zero() && !snapshot.is_over() {
+        if let (Some(delay), false) = (self.cleaner.delayed_for(), snapshot.is_over()) {
             thread::sleep(delay);
             self.cleaner.push();
         }
@@ -194,11 +193,6 @@ impl Session {
     pub(crate) fn next_watch(&self) -> WatchId {
         WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))
     }
-}
-
-fn no_thread(error: impl ToString) -> Error {
-    let reason = error.to_string();
-    Error::NoThread { reason }
 }
 
 impl Drop for Session {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::threads::{News, Stop, TellsTheEnd, join, no_thread};
+use super::threads::{News, Stop, TellsTheEnd, join};
 use crate::error::{Error, Result};
 use crate::lock::Locks;
 use crate::options::LockOptions;
@@ -34,7 +34,7 @@ impl Members {
         };
         let thread = thread::spawn("zklock-members", run);
         Ok(Self {
-            thread: thread.map_err(no_thread)?,
+            thread: thread.map_err(Error::no_thread)?,
             quit,
         })
     }

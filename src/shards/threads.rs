@@ -1,7 +1,6 @@
 //! What the threads of a call tell the calling one, and how they end.
 
 use std::any::Any;
-use std::io;
 
 use crate::error::{Error, Result};
 use crate::system::channel::Sender;
@@ -28,12 +27,6 @@ impl Drop for TellsTheEnd {
 pub(super) enum Stop {
     Failed(Error),
     Panicked(Box<dyn Any + Send>),
-}
-
-pub(super) fn no_thread(error: io::Error) -> Error {
-    Error::NoThread {
-        reason: error.to_string(),
-    }
 }
 
 /// Waits for a thread.

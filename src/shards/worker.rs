@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::threads::{News, Stop, TellsTheEnd, join, no_thread};
-use crate::error::Result;
+use super::threads::{News, Stop, TellsTheEnd, join};
+use crate::error::{Error, Result};
 use crate::standby::{Standby, Term};
 use crate::system::channel::{Sender, bounded};
 use crate::system::thread::{self, JoinHandle};
@@ -39,7 +39,7 @@ impl Worker {
         };
         let thread = thread::spawn("zklock-shard", run);
         Ok(Self {
-            thread: thread.map_err(no_thread)?,
+            thread: thread.map_err(Error::no_thread)?,
             stop: Some(stop),
         })
     }

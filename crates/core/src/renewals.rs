@@ -54,7 +54,7 @@ pub struct Renewals<L> {
     /// How many have begun, and so the next one's number.
     begun: u64,
     /// How many had begun when nothing was held last.
-    then: u64,
+    begun_at_rest: u64,
     /// What every lease was told last.
     news: News,
     /// How many connections there had been then.
@@ -85,7 +85,7 @@ impl<L> Default for Renewals<L> {
             unwatched: BTreeSet::new(),
             watched: BTreeMap::new(),
             begun: 0,
-            then: 0,
+            begun_at_rest: 0,
             news: News {
                 connected: None,
                 broke: false,
@@ -168,7 +168,7 @@ impl<L: Clone> Renewals<L> {
     /// Takes in what happened to the connection, which is so many connections old.
     pub fn follow(&mut self, mut news: News, connects: u64) {
         let anew = connects != self.connects;
-        news.broke = news.connected.is_none() || anew;
+        news.broke |= anew;
         if news != self.news {
             self.news = news;
             self.look_at_all();
@@ -294,7 +294,7 @@ impl<L: Clone> Renewals<L> {
         if self.is_empty() {
             // Where locks come and go, a look now and then is cheaper than a wake-up by each. In a
             // short session it comes before they are suspect.
-            let idle = mem::replace(&mut self.then, self.begun) == self.begun;
+            let idle = mem::replace(&mut self.begun_at_rest, self.begun) == self.begun;
             return (!idle).then(|| WATCH_AFTER.min(look.timeout / 12));
         }
         let later = self.looks.range((AT_ONCE, u64::MAX)..).next();

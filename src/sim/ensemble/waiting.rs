@@ -98,8 +98,8 @@ impl Work {
         }
     }
 
-    /// Returns what a server answers when a transaction was taken for that of this request. It
-    /// makes the answer from what the transaction did; `None` if that lacks a part of it, and the server fails to send any.
+    /// Returns what a server answers when a transaction was taken for that of this request: it makes
+    /// the answer from what the transaction did. If a part of it is missing, it fails to send any.
     pub(super) fn answer(
         self,
         deed: &Deed,

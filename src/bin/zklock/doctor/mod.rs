@@ -10,11 +10,13 @@ mod server;
 mod trial;
 mod words;
 
+use std::convert::Infallible;
 use std::io::{self, Write};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
-use crossbeam_channel::{RecvTimeoutError, unbounded};
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use serde_json::json;
 
 use self::finding::{Finding, Level, table};
@@ -78,33 +80,26 @@ fn look_at_all(
     patience: Duration,
 ) -> Vec<Result<Looked, Failure>> {
     thread::scope(|scope| {
-        let (to, ended) = unbounded();
-        for (nth, server) in servers.iter().enumerate() {
-            let (to, hosts) = (to.clone(), format!("{server}{chroot}"));
-            scope.spawn(move || drop(to.send((nth, server::look(args, &hosts, server, patience)))));
+        // Disconnected when the last look has ended.
+        let (looking, ended) = bounded::<Infallible>(0);
+        let start = |server| {
+            let (looking, hosts) = (looking.clone(), format!("{server}{chroot}"));
+            scope.spawn(move || {
+                let _looking = looking;
+                server::look(args, &hosts, server, patience)
+            })
+        };
+        let looks: Vec<_> = servers.iter().map(|server| start(*server)).collect();
+        drop(looking);
+        if ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
+            let slow = servers.iter().zip(&looks);
+            let slow = slow.filter(|(_, look)| !look.is_finished());
+            let slow: Vec<_> = slow.map(|(server, _)| plain(server)).collect();
+            say(&format!("waiting for answers of {}", slow.join(", ")));
         }
-        drop(to);
-        let mut looks: Vec<_> = servers.iter().map(|_| None).collect();
-        let soon = Instant::now() + SOON;
-        loop {
-            match ended.recv_deadline(soon) {
-                Ok((nth, look)) => looks[nth] = Some(look),
-                Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return looks.into_iter().flatten().collect();
-                }
-            }
-        }
-        let slow = servers
-            .iter()
-            .zip(&looks)
-            .filter(|(_, look)| look.is_none());
-        let slow: Vec<_> = slow.map(|(server, _)| plain(server)).collect();
-        say(&format!("waiting for answers of {}", slow.join(", ")));
-        for (nth, look) in ended {
-            looks[nth] = Some(look);
-        }
-        looks.into_iter().flatten().collect()
+        let ends = looks.into_iter().map(ScopedJoinHandle::join);
+        ends.map(|look| look.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     })
 }
 
