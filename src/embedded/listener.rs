@@ -106,6 +106,7 @@ fn listen(
     loop {
         let accepted = socket.accept();
         if stopped.load(Ordering::SeqCst) {
+            close_everywhere(socket);
             return;
         }
         let served = accepted.and_then(|(stream, peer)| ClientThread::serve(shared, stream, peer));
@@ -119,6 +120,17 @@ fn listen(
     }
 }
 
+/// Lets nobody connect any more, not even while a process that was just forked has the socket,
+/// too, until it runs its program.
+fn close_everywhere(socket: &TcpListener) {
+    #[cfg(unix)]
+    if let Err(error) = rustix::net::shutdown(socket, rustix::net::Shutdown::Both) {
+        log::debug!("a port stays open until every process has closed it: {error}");
+    }
+    #[cfg(not(unix))]
+    let _ = socket;
+}
+
 /// Returns where a socket that listens at this address can be reached from this machine.
 pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
@@ -127,4 +139,34 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::super::config::ServerConfig;
+    use super::super::state::ServerState;
+    use super::*;
+
+    /// Whatever starts a process beside it has the socket from fork to exec.
+    #[test]
+    #[cfg_attr(not(unix), ignore = "a port is closed by the last who has it")]
+    fn a_port_that_a_forked_process_has_too_is_closed_and_can_be_opened_again() {
+        let config = ServerConfig::default();
+        let shared = Arc::new(SharedServer {
+            state: Mutex::new(ServerState::new(config.clone())),
+            config,
+            network: Arc::default(),
+        });
+        let socket = bind(Ipv4Addr::LOCALHOST.into(), 0).unwrap();
+        let address = socket.local_addr().unwrap();
+        let forked = socket.try_clone().unwrap();
+        let listener = Listener::start(socket, shared, Arc::default()).unwrap();
+        assert!(TcpStream::connect(address).is_ok());
+        listener.stop();
+        assert!(TcpStream::connect(address).is_err());
+        assert!(TcpListener::bind(address).is_ok());
+        drop(forked);
+    }
 }

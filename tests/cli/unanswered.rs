@@ -138,8 +138,10 @@ fn a_wait_that_ends_without_a_server_does_not_say_that_the_lock_is_taken() {
     for (args, waiting) in waiting {
         let ended = waiting.end();
         assert_eq!(ended.code, Some(69), "{args}: {ended:?}");
+        // Who had not seen its connection yet says that no server answered.
+        let says = ["no server answers any more", "no ZooKeeper server answered"];
         assert!(
-            ended.err.contains("no server answers any more"),
+            says.iter().any(|says| ended.err.contains(says)),
             "{ended:?}"
         );
     }
