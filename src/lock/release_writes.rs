@@ -21,7 +21,7 @@ impl Closing {
         match self {
             Self::Mark(mark) => mark.closing(panics, lost),
             Self::Data(data, version) => Some((data, *version)),
-            Self::IfPanicking(data, version) => Some((&data[..], *version)).filter(|_| panics),
+            Self::IfPanicking(data, version) => panics.then_some((&data[..], *version)),
         }
     }
 }

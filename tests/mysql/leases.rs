@@ -108,12 +108,12 @@ fn worker_that_contends() {
     let [url, path] = worker::words(&input);
     let mutex = mutex(&url, seconds(6));
     let file = File::open(path).unwrap();
-    for i in 0.. {
+    for ms in [0, 1, 2].into_iter().cycle() {
         let guard = mutex.lock().unwrap();
         // If the process is killed, the kernel releases this lock.
         let alone = file.try_lock().is_ok();
         let token = guard.fencing_token();
-        thread::sleep(Duration::from_millis(i % 3));
+        thread::sleep(Duration::from_millis(ms));
         let valid = guard.is_valid();
         file.unlock().unwrap();
         let turn = if alone || !valid { "alone" } else { "OVERLAP" };
