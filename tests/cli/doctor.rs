@@ -49,7 +49,7 @@ fn nothing_healthy_is_accused(hosts: &str) {
             ),
             [
                 "STATE ABOUT FOUND DO",
-                "good SERVER standalone, version 3.8.0",
+                "good SERVER standalone, version VERSION",
                 "good SERVER grants sessions of TIME",
                 "good SERVER answers in NUMBER ms",
                 "good ABOVE a lock can be taken, proven, written under and given back here",

@@ -418,10 +418,14 @@ fn whoever_gives_up_is_told_who_runs_the_job() {
     let args = format!("once --slot a --note second {path}");
     let waits = Zklock::start(embedded(), &args, "true");
     await_queue(embedded(), &path, 2);
-    let third = Zklock::run(embedded(), &format!("once --slot a -w 2 {path}"), "true");
-    assert_eq!(third.code, Some(1));
-    assert!(third.err.contains("is run by"), "{third:?}");
-    assert!(third.err.contains("first"), "{third:?}");
+    let tells = || {
+        let third = Zklock::run(embedded(), &format!("once --slot a -w 2 {path}"), "true");
+        assert_eq!(third.code, Some(1));
+        println!("{}", third.err);
+        third.err.contains("is run by") && third.err.contains("first")
+    };
+    // On a busy machine the servers may not tell in the time that is left.
+    assert!((0..3).any(|_| tells()));
     for zklock in [waits, runs] {
         zklock.signal("TERM");
         zklock.end();

@@ -7,7 +7,9 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::program::{Ended, Log, Zklock, await_queue, command, on_every_server};
+use crate::program::{
+    Ended, Log, Zklock, await_queue, command, on_every_server, program_for_every_user,
+};
 use crate::support::{eventually, fresh_path, run, within};
 
 on_every_server! {
@@ -311,6 +313,7 @@ fn nothing_of_a_command_is_left_where_few_files_may_be_open(hosts: &str) {
 }
 
 fn a_limit_of_threads_that_prevents_a_command_is_told(hosts: &str) {
+    let (_folder, zklock) = program_for_every_user();
     for limit in 1..5 {
         // A user without other processes.
         let user: &[&str] = match is_root() {
@@ -323,7 +326,7 @@ fn a_limit_of_threads_that_prevents_a_command_is_told(hosts: &str) {
             &[
                 "prlimit",
                 &limit,
-                ZKLOCK,
+                &zklock,
                 "run",
                 &fresh_path("threads"),
                 "--",
@@ -409,10 +412,11 @@ fn however_a_process_is_started_it_ends_before_the_next_command_begins(hosts: &s
         true => &[&[], &nobody, &namespace],
         false => &[&[]],
     };
+    let (_folder, zklock) = program_for_every_user();
     for place in places {
         let plots: Vec<_> = WAYS
             .iter()
-            .map(|way| (way, start(hosts, place, way)))
+            .map(|way| (way, start(hosts, &zklock, place, way)))
             .collect();
         for (way, (log, mut plot)) in plots {
             let ended = within(Duration::from_secs(60), || plot.has_ended());
@@ -438,13 +442,13 @@ fn every_process() -> String {
     String::from_utf8_lossy(&listed.expect("a list").stdout).into_owned()
 }
 
-fn start(hosts: &str, place: &[&str], way: &str) -> (Log, Zklock) {
+fn start(hosts: &str, zklock: &str, place: &[&str], way: &str) -> (Log, Zklock) {
     let log = Log::new();
     let folder = log.file().parent().expect("a folder").to_owned();
     fs::write(folder.join("Start.java"), JAVA).expect("writing");
     run(Command::new("chmod").arg("-R").arg("a+rwX").arg(&folder));
     let mut plot = shell(hosts, &[place, &["sh"]].concat(), PLOT);
-    plot.env("ZKLOCK", ZKLOCK).env("LOCK", fresh_path("way"));
+    plot.env("ZKLOCK", zklock).env("LOCK", fresh_path("way"));
     plot.env("WAY", way).env("BEAT", log.beat("beat"));
     let plot = Zklock::spawn(plot.env("FOLDER", folder));
     (log, plot)

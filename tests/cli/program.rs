@@ -16,7 +16,7 @@ use zklock::embedded::Server;
 use crate::support::leash::Leashed;
 use crate::support::raw::children;
 use crate::support::zookeeper::{Folder, ZooKeeper};
-use crate::support::{eventually, within};
+use crate::support::{eventually, run, within};
 
 /// Longer than anything takes unless it hangs.
 const SOON: Duration = Duration::from_secs(40);
@@ -248,6 +248,8 @@ pub(crate) fn masked(screen: &str, names: &[(&str, &str)]) -> Vec<String> {
             } else if word == "pid" && place > 0 && place + 1 < words.len() {
                 words[place - 1] = "HOST".to_owned();
                 words[place + 1] = "PID".to_owned();
+            } else if word == "version" && place + 1 < words.len() {
+                words[place + 1] = "VERSION".to_owned();
             }
             for (name, mask) in names {
                 words[place] = words[place].replace(name, mask);
@@ -256,6 +258,19 @@ pub(crate) fn masked(screen: &str, names: &[(&str, &str)]) -> Vec<String> {
         words.join(" ")
     };
     screen.lines().map(line).collect()
+}
+
+/// Returns a copy of the program that every user may run, wherever this repository is, and the
+/// folder that it goes with.
+pub(crate) fn program_for_every_user() -> (Folder, String) {
+    let folder = Folder::new();
+    let program = folder.path("zklock");
+    fs::copy(env!("CARGO_BIN_EXE_zklock"), &program).expect("copying");
+    run(Command::new("chmod")
+        .arg("-R")
+        .arg("a+rX")
+        .arg(folder.path("")));
+    (folder, program.display().to_string())
 }
 
 /// A file that commands append to; what comes first in it happened first.
