@@ -8,6 +8,8 @@
 //!    └──────────────────────┘
 //! ```
 
+mod round;
+
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +17,20 @@ use std::time::Duration;
 use super::channel::Channel;
 use super::connection_end::End;
 use super::frame_reader::Inbox;
-use super::greeting::{HUNG_UP, NOT_GREETED, greeting, tell_granted};
+use super::greeting::{NOT_GREETED, greeting, tell_granted};
 use super::hosts::{Candidate, Target};
 use super::identity::Identity;
 #[cfg(feature = "sasl")]
 use super::log_in::{log_in, prepare};
 use super::pause::jittered;
 use super::receive::{Connection, ConnectionReader};
-use super::resolver::{Found, Unresolved};
+use super::resolver::Unresolved;
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
-use crate::error::TLS_PORT;
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 use zklock_core::connection::backoff::{Backoff, Service};
-use zklock_core::connection::candidates::{Resumption, candidates, dial_limit};
+use zklock_core::connection::candidates::Resumption;
 use zklock_core::connection::rotation::{Rotation, Round};
 use zklock_jute::{ConnectReply, Request, xid};
 
@@ -46,6 +47,7 @@ struct Io {
     /// A server has served.
     has_served: bool,
     rotation: Rotation<Target>,
+    backoff: Backoff,
     /// When a server last served, and the session timeout that it granted.
     served: (Moment, Duration),
     /// In the last round, a server hung up when asked to resume the session.
@@ -60,25 +62,30 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
     let inherited = shared.config.inherited.clone();
     shared.status.continues(inherited.as_ref());
     let timeout = inherited.as_ref().map_or(Duration::ZERO, |it| it.timeout);
+    let backoff = Backoff::new(shared.config.session_timeout, Moment::now().since_boot());
     let mut io = Io {
         shared,
         reading,
         session: inherited.map_or_else(Identity::default, |it| Identity::of(it.key)),
         has_served: false,
         rotation: Rotation::default(),
+        backoff,
         served: (Moment::now(), timeout),
         hung_up: false,
         unresolved: Vec::new(),
     };
-    let mut backoff = Backoff::new(io.shared.config.session_timeout, Moment::now().since_boot());
     loop {
         let round = io.round();
         let now = Moment::now().since_boot();
         let rest = match round {
             Round::Over => break,
-            Round::Expired => backoff.after_expiry(now),
-            Round::Refused => backoff.after_failure(now),
-            Round::Served(service) => backoff.after_service(service, io.rotation.has_others(), now),
+            Round::Expired => io.backoff.after_expiry(now),
+            // It has paused after each attempt.
+            Round::Refused => Duration::ZERO,
+            Round::Served(service) => {
+                let others = io.rotation.has_others();
+                io.backoff.after_service(service, others, now)
+            }
         };
         if !io.shared.rest(jittered(rest)) {
             break;
@@ -101,49 +108,6 @@ impl Drop for ExitGuard {
 }
 
 impl Io {
-    /// Tries every address once, or until one has served.
-    fn round(&mut self) -> Round {
-        let forgotten = self.may_be_forgotten();
-        for mut candidate in self.candidates() {
-            let mut attempted = self.attempt(&candidate);
-            let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
-            self.hung_up |= hung_up;
-            if forgotten && hung_up && candidate.wish == Resumption::Resume {
-                candidate.wish = Resumption::Anew;
-                attempted = self.attempt(&candidate);
-            }
-            let target = candidate.target.to_string();
-            self.rotation
-                .leave(candidate.target, attempted.as_ref().ok());
-            match attempted {
-                Ok(round) => return round,
-                // The client itself ended the connection.
-                Err(_) if !self.shared.rest(Duration::ZERO) => return Round::Over,
-                Err(reason) if hung_up && self.may_lack_tls() => {
-                    self.turned_away(&target, &format!("{reason}, {TLS_PORT}"));
-                }
-                Err(reason) => self.turned_away(&target, &reason),
-            }
-            if !self.shared.rest(Duration::ZERO) {
-                return Round::Over;
-            }
-        }
-        self.rotation.next_round();
-        Round::Refused
-    }
-
-    /// Whether, judging by the last round, perhaps no server ever resumes the session.
-    ///
-    /// A server whose data is older than what the client has seen hangs up without a reason.
-    /// If it lags behind, another server resumes the session; if the ensemble was set up anew
-    /// or restored, none ever does. A server without a quorum hangs up too, as does a proxy
-    /// whose server is down; once that passes, the session continues. So the client asks for a
-    /// new session only a server that hung up just before, and never to end a session.
-    fn may_be_forgotten(&mut self) -> bool {
-        let hung_up = mem::take(&mut self.hung_up);
-        self.has_past() && hung_up && self.is_overdue() && !self.shared.is_away()
-    }
-
     /// Whether the session should have ended by now.
     fn is_overdue(&self) -> bool {
         let (until, timeout) = self.served;
@@ -153,47 +117,6 @@ impl Io {
     /// Whether a server has ever given a session.
     fn has_past(&self) -> bool {
         self.session.id != 0 || self.session.last_zxid != 0
-    }
-
-    /// Whether perhaps no server has given a session because the client lacks TLS.
-    fn may_lack_tls(&self) -> bool {
-        !self.has_past() && self.shared.config.tls.is_none()
-    }
-
-    fn turned_away(&self, host: &str, reason: &str) {
-        log::debug!("{host}: {reason}");
-        self.shared.status.turned_away(host, reason);
-    }
-
-    fn candidates(&mut self) -> Vec<Candidate> {
-        let Found {
-            targets,
-            kept,
-            unresolved,
-        } = self.shared.look_up(self.session.id != 0);
-        let timeout = self.shared.status.snapshot().timeout;
-        let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
-        let count = targets.len() + kept.len();
-        let limit = dial_limit(timeout, first, count, self.rotation.past());
-        let away = Moment::now().saturating_since(self.served.0);
-        for Unresolved { server, .. } in &self.unresolved {
-            self.shared.status.is_resolved(&server.to_string());
-        }
-        for name in &unresolved {
-            let Unresolved { server, reason, .. } = name;
-            self.turned_away(&server.to_string(), reason);
-            if !name.failed || self.unresolved.contains(name) {
-                continue;
-            }
-            if name.has_addresses && !kept.is_empty() {
-                log::warn!("{server}: {reason}; the addresses that it had are used");
-            } else if !targets.is_empty() {
-                log::warn!("{server}: {reason}; the other servers are used");
-            }
-        }
-        self.unresolved = unresolved;
-        self.rotation.offer(&targets, &kept);
-        candidates(targets, kept, self.rotation.left(), limit, away)
     }
 
     /// Connects to one address and serves requests until the connection ends.

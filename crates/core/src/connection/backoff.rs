@@ -1,4 +1,4 @@
-//! How long to pause between two rounds of attempts to connect.
+//! How long to pause between two attempts to connect.
 
 use core::mem;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use core::time::Duration;
 pub const LEAST: Duration = Duration::from_millis(100);
 /// A pause is this part of the time without a server, so that a client is late by a fraction of
 /// the outage, and a quarter of it with the jitter.
-const PART: u32 = 5;
+pub(super) const PART: u32 = 5;
 /// A connection that lasted for less counts as a failure, unless a request was answered on it.
 const WORTHWHILE: Duration = Duration::from_millis(500);
 /// The longest pause after a short connection on which a request was answered is this part of the
@@ -19,6 +19,19 @@ const RESTLESS_PART: u32 = 12;
 /// The longest pause is a third of the session timeout, within these bounds: short enough
 /// to keep the session, long enough not to burden the servers.
 const CAP: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_millis(2500));
+
+/// An attempt of a round that has failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed {
+    /// The rounds without a server before this one.
+    pub rounds: u32,
+    /// The addresses of this round.
+    pub addresses: usize,
+    /// It was the last of them.
+    pub last: bool,
+    /// How long it took.
+    pub took: Duration,
+}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -48,6 +61,17 @@ impl Backoff {
     /// The pause after a round in which no server gave a session.
     pub fn after_failure(&self, now: Duration) -> Duration {
         pause(now.saturating_sub(self.away_since), self.cap)
+    }
+
+    /// The pause after an attempt: its share of the round's, because of several servers one may serve again
+    /// long before the round is over. The time that the attempt took is a part of it. The first round
+    /// asks each server at once.
+    pub fn after_attempt(&self, failed: Failed, now: Duration) -> Duration {
+        if failed.rounds == 0 && !failed.last {
+            return Duration::ZERO;
+        }
+        let share = self.after_failure(now) / failed.addresses.max(1) as u32;
+        share.saturating_sub(failed.took)
     }
 
     /// The pause after a connection: none, unless it was short and no `others` are left to try.

@@ -3,7 +3,7 @@
 //!
 //! - [`candidates`] puts the addresses of a round in order, and says how long each one has,
 //! - [`rotation`] remembers which were tried,
-//! - [`backoff`] says how long to pause between two rounds,
+//! - [`backoff`] says how long to pause between two attempts,
 //! - [`promptness`] says when to leave a server that answers no request,
 //! - [`server_features`] puts a request into the form that a server knows,
 //! - [`watches`] says whom an event is for, and sets watches again.
@@ -50,3 +50,6 @@ impl Capabilities {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,11 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::backoff::Service;
+use super::backoff::{PART, Service};
+
+/// The least time for a server to greet while others look for a leader: as long as one on another
+/// continent takes. With the time without a server it becomes longer, as the pauses do.
+const ELECTING: Duration = Duration::from_millis(500);
 
 /// The outcome of a round of attempts.
 #[derive(Debug)]
@@ -34,6 +38,8 @@ pub struct Rotation<Address> {
     left: Vec<Address>,
     /// The addresses of the last round.
     offered: Vec<Address>,
+    /// The servers that hung up instead of greeting when they were tried last: they have no leader.
+    leaderless: Vec<Address>,
     past: Past,
     /// The connections in a row that were useless.
     useless: usize,
@@ -44,6 +50,7 @@ impl<Address> Default for Rotation<Address> {
         Self {
             left: Vec::new(),
             offered: Vec::new(),
+            leaderless: Vec::new(),
             past: Past::default(),
             useless: 0,
         }
@@ -54,8 +61,22 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// A round begins with these addresses.
     pub fn offer(&mut self, targets: &[Address], kept: &[Address]) {
         self.offered = targets.to_vec();
-        self.left
-            .retain(|left| targets.contains(left) || kept.contains(left));
+        let is_offered = |one: &Address| targets.contains(one) || kept.contains(one);
+        self.left.retain(is_offered);
+        self.leaderless.retain(is_offered);
+    }
+
+    /// How long to wait for the greeting of a server that has this `limit`, and no other server has served
+    /// for some time.
+    ///
+    /// While others look for a leader, one that does not answer at all may have been that leader, and would
+    /// keep the client from those that find another. One that hung up before, and now does not, is about
+    /// to serve, and perhaps many at once.
+    pub fn limit(&self, target: &Address, limit: Duration, away: Duration) -> Duration {
+        if self.leaderless.is_empty() || self.leaderless.contains(target) {
+            return limit;
+        }
+        limit.min(ELECTING.max(away / PART))
     }
 
     /// A server was tried, with this outcome.
@@ -63,12 +84,19 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if let Some(Round::Served(service)) = outcome {
             self.served(*service);
         }
+        self.leaderless.retain(|one| *one != target);
         self.left.retain(|left| *left != target);
         self.left.push(target);
     }
 
+    /// The server that was just left hung up instead of greeting.
+    pub fn hung_up(&mut self) {
+        self.leaderless.extend(self.left.last().cloned());
+    }
+
     fn served(&mut self, service: Service) {
         self.past.rounds = 0;
+        self.leaderless.clear();
         if service.is_useless() {
             self.useless += 1;
         } else if service.answered {
@@ -166,5 +194,37 @@ mod tests {
         };
         rotation.leave(1, Some(&Round::Served(answered)));
         assert!(rotation.trusted_greeting().is_some());
+    }
+
+    #[test]
+    fn while_others_look_for_a_leader_a_silent_server_gets_little_time_and_one_that_hung_up_all_of_it()
+     {
+        let all = [1, 2, 3];
+        let mut rotation = Rotation::default();
+        rotation.offer(&all, &[]);
+        let limits = |rotation: &Rotation<i32>, away| {
+            let limit = Duration::from_secs(3);
+            all.map(|port| {
+                rotation
+                    .limit(&port, limit, Duration::from_secs(away))
+                    .as_millis()
+            })
+        };
+        assert_eq!(limits(&rotation, 0), [3000; 3], "nothing is known");
+        rotation.leave(1, None);
+        rotation.leave(2, None);
+        rotation.hung_up();
+        assert_eq!(limits(&rotation, 0), [500, 3000, 500]);
+        assert_eq!(limits(&rotation, 10), [2000, 3000, 2000]);
+        assert_eq!(limits(&rotation, 60), [3000; 3]);
+        rotation.leave(2, None);
+        assert_eq!(
+            limits(&rotation, 0),
+            [3000; 3],
+            "none hung up when asked last"
+        );
+        rotation.hung_up();
+        rotation.leave(3, Some(&served(0, false)));
+        assert_eq!(limits(&rotation, 0), [3000; 3], "there is a leader");
     }
 }

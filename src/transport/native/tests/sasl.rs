@@ -39,13 +39,9 @@ fn attempt(react: Reaction) -> (String, Vec<OpCode>) {
         count += 1;
         react(count)
     });
-    // One session is granted, so that the next attempt changes nothing.
-    let mut greeted = false;
-    script.greet = Box::new(move |_| {
-        let first = !greeted;
-        greeted = true;
-        first.then(|| greeting(7))
-    });
+    // One greeting, and silence after that: the next attempt changes nothing.
+    let mut greetings = vec![greeting(7)];
+    script.greet = Box::new(move |_| Some(greetings.pop().unwrap_or_default()));
     let server = Fake::start(script);
     let mut config = Config::plain(&server.hosts(), TIMEOUT);
     config.auth.push(Credentials {

@@ -1,0 +1,162 @@
+//! How late a client is after an election, and how often it asks: what decides about the order, the time and
+//! the pauses of the attempts, together.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::time::Duration;
+
+use super::backoff::{Backoff, Failed};
+use super::candidates::{candidates, dial_limit};
+use super::rotation::Rotation;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What a server does from a moment on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Does {
+    /// It accepts a connection, and answers nothing.
+    Nothing,
+    HangsUp,
+    Serves,
+}
+
+/// The servers: what each does, and from when on something else.
+struct Servers(Vec<Vec<(Duration, Does)>>);
+
+impl Servers {
+    /// One hangs and stays so. The others find that out after some time, and elect.
+    fn whose_leader_hangs(found_out: Duration, elected: Duration) -> Self {
+        let follower = [
+            (Duration::ZERO, Does::Nothing),
+            (found_out, Does::HangsUp),
+            (elected, Does::Serves),
+        ];
+        let leader = [(Duration::ZERO, Does::Nothing)];
+        Self(
+            [&leader[..], &follower, &follower]
+                .map(<[_]>::to_vec)
+                .into(),
+        )
+    }
+
+    /// What a server does at a moment, and until when.
+    fn does(&self, server: usize, now: Duration) -> (Does, Duration) {
+        let phases = &self.0[server];
+        let next = phases.iter().position(|(from, _)| now < *from);
+        let until = next.map_or(Duration::MAX, |next| phases[next].0);
+        (phases[next.unwrap_or(phases.len()) - 1].1, until)
+    }
+
+    /// The end of an attempt, and what the server did.
+    fn asked(&self, server: usize, now: Duration, limit: Duration) -> (Does, Duration) {
+        match self.does(server, now) {
+            (Does::Nothing, until) if now + limit < until => (Does::Nothing, now + limit),
+            // It is asked anew, as a server closes its connections when it loses its leader.
+            (Does::Nothing, until) => (Does::HangsUp, until),
+            (does, _) => (does, now + Duration::from_millis(2)),
+        }
+    }
+}
+
+/// A client that has lost its connection asks until it is served: when that is, and how often it has asked each
+/// server.
+fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Duration, [u32; 3]) {
+    let mut rotation = Rotation::default();
+    rotation.greeted(Duration::from_millis(2));
+    let (backoff, mut now) = (Backoff::new(TIMEOUT, away_since), away_since);
+    let mut asked = [0; 3];
+    loop {
+        let rounds = rotation.past().rounds;
+        let limit = dial_limit(TIMEOUT, None, order.len(), rotation.past());
+        rotation.offer(order, &[]);
+        let left = rotation.left().to_vec();
+        let tried = candidates(order.to_vec(), Vec::new(), &left, limit, Duration::ZERO);
+        for (number, candidate) in (1..).zip(tried) {
+            let (server, began) = (candidate.target, now);
+            asked[server] += 1;
+            let limit = rotation.limit(&server, candidate.limit, began - away_since);
+            let (did, ended) = servers.asked(server, began, limit);
+            if did == Does::Serves {
+                return (ended, asked);
+            }
+            rotation.leave(server, None);
+            if did == Does::HangsUp {
+                rotation.hung_up();
+            }
+            let failed = Failed {
+                rounds,
+                addresses: order.len(),
+                last: number == order.len(),
+                took: ended - began,
+            };
+            now = ended + backoff.after_attempt(failed, ended);
+        }
+        rotation.next_round();
+    }
+}
+
+const ORDERS: [[usize; 3]; 6] = [
+    [0, 1, 2],
+    [0, 2, 1],
+    [1, 0, 2],
+    [1, 2, 0],
+    [2, 0, 1],
+    [2, 1, 0],
+];
+
+/// How late a client is on average and at most, and how often it has asked one server at most.
+fn lateness(all: impl Iterator<Item = (Servers, Duration, Duration)>) -> (Duration, Duration, u32) {
+    let (mut sum, mut count, mut longest, mut most) = (Duration::ZERO, 0, Duration::ZERO, 0);
+    for (servers, served_from, away_since) in all {
+        for order in ORDERS {
+            let (back, asked) = comes_back(&servers, &order, away_since);
+            let late = back - served_from;
+            (sum, count) = (sum + late, count + 1);
+            (longest, most) = (longest.max(late), asked.into_iter().fold(most, u32::max));
+        }
+    }
+    (sum / count, longest, most)
+}
+
+fn millis(all: Range<u64>) -> impl Iterator<Item = Duration> {
+    all.step_by(23).map(Duration::from_millis)
+}
+
+/// Its followers find that out after ten seconds, as by default. The clients left their servers before.
+#[test]
+fn a_client_is_soon_back_after_an_election_although_one_server_hangs() {
+    let (found_out, served_from) = (Duration::from_secs(10), Duration::from_millis(10_400));
+    let all = millis(2_700..5_900).map(|away_since| {
+        let servers = Servers::whose_leader_hangs(found_out, served_from);
+        (servers, served_from, away_since)
+    });
+    let (average, longest, most) = lateness(all);
+    assert!(average < Duration::from_millis(1_300), "{average:?}");
+    assert!(longest < Duration::from_millis(3_000), "{longest:?}");
+    assert!(most <= 5, "{most}");
+}
+
+#[test]
+fn a_server_that_hangs_delays_little_while_the_others_take_long_to_elect() {
+    let all = millis(3_000..10_000).map(|elected| {
+        let servers = Servers::whose_leader_hangs(Duration::ZERO, elected);
+        (servers, elected, Duration::ZERO)
+    });
+    let (average, longest, most) = lateness(all);
+    assert!(average < Duration::from_millis(900), "{average:?}");
+    assert!(longest < Duration::from_millis(2_700), "{longest:?}");
+    assert!(most <= 12, "{most}");
+}
+
+#[test]
+fn while_all_look_for_a_leader_they_are_asked_in_turn() {
+    let all = millis(3_000..10_000).map(|elected| {
+        let mut servers = Servers::whose_leader_hangs(Duration::ZERO, elected);
+        servers.0[0] = servers.0[1].clone();
+        (servers, elected, Duration::ZERO)
+    });
+    let (average, longest, most) = lateness(all);
+    assert!(average < Duration::from_millis(300), "{average:?}");
+    assert!(longest < Duration::from_millis(1_000), "{longest:?}");
+    assert!(most <= 25, "{most}");
+}

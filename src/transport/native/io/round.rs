@@ -1,0 +1,134 @@
+//! A round of attempts to connect, and what is said of those that fail.
+
+use std::mem;
+use std::time::Duration;
+
+use super::Io;
+use crate::error::TLS_PORT;
+use crate::time::clock::Moment;
+use crate::transport::native::greeting::HUNG_UP;
+use crate::transport::native::hosts::Candidate;
+use crate::transport::native::pause::jittered;
+use crate::transport::native::resolver::{Found, Unresolved};
+use zklock_core::connection::backoff::{Backoff, Failed};
+use zklock_core::connection::candidates::{Resumption, candidates, dial_limit};
+use zklock_core::connection::rotation::Round;
+
+impl Io {
+    /// Tries every address once, or until one has served, and pauses.
+    pub(super) fn round(&mut self) -> Round {
+        let forgotten = self.may_be_forgotten();
+        let candidates = self.candidates();
+        let (addresses, rounds) = (candidates.len(), self.rotation.past().rounds);
+        if candidates.is_empty() && !self.pause(|backoff, now| backoff.after_failure(now)) {
+            return Round::Over;
+        }
+        for (number, candidate) in (1..).zip(candidates) {
+            let began = Moment::now();
+            if let Some(round) = self.tries(candidate, forgotten) {
+                return round;
+            }
+            let failed = Failed {
+                rounds,
+                addresses,
+                last: number == addresses,
+                took: Moment::now().saturating_since(began),
+            };
+            if !self.pause(|backoff, now| backoff.after_attempt(failed, now)) {
+                return Round::Over;
+            }
+        }
+        self.rotation.next_round();
+        Round::Refused
+    }
+
+    /// Tries one address; returns `None` if it did not serve.
+    fn tries(&mut self, mut candidate: Candidate, forgotten: bool) -> Option<Round> {
+        let away = Moment::now().saturating_since(self.served.0);
+        let limit = candidate.limit;
+        candidate.limit = self.rotation.limit(&candidate.target, limit, away);
+        let mut attempted = self.attempt(&candidate);
+        let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
+        self.hung_up |= hung_up;
+        if forgotten && hung_up && candidate.wish == Resumption::Resume {
+            candidate.wish = Resumption::Anew;
+            attempted = self.attempt(&candidate);
+        }
+        let target = candidate.target.to_string();
+        self.rotation
+            .leave(candidate.target, attempted.as_ref().ok());
+        let reason = match attempted {
+            Ok(round) => return Some(round),
+            // The client itself ended the connection.
+            Err(_) if !self.shared.rest(Duration::ZERO) => return Some(Round::Over),
+            Err(reason) => reason,
+        };
+        if hung_up {
+            self.rotation.hung_up();
+        }
+        match hung_up && self.may_lack_tls() {
+            true => self.turned_away(&target, &format!("{reason}, {TLS_PORT}")),
+            false => self.turned_away(&target, &reason),
+        }
+        None
+    }
+
+    /// Pauses for a little more or less than this. Returns `false` if the transport has to end.
+    fn pause(&self, rest: impl Fn(&Backoff, Duration) -> Duration) -> bool {
+        let rest = rest(&self.backoff, Moment::now().since_boot());
+        self.shared.rest(jittered(rest))
+    }
+
+    /// Whether, judging by the last round, perhaps no server ever resumes the session.
+    ///
+    /// A server whose data is older than what the client has seen hangs up without a reason.
+    /// If it lags behind, another server resumes the session; if the ensemble was set up anew
+    /// or restored, none ever does. A server without a quorum hangs up too, as does a proxy
+    /// whose server is down; once that passes, the session continues. So the client asks for a
+    /// new session only a server that hung up just before, and never to end a session.
+    fn may_be_forgotten(&mut self) -> bool {
+        let hung_up = mem::take(&mut self.hung_up);
+        self.has_past() && hung_up && self.is_overdue() && !self.shared.is_away()
+    }
+
+    /// Whether perhaps no server has given a session because the client lacks TLS.
+    fn may_lack_tls(&self) -> bool {
+        !self.has_past() && self.shared.config.tls.is_none()
+    }
+
+    fn turned_away(&self, host: &str, reason: &str) {
+        log::debug!("{host}: {reason}");
+        self.shared.status.turned_away(host, reason);
+    }
+
+    fn candidates(&mut self) -> Vec<Candidate> {
+        let Found {
+            targets,
+            kept,
+            unresolved,
+        } = self.shared.look_up(self.session.id != 0);
+        let timeout = self.shared.status.snapshot().timeout;
+        let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
+        let count = targets.len() + kept.len();
+        let limit = dial_limit(timeout, first, count, self.rotation.past());
+        let away = Moment::now().saturating_since(self.served.0);
+        for Unresolved { server, .. } in &self.unresolved {
+            self.shared.status.is_resolved(&server.to_string());
+        }
+        for name in &unresolved {
+            let Unresolved { server, reason, .. } = name;
+            self.turned_away(&server.to_string(), reason);
+            if !name.failed || self.unresolved.contains(name) {
+                continue;
+            }
+            if name.has_addresses && !kept.is_empty() {
+                log::warn!("{server}: {reason}; the addresses that it had are used");
+            } else if !targets.is_empty() {
+                log::warn!("{server}: {reason}; the other servers are used");
+            }
+        }
+        self.unresolved = unresolved;
+        self.rotation.offer(&targets, &kept);
+        candidates(targets, kept, self.rotation.left(), limit, away)
+    }
+}
