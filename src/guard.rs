@@ -90,7 +90,9 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
 
     /// Asks the quorum whether the lock is still held.
     ///
-    /// Blocks for one committed round trip, at most until the guard's deadline.
+    /// Blocks for one committed round trip, at most until the guard's deadline. If the connection
+    /// breaks, it waits for another one, for an eighth of the session timeout and for one second at most,
+    /// and asks again once.
     ///
     /// # Errors
     ///

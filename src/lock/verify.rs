@@ -1,26 +1,42 @@
 //! Asks the quorum whether a lock is still held, now and not when the next proof is due.
 
+use std::time::Duration;
+
 use super::raw_guard::RawGuard;
 use crate::error::{Error, LostReason, Result};
+use crate::session::caller::Caller;
 use crate::session::lease;
 use crate::time::limit::Limit;
 use crate::transport::{Answered, Failure};
 use zklock_core::proof::{self, Proof};
 use zklock_core::validity::Stamp;
 
+/// How long to wait for a connection: so long, or this part of the session timeout. A client is back sooner
+/// after a reset, and whoever asks in an outage wants to know.
+const OUTAGE: Duration = Duration::from_secs(1);
+const OUTAGE_PART: u32 = 8;
+
 impl RawGuard {
-    /// Has the quorum confirm the nodes now.
+    /// Has the quorum confirm the nodes now; asks again once if the connection breaks and is soon back.
     pub(crate) fn verify(&self) -> Result<()> {
         self.check()?;
-        let limit = Limit::after(self.valid_for());
+        let timeout = self.session().status.snapshot().timeout;
+        let limit = Limit::after(self.valid_for()).offline(OUTAGE.min(timeout / OUTAGE_PART));
+        let mut caller = self.session().caller();
+        let verified = self.ask(&mut caller, &limit);
+        match verified {
+            Err(Error::Suspect { .. }) if caller.connected(&limit)?.is_some() => {
+                self.ask(&mut caller, &limit)
+            }
+            _ => verified,
+        }
+    }
+
+    fn ask(&self, caller: &mut Caller, limit: &Limit) -> Result<()> {
         let capabilities = self.session().transport.capabilities();
         let stamp = self.session().status.stamp();
         let nodes: Vec<_> = self.lease().all_nodes().cloned().collect();
-        let answers = self
-            .session()
-            .caller()
-            .prove(&nodes, &limit)
-            .unwrap_or_default();
+        let answers = caller.prove(&nodes, limit).unwrap_or_default();
         self.judge(stamp, proof::judge(capabilities, &answers), &answers)
     }
 

@@ -5,13 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use zklock::{Client, GuardEvent, SessionEvent};
+use zklock::embedded::Server;
+use zklock::{Client, Error, GuardEvent, SessionEvent};
 
 use super::{SOON, a_while, connect};
 use crate::support::proxy::Proxy;
-use crate::support::raw::{assert_nothing_left, children};
+use crate::support::raw::{assert_nothing_left, children, op};
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{fresh_path, within};
+use crate::support::{eventually, fresh_path, timed, within};
+
+/// A guard of such a session is valid for half of it after each proof.
+const LONG: Duration = Duration::from_secs(40);
 
 /// What the holders of one lock leave for each other.
 #[derive(Default)]
@@ -115,4 +119,35 @@ fn session_of(event: SessionEvent) -> Option<i64> {
         SessionEvent::Disconnected => None,
         event => panic!("{event:?}"),
     }
+}
+
+#[test]
+fn verify_asks_again_where_the_connection_is_back_at_once() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(server.hosts());
+    let client = connect(&proxy.hosts(), LONG);
+    let guard = client.mutex("/m").unwrap().lock().unwrap();
+    for _ in 0..3 {
+        proxy.drop_next_request(op::MULTI);
+        guard.verify().expect("it is held");
+        assert!(proxy.fired(), "the connection was not cut");
+    }
+}
+
+/// The guard is valid for long, and its owner wants to know.
+#[test]
+fn verify_waits_for_no_connection_for_long_in_an_outage() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(server.hosts());
+    let client = connect(&proxy.hosts(), LONG);
+    let guard = client.mutex("/m").unwrap().lock().unwrap();
+    proxy.refuse();
+    for _ in 0..2 {
+        let (verified, took) = timed(|| guard.verify());
+        let is_suspect = matches!(verified, Err(Error::Suspect { .. }));
+        assert!(is_suspect && guard.check().is_ok(), "{verified:?}");
+        assert!(took < LONG / 8, "{took:?}");
+    }
+    proxy.accept();
+    eventually("it is confirmed", || guard.verify().is_ok());
 }
