@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::set_socket_linger;
 use zklock::embedded::Server;
 
 use crate::program::{Log, Zklock, embedded};
@@ -42,6 +43,37 @@ fn greet(mut stream: TcpStream) -> std::io::Result<TcpStream> {
     greeting.push(0);
     stream.write_all(&greeting)?;
     Ok(stream)
+}
+
+/// Before the client has asked or after that, and with a reset or without.
+#[test]
+fn a_server_that_hangs_up_is_told_in_the_same_words_whenever_it_does_so() {
+    let reset = |stream: &TcpStream| set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
+    let at_once = listen(drop);
+    let with_a_reset = listen(move |stream| reset(&stream));
+    let when_asked = listen(|mut stream| drop(stream.read(&mut [0; 1000])));
+    let with_some_unread = listen(|mut stream| drop(stream.read(&mut [0; 4])));
+    // With a reset at once, some attempts to connect fail, and some succeed.
+    let all = [
+        (at_once, 1),
+        (with_a_reset, 4),
+        (when_asked, 1),
+        (with_some_unread, 1),
+    ];
+    for (hosts, times) in all {
+        for args in ["list /a", "doctor", "--tls list /a"] {
+            if args.contains("--tls") && !cfg!(feature = "tls") {
+                continue;
+            }
+            for _ in 0..times {
+                let ended = Zklock::run(&hosts, &format!("--connect-timeout 0.3 {args}"), "");
+                let told = ended.out.clone() + &ended.err;
+                let words = "it closed the connection instead of greeting";
+                assert!(told.contains(words), "{args}: {ended:?}");
+                assert!(!told.contains("os error"), "{args}: {ended:?}");
+            }
+        }
+    }
 }
 
 #[test]

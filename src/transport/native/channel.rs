@@ -15,6 +15,9 @@ use crate::error::NO_TLS;
 use crate::system::clock;
 use crate::system::net::{self, TcpStream};
 
+/// The complaint about a server that gives neither a session nor a reason.
+pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
+
 /// How long a write may wait for room in the socket's buffer.
 ///
 /// Callers do not wait for the network: the rest is written later.
@@ -52,7 +55,10 @@ impl Channel {
     ) -> Result<Self, String> {
         let cipher = security.map(|security| Cipher::new(security, &target.server.host));
         let cipher = cipher.transpose()?;
-        let stream = dial(&target.address, limit).map_err(|error| error.to_string())?;
+        let stream = dial(&target.address, limit).map_err(|error| match is_hang_up(&error) {
+            true => HUNG_UP.to_owned(),
+            false => error.to_string(),
+        })?;
         Ok(Self { stream, cipher })
     }
 
@@ -63,8 +69,8 @@ impl Channel {
         };
         let agreed = cipher.shake_hands(&self.stream, limit);
         agreed.map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
-                format!("TLS could not be agreed on: {error}, {NO_TLS}")
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                format!("TLS could not be agreed on: {HUNG_UP}, {NO_TLS}")
             }
             _ => format!("TLS could not be agreed on: {error}"),
         })
@@ -80,11 +86,15 @@ impl Channel {
         self.stream.set_read_timeout(Some(limit))
     }
 
-    /// Reads once; 0 is the end of the stream.
+    /// Reads once; 0 is the end of the stream, however the server has ended it.
     pub(super) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        match &self.cipher {
+        let read = match &self.cipher {
             None => (&self.stream).read(into),
             Some(cipher) => cipher.read(&self.stream, into),
+        };
+        match read {
+            Err(error) if is_hang_up(&error) => Ok(0),
+            read => read,
         }
     }
 
@@ -170,6 +180,15 @@ fn dial(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
     stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(WRITE_PATIENCE))?;
     Ok(stream)
+}
+
+/// Whether a call on a socket failed because the server has closed the connection: which error that is depends
+/// on whether it had read all, and on whether more was written meanwhile.
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+    )
 }
 
 /// Whether a call on a socket failed only because its time was up.

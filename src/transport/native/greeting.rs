@@ -1,9 +1,8 @@
 //! A server's answers before it serves requests: to the connect request first.
 
-use std::io::ErrorKind;
 use std::time::Duration;
 
-use super::channel::{Channel, is_timeout};
+use super::channel::{Channel, HUNG_UP, is_timeout};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
 use crate::time::clock::Moment;
@@ -15,9 +14,6 @@ const GREETING_LIMIT: usize = 4 * 1024;
 const PASSWORD: usize = 16;
 /// The least time that a read waits.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-
-/// The complaint about a server that gives neither a session nor a reason.
-pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
 
 /// The complaint about a server that ends sessions by a wall clock.
 const WALL_CLOCK: &str = "it ends sessions by a clock that may be set, as ClickHouse Keeper and \
@@ -143,9 +139,6 @@ pub(super) fn next_frame<T>(
             Ok(0) => return Err(Complaint::HungUp),
             Ok(_) => {}
             Err(error) if is_timeout(&error) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
-                return Err(Complaint::HungUp);
-            }
             Err(error) => return Err(broken(error)),
         }
     }

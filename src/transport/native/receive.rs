@@ -90,9 +90,6 @@ impl Read for ConnectionReader {
             Ok(0) => return Err(End::HungUp),
             Ok(_) => self.connection.heard = Moment::now(),
             Err(error) if is_timeout(&error) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
-                return Err(End::HungUp);
-            }
             Err(error) => return Err(End::Broken(error.to_string())),
         }
         self.act()?;

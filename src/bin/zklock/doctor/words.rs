@@ -1,6 +1,7 @@
 //! The four-letter words, with which a server describes itself where its administrator allows them.
 
 use std::collections::HashMap;
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
         // A port for encrypted connections may close the connection.
         Ok(text) if text.is_empty() => Said::NotAllowed,
         Ok(text) => Said::Text(text),
+        Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => Said::NotAllowed,
         Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
             Said::Silent
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Io;
 use crate::error::TLS_PORT;
 use crate::time::clock::Moment;
-use crate::transport::native::greeting::HUNG_UP;
+use crate::transport::native::channel::HUNG_UP;
 use crate::transport::native::hosts::Candidate;
 use crate::transport::native::pause::jittered;
 use crate::transport::native::resolver::{Found, Unresolved};
