@@ -62,6 +62,15 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zklock_core::validity::Stamp;
+
+    /// A stamp of zero says that nothing is known.
+    #[test]
+    fn what_was_at_zero_is_longer_ago_than_any_session_lasts() {
+        let longest = Duration::from_millis(i32::MAX as u64);
+        let until = Stamp::NEVER.until(longest);
+        assert!(until < Moment::now().since_boot(), "{until:?}");
+    }
 
     #[test]
     fn time_goes_forward_and_never_wraps() {

@@ -19,7 +19,8 @@
 //! that served the session earlier may still report it with the timeout that it granted.
 //!
 //! `docs/guarantees.md` derives this from ZooKeeper's source. Times are durations since one
-//! fixed moment, because nothing in here reads a clock.
+//! fixed moment, because nothing in here reads a clock. It is longer ago than any session lasts: zero stands
+//! for what is not known.
 
 use core::time::Duration;
 

@@ -6,6 +6,10 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Added to the time since boot: longer than any session timeout. Whatever happened at zero, or is not known to
+/// have happened at all, is then too long ago to rest on, also soon after the machine has started.
+const BEFORE: Duration = Duration::from_millis(1 << 32);
+
 /// Names the clock of [`since_boot`]: processes whose clocks have one name read the same times.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn name() -> Option<String> {
@@ -21,7 +25,7 @@ pub(crate) fn name() -> Option<String> {
     None
 }
 
-/// Returns the time since the machine started, sleep included.
+/// Returns the time since long before the machine started, sleep included.
 #[cfg(unix)]
 pub(crate) fn since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -33,15 +37,15 @@ pub(crate) fn since_boot() -> Duration {
     const CLOCK: ClockId = ClockId::Monotonic;
 
     let time = clock_gettime(CLOCK);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    BEFORE + Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns the time since the first call, sleep included.
+/// Returns the time since long before the first call, sleep included.
 #[cfg(not(unix))]
 pub(crate) fn since_boot() -> Duration {
     use std::sync::OnceLock;
 
     // Counts suspend on Windows.
     static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed() + Duration::from_nanos(1)
+    START.get_or_init(Instant::now).elapsed() + BEFORE
 }
