@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::program::{
-    Ended, Log, Zklock, await_queue, command, on_every_server, program_for_every_user,
+    Ended, Lines, Log, Zklock, await_queue, command, on_every_server, program_for_every_user,
 };
 use crate::support::{eventually, fresh_path, run, within};
 
@@ -20,6 +20,8 @@ on_every_server! {
     a_number_that_was_given_anew_gets_no_signal
     a_process_that_cannot_be_listed_keeps_the_lock
     nothing_of_a_command_is_left_when_its_keeper_is_killed
+    a_keeper_that_was_stopped_goes_on
+    a_keeper_that_a_debugger_holds_does_not_save_the_command
     nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed
     nothing_of_a_command_is_left_where_few_files_may_be_open
     a_limit_of_threads_that_prevents_a_command_is_told
@@ -269,6 +271,65 @@ fn nothing_of_a_command_is_left_when_its_keeper_is_killed(hosts: &str) {
     });
     assert_eq!(ended.code, Some(70), "{ended:?}");
     assert!(ended.err.contains("lock-keeper"), "{ended:?}");
+}
+
+/// Becomes a program that adopts orphans, as the first process of a container does. It is in the same
+/// session, so the kernel continues none of them.
+const ADOPTER: &str = "import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1)
+os.execvp(sys.argv[1], sys.argv[1:])";
+
+fn a_keeper_that_was_stopped_goes_on(hosts: &str) {
+    for signal in ["TERM", "KILL"] {
+        let (path, log) = (fresh_path("stopped"), Log::new());
+        let beat = log.beat("beat");
+        let script = format!(
+            "{ZKLOCK} run {path} -- sh -c 'setsid sh -c \"{beat}\" & {beat}' & {}; wait; exec sleep 100",
+            log.write("$!"),
+        );
+        let mut around = shell(hosts, &["python3", "-c", ADOPTER, "sh"], &script);
+        let _around = Zklock::spawn(&mut around);
+        log.await_word("beat");
+        let is_number = |word: &String| word.parse::<u32>().is_ok();
+        let zklock = log.words().into_iter().find(is_number).expect("a number");
+        let keeper = keeper_of(zklock.parse().expect("a number"));
+        run(Command::new("kill").args(["-STOP", &keeper]));
+        run(Command::new("kill").args(["-s", signal, &zklock]));
+        let next = Zklock::run(hosts, &format!("run -w 20 {path}"), &log.write("next"));
+        assert_eq!(next.code, Some(0), "{signal}: {next:?}");
+        assert_eq!(log.words().last().map(String::as_str), Some("next"));
+        assert_eq!(log.writers("beat"), 0, "{signal}");
+    }
+}
+
+/// Stops a process as a debugger does: SIGCONT does not continue it.
+const DEBUGGER: &str = "import ctypes, os, sys, time
+kernel, process = ctypes.CDLL(None), int(sys.argv[1])
+for request in 0x4206, 0x4207: kernel.ptrace(request, process, 0, 0)
+os.waitpid(process, 0x40000000)
+print('held', flush=True)
+time.sleep(100)";
+
+fn a_keeper_that_a_debugger_holds_does_not_save_the_command(hosts: &str) {
+    if !is_root() {
+        return println!("only root can debug everywhere");
+    }
+    let (path, log) = (fresh_path("held"), Log::new());
+    let beat = log.beat("beat");
+    let script = format!("setsid sh -c '{beat}' & {beat}");
+    let mut zklock = Zklock::start(
+        hosts,
+        &format!("run --max-time 2 --grace 0.2 {path}"),
+        &script,
+    );
+    log.await_word("beat");
+    let mut debugger = Command::new("python3");
+    let debugger = Lines::of(debugger.args(["-c", DEBUGGER, &keeper_of(zklock.id())]));
+    assert_eq!(debugger.hear(), "held");
+    let ended = zklock.end();
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    assert!(log.is_still());
+    await_queue(hosts, &path, 0);
 }
 
 fn nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed(hosts: &str) {

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
 use nix::sys::signal::Signal;
@@ -36,6 +36,9 @@ pub(crate) const PERMIT: &str = "ZKLOCK_PERMIT";
 
 /// The status after the process that keeps the command's has been killed.
 const NOT_KEPT: u8 = 70;
+
+/// How long the keeper may take to say that it kills, and to take a message.
+const ANSWER: Duration = Duration::from_millis(100);
 
 /// How often to look for what a killed keeper has left.
 const REST_POLL: Duration = Duration::from_millis(20);
@@ -92,6 +95,7 @@ impl Child {
         send(&keeper, Kind::Brief, words, &brief(command, key))?;
         let answer = receive(&keeper)?;
         let group = Pid::from_raw(answer.number).filter(|_| answer.kind == Kind::Started);
+        keeper.set_write_timeout(Some(ANSWER))?;
         Ok(Self {
             group: group.ok_or_else(|| io::Error::other(answer.text().into_owned()))?,
             reports: listen_to(keeper.try_clone()?)?,
@@ -156,15 +160,20 @@ impl Child {
     }
 
     /// Kills everything that the command has started, until it [is gone](Self::is_gone).
-    pub(crate) fn kill(&self) {
-        if let Some(process) = self.process {
-            // Somebody may have stopped it. It is not reaped, so the number is its own.
-            let _ = kill_process(process, rustix::process::Signal::CONT);
-        }
+    pub(crate) fn kill(&mut self) {
         self.ask(Kind::Kill, 0);
+        let until = Instant::now() + ANSWER;
+        while let Ok(report) = self.reports.recv_deadline(until) {
+            self.note(Some(&report));
+            if [Kind::Killing, Kind::Gone].contains(&report.kind) {
+                return;
+            }
+        }
+        // A debugger holds it, or it is frozen.
+        self.descendants.kill();
     }
 
-    /// If the keeper is gone, the reports tell.
+    /// If the keeper is gone, the reports tell. If it takes no more, it has been stopped.
     fn ask(&self, kind: Kind, number: i32) {
         if let Err(error) = send(&self.keeper, kind, number, b"") {
             log::debug!("cannot ask for {kind:?} of the command: {error}");
@@ -205,16 +214,21 @@ impl Child {
         }
     }
 
-    /// Reaps the processes of this one that have ended; returns those that have stopped.
-    pub(crate) fn reap(&mut self) -> Vec<Pid> {
-        let (mut changed, _) = self.descendants.reap();
-        changed.retain(|(process, status)| {
-            if !status.stopped() {
-                self.process.take_if(|keeper| keeper == process);
+    /// Reaps the processes of this one that have ended, continues the keeper if it has stopped, and
+    /// returns whether the other one has.
+    pub(crate) fn reap(&mut self, other: Option<Pid>) -> bool {
+        let mut has_stopped = false;
+        for (process, status) in self.descendants.reap().0 {
+            has_stopped |= status.stopped() && Some(process) == other;
+            if Some(process) == self.process {
+                match status.stopped() {
+                    // It is not reaped, so the number is its own.
+                    true => drop(kill_process(process, rustix::process::Signal::CONT)),
+                    false => self.process = None,
+                }
             }
-            status.stopped()
-        });
-        changed.into_iter().map(|(process, _)| process).collect()
+        }
+        has_stopped
     }
 
     /// Tells the keeper that it need not end the session if this process is killed.
@@ -246,7 +260,7 @@ impl Drop for Child {
         }
         if !self.is_gone {
             self.kill();
-        } else if let Some(keeper) = self.process.take() {
+        } else if let Some(keeper) = self.process.take().filter(|_| self.is_kept) {
             // Leaves no zombie to the first process of a container, which may not reap any.
             helper::reap(keeper, &self.reports);
         }

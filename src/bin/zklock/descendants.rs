@@ -261,14 +261,10 @@ fn below(children: &[Pid]) -> Vec<Process> {
 /// Returns nothing if it is gone.
 fn read(id: Pid) -> Option<Process> {
     match read_threads(id) {
-        Err(error) if is_gone(&error, id) => None,
+        // One that `/proc` hides is not gone.
+        Err(_) if test_kill_process(id) == Err(Errno::SRCH) => None,
         read => Some(read.unwrap_or_else(|_| Process::unreadable(id))),
     }
-}
-
-/// A process that `/proc` hides is not gone.
-fn is_gone(error: &io::Error, id: Pid) -> bool {
-    has_ended(error) && test_kill_process(id) == Err(Errno::SRCH)
 }
 
 fn has_ended(error: &io::Error) -> bool {

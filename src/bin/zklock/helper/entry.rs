@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
 
 #[cfg(target_os = "linux")]
 use crate::helper::listen::listen;
-use crate::helper::{EXEC, KEEP, LISTEN, keep};
+use crate::helper::{EXEC, KEEP, LISTEN, at_the_parents_end, keep};
 use crate::signals;
 use crate::stderr::{flush, say};
 
@@ -44,7 +44,8 @@ fn exec(
     program: OsString,
     args: impl Iterator<Item = OsString>,
 ) -> ExitCode {
-    die_with_the_parent();
+    // If it fails, `zklock run` still kills the command.
+    at_the_parents_end(Signal::KILL);
     if getppid() != Some(parent) {
         // The parent died before the kernel was asked to kill this process with it.
         return ExitCode::from(NOT_RUN);
@@ -63,15 +64,6 @@ fn exec(
         _ => NOT_RUN,
     })
 }
-
-#[cfg(target_os = "linux")]
-fn die_with_the_parent() {
-    // If it fails, `zklock run` still kills the command.
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-}
-
-#[cfg(not(target_os = "linux"))]
-fn die_with_the_parent() {}
 
 /// Without siginfo, a terminal's signal cannot be told from others.
 #[cfg(not(target_os = "linux"))]

@@ -74,6 +74,8 @@ struct Keeper {
 pub(super) fn keep() -> io::Result<()> {
     let zklock = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     helper::adopt_orphans();
+    // Who has stopped this process does not keep it from its part when `zklock run` is killed.
+    helper::at_the_parents_end(Signal::CONT);
     // Before the command begins, so that no limit of open files can prevent it later.
     let descendants = Descendants::new();
     signals::hear_of_children()?;
@@ -213,7 +215,10 @@ impl Keeper {
                 // Not reaped yet, so the number is still its own.
                 let _ = kill_process(self.head, signal);
             }
-            (Kind::Kill, _) => self.start_killing(),
+            (Kind::Kill, _) => {
+                self.say(Kind::Killing, 0, "");
+                self.start_killing();
+            }
             (Kind::Suspend, _) => self.suspending = Some(Instant::now() + STOP_LIMIT),
             (Kind::Continue, _) => self.go_on(),
             (Kind::Spare, _) => self.session = None,
@@ -302,6 +307,7 @@ impl Keeper {
         self.told = true;
         let text = match self.descendants.living() {
             Err(error) => format!("processes that cannot be listed: {error}"),
+            Ok(rest) if rest.is_empty() => "a process that has ended, and is not reaped".to_owned(),
             Ok(rest) => {
                 let rest: Vec<_> = rest.iter().take(NAMED).map(Process::describe).collect();
                 format!("process {}", rest.join(", "))

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
 pub(crate) mod entry;
 mod keep;
@@ -78,10 +78,15 @@ pub(crate) fn reap<T>(process: Pid, messages: &Receiver<T>) -> Vec<T> {
 }
 
 /// Makes the orphans of the processes below this one its children.
-#[cfg(target_os = "linux")]
 pub(crate) fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn adopt_orphans() {}
+/// Has the kernel send this process a signal when its parent ends.
+fn at_the_parents_end(signal: Signal) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(signal));
+    #[cfg(not(target_os = "linux"))]
+    let _ = signal;
+}

@@ -53,6 +53,8 @@ kinds! {
     // From `__keep`.
     Started
     Failed
+    /// The answer to `Kill`.
+    Killing
     /// The command has stopped or ended; the number is what wait(2) has said.
     Changed
     /// Everything is stopped, unless the text says what is not.

@@ -282,10 +282,9 @@ impl<'a> Supervisor<'a> {
     fn signalled(&mut self, signal: Signal) {
         match signal {
             Signal::SIGCHLD => {
-                let stopped = self.child.reap();
+                let listener = self.listener.as_ref().map(TerminalListener::id);
                 // The command has sent SIGSTOP to its group, as editors do. The terminal stops no listener.
-                let is_stopped = |one: &TerminalListener| stopped.contains(&one.id());
-                if self.listener.as_ref().is_some_and(is_stopped) {
+                if self.child.reap(listener) {
                     self.child.suspend();
                 }
             }
