@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use crate::processes::is_root;
 use crate::program::{Log, Zklock, await_queue, on_every_server, rounds};
+use crate::support::proxy::Proxy;
 use crate::support::raw::children;
 use crate::support::{eventually, fresh_path, run};
 
 on_every_server! {
     signals_are_passed_on_to_the_whole_group
     a_signal_reaches_what_is_orphaned_by_it
+    a_signal_while_connecting_leaves_nothing_behind
     a_signal_while_waiting_leaves_the_queue
     two_signals_at_once_leave_the_queue
     whoever_is_ended_by_a_signal_dies_of_it
@@ -69,6 +71,21 @@ fn a_signal_reaches_what_is_orphaned_by_it(hosts: &str) {
         });
         zklock.signal("TERM");
         assert_eq!(zklock.end().code, Some(143));
+    }
+}
+
+fn a_signal_while_connecting_leaves_nothing_behind(hosts: &str) {
+    let (path, proxy) = (fresh_path("early"), Proxy::start(hosts));
+    for round in 0..rounds(60) {
+        let before = proxy.connections();
+        let zklock = Zklock::start(&proxy.hosts(), &format!("run {path}"), ":");
+        while proxy.connections() == before {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_micros(100) * (round % 20));
+        zklock.signal("TERM");
+        zklock.end();
+        assert_eq!(children(hosts, &path), [""; 0]);
     }
 }
 

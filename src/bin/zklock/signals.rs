@@ -190,13 +190,16 @@ fn forward(
 ) {
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
-        let (own, phase) = {
+        let (own, early) = {
             let mut state = state.lock();
             let own = state.own.contains(signal);
             state.own.remove(signal);
-            (own, state.phase)
+            if state.phase == Phase::Connecting && ends(signal) {
+                // Until then nothing is asked for that outlasts this process: that would wait for the state.
+                exit_by(signal);
+            }
+            (own, state.phase != Phase::Running)
         };
-        let early = phase != Phase::Running;
         if signal == Signal::SIGTSTP && (own || early) {
             stop();
             let _ = continues.try_send(());
@@ -204,9 +207,6 @@ fn forward(
         }
         if own {
             continue;
-        }
-        if phase == Phase::Connecting && ends(signal) {
-            exit_by(signal);
         }
         // Sent before the cancel, whose receiver looks for the signal.
         if to.send(signal).is_err() {
@@ -235,7 +235,8 @@ fn limit(signal: Signal, limit: Duration, state: Arc<Mutex<SignalState>>) {
     let end = move || {
         thread::sleep(limit);
         // If the lock has been acquired meanwhile, the signal goes to the command.
-        if state.lock().phase == Phase::Waiting {
+        let state = state.lock();
+        if state.phase == Phase::Waiting {
             exit_by(signal);
         }
     };
