@@ -317,15 +317,12 @@ fn a_keeper_that_a_debugger_holds_does_not_save_the_command(hosts: &str) {
     let (path, log) = (fresh_path("held"), Log::new());
     let beat = log.beat("beat");
     let script = format!("setsid sh -c '{beat}' & {beat}");
-    let mut zklock = Zklock::start(
-        hosts,
-        &format!("run --max-time 2 --grace 0.2 {path}"),
-        &script,
-    );
+    let mut zklock = Zklock::start(hosts, &format!("run {path}"), &script);
     log.await_word("beat");
     let mut debugger = Command::new("python3");
     let debugger = Lines::of(debugger.args(["-c", DEBUGGER, &keeper_of(zklock.id())]));
     assert_eq!(debugger.hear(), "held");
+    Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
     let ended = zklock.end();
     assert_eq!(ended.code, Some(75), "{ended:?}");
     assert!(log.is_still());

@@ -46,16 +46,19 @@ const REST_POLL: Duration = Duration::from_millis(20);
 /// The command's processes, which end with `zklock run`, however it ends.
 #[derive(Debug)]
 pub(crate) struct Child {
-    group: Pid,
+    pub(crate) group: Pid,
     keeper: UnixStream,
     /// What the keeper says; disconnected when it is gone.
     pub(crate) reports: Receiver<Message>,
     descendants: Descendants,
     /// The keeper, until it is reaped.
     process: Option<Pid>,
-    ending: Ending,
-    is_gone: bool,
-    is_kept: bool,
+    /// How the command ended.
+    pub(crate) ending: Ending,
+    /// Whether nothing that the command has started is left.
+    pub(crate) is_gone: bool,
+    /// Whether the keeper is there.
+    pub(crate) is_kept: bool,
     /// How many signals to all were asked for, and how many were sent.
     asked: i32,
     obeyed: i32,
@@ -113,10 +116,6 @@ impl Child {
     /// Lets the command begin.
     pub(crate) fn begin(&self) {
         self.signal_head(Signal::SIGCONT);
-    }
-
-    pub(crate) fn group(&self) -> Pid {
-        self.group
     }
 
     /// Starts a helper that reports what the terminal sends to the group.
@@ -234,21 +233,6 @@ impl Child {
     /// Tells the keeper that it need not end the session if this process is killed.
     pub(crate) fn spare(&self) {
         self.ask(Kind::Spare, 0);
-    }
-
-    /// Returns whether the process that keeps the command's processes is there.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.is_kept
-    }
-
-    /// Returns whether nothing that the command has started is left.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone
-    }
-
-    /// Returns how the command ended.
-    pub(crate) fn ending(&self) -> Ending {
-        self.ending
     }
 }
 

@@ -6,7 +6,7 @@
 //! `/proc`, only finds those to send a signal to. What cannot be read counts as running.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub(crate) struct Process {
     state: State,
     /// When it was started, in the kernel's ticks.
     started: u64,
-    name: Vec<u8>,
+    name: String,
     children: Vec<Pid>,
 }
 
@@ -57,7 +57,7 @@ impl Process {
             group: 0,
             state: State::Running,
             started: 0,
-            name: b"cannot be read".to_vec(),
+            name: "cannot be read".to_owned(),
             children: Vec::new(),
         }
     }
@@ -77,7 +77,7 @@ impl Process {
 
     /// Returns its name and number.
     pub(crate) fn describe(&self) -> String {
-        format!("{} ({})", self.id, String::from_utf8_lossy(&self.name))
+        format!("{} ({})", self.id, self.name)
     }
 
     /// Sends a signal, unless the process has ended.
@@ -258,51 +258,38 @@ fn below(children: &[Pid]) -> Vec<Process> {
     all
 }
 
-/// Returns nothing if it is gone.
+/// Returns nothing if it is gone. One that `/proc` hides is not.
 fn read(id: Pid) -> Option<Process> {
     match read_threads(id) {
-        // One that `/proc` hides is not gone.
-        Err(_) if test_kill_process(id) == Err(Errno::SRCH) => None,
-        read => Some(read.unwrap_or_else(|_| Process::unreadable(id))),
+        None if test_kill_process(id) == Err(Errno::SRCH) => None,
+        read => Some(read.unwrap_or_else(|| Process::unreadable(id))),
     }
 }
 
-fn has_ended(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::NOENT | Errno::SRCH)
-    )
-}
-
-fn read_threads(id: Pid) -> io::Result<Process> {
+fn read_threads(id: Pid) -> Option<Process> {
     let (mut process, mut state, mut children) = (None, State::Dead, Vec::new());
-    let threads: Vec<_> = fs::read_dir(format!("/proc/{id}/task"))?.collect();
+    let threads: Vec<_> = fs::read_dir(format!("/proc/{id}/task")).ok()?.collect();
     for thread in threads {
-        let folder = thread?.path();
+        let folder = thread.ok()?.path();
         // In this order: what is stopped has no more children afterwards.
         let read = fs::read(folder.join("stat"));
         let read = read.and_then(|stat| Ok((stat, fs::read(folder.join("children"))?)));
-        let (stat, list) = match read {
+        match read.map_err(|error| Errno::from_io_error(&error)) {
             // Its children are another thread's now, which may have been read already.
-            Err(error) if has_ended(&error) => {
-                state = State::Running;
-                continue;
+            Err(Some(Errno::NOENT | Errno::SRCH)) => state = State::Running,
+            read => {
+                let (stat, list) = read.ok()?;
+                let thread = parse(&stat)?;
+                state = state.max(thread.state);
+                children.extend(numbers(&list));
+                process = process.or_else(|| Some(thread).filter(|one| one.id == id));
             }
-            read => read?,
-        };
-        let thread = parse(&stat)
-            .ok_or_else(|| io::Error::other(format!("/proc/{id}/stat is not understood")))?;
-        state = state.max(thread.state);
-        children.extend(numbers(&list));
-        if thread.id == id {
-            process = Some(thread);
         }
     }
-    let process = process.ok_or(ErrorKind::NotFound)?;
-    Ok(Process {
+    Some(Process {
         state,
         children,
-        ..process
+        ..process?
     })
 }
 
@@ -318,14 +305,12 @@ fn number(text: &str) -> Option<Pid> {
 /// Reads proc(5)'s `stat`. The kernel cuts a name after 15 bytes, inside a character if need
 /// be, and the name may contain spaces and parentheses.
 fn parse(stat: &[u8]) -> Option<Process> {
-    let (begin, end) = (
-        stat.iter().position(|byte| *byte == b'(')?,
-        stat.iter().rposition(|byte| *byte == b')')?,
-    );
-    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    let stat = String::from_utf8_lossy(stat);
+    let (begin, rest) = stat.rsplit_once(')')?;
+    let (id, name) = begin.split_once('(')?;
     let rest: Vec<_> = rest.split_ascii_whitespace().collect();
     Some(Process {
-        id: number(std::str::from_utf8(stat.get(..begin)?).ok()?.trim())?,
+        id: number(id.trim())?,
         state: match *rest.first()?.as_bytes().first()? {
             b'Z' | b'X' | b'x' => State::Dead,
             b'T' | b't' => State::Stopped,
@@ -334,7 +319,7 @@ fn parse(stat: &[u8]) -> Option<Process> {
         },
         group: rest.get(2)?.parse().ok()?,
         started: rest.get(19)?.parse().ok()?,
-        name: stat.get(begin + 1..end)?.to_vec(),
+        name: name.to_owned(),
         children: Vec::new(),
     })
 }
@@ -358,7 +343,7 @@ mod tests {
             assert_eq!(numbers, (12, 7, 99));
             assert_eq!(
                 (process.name, process.state),
-                (b"a) R 1 (\xc3".to_vec(), state)
+                ("a) R 1 (\u{fffd}".to_owned(), state)
             );
         }
     }

@@ -35,15 +35,15 @@ pub(crate) fn run_within(limit: Duration, text: &str, variables: &Variables<'_>,
             "{name} did not end within {:.1} s: killed it{left}",
             limit.as_secs_f64()
         ));
-    } else if child.ending() != Ending::Code(0) {
-        say(&format!("{name} {}", child.ending()));
+    } else if child.ending != Ending::Code(0) {
+        say(&format!("{name} {}", child.ending));
     }
     stage.keep(child);
 }
 
 /// Returns whether nothing of it is left.
 fn await_end(child: &mut Child, until: Instant) -> bool {
-    while !child.is_gone() {
+    while !child.is_gone {
         match child.reports.recv_deadline(until) {
             Ok(report) => child.note(Some(&report)),
             Err(RecvTimeoutError::Disconnected) if Instant::now() < until => child.note(None),

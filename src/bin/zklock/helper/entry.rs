@@ -31,10 +31,7 @@ pub(crate) fn main() -> Option<ExitCode> {
         LISTEN => listen(),
         _ => return None,
     };
-    Some(match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    })
+    Some(ExitCode::from(u8::from(ended.is_err())))
 }
 
 /// Becomes the command.

@@ -322,10 +322,9 @@ impl Keeper {
 fn ends_unheard(zklock: &UnixStream) -> bool {
     loop {
         match receive(zklock) {
-            Ok(message) if message.kind == Kind::Spare => return false,
             // A signal that comes too late.
-            Ok(_) => {}
-            Err(_) => return true,
+            Ok(message) if message.kind != Kind::Spare => {}
+            last => return last.is_err(),
         }
     }
 }

@@ -23,7 +23,7 @@ impl Supervisor<'_> {
             (false, false) => Stop::OfItself,
         };
         // The command may have got the terminal while it was being stopped for it.
-        let group = self.child.group();
+        let group = self.child.group;
         let terminal = self.terminal;
         if wants_terminal && (terminal.is_ours() || terminal.is_with(group)) {
             self.give_terminal();
@@ -73,7 +73,7 @@ impl Supervisor<'_> {
                 .ok();
         }
         self.had_terminal = true;
-        self.terminal.give(self.child.group());
+        self.terminal.give(self.child.group);
     }
 
     pub(super) fn heard(&self) -> Receiver<Signal> {
@@ -96,7 +96,7 @@ impl Supervisor<'_> {
             // Without a listener, the signal can be seen in how the command ended.
             None if self.had_terminal => [Signal::SIGINT, Signal::SIGQUIT]
                 .into_iter()
-                .filter(|typed| self.child.ending() == Ending::Signal(*typed as i32))
+                .filter(|typed| self.child.ending == Ending::Signal(*typed as i32))
                 .collect(),
             None => return,
         };

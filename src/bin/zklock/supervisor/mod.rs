@@ -160,7 +160,7 @@ impl<'a> Supervisor<'a> {
             .decide(lock.state(), lock.valid_for(), None);
         if !matches!(action, StopAction::Wait(_)) {
             self.child.kill();
-            self.terminal.take_back(self.child.group());
+            self.terminal.take_back(self.child.group);
             let why = self.why_lost(", because");
             let name = &self.order.name;
             let message = format!("the lock {name} was lost before the command began{why}");
@@ -180,7 +180,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         let name = &self.order.name;
-        log::info!("got {name}, the command is process {}", self.child.group());
+        log::info!("got {name}, the command is process {}", self.child.group);
         Ok(())
     }
 
@@ -190,7 +190,7 @@ impl<'a> Supervisor<'a> {
         self.begin()?;
         let events = self.order.lock.events().clone();
         let reports = self.child.reports.clone();
-        while !self.child.is_gone() {
+        while !self.child.is_gone {
             let wait = self.look_at_time().min(self.look_at_lock());
             select! {
                 recv(reports) -> report => self.reported(report.ok().as_ref()),
@@ -249,7 +249,7 @@ impl<'a> Supervisor<'a> {
                 }
                 _ => {}
             },
-            None if self.child.is_kept() => {
+            None if self.child.is_kept => {
                 say("lock-keeper, which keeps the command's processes, was killed: so are they");
             }
             None => {}
@@ -261,11 +261,11 @@ impl<'a> Supervisor<'a> {
     fn has_died_of_hangup(&self) -> bool {
         let hangup = Signal::SIGHUP as i32;
         let codes = [Ending::Signal(hangup), Ending::Code(128 + hangup as u8)];
-        codes.contains(&self.child.ending()) || self.terminal.is_gone()
+        codes.contains(&self.child.ending) || self.terminal.is_gone()
     }
 
     fn end(&mut self) -> Ending {
-        self.terminal.take_back(self.child.group());
+        self.terminal.take_back(self.child.group);
         self.hear_the_rest();
         if self.was_stopped() {
             return Ending::Code(LOST);
@@ -276,7 +276,7 @@ impl<'a> Supervisor<'a> {
                 "the lock {name} was lost before the command ended: another may have run meanwhile"
             ));
         }
-        self.child.ending()
+        self.child.ending
     }
 
     fn signalled(&mut self, signal: Signal) {
