@@ -204,38 +204,33 @@ impl MultiLock {
     }
 
     fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MultiGuard>> {
-        let mut places = Vec::with_capacity(self.parts.len());
+        let (mut turns, mut readers) = (Vec::new(), Vec::new());
         for part in self.parts.iter() {
-            match self.place(part, &mut request)? {
-                Some(place) => places.push(place),
-                None => return request.refused(&self.locks.session),
+            if part.role == Role::Read {
+                let entered = self.locks.threads.enter(&part.path);
+                readers.push(entered.ok_or_else(|| lock::would_deadlock(&part.path))?);
+                continue;
+            }
+            match self.locks.turn(&part.path, &mut request)? {
+                Some(turn) => turns.push(turn),
+                None => return self.locks.refused(&request, &turns),
             }
         }
         let taken = RawGuard::acquire_all(&self.locks.session, &self.parts, &mut request)?;
         let Some((mut raw, tokens)) = taken else {
-            return request.refused(&self.locks.session);
+            return self.locks.refused(&request, &turns);
         };
         raw.granted(request.limit.spent());
         let tokens = self.paths().map(str::to_owned).zip(tokens).collect();
         Ok(Some(MultiGuard {
             grant: MultiGrant {
                 raw,
-                places,
+                turns,
+                readers,
                 tokens,
             },
             not_send: PhantomData,
         }))
-    }
-
-    /// This thread's place among those of the client; `None` at the limit.
-    fn place(&self, part: &Part, request: &mut LockRequest<'_>) -> Result<Option<Place>> {
-        if part.role != Role::Read {
-            let turn = self.locks.turn(&part.path, request)?;
-            return Ok(turn.map(Place::Alone));
-        }
-        let entered = self.locks.threads.enter(&part.path);
-        let entered = entered.ok_or_else(|| lock::would_deadlock(&part.path))?;
-        Ok(Some(Place::Reader(entered)))
     }
 }
 
@@ -245,18 +240,12 @@ pub struct SendMultiGuard {
     grant: MultiGrant,
 }
 
-/// A thread's place among those of its client.
-enum Place {
-    Alone(Turn),
-    /// Other threads may read beside it; kept until the lock is released.
-    Reader(#[expect(dead_code, reason = "it acts when it is dropped")] Entered),
-}
-
 /// What both kinds of guard have in common.
 struct MultiGrant {
     // Fields drop in this order: leave the queues first, then call the next threads.
     raw: RawGuard,
-    places: Vec<Place>,
+    turns: Vec<Turn>,
+    readers: Vec<Entered>,
     tokens: Vec<(String, FencingToken)>,
 }
 
@@ -311,13 +300,8 @@ impl MultiGuard {
     /// In exchange, the mutexes no longer know which thread holds them: a thread that has such a
     /// guard and locks one of them again waits for itself.
     pub fn into_send(mut self) -> SendMultiGuard {
-        self.grant.places.retain(|place| match place {
-            Place::Alone(turn) => {
-                turn.detach();
-                true
-            }
-            Place::Reader(_) => false,
-        });
+        self.grant.turns.iter().for_each(Turn::detach);
+        self.grant.readers.clear();
         self.grant.raw.belongs(false);
         SendMultiGuard { grant: self.grant }
     }
@@ -381,7 +365,7 @@ impl MultiGrant {
     }
 
     fn release(self) -> Result<()> {
-        self.raw.release_before(self.places)
+        self.raw.release_before((self.turns, self.readers))
     }
 }
 

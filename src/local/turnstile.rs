@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
@@ -40,6 +41,8 @@ struct Line<T, S, W> {
     handed: Option<T>,
     /// How many times in a row the lock went from thread to thread.
     streak: u32,
+    /// No server has said anything of the lock to the thread that had the turn last.
+    unanswered: bool,
 }
 
 struct Waiter<T, W> {
@@ -65,6 +68,7 @@ impl Heir for bool {
 pub(crate) struct Turn<T, S, W: Heir = bool> {
     turnstile: Turnstile<T, S, W>,
     path: Arc<str>,
+    stood_in_line: bool,
 }
 
 /// The outcome of asking for a turn.
@@ -107,7 +111,7 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         }
         log::info!("waiting for the lock {path}, which another thread of this client has");
         match limit.recv(&called) {
-            Ok(handed) => Entry::Turn(self.turn(path), handed),
+            Ok(handed) => Entry::Turn(self.turn(path, true), handed),
             Err(_) => self.give_up(path, &called),
         }
     }
@@ -171,7 +175,7 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         }
         let Some(line) = lines.open.get_mut(path) else {
             lines.open.insert(path.clone(), Line::new());
-            return Some(Entry::Turn(self.turn(path), None));
+            return Some(Entry::Turn(self.turn(path, false), None));
         };
         if line.owner == Some(thread::current().id()) {
             return Some(Entry::OwnTurn(line.shared.upgrade()));
@@ -189,7 +193,7 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         let closed = lines.closed;
         drop(lines);
         if let Ok(handed) = called.try_recv() {
-            let turn = self.turn(path);
+            let turn = self.turn(path, true);
             // The lock passes on, or back to the server, while this thread has the turn.
             drop(handed);
             drop(turn);
@@ -200,10 +204,11 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         }
     }
 
-    fn turn(&self, path: &Arc<str>) -> Turn<T, S, W> {
+    fn turn(&self, path: &Arc<str>, stood_in_line: bool) -> Turn<T, S, W> {
         Turn {
             turnstile: self.clone(),
             path: path.clone(),
+            stood_in_line,
         }
     }
 }
@@ -216,6 +221,7 @@ impl<T, S, W: Heir> Line<T, S, W> {
             waiting: VecDeque::new(),
             handed: None,
             streak: 0,
+            unanswered: false,
         }
     }
 
@@ -266,10 +272,21 @@ impl<T, S, W: Heir> Turn<T, S, W> {
         self.change(|line| line.shared = Arc::downgrade(shared));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Line<T, S, W>)) {
-        if let Some(line) = self.turnstile.lines.lock().open.get_mut(&self.path) {
-            change(line);
-        }
+    /// Tells the next thread that no server has said anything of the lock.
+    pub(crate) fn unanswered(&self) {
+        self.change(|line| line.unanswered = true);
+    }
+
+    /// Whether this thread has stood in line, and a server has told the one before it of the lock: there may
+    /// be no time left to ask again.
+    pub(crate) fn follows_an_answer(&self) -> bool {
+        let unanswered = self.change(|line| mem::take(&mut line.unanswered));
+        self.stood_in_line && unanswered == Some(false)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Line<T, S, W>) -> R) -> Option<R> {
+        let mut lines = self.turnstile.lines.lock();
+        lines.open.get_mut(&self.path).map(change)
     }
 }
 

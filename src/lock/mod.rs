@@ -108,7 +108,10 @@ impl Locks {
     /// As [`enter`](Self::enter), for locks that a thread can neither have twice nor inherit.
     pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
         match self.enter(&path.into(), Wish::default, request)? {
-            Some(Entered::Turn(turn, _)) => Ok(Some(turn)),
+            Some(Entered::Turn(turn, _)) => {
+                request.taken |= turn.follows_an_answer();
+                Ok(Some(turn))
+            }
             Some(Entered::Again(_)) => Err(would_deadlock(path)),
             None => {
                 request.taken |= self.is_taken_here(path);
@@ -149,6 +152,7 @@ impl Locks {
                 return request.refused(&self.session);
             }
         };
+        request.taken |= turn.follows_an_answer();
         if let Some(mut raw) = handed {
             if raw.state() == GuardState::Held {
                 raw.inherited(request.limit.spent());
@@ -158,8 +162,20 @@ impl Locks {
         }
         match RawGuard::acquire(&self.session, queue, request, prepared)? {
             Some(raw) => Ok(Some(Locked::Granted(Grant { raw, turn }))),
-            None => request.refused(&self.session),
+            None => self.refused(request, [&turn]),
         }
+    }
+
+    /// The result for a thread that ends without the lock, and has these turns.
+    pub(crate) fn refused<'t, T>(
+        &self,
+        request: &LockRequest<'_>,
+        turns: impl IntoIterator<Item = &'t Turn>,
+    ) -> Result<Option<T>> {
+        if !request.taken {
+            turns.into_iter().for_each(Turn::unanswered);
+        }
+        request.refused(&self.session)
     }
 
     /// Takes over a lock that another process has handed over; see [`Session::take_over`].

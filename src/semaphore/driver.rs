@@ -119,7 +119,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let path = self.semaphore.path;
         match outcome {
             Outcome::Held(_) => Ok(RawGuard::join(self.held)),
-            Outcome::Gone => self.request.refused(self.session()),
+            Outcome::Gone => self.semaphore.locks.refused(&self.request, &self.turn),
             Outcome::Evicted(_) => Err(Error::Evicted {
                 node: self.first().to_owned(),
             }),

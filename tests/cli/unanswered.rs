@@ -344,6 +344,21 @@ fn a_try_outlasts_a_silence_that_is_shorter_than_a_session() {
     holder.kill();
 }
 
+/// It forgot that the lock was taken when nobody confirmed the end of its session.
+#[test]
+fn a_try_that_had_its_answer_ends_with_it_whatever_the_servers_do_next() {
+    let (log, path, proxy) = (Log::new(), fresh_path("try"), Proxy::start(embedded()));
+    let mut holder = Zklock::start(embedded(), &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    for (how, code) in [("-n", 1), ("-w 0", 1), ("-n -E 5", 5)] {
+        proxy.blackhole_at_next_request(op::CLOSE);
+        let tried = Zklock::run(&proxy.hosts(), &format!("run {how} {path}"), ":");
+        assert_eq!(tried.code, Some(code), "{how}: {tried:?}");
+        proxy.heal();
+    }
+    holder.kill();
+}
+
 /// The lock is lost where its command would begin.
 #[test]
 fn a_run_whose_command_did_not_begin_is_not_said_to_have_ended() {

@@ -20,6 +20,7 @@ in_every_place! {
     a_thread_does_not_wait_for_itself_in_the_line_of_a_semaphore
     only_who_has_a_permit_is_overdue
     a_waiting_thread_learns_whether_the_one_ahead_holds
+    threads_of_one_client_that_give_up_together_all_find_the_lock_taken
 }
 
 // The credentials and the access control list of a handle are fixed.
@@ -91,6 +92,32 @@ fn a_limit_holds_in_every_step_of_a_semaphore(place: Place) {
         let late = came.recv_timeout(SOON).unwrap().unwrap();
         assert!(late < SOON / 2, "{late:?} late");
     }
+}
+
+/// The second one got its turn when no time was left, and said that no server had answered.
+fn threads_of_one_client_that_give_up_together_all_find_the_lock_taken(place: Place) {
+    let paths = ["mutex", "reentrant", "write", "multi", "permit"].map(fresh_path);
+    let (holder, waiter) = (client(place), client(place));
+    let _held = [0, 1, 2, 3].map(|at| {
+        let lock = holder.rwlock(&paths[at]).unwrap();
+        lock.write().unwrap()
+    });
+    let _permit = holder.semaphore(&paths[4], 1).unwrap().acquire().unwrap();
+    let multi = waiter.multi_lock([paths[3].as_str()]).unwrap();
+    let mutex = waiter.mutex(&paths[0]).unwrap();
+    let reentrant = waiter.reentrant_mutex(&paths[1]).unwrap();
+    let write = waiter.rwlock(&paths[2]).unwrap();
+    let permits = waiter.semaphore(&paths[4], 1).unwrap();
+    let until = Instant::now() + Duration::from_secs(2);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| assert!(mutex.try_lock_until(until).unwrap().is_none()));
+            scope.spawn(|| assert!(reentrant.try_lock_until(until).unwrap().is_none()));
+            scope.spawn(|| assert!(write.try_write_until(until).unwrap().is_none()));
+            scope.spawn(|| assert!(multi.try_lock_until(until).unwrap().is_none()));
+            scope.spawn(|| assert!(permits.try_acquire_until(until).unwrap().is_none()));
+        }
+    });
 }
 
 fn a_cancelled_multi_lock_ends_wherever_it_is(place: Place) {

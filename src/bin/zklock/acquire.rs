@@ -63,7 +63,7 @@ pub(crate) enum WaitLimit {
 
 impl WaitLimit {
     pub(crate) fn new(run: &Run, started: Instant) -> Self {
-        if run.nonblock || run.wait.is_some_and(|wait| wait.is_zero()) {
+        if run.tries_once() {
             return Self::OneTry;
         }
         let deadline = run.wait.and_then(|wait| started.checked_add(wait));

@@ -275,6 +275,13 @@ pub(crate) struct Run {
     pub(crate) what: Guarded,
 }
 
+impl Run {
+    /// Whether it does not wait for the lock.
+    pub(crate) fn tries_once(&self) -> bool {
+        self.nonblock || self.wait.is_some_and(|wait| wait.is_zero())
+    }
+}
+
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("due").required(true)))]
 pub(crate) struct Once {

@@ -35,7 +35,7 @@ pub(crate) fn hold(args: &Args, hold: &Hold) -> Result<Ending, Failure> {
     drop(status_line);
     let (acquired, signal) = (acquired?, stage.signals.ended_by());
     let (Some(acquired), None) = (acquired, signal) else {
-        return stage.end_without(&hold.path, signal, run.conflict_exit_code);
+        return stage.end_without(&hold.path, signal, &run);
     };
     let wanted = wanted(&hold.reason, hold.lasting, hold.until);
     let node = acquired.lock.guard.leave_hold(&wanted)?;

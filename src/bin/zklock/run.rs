@@ -51,7 +51,7 @@ fn run_under(
     let acquired = acquire(run, wanted, &stage, started)?;
     let signal = stage.signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
-        return stage.end_without(&wanted.name(), signal, run.conflict_exit_code);
+        return stage.end_without(&wanted.name(), signal, run);
     };
     let acquired_at = Instant::now();
     let permit = lock.permit.map(|number| number.to_string());

@@ -11,7 +11,7 @@ use crossbeam_channel::RecvTimeoutError;
 use nix::sys::signal::Signal;
 use zklock::{Client, SessionState};
 
-use crate::args::{Args, Guarded};
+use crate::args::{Args, Guarded, Run};
 use crate::child::{Child, Variables};
 use crate::connect::connect;
 use crate::exit::Ending;
@@ -143,25 +143,29 @@ impl Stage {
         }
     }
 
-    /// Ends without the lock that was to be acquired: by the signal, or with this status.
+    /// Ends without the lock that was to be acquired: by the signal, or with the status for a lock that is
+    /// taken.
     pub(crate) fn end_without(
         &self,
         path: &str,
         signal: Option<Signal>,
-        code: u8,
+        run: &Run,
     ) -> Result<Ending, Failure> {
         let answered = self.is_connected() & self.end(false);
         if let Some(signal) = signal {
             return Ok(Ending::Signal(signal as i32));
         }
-        check_answered(answered, path)?;
+        // One try has just had its answer.
+        if !run.tries_once() {
+            check_answered(answered, path)?;
+        }
         let taken = self.client.found_taken();
         let (path, hold) = taken.unwrap_or_else(|| (path.to_owned(), None));
         log::info!("somebody else has the lock {path}");
         if let Some(hold) = hold {
             say(&format!("{} is {}", plain(&path), plain(&hold.to_string())));
         }
-        Ok(Ending::Code(code))
+        Ok(Ending::Code(run.conflict_exit_code))
     }
 
     /// Runs the command while the lock is held.
