@@ -29,8 +29,8 @@ pub struct Failed {
     pub addresses: usize,
     /// It was the last of them.
     pub last: bool,
-    /// How long it took.
-    pub took: Duration,
+    /// How long it took, if the server was hurried; zero otherwise.
+    pub hurried_for: Duration,
 }
 
 /// See the module's documentation.
@@ -64,14 +64,14 @@ impl Backoff {
     }
 
     /// The pause after an attempt: its share of the round's, because of several servers one may serve again
-    /// long before the round is over. The time that the attempt took is a part of it. The first round
-    /// asks each server at once.
+    /// long before the round is over. The first round asks each server at once. The time of an attempt that was
+    /// hurried is part of the pause; one that had all its time may be to a server that many ask.
     pub fn after_attempt(&self, failed: Failed, now: Duration) -> Duration {
         if failed.rounds == 0 && !failed.last {
             return Duration::ZERO;
         }
         let share = self.after_failure(now) / failed.addresses.max(1) as u32;
-        share.saturating_sub(failed.took)
+        share.saturating_sub(failed.hurried_for)
     }
 
     /// The pause after a connection: none, unless it was short and no `others` are left to try.

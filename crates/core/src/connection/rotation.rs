@@ -40,6 +40,10 @@ pub struct Rotation<Address> {
     offered: Vec<Address>,
     /// The servers that hung up instead of greeting when they were tried last: they have no leader.
     leaderless: Vec<Address>,
+    /// The servers that were given all of their time to greet since one served.
+    waited_for: Vec<Address>,
+    /// Those that were given little.
+    hurried: Vec<Address>,
     past: Past,
     /// The connections in a row that were useless.
     useless: usize,
@@ -51,6 +55,8 @@ impl<Address> Default for Rotation<Address> {
             left: Vec::new(),
             offered: Vec::new(),
             leaderless: Vec::new(),
+            waited_for: Vec::new(),
+            hurried: Vec::new(),
             past: Past::default(),
             useless: 0,
         }
@@ -64,6 +70,8 @@ impl<Address: Clone + Eq> Rotation<Address> {
         let is_offered = |one: &Address| targets.contains(one) || kept.contains(one);
         self.left.retain(is_offered);
         self.leaderless.retain(is_offered);
+        self.waited_for.retain(is_offered);
+        self.hurried.retain(is_offered);
     }
 
     /// How long to wait for the greeting of a server that has this `limit`, and no other server has served
@@ -71,12 +79,24 @@ impl<Address: Clone + Eq> Rotation<Address> {
     ///
     /// While others look for a leader, one that does not answer at all may have been that leader, and would
     /// keep the client from those that find another. One that hung up before, and now does not, is about
-    /// to serve, and perhaps many at once.
-    pub fn limit(&self, target: &Address, limit: Duration, away: Duration) -> Duration {
-        if self.leaderless.is_empty() || self.leaderless.contains(target) {
-            return limit;
+    /// to serve, and perhaps many at once. Where it is not most that hang up, the rest may have a leader
+    /// and be slow: each of them is hurried once, after it had all of its time.
+    pub fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
+        let is_spared = self.leaderless.is_empty() || self.leaderless.contains(target);
+        let most_elect = self.offered.len() / 2 < self.leaderless.len();
+        let had_all = self.waited_for.contains(target);
+        let hurries = !is_spared && (most_elect || had_all && !self.hurried.contains(target));
+        let tried = match hurries {
+            true => &mut self.hurried,
+            false => &mut self.waited_for,
+        };
+        if !tried.contains(target) {
+            tried.push(target.clone());
         }
-        limit.min(ELECTING.max(away / PART))
+        match hurries {
+            true => limit.min(ELECTING.max(away / PART)),
+            false => limit,
+        }
     }
 
     /// A server was tried, with this outcome.
@@ -97,6 +117,8 @@ impl<Address: Clone + Eq> Rotation<Address> {
     fn served(&mut self, service: Service) {
         self.past.rounds = 0;
         self.leaderless.clear();
+        self.waited_for.clear();
+        self.hurried.clear();
         if service.is_useless() {
             self.useless += 1;
         } else if service.answered {
@@ -196,35 +218,48 @@ mod tests {
         assert!(rotation.trusted_greeting().is_some());
     }
 
-    #[test]
-    fn while_others_look_for_a_leader_a_silent_server_gets_little_time_and_one_that_hung_up_all_of_it()
-     {
-        let all = [1, 2, 3];
+    /// The limits of three servers, in milliseconds.
+    fn limits(rotation: &mut Rotation<i32>, away: u64) -> [u128; 3] {
+        let (limit, away) = (Duration::from_secs(3), Duration::from_secs(away));
+        [1, 2, 3].map(|port| rotation.limit(&port, limit, away).as_millis())
+    }
+
+    fn offered() -> Rotation<i32> {
         let mut rotation = Rotation::default();
-        rotation.offer(&all, &[]);
-        let limits = |rotation: &Rotation<i32>, away| {
-            let limit = Duration::from_secs(3);
-            all.map(|port| {
-                rotation
-                    .limit(&port, limit, Duration::from_secs(away))
-                    .as_millis()
-            })
-        };
-        assert_eq!(limits(&rotation, 0), [3000; 3], "nothing is known");
+        rotation.offer(&[1, 2, 3], &[]);
+        rotation
+    }
+
+    fn hangs_up(rotation: &mut Rotation<i32>, port: i32) {
+        rotation.leave(port, None);
+        rotation.hung_up();
+    }
+
+    #[test]
+    fn while_most_look_for_a_leader_a_silent_server_gets_little_time_and_one_that_hung_up_all_of_it()
+     {
+        let mut rotation = offered();
+        assert_eq!(limits(&mut rotation, 0), [3000; 3], "nothing is known");
         rotation.leave(1, None);
+        hangs_up(&mut rotation, 2);
+        hangs_up(&mut rotation, 3);
+        assert_eq!(limits(&mut rotation, 0), [500, 3000, 3000]);
+        assert_eq!(limits(&mut rotation, 10), [2000, 3000, 3000]);
+        assert_eq!(limits(&mut rotation, 60), [3000; 3]);
         rotation.leave(2, None);
-        rotation.hung_up();
-        assert_eq!(limits(&rotation, 0), [500, 3000, 500]);
-        assert_eq!(limits(&rotation, 10), [2000, 3000, 2000]);
-        assert_eq!(limits(&rotation, 60), [3000; 3]);
-        rotation.leave(2, None);
-        assert_eq!(
-            limits(&rotation, 0),
-            [3000; 3],
-            "none hung up when asked last"
-        );
-        rotation.hung_up();
-        rotation.leave(3, Some(&served(0, false)));
-        assert_eq!(limits(&rotation, 0), [3000; 3], "there is a leader");
+        rotation.leave(3, None);
+        assert_eq!(limits(&mut rotation, 0), [3000; 3], "none hung up last");
+    }
+
+    #[test]
+    fn while_one_looks_for_a_leader_the_others_get_little_time_once_after_they_had_all() {
+        let mut rotation = offered();
+        for _ in 0..2 {
+            hangs_up(&mut rotation, 2);
+            assert_eq!(limits(&mut rotation, 0), [3000; 3], "they may be slow");
+            assert_eq!(limits(&mut rotation, 0), [500, 3000, 500]);
+            assert_eq!(limits(&mut rotation, 0), [3000; 3]);
+            rotation.leave(3, Some(&served(0, false)));
+        }
     }
 }

@@ -23,8 +23,11 @@ impl Io {
         if candidates.is_empty() && !self.pause(|backoff, now| backoff.after_failure(now)) {
             return Round::Over;
         }
-        for (number, candidate) in (1..).zip(candidates) {
-            let began = Moment::now();
+        for (number, mut candidate) in (1..).zip(candidates) {
+            let (began, whole) = (Moment::now(), candidate.limit);
+            let away = began.saturating_since(self.served.0);
+            candidate.limit = self.rotation.limit(&candidate.target, whole, away);
+            let is_hurried = candidate.limit < whole;
             if let Some(round) = self.tries(candidate, forgotten) {
                 return round;
             }
@@ -32,7 +35,10 @@ impl Io {
                 rounds,
                 addresses,
                 last: number == addresses,
-                took: Moment::now().saturating_since(began),
+                hurried_for: match is_hurried {
+                    true => Moment::now().saturating_since(began),
+                    false => Duration::ZERO,
+                },
             };
             if !self.pause(|backoff, now| backoff.after_attempt(failed, now)) {
                 return Round::Over;
@@ -44,9 +50,6 @@ impl Io {
 
     /// Tries one address; returns `None` if it did not serve.
     fn tries(&mut self, mut candidate: Candidate, forgotten: bool) -> Option<Round> {
-        let away = Moment::now().saturating_since(self.served.0);
-        let limit = candidate.limit;
-        candidate.limit = self.rotation.limit(&candidate.target, limit, away);
         let mut attempted = self.attempt(&candidate);
         let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
         self.hung_up |= hung_up;
