@@ -1,5 +1,6 @@
 //! Locks that outlive their process: `hold` and `release`.
 
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -8,10 +9,11 @@ use crate::program::{Ended, Log, Zklock, await_queue, command, embedded, on_ever
 use crate::support::faketime;
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL_SEQUENTIAL, Raw, assert_nothing_left, op};
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, run as printed};
 
 on_every_server! {
     a_hold_outlives_its_process_until_it_is_released
+    whoever_holds_is_named_without_the_environment
     a_hold_waits_for_its_turn_and_nobody_comes_between
     who_stops_waiting_for_a_hold_leaves_nothing
     a_hold_ends_at_its_time
@@ -44,6 +46,20 @@ fn listed(hosts: &str, path: &str) -> Vec<Value> {
     let ended = run(hosts, &format!("list --json {path}"));
     let list: Value = serde_json::from_str(&ended.out).expect("JSON");
     list["contenders"].as_array().expect("a list").clone()
+}
+
+/// As in a container, and under `env -i`.
+fn whoever_holds_is_named_without_the_environment(hosts: &str) {
+    let path = fresh_path("hold");
+    let mut command = command(hosts);
+    for name in ["SUDO_USER", "USER", "LOGNAME"] {
+        command.env_remove(name);
+    }
+    let held = format!("hold {path} --for 2h --reason freeze");
+    let held = Zklock::spawn(command.args(held.split(' '))).end();
+    let name = printed(Command::new("id").arg("-un"));
+    let says = format!("{path} is on hold by {} on ", name.trim());
+    assert!(held.out.starts_with(&says), "{held:?}");
 }
 
 fn a_hold_outlives_its_process_until_it_is_released(hosts: &str) {

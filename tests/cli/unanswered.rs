@@ -14,7 +14,7 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::{children, op};
 use crate::support::relay::listen;
 use crate::support::zookeeper::Folder;
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{eventually, fresh_path, timed, within};
 
 /// Greets every client, and hangs up at its first request.
 fn hangs_up() -> String {
@@ -357,6 +357,25 @@ fn a_try_that_had_its_answer_ends_with_it_whatever_the_servers_do_next() {
         proxy.heal();
     }
     holder.kill();
+}
+
+/// It was a lock that was lost before the command began, with the status for that.
+#[test]
+fn a_permit_whose_number_takes_too_long_is_acquired_again() {
+    for silent_at in [op::MULTI, op::DELETE, op::SET_DATA] {
+        let (log, path, proxy) = (Log::new(), fresh_path("permit"), Proxy::start(embedded()));
+        proxy.blackhole_at_next_request(silent_at);
+        let args = format!("--session-timeout 4 run --permits 3 {path}");
+        let runs = Zklock::start(&proxy.hosts(), &args, &log.write("ran"));
+        if within(Duration::from_secs(2), || proxy.fired()) {
+            // Longer than the lock is relied on.
+            thread::sleep(Duration::from_secs(3));
+        }
+        proxy.heal();
+        let ended = runs.end();
+        assert_eq!(ended.code, Some(0), "{silent_at}: {ended:?}");
+        assert_eq!(log.words(), ["ran"]);
+    }
 }
 
 /// The lock is lost where its command would begin.

@@ -4,6 +4,7 @@ use std::env;
 use std::io::{self, Write};
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::unistd::{Uid, User};
 use zklock::diagnostics::Hold as Held;
 use zklock::{Client, Contender};
 
@@ -89,10 +90,13 @@ fn waits_as(hold: &Hold) -> Run {
     }
 }
 
-/// Who runs this, as the environment says, or the number of the user: for people to read.
+/// Who runs this, as the environment or the system says, or the number of the user: for people to read.
 fn user() -> Option<String> {
     let names = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
     let mut names = names.filter_map(|name| env::var(name).ok());
-    let named = names.find(|name| !name.is_empty());
-    Some(named.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw())))
+    let named = names.find(|name| !name.is_empty()).or_else(|| {
+        let user = User::from_uid(Uid::current()).ok()?;
+        user.map(|user| user.name)
+    });
+    Some(named.unwrap_or_else(|| format!("user {}", Uid::current())))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use nix::sys::signal::Signal;
-use zklock::{Client, LockGuard};
+use zklock::{Client, GuardState, LockGuard};
 
 use crate::acquire::{AcquireRequest, Acquired, WaitLimit};
 use crate::args::{Args, Run};
@@ -17,7 +17,7 @@ use crate::held_lock::HeldLock;
 use crate::metrics::Metrics;
 use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
-use crate::signals::ends;
+use crate::signals::{Signals, ends};
 use crate::stderr::say;
 use crate::wanted::Wanted;
 
@@ -124,9 +124,16 @@ fn acquire(
         cancel: &signals.cancel,
         status_line: &status_line,
     };
-    let acquired = request.acquire();
+    let acquired = loop {
+        match request.acquire()? {
+            Some(Acquired { lock, .. }) if !run.tries_once() && is_lost(&lock, signals) => {
+                drop(lock)
+            }
+            acquired => break acquired,
+        }
+    };
     drop(status_line);
-    let Some(Acquired { lock, in_order }) = acquired? else {
+    let Some(Acquired { lock, in_order }) = acquired else {
         return Ok(None);
     };
     let in_order = in_order && lock.guard.follows_release() != Some(false);
@@ -134,6 +141,18 @@ fn acquire(
         lock.guard.note_release();
     }
     Ok(Some(lock))
+}
+
+/// Whether the lock is lost already: what comes after a grant, such as a permit's number, may have met with
+/// servers that fell silent. Waits while that is in doubt, as nothing has begun.
+fn is_lost(lock: &HeldLock, signals: &Signals) -> bool {
+    let guard = &lock.guard;
+    while guard.state() == GuardState::Suspect && signals.cancel.is_empty() {
+        if let Err(error) = guard.verify() {
+            log::info!("before the command begins: {error}");
+        }
+    }
+    guard.state() == GuardState::Lost
 }
 
 /// Keeps the lock as long as the user asked for, or until a signal comes, which it returns. If this

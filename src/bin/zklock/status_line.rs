@@ -226,7 +226,8 @@ fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
 
 /// What is said of a lock that is free and not granted yet.
 fn held_back(path: &str, left: Duration) -> String {
-    let left = brief(left.max(Duration::from_secs(1)));
+    // Rounded up, for what starts meanwhile.
+    let left = brief(Duration::from_secs(left.as_secs() + 1));
     format!(
         "{path}: nobody is ahead, and it is granted in {left}: the connection was lost, and the servers may \
          still be about to end this session"
