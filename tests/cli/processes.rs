@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::program::{
     Ended, Lines, Log, Zklock, await_queue, command, on_every_server, program_for_every_user,
+    rounds,
 };
 use crate::support::{eventually, fresh_path, run, within};
 
@@ -21,7 +22,9 @@ on_every_server! {
     a_process_that_cannot_be_listed_keeps_the_lock
     nothing_of_a_command_is_left_when_its_keeper_is_killed
     a_keeper_that_was_stopped_goes_on
+    a_keeper_that_is_stopped_before_the_command_begins_goes_on
     a_keeper_that_a_debugger_holds_does_not_save_the_command
+    what_is_killed_in_place_of_a_keeper_is_the_commands
     nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed
     nothing_of_a_command_is_left_where_few_files_may_be_open
     a_limit_of_threads_that_prevents_a_command_is_told
@@ -302,6 +305,25 @@ fn a_keeper_that_was_stopped_goes_on(hosts: &str) {
     }
 }
 
+fn a_keeper_that_is_stopped_before_the_command_begins_goes_on(hosts: &str) {
+    for _ in 0..rounds(5) {
+        let path = fresh_path("early");
+        let mut zklock = Zklock::start(hosts, &format!("run {path}"), "exit 5");
+        let id = zklock.id();
+        let list = format!("/proc/{id}/task/{id}/children");
+        let first = || fs::read_to_string(&list).is_ok_and(|list| !list.is_empty());
+        while !first() && !zklock.has_ended() {
+            thread::yield_now();
+        }
+        if let Ok(keeper) = fs::read_to_string(&list) {
+            let stop = Command::new("kill").args(["-STOP", keeper.trim()]).status();
+            assert!(stop.is_ok());
+        }
+        let ended = zklock.end();
+        assert_eq!(ended.code, Some(5), "{ended:?}");
+    }
+}
+
 /// Stops a process as a debugger does: SIGCONT does not continue it.
 const DEBUGGER: &str = "import ctypes, os, sys, time
 kernel, process = ctypes.CDLL(None), int(sys.argv[1])
@@ -327,6 +349,37 @@ fn a_keeper_that_a_debugger_holds_does_not_save_the_command(hosts: &str) {
     assert_eq!(ended.code, Some(75), "{ended:?}");
     assert!(log.is_still());
     await_queue(hosts, &path, 0);
+}
+
+fn what_is_killed_in_place_of_a_keeper_is_the_commands(hosts: &str) {
+    if !is_root() {
+        return println!("only root can debug everywhere");
+    }
+    let (path, log) = (fresh_path("orphan"), Log::new());
+    // What started before leaves a process to zklock, which adopts orphans by then.
+    let leave = format!("sleep 100 >/dev/null 2>&1 & {}", log.write("$!"));
+    let await_begin = format!(
+        "until grep -q begun {}; do sleep 0.02; done",
+        log.file().display()
+    );
+    let script = format!(
+        "sh -c '{await_begin}; {leave}' & exec {ZKLOCK} run {path} -- sh -c '{}; sleep 100'",
+        log.write("begun"),
+    );
+    let mut zklock = Zklock::spawn(&mut shell(hosts, &["sh"], &script));
+    let is_number = |word: &String| word.parse::<u32>().is_ok();
+    let orphan = || log.words().into_iter().find(is_number);
+    eventually("there is an orphan", || orphan().is_some());
+    let orphan = orphan().expect("a number");
+    let mut debugger = Command::new("python3");
+    let debugger = Lines::of(debugger.args(["-c", DEBUGGER, &keeper_of(zklock.id())]));
+    assert_eq!(debugger.hear(), "held");
+    Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
+    let ended = zklock.end();
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    let lives = Path::new("/proc").join(&orphan).exists();
+    run(Command::new("sh").args(["-c", &format!("kill {orphan} || :")]));
+    assert!(lives, "{ended:?}");
 }
 
 fn nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed(hosts: &str) {

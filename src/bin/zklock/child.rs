@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
 use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, kill_process};
 
 use crate::descendants::Descendants;
@@ -96,7 +98,7 @@ impl Child {
         send_files(&keeper, &files)?;
         let words = i32::try_from(command.len()).unwrap_or(i32::MAX);
         send(&keeper, Kind::Brief, words, &brief(command, key))?;
-        let answer = receive(&keeper)?;
+        let answer = answer_of(&keeper, process)?;
         let group = Pid::from_raw(answer.number).filter(|_| answer.kind == Kind::Started);
         keeper.set_write_timeout(Some(ANSWER))?;
         Ok(Self {
@@ -169,7 +171,16 @@ impl Child {
             }
         }
         // A debugger holds it, or it is frozen.
+        self.spare_bystanders();
         self.descendants.kill();
+    }
+
+    /// Takes none of the orphans that this process has adopted for the command's, which the keeper
+    /// adopts.
+    pub(crate) fn spare_bystanders(&mut self) {
+        if let Some(keeper) = self.process {
+            self.descendants.only_of(keeper);
+        }
     }
 
     /// If the keeper is gone, the reports tell. If it takes no more, it has been stopped.
@@ -258,6 +269,18 @@ fn brief(command: &[OsString], key: Option<&str>) -> Vec<u8> {
     let args = env::args_os().skip(1);
     let words = key.chain(command.iter().cloned()).chain(args);
     words.map(OsString::into_vec).collect::<Vec<_>>().join(&0)
+}
+
+/// Receives what the keeper says first, and continues it if somebody has stopped it before: then this
+/// process would hear of nothing else.
+fn answer_of(keeper: &UnixStream, process: Pid) -> io::Result<Message> {
+    let wait = Timespec::try_from(ANSWER).ok();
+    let is_there = || poll(&mut [PollFd::new(keeper, PollFlags::IN)], wait.as_ref());
+    while retry_on_intr(is_there)? == 0 {
+        // It is not reaped, so the number is its own.
+        let _ = kill_process(process, rustix::process::Signal::CONT);
+    }
+    receive(keeper)
 }
 
 fn listen_to(keeper: UnixStream) -> io::Result<Receiver<Message>> {

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, test_kill_process, wait,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
+    test_kill_process, wait, waitid,
 };
 #[cfg(target_os = "linux")]
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
@@ -133,6 +134,17 @@ impl Descendants {
     /// Takes this child for none of them.
     pub(crate) fn except(&mut self, child: Pid) {
         self.strangers.push(child);
+    }
+
+    /// Takes the other children for none of them, while this one lives: it adopts its orphans itself.
+    pub(crate) fn only_of(&mut self, child: Pid) {
+        let mut others = self.children().unwrap_or_default();
+        others.retain(|other| *other != child);
+        // Asked afterwards: when it ends, its children become this process's.
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if !others.is_empty() && matches!(waitid(WaitId::Pid(child), ended), Ok(None)) {
+            self.strangers.extend(others);
+        }
     }
 
     /// Reaps the children that have ended; returns them, those that have stopped, and whether there

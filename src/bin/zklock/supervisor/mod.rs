@@ -192,6 +192,7 @@ impl<'a> Supervisor<'a> {
         let reports = self.child.reports.clone();
         while !self.child.is_gone {
             let wait = self.look_at_time().min(self.look_at_lock());
+            self.child.spare_bystanders();
             select! {
                 recv(reports) -> report => self.reported(report.ok().as_ref()),
                 recv(self.signals.taken) -> signal => if let Ok(signal) = signal {
