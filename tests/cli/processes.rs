@@ -311,12 +311,17 @@ fn a_keeper_that_is_stopped_before_the_command_begins_goes_on(hosts: &str) {
         let mut zklock = Zklock::start(hosts, &format!("run {path}"), "exit 5");
         let id = zklock.id();
         let list = format!("/proc/{id}/task/{id}/children");
-        let first = || fs::read_to_string(&list).is_ok_and(|list| !list.is_empty());
-        while !first() && !zklock.has_ended() {
+        // It is no keeper before, and zklock waits in vfork(2).
+        let keeper = || {
+            let id = fs::read_to_string(&list).ok()?.trim().to_owned();
+            let name = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+            name.starts_with(b"lock-keeper").then_some(id)
+        };
+        while keeper().is_none() && !zklock.has_ended() {
             thread::yield_now();
         }
-        if let Ok(keeper) = fs::read_to_string(&list) {
-            let stop = Command::new("kill").args(["-STOP", keeper.trim()]).status();
+        if let Some(keeper) = keeper() {
+            let stop = Command::new("kill").args(["-STOP", &keeper]).status();
             assert!(stop.is_ok());
         }
         let ended = zklock.end();
