@@ -113,18 +113,22 @@ impl Locks {
                 Ok(Some(turn))
             }
             Some(Entered::Again(_)) => Err(would_deadlock(path)),
-            None => {
-                request.taken |= self.is_taken_here(path);
-                Ok(None)
-            }
+            None => self.gives_up_in_line(path, request).map(|()| None),
         }
     }
 
-    /// Whether another thread that is ahead of this one counts as a lock that is taken: without a
-    /// connection it may wait for a server itself, unless it holds the lock.
-    fn is_taken_here(&self, path: &str) -> bool {
-        let connected = self.session.status.snapshot().state == SessionState::Connected;
-        connected || self.session.leases.is_held(path)
+    /// Another thread that is ahead of this one counts as a lock that is taken, but without a connection it may
+    /// wait for a server itself, unless it holds the lock: then this one waits for a connection, too.
+    fn gives_up_in_line(&self, path: &str, request: &mut LockRequest<'_>) -> Result<()> {
+        let is_taken = || {
+            let connected = self.session.status.snapshot().state == SessionState::Connected;
+            connected || self.session.leases.is_held(path)
+        };
+        if !is_taken() {
+            self.session.caller().connected(&request.limit)?;
+        }
+        request.taken |= is_taken();
+        Ok(())
     }
 
     /// Waits for the turn of the calling thread, and then in the queue on the server unless the
@@ -148,7 +152,7 @@ impl Locks {
             Some(Entered::Turn(turn, handed)) => (turn, handed),
             Some(Entered::Again(grant)) => return Ok(Some(Locked::Again(grant))),
             None => {
-                request.taken |= self.is_taken_here(path);
+                self.gives_up_in_line(path, request)?;
                 return request.refused(&self.session);
             }
         };

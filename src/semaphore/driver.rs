@@ -25,6 +25,10 @@ use zklock_core::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_jute::{ErrorCode, Op, Request};
 
+/// How long one try waits for those who are just acquiring permits, which takes a few round trips: one of them may
+/// have fallen silent.
+const PASSING: Duration = Duration::from_secs(1);
+
 /// One acquisition of permits.
 pub(super) struct PermitDriver<'a, 'q> {
     semaphore: Wanted<'a>,
@@ -143,13 +147,14 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         if self.first.take().is_some() && self.request.limit.is_over() {
             return Ok(Event::Cancel);
         }
+        let (tries, limit) = (self.patience == Patience::Tries, self.request.limit.clone());
+        if tries {
+            self.request.until_if_taken = clock::now().checked_add(PASSING);
+        }
         self.request.patience = Patience::Waits;
         self.request.overdue = None;
-        if self.turn.is_none() {
-            self.turn = self.semaphore.locks.turn(&locks, &mut self.request)?;
-            if self.turn.is_none() {
-                return Ok(Event::Cancel);
-            }
+        if self.turn.is_none() && !self.takes_its_turn(&locks)? {
+            return Ok(Event::Cancel);
         }
         let lasting = match self.semaphore.speaks_kazoo() {
             true => Lasting::WhileUsed,
@@ -167,9 +172,21 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             ..Queue::of(self.semaphore.path, Role::Exclusive)
         };
         let first = RawGuard::acquire(self.session(), &line, &mut self.request, None)?;
+        if tries {
+            self.request.limit = limit;
+        }
         let event = first.as_ref().map(|first| Event::First(own(first)));
         self.first = first;
         Ok(event.unwrap_or(Event::Cancel))
+    }
+
+    /// Waits for the threads of this client that are ahead; `false` at the limit.
+    fn takes_its_turn(&mut self, locks: &str) -> Result<bool> {
+        let limit = self.request.limit.clone();
+        self.request.limit = limit.clone().until(self.request.until_if_taken);
+        self.turn = self.semaphore.locks.turn(locks, &mut self.request)?;
+        self.request.limit = limit;
+        Ok(self.turn.is_some())
     }
 
     fn make(&self) -> Result<Event> {

@@ -131,7 +131,9 @@ impl Semaphore {
     /// Acquires a permit if one is free.
     ///
     /// Blocks for two round trips if none is free, which costs the server no write, and for a few
-    /// more if one is. Without a connection it blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// more if one is. While others are just acquiring permits it waits for them, for a second at most: if one of
+    /// them has fallen silent, it returns `None`. Without a connection it blocks as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///

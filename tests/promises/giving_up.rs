@@ -5,12 +5,15 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
-use zklock::{Acl, Client, Error, LockOptions};
+use crossbeam_channel::{RecvTimeoutError, bounded};
+use zklock::{Acl, Client, Error, LockOptions, SessionState};
 
 use crate::support::proxy::Proxy;
 use crate::support::{aside, eventually, fresh_path};
 use crate::transport::{Place, SOON, in_every_place, on_every_server};
+
+/// Shorter than the time for which a try waits for a connection.
+const SHORT: Duration = Duration::from_millis(100);
 
 in_every_place! {
     who_comes_to_a_closed_client_does_not_queue_behind_its_guards
@@ -21,6 +24,7 @@ in_every_place! {
     only_who_has_a_permit_is_overdue
     a_waiting_thread_learns_whether_the_one_ahead_holds
     threads_of_one_client_that_give_up_together_all_find_the_lock_taken
+    a_try_beside_a_waiting_thread_waits_for_a_connection_too
 }
 
 // The credentials and the access control list of a handle are fixed.
@@ -91,6 +95,29 @@ fn a_limit_holds_in_every_step_of_a_semaphore(place: Place) {
     for came in tries {
         let late = came.recv_timeout(SOON).unwrap().unwrap();
         assert!(late < SOON / 2, "{late:?} late");
+    }
+}
+
+/// It failed at once, with a limit of no time.
+fn a_try_beside_a_waiting_thread_waits_for_a_connection_too(place: Place) {
+    let path = fresh_path("beside");
+    let network = Proxy::start(&place.shared().hosts());
+    let (holder, waiter) = (client(place), place.connect(&network.hosts()));
+    let _guard = holder.mutex(&path).unwrap().lock().unwrap();
+    let (waits, tries) = (waiter.mutex(&path).unwrap(), waiter.mutex(&path).unwrap());
+    let _waits = aside(move || waits.lock().map(drop));
+    eventually("it waits", || holder.contenders(&path).unwrap().len() == 2);
+    network.refuse();
+    eventually("it is cut", || waiter.state() != SessionState::Connected);
+    let came = aside(move || tries.try_lock().map(|guard| guard.is_none()));
+    assert_eq!(came.recv_timeout(SHORT), Err(RecvTimeoutError::Timeout));
+    network.accept();
+    match came.recv_timeout(SOON).unwrap() {
+        Ok(taken) => assert!(taken),
+        // It was not back in time.
+        Err(error) => {
+            assert!(matches!(error, Error::ConnectTimeout { limit, .. } if SHORT < limit))
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use zklock::{Client, Dialect, GuardEvent, LockOptions, Permit, Semaphore};
 
 use crate::support::proxy::Proxy;
-use crate::support::raw::{Raw, assert_nothing_left, children, op};
+use crate::support::raw::{EPHEMERAL_SEQUENTIAL, Raw, assert_nothing_left, children, op};
 use crate::support::{aside, eventually, fresh_path};
 use crate::transport::{
     Place, SOON, TIMEOUT, Transport, Waiter, expire_owner, in_every_place, on_every_server,
@@ -29,6 +29,7 @@ in_every_place! {
     a_session_that_expires_while_it_is_first_in_line_stops_nobody
     hundreds_wait_without_a_herd
     a_cancel_at_any_time_is_heard
+    a_try_waits_a_moment_at_most_for_who_fell_silent_while_it_acquired
 }
 
 // A handle has been given up by then.
@@ -277,4 +278,21 @@ fn a_cancel_at_any_time_is_heard(place: Place) {
             .unwrap_or_else(|_| panic!("cancelled after {cancelled_after:?}, and not heard"))
             .unwrap();
     }
+}
+
+/// It waited until that one's session had ended.
+fn a_try_waits_a_moment_at_most_for_who_fell_silent_while_it_acquired(place: Place) {
+    let (client, path) = (connect(place, Dialect::Curator), fresh_path("silent"));
+    let permits = client.semaphore(&path, 3).unwrap();
+    let permit = permits.acquire().unwrap();
+    let mut silent = Raw::connect(&place.shared().hosts());
+    let node = format!("{path}/locks/_c_00000000-0000-0000-0000-000000000000-lock-");
+    silent.create(&node, b"", EPHEMERAL_SEQUENTIAL).unwrap();
+    let tries = permits.clone();
+    let came = aside(move || tries.try_acquire().map(|permit| permit.is_none()));
+    assert_eq!(came.recv_timeout(SOON), Ok(Ok(true)));
+    drop((permit, silent));
+    eventually("it is free again", || {
+        permits.try_acquire().unwrap().is_some()
+    });
 }
