@@ -280,8 +280,8 @@ impl<T, S, W: Heir> Turn<T, S, W> {
     /// Whether this thread has stood in line, and a server has told the one before it of the lock: there may
     /// be no time left to ask again.
     pub(crate) fn follows_an_answer(&self) -> bool {
-        let unanswered = self.change(|line| mem::take(&mut line.unanswered));
-        self.stood_in_line && unanswered == Some(false)
+        // A line begins with nobody before it, so that the lines need not be locked.
+        self.stood_in_line && self.change(|line| mem::take(&mut line.unanswered)) == Some(false)
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Line<T, S, W>) -> R) -> Option<R> {

@@ -232,8 +232,7 @@ impl Child {
             has_stopped |= status.stopped() && Some(process) == other;
             if Some(process) == self.process {
                 match status.stopped() {
-                    // It is not reaped, so the number is its own.
-                    true => drop(kill_process(process, rustix::process::Signal::CONT)),
+                    true => go_on(process),
                     false => self.process = None,
                 }
             }
@@ -277,10 +276,14 @@ fn answer_of(keeper: &UnixStream, process: Pid) -> io::Result<Message> {
     let wait = Timespec::try_from(ANSWER).ok();
     let is_there = || poll(&mut [PollFd::new(keeper, PollFlags::IN)], wait.as_ref());
     while retry_on_intr(is_there)? == 0 {
-        // It is not reaped, so the number is its own.
-        let _ = kill_process(process, rustix::process::Signal::CONT);
+        go_on(process);
     }
     receive(keeper)
+}
+
+/// Continues the keeper, which is not reaped, so the number is its own.
+fn go_on(keeper: Pid) {
+    let _ = kill_process(keeper, rustix::process::Signal::CONT);
 }
 
 fn listen_to(keeper: UnixStream) -> io::Result<Receiver<Message>> {

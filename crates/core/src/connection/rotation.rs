@@ -38,15 +38,23 @@ pub struct Rotation<Address> {
     left: Vec<Address>,
     /// The addresses of the last round.
     offered: Vec<Address>,
-    /// The servers that hung up instead of greeting when they were tried last: they have no leader.
-    leaderless: Vec<Address>,
-    /// The servers that were given all of their time to greet since one served.
-    waited_for: Vec<Address>,
-    /// Those that were given little.
-    hurried: Vec<Address>,
+    /// The servers that were tried since one served.
+    tried: Vec<Tried<Address>>,
     past: Past,
     /// The connections in a row that were useless.
     useless: usize,
+}
+
+/// How a server was tried since one served.
+#[derive(Debug)]
+struct Tried<Address> {
+    address: Address,
+    /// It hung up instead of greeting when it was tried last: it has no leader.
+    is_leaderless: bool,
+    /// It was given all of its time to greet.
+    had_all: bool,
+    /// It was given little.
+    was_hurried: bool,
 }
 
 impl<Address> Default for Rotation<Address> {
@@ -54,9 +62,7 @@ impl<Address> Default for Rotation<Address> {
         Self {
             left: Vec::new(),
             offered: Vec::new(),
-            leaderless: Vec::new(),
-            waited_for: Vec::new(),
-            hurried: Vec::new(),
+            tried: Vec::new(),
             past: Past::default(),
             useless: 0,
         }
@@ -69,9 +75,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
         self.offered = targets.to_vec();
         let is_offered = |one: &Address| targets.contains(one) || kept.contains(one);
         self.left.retain(is_offered);
-        self.leaderless.retain(is_offered);
-        self.waited_for.retain(is_offered);
-        self.hurried.retain(is_offered);
+        self.tried.retain(|one| is_offered(&one.address));
     }
 
     /// How long to wait for the greeting of a server that has this `limit`, and no other server has served
@@ -82,21 +86,30 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// to serve, and perhaps many at once. Where it is not most that hang up, the rest may have a leader
     /// and be slow: each of them is hurried once, after it had all of its time.
     pub fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
-        let is_spared = self.leaderless.is_empty() || self.leaderless.contains(target);
-        let most_elect = self.offered.len() / 2 < self.leaderless.len();
-        let had_all = self.waited_for.contains(target);
-        let hurries = !is_spared && (most_elect || had_all && !self.hurried.contains(target));
-        let tried = match hurries {
-            true => &mut self.hurried,
-            false => &mut self.waited_for,
-        };
-        if !tried.contains(target) {
-            tried.push(target.clone());
+        let leaderless = self.tried.iter().filter(|one| one.is_leaderless).count();
+        let most_elect = self.offered.len() / 2 < leaderless;
+        let one = self.tried(target);
+        let is_spared = leaderless == 0 || one.is_leaderless;
+        if is_spared || !most_elect && (!one.had_all || one.was_hurried) {
+            one.had_all = true;
+            return limit;
         }
-        match hurries {
-            true => limit.min(ELECTING.max(away / PART)),
-            false => limit,
+        one.was_hurried = true;
+        limit.min(ELECTING.max(away / PART))
+    }
+
+    fn tried(&mut self, target: &Address) -> &mut Tried<Address> {
+        let known = self.tried.iter().position(|one| one.address == *target);
+        let at = known.unwrap_or(self.tried.len());
+        if known.is_none() {
+            self.tried.push(Tried {
+                address: target.clone(),
+                is_leaderless: false,
+                had_all: false,
+                was_hurried: false,
+            });
         }
+        &mut self.tried[at]
     }
 
     /// A server was tried, with this outcome.
@@ -104,21 +117,21 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if let Some(Round::Served(service)) = outcome {
             self.served(*service);
         }
-        self.leaderless.retain(|one| *one != target);
+        self.tried(&target).is_leaderless = false;
         self.left.retain(|left| *left != target);
         self.left.push(target);
     }
 
     /// The server that was just left hung up instead of greeting.
     pub fn hung_up(&mut self) {
-        self.leaderless.extend(self.left.last().cloned());
+        if let Some(target) = self.left.last().cloned() {
+            self.tried(&target).is_leaderless = true;
+        }
     }
 
     fn served(&mut self, service: Service) {
         self.past.rounds = 0;
-        self.leaderless.clear();
-        self.waited_for.clear();
-        self.hurried.clear();
+        self.tried.clear();
         if service.is_useless() {
             self.useless += 1;
         } else if service.answered {
