@@ -337,6 +337,18 @@ os.waitpid(process, 0x40000000)
 print('held', flush=True)
 time.sleep(100)";
 
+/// Takes the lock from this one, whose keeper can do nothing.
+#[track_caller]
+fn evict_with_its_keeper_held(hosts: &str, path: &str, mut zklock: Zklock) -> Ended {
+    let mut debugger = Command::new("python3");
+    let debugger = Lines::of(debugger.args(["-c", DEBUGGER, &keeper_of(zklock.id())]));
+    assert_eq!(debugger.hear(), "held");
+    Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
+    let ended = zklock.end();
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    ended
+}
+
 fn a_keeper_that_a_debugger_holds_does_not_save_the_command(hosts: &str) {
     if !is_root() {
         return println!("only root can debug everywhere");
@@ -344,14 +356,9 @@ fn a_keeper_that_a_debugger_holds_does_not_save_the_command(hosts: &str) {
     let (path, log) = (fresh_path("held"), Log::new());
     let beat = log.beat("beat");
     let script = format!("setsid sh -c '{beat}' & {beat}");
-    let mut zklock = Zklock::start(hosts, &format!("run {path}"), &script);
+    let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
     log.await_word("beat");
-    let mut debugger = Command::new("python3");
-    let debugger = Lines::of(debugger.args(["-c", DEBUGGER, &keeper_of(zklock.id())]));
-    assert_eq!(debugger.hear(), "held");
-    Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
-    let ended = zklock.end();
-    assert_eq!(ended.code, Some(75), "{ended:?}");
+    evict_with_its_keeper_held(hosts, &path, zklock);
     assert!(log.is_still());
     await_queue(hosts, &path, 0);
 }
@@ -371,17 +378,12 @@ fn what_is_killed_in_place_of_a_keeper_is_the_commands(hosts: &str) {
         "sh -c '{await_begin}; {leave}' & exec {ZKLOCK} run {path} -- sh -c '{}; sleep 100'",
         log.write("begun"),
     );
-    let mut zklock = Zklock::spawn(&mut shell(hosts, &["sh"], &script));
+    let zklock = Zklock::spawn(&mut shell(hosts, &["sh"], &script));
     let is_number = |word: &String| word.parse::<u32>().is_ok();
     let orphan = || log.words().into_iter().find(is_number);
     eventually("there is an orphan", || orphan().is_some());
     let orphan = orphan().expect("a number");
-    let mut debugger = Command::new("python3");
-    let debugger = Lines::of(debugger.args(["-c", DEBUGGER, &keeper_of(zklock.id())]));
-    assert_eq!(debugger.hear(), "held");
-    Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
-    let ended = zklock.end();
-    assert_eq!(ended.code, Some(75), "{ended:?}");
+    let ended = evict_with_its_keeper_held(hosts, &path, zklock);
     let lives = Path::new("/proc").join(&orphan).exists();
     run(Command::new("sh").args(["-c", &format!("kill {orphan} || :")]));
     assert!(lives, "{ended:?}");

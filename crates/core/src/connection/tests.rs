@@ -34,12 +34,12 @@ impl Servers {
             (found_out, Does::HangsUp),
             (elected, Does::Serves),
         ];
-        let leader = [(Duration::ZERO, Does::Nothing)];
-        Self(
-            [&leader[..], &follower, &follower]
-                .map(<[_]>::to_vec)
-                .into(),
-        )
+        Self::of(&[(Duration::ZERO, Does::Nothing)], &follower)
+    }
+
+    /// One, and two others.
+    fn of(one: &[(Duration, Does)], others: &[(Duration, Does)]) -> Self {
+        Self([one, others, others].map(<[_]>::to_vec).into())
     }
 
     /// What a server does at a moment, and until when.
@@ -126,6 +126,12 @@ fn lateness(all: impl Iterator<Item = (Servers, Duration, Duration)>) -> (Durati
     (sum / count, longest, most)
 }
 
+/// Clients lose their servers at the same time as these their leader; the others elect within 3 to 10 s.
+fn lateness_of(servers: impl Fn(Duration) -> Servers) -> (Duration, Duration, u32) {
+    let all = millis(3_000..10_000);
+    lateness(all.map(|elected| (servers(elected), elected, Duration::ZERO)))
+}
+
 fn millis(all: Range<u64>) -> impl Iterator<Item = Duration> {
     all.step_by(23).map(Duration::from_millis)
 }
@@ -146,11 +152,8 @@ fn a_client_is_soon_back_after_an_election_although_one_server_hangs() {
 
 #[test]
 fn a_server_that_hangs_delays_little_while_the_others_take_long_to_elect() {
-    let all = millis(3_000..10_000).map(|elected| {
-        let servers = Servers::whose_leader_hangs(Duration::ZERO, elected);
-        (servers, elected, Duration::ZERO)
-    });
-    let (average, longest, most) = lateness(all);
+    let servers = |elected| Servers::whose_leader_hangs(Duration::ZERO, elected);
+    let (average, longest, most) = lateness_of(servers);
     assert!(average < Duration::from_millis(900), "{average:?}");
     assert!(longest < Duration::from_millis(2_700), "{longest:?}");
     assert!(most <= 12, "{most}");
@@ -158,12 +161,11 @@ fn a_server_that_hangs_delays_little_while_the_others_take_long_to_elect() {
 
 #[test]
 fn while_all_look_for_a_leader_they_are_asked_in_turn() {
-    let all = millis(3_000..10_000).map(|elected| {
+    let (average, longest, most) = lateness_of(|elected| {
         let mut servers = Servers::whose_leader_hangs(Duration::ZERO, elected);
         servers.0[0] = servers.0[1].clone();
-        (servers, elected, Duration::ZERO)
+        servers
     });
-    let (average, longest, most) = lateness(all);
     assert!(average < Duration::from_millis(300), "{average:?}");
     assert!(longest < Duration::from_millis(1_000), "{longest:?}");
     assert!(most <= 25, "{most}");
@@ -185,7 +187,7 @@ fn servers_that_are_slow_to_greet_are_given_time_although_another_one_hangs_up()
         for order in ORDERS {
             let slows = [(Duration::ZERO, Does::ServesAfter(slow))];
             let hangs_up = [(Duration::ZERO, Does::HangsUp)];
-            let servers = Servers([&hangs_up[..], &slows, &slows].map(<[_]>::to_vec).into());
+            let servers = Servers::of(&hangs_up, &slows);
             let (back, asked) = comes_back(&servers, &order, Duration::ZERO);
             let first = match slow < Duration::from_millis(1_500) {
                 true => Duration::from_millis(10),
