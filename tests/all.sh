@@ -89,36 +89,13 @@ has_public_api() {
   command -v cargo-public-api >/dev/null && cargo +nightly --version >/dev/null 2>&1
 }
 
-# Compiles the library for systems on which none of the tests runs.
-check_other_systems() {
-  local system
-  for system in x86_64-pc-windows-gnu x86_64-apple-darwin; do
-    rustup target list --installed 2>/dev/null | grep -qx "$system" ||
-      rustup_gets "$system" target add "$system" || continue
-    step 300 "checking for $system" \
-      cargo check --quiet --lib --no-default-features --features embedded,metrics --target "$system"
-  done
-}
-
 # rustup_gets WHAT ARGUMENT..: says what is left out if rustup does not get it.
 rustup_gets() {
   local what=$1
   shift
   timeout 300 rustup "$@" >"$logs/rustup" 2>&1 && return 0
-  echo "leaving $what out: rustup does not get it"
+  echo "leaving $what out: rustup does not get it" >&2
   return 1
-}
-
-# Compiles with the oldest Rust that Cargo.toml allows, tests included, where rustup has it or can
-# get it. The mysql crate takes a newer one.
-check_with_the_oldest_rust() {
-  local oldest
-  oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
-  cargo "+$oldest" --version >/dev/null 2>&1 ||
-    rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal || return 0
-  step 900 "checking with Rust $oldest" cargo "+$oldest" check --quiet \
-    --target-dir "$CARGO_TARGET_DIR/oldest" --features "$(features | grep -vx mysql | xargs)" \
-    --lib --bins --test promises
 }
 
 # The features of Cargo.toml, one a line.
@@ -129,33 +106,48 @@ features() {
 # What is compiled for the tests. The benches are tests here: each runs once.
 targets=(--workspace --lib --bins --tests --benches)
 
-# What there is to test, a line of a name and a command each, what takes longest first. Workers are
-# no tests, and tests/chaos.sh runs the scenes alone: elections take long beside others.
+# What takes longest, which begins first.
+long="tests/promises tests/cli tests/mysql tests/chaos.sh tests/session tests/interop tests/embedded src/lib"
+
+# What there is to test, a line of a name and a command each. Workers are no tests, and
+# tests/chaos.sh runs the scenes.
 suites() {
   local source binary
-  # What computes gives way to what waits.
-  echo "tests/sim nice -n 4 tests/sim.sh --test"
-  # This compiles nothing: it tells where the test binaries are.
-  test_binaries --all-features "${targets[@]}" >"$logs/compiled"
-  [ -s "$logs/compiled" ] || { echo "no test binaries?" >&2; return 1; }
   {
-    grep -E "$long" "$logs/compiled"
-    grep -vE "$long" "$logs/compiled"
-  } | while read -r source binary; do
-    case $source in
-      tests/model)
-        printf '%s nice -n 4 %q\n' "$source" "$binary"
-        echo "tests/seeds nice -n 4 tests/sim.sh"
-        ;;
-      benches/*) printf '%s %q\n' "$source" "$binary" ;;
-      *) printf '%s %q --include-ignored --skip scenes:: --skip worker_that_\n' "$source" "$binary" ;;
-    esac
-  done
-  echo "src/doctests cargo test --quiet --workspace --all-features --doc"
+    echo "tests/chaos.sh bash tests/chaos.sh --all-features"
+    echo "src/doctests cargo test --quiet --workspace --all-features --doc"
+    grep -v '^tests/model ' "$logs/compiled" | while read -r source binary; do
+      case $source in
+        benches/*) printf '%s %q\n' "$source" "$binary" ;;
+        *) printf '%s %q --include-ignored --skip scenes:: --skip worker_that_\n' "$source" "$binary" ;;
+      esac
+    done
+  } | awk -v long="$long" 'BEGIN { n = split(long, first) }
+    { for (rank = 1; rank <= n && first[rank] != $1; rank++); print rank, $0 }' | sort -sn | cut -d ' ' -f 2-
 }
 
-# What takes longest.
-long='^(src/lib|tests/(embedded|fences|interop|model|mysql|promises)) '
+# What compiles and computes, which gives way to what waits.
+computations() {
+  local oldest system
+  echo "sim/compile tests/sim.sh --compile"
+  echo "sim/test tests/sim.sh --test"
+  sed -n 's/^tests\/model /&/p' "$logs/compiled"
+  echo "sim/seeds tests/sim.sh"
+  # What is in the packages.
+  echo "oldest-dependencies tests/oldest_dependencies.sh"
+  # With the oldest Rust that Cargo.toml allows, tests included. The mysql crate takes a newer one.
+  oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
+  if cargo "+$oldest" --version >/dev/null 2>&1 || rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal; then
+    printf '%s cargo %q check --quiet --target-dir %q --features %q --lib --bins --test promises\n' "rust/$oldest" \
+      "+$oldest" "$CARGO_TARGET_DIR/oldest" "$(features | grep -vx mysql | xargs)"
+  fi
+  # Systems on which none of the tests runs.
+  for system in x86_64-pc-windows-gnu x86_64-apple-darwin; do
+    rustup target list --installed 2>/dev/null | grep -qx "$system" ||
+      rustup_gets "$system" target add "$system" || continue
+    echo "rust/$system cargo check --quiet --lib --no-default-features --features embedded,metrics --target $system"
+  done
+}
 
 have_what_is_needed
 judge_by_the_toolchain
@@ -179,11 +171,11 @@ if command -v cargo-deny >/dev/null; then
   step 60 "looking at licences and sources" cargo deny --offline check licenses bans sources
 fi
 ! has_public_api || step 600 "comparing the public API" tests/public_api.sh
-step 600 "packaging, and compiling that with the oldest dependencies" tests/oldest_dependencies.sh
-check_with_the_oldest_rust
-check_other_systems
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
-step 900 "compiling the simulation" tests/sim.sh --compile
+doing="looking for what there is to test"
+# This compiles nothing: it tells where the test binaries are.
+test_binaries --all-features "${targets[@]}" >"$logs/compiled"
+[ -s "$logs/compiled" ] || { echo "no test binaries?"; exit 1; }
 suites >"$logs/suites"
-side_by_side 1800 3 "testing, with real servers" "$logs/suites"
-step 1500 "breaking servers, links and clients" tests/chaos.sh --all-features
+computations >"$logs/computations"
+side_by_side 1800 3 "testing, with real servers" "$logs/suites" "$logs/computations"

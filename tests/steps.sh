@@ -72,25 +72,41 @@ step() {
   ended "$doing" "$began" "$before"
 }
 
-# side_by_side LIMIT LANES WHAT FILE: runs the suites in the file, each a line of a name and a
-# command in the shell's syntax, LANES at a time. Says a line of each that passes, and
-# everything of one that fails. Up to two tests may fail beside the others if they pass alone.
+# side_by_side LIMIT LANES WHAT FILE [COMPUTING]: runs the suites in the file, each a line of a name
+# and a command in the shell's syntax, LANES at a time; and beside them, one after the other and with
+# what the suites leave of the processors, those of the file COMPUTING, for which there are more lanes
+# once no suite is left to begin. Says a line of each that passes, and everything of one that fails.
+# Up to two tests may fail beside the others if they pass alone.
 side_by_side() {
-  local limit=$1 lanes=$2 what=$3 began=$SECONDS name command used
+  local limit=$1 lanes=$2 what=$3 began=$SECONDS name command used computing=0
   local -A since=() binary=()
   doing=$what
   echo "==> $doing"
   look_at_the_processors
   local before=$used
-  # The suites have another input, so that they do not read the file.
-  while read -r name command <&3; do
-    [ ${#running[@]} -lt "$lanes" ] || reap
-    eval "exec timeout --kill-after=10 $limit $command" >"$(log_of "$name")" 2>&1 3<&- 8>&- &
-    running[$!]=$name since[$name]=$SECONDS binary[$name]=${command%% *}
-  done 3<"$4"
-  while [ ${#running[@]} -gt 0 ]; do reap; done
+  exec 3<"$4" 4<"${5:-/dev/null}"
+  while :; do
+    if [ "$computing" -eq 0 ] && read -r name command <&4; then
+      begin "nice -n 10 $command"
+      computing=$!
+    fi
+    while [ ${#running[@]} -lt $((computing ? lanes + 1 : lanes)) ] &&
+      { read -r name command <&3 || read -r name command <&4; }; do
+      begin "$command"
+    done
+    [ ${#running[@]} -gt 0 ] || break
+    reap
+  done
+  exec 3<&- 4<&-
   run_again "$limit"
   ended "$what" "$began" "$before"
+}
+
+# begin COMMAND: begins the suite `name` of a `side_by_side`. The suites have another input, so that
+# they do not read its files.
+begin() {
+  eval "exec timeout --kill-after=10 $limit $1" >"$(log_of "$name")" 2>&1 </dev/null 3<&- 4<&- 8>&- &
+  running[$!]=$name since[$name]=$SECONDS binary[$name]=${1%% *}
 }
 
 # Where a suite's output goes; its name may begin with that of another suite.
@@ -104,6 +120,7 @@ reap() {
   wait -n -p pid "${!running[@]}" || status=$?
   name=${running[$pid]}
   unset "running[$pid]"
+  [ "$pid" -ne "$computing" ] || computing=0
   if [ "$status" -ne 0 ]; then
     doing="testing $name"
     cat "$(log_of "$name")"
@@ -141,7 +158,7 @@ run_again() {
 # How many tests passed, by what the suite said; what a script said last.
 passed() {
   awk '/^test result: ok/ { sum += $4 } /^Success$/ { sum++ } NF { last = $0 }
-    END { print (last ~ /^([a-z]+\.sh:|[0-9]+ seeds) /) ? last : sum + 0 " passed" }'
+    END { print (last ~ /^([a-z]+\.sh:|[0-9]+ seeds) /) ? last : sum ? sum " passed" : "passed" }'
 }
 
 # Prints what is missing of the tools that compile.

@@ -199,8 +199,9 @@ fn a_number_that_was_given_anew_gets_no_signal(hosts: &str) {
     let script = format!(
         "{ZKLOCK} run {path} -- sh -c 'echo $$ > {head}; \
             setsid sh -c \"trap : TERM; {beat}\" & exit 5' & zklock=$!
-        while ! grep -q beat {log}; do sleep 0.02; done; sleep 0.3
+        while ! grep -q beat {log}; do sleep 0.02; done
         head=$(cat {head})
+        while kill -0 $head; do sleep 0.02; done
         for try in 1 2 3 4 5 6 7 8 9; do
             echo $((head - 1)) > /proc/sys/kernel/ns_last_pid
             setsid sleep 100 & stranger=$!

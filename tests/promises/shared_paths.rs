@@ -6,12 +6,13 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use zklock::{Client, Dialect, Error, JobOptions, LockGuard, LockOptions, Once, Result, Waiting};
 
 use crate::support::raw::{EPHEMERAL, Raw};
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, within};
 use crate::transport::{Place, on_every_server};
 
 on_every_server! {
@@ -166,7 +167,12 @@ fn beside(second: &Machine, kind: Kind, path: &str, raw: &mut Raw) -> &'static s
     let (before, creates) = (picture(), second.creates());
     let entered = second.enter(kind, path, &mut || ());
     if entered.is_err() {
-        eventually("the path is as it was", || picture() == before);
+        let mut now = before.clone();
+        let restored = within(Duration::from_secs(60), || {
+            now = picture();
+            now == before
+        });
+        assert!(restored, "{kind:?} on {path}: {before:?} became {now:?}");
     }
     if matches!(entered, Err(Error::Unmarked { .. })) {
         assert_eq!(second.creates(), creates, "{kind:?}");

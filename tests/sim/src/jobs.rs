@@ -305,7 +305,9 @@ fn deletes(change: &Change, node: &Option<String>) -> bool {
 
 fn node_gone(history: &[Change], token: i64) -> bool {
     let node = node(history, token);
-    node.is_none() || history.iter().any(|change| deletes(change, &node))
+    // Where the numbers have come to their end, a node that is made again has the name of the first.
+    let gone = |change: &Change| token < change.zxid && deletes(change, &node);
+    node.is_none() || history.iter().any(gone)
 }
 
 /// What is wrong with a run.
