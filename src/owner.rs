@@ -3,6 +3,7 @@
 //! This library writes a small JSON object. Curator writes an address, kazoo an identifier,
 //! some clients nothing; such data is shown unchanged.
 
+use std::fmt;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -99,6 +100,13 @@ impl Owner {
             text: None,
             inside: nodes(card.get("inside")),
         }
+    }
+}
+
+/// Names the owner, as `db1 pid 4711 (report.sh)`, or as `unknown` if the data name nobody.
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.named().as_deref().unwrap_or("unknown"))
     }
 }
 
@@ -252,6 +260,8 @@ mod tests {
         );
         assert_eq!(named("127.0.0.1").as_deref(), Some("127.0.0.1"));
         assert_eq!(named(""), None);
+        assert_eq!(Owner::parse(b"").to_string(), "unknown");
+        assert_eq!(Owner::parse(b"127.0.0.1").to_string(), "127.0.0.1");
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Error {
             ),
             Self::WouldDeadlock { path } => write!(
                 f,
-                "this thread has the lock {path} already and would wait for itself: drop that guard first (a read-write lock is not reentrant: pass its guard on, and to read and then write ask for write at once; to lock a mutex twice, use ReentrantMutex)"
+                "this thread has the lock {path} already and would wait for itself: drop that guard first, or pass it on (a ReentrantMutex can be locked twice; of a read-write lock, ask for write at once)"
             ),
             Self::Deadlock { path, circle } => write!(
                 f,

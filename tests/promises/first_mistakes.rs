@@ -162,7 +162,7 @@ fn a_wrong_argument() {
 fn a_lock_that_the_thread_has_already() {
     let server = Server::start().unwrap();
     let client = Client::connect(server.hosts()).unwrap();
-    let twice = "this thread has the lock /m already and would wait for itself: drop that guard first (a read-write lock is not reentrant: pass its guard on, and to read and then write ask for write at once; to lock a mutex twice, use ReentrantMutex)";
+    let twice = "this thread has the lock /m already and would wait for itself: drop that guard first, or pass it on (a ReentrantMutex can be locked twice; of a read-write lock, ask for write at once)";
     let mutex = client.mutex("/m").unwrap();
     let guard = mutex.lock().unwrap();
     assert_eq!(said(mutex.lock()), twice);
