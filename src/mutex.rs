@@ -177,9 +177,9 @@ impl Mutex {
     /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
     /// Blocks for two round trips, for a second at most without a connection, and for the session
-    /// timeout if a server does not answer. Costs the server no write if the mutex is taken, and over a
-    /// handle of the `zookeeper` crate one that is refused. A release that was answered counts, whatever
-    /// server it was answered by: one that lags is asked again once it has caught up.
+    /// timeout if a server does not answer. If the mutex is taken, the servers refuse one write, which changes
+    /// nothing. A release that was answered counts, whatever server it was answered by: one that lags has
+    /// caught up by that write, and is asked again.
     ///
     /// # Errors
     ///

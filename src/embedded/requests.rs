@@ -91,10 +91,8 @@ impl ServerState {
             Err(request) => *request,
         };
         match request {
-            Request::Sync { path } => {
-                self.catch_up_with(by.connection);
-                Ok(Reply::Synced { path })
-            }
+            // A leader answers it at once, too, though a follower may be ahead of what it has applied.
+            Request::Sync { path } => Ok(Reply::Synced { path }),
             Request::SetWatches(lists) => {
                 let view = self.view_of(by.connection);
                 let missed = view.set_watches(lists, by.connection);

@@ -152,6 +152,7 @@ impl MultiDriver<'_, '_> {
                 self.request.taken = true;
                 self.list(at, true)
             }
+            Action::Find(at) => self.list(at, true),
             Action::Place(prefixes) => self.place(&prefixes),
             Action::MakeParents => {
                 let paths: Vec<_> = self.parts.iter().map(|part| part.path.clone()).collect();
@@ -178,7 +179,7 @@ impl MultiDriver<'_, '_> {
     fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
         self.looks_at(at, None);
         let path = &self.parts[at].path;
-        let sync = catch_up.then(|| Request::sync(path));
+        let sync = catch_up.then(|| self.session.transport.capabilities().sync(path));
         let requests: Vec<_> = sync.into_iter().chain([Request::list(path)]).collect();
         let listed = self.caller.call_all(&requests, path, &self.limit);
         match listed.map(|mut answers| answers.pop()) {

@@ -98,7 +98,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Action::Look => self.look(self.sync_after_wait()),
             Action::LookAgain => {
                 self.request.taken = true;
-                self.look(Some(Request::sync(self.semaphore.path)))
+                self.look(Some(self.sync()))
             }
             Action::Line => self.line(),
             Action::Make => self.make(),

@@ -10,7 +10,7 @@ use zklock::{Client, Error, GuardEvent, LockOptions};
 
 use crate::support::fresh_path;
 use crate::support::proxy::Proxy;
-use crate::support::raw::{assert_nothing_left, children};
+use crate::support::raw::{assert_nothing_left, children, op};
 use crate::transport::{Place, Transport, in_every_place, wait_for, wait_for_queue};
 
 in_every_place! {
@@ -26,6 +26,34 @@ fn scene(place: Place) -> (Client, Client, [String; 2]) {
     let dir = fresh_path("multi");
     let paths = [format!("{dir}/1"), format!("{dir}/2")];
     (place.connect(&hosts), place.connect(&hosts), paths)
+}
+
+/// Whether the nodes were created or not: a try is not told that its own nodes are in the way.
+#[test]
+fn a_try_whose_create_or_its_reply_is_lost_gets_the_locks() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.hosts());
+    let client = Client::connect(&proxy.hosts()).unwrap();
+    let dir = fresh_path("multi");
+    let paths = [format!("{dir}/1"), format!("{dir}/2")];
+    let all = client.multi_lock(paths.each_ref().map(String::as_str));
+    let all = all.unwrap();
+    all.lock().unwrap().unlock().unwrap();
+    for (round, reply) in [(1, true), (2, false)] {
+        match reply {
+            true => proxy.drop_next_reply_to(op::MULTI),
+            false => proxy.drop_next_request(op::MULTI),
+        }
+        let guard = all.try_lock().unwrap().expect("nobody has them");
+        assert!(proxy.fired());
+        for path in &paths {
+            let nodes = children(server.hosts(), path);
+            assert_eq!(nodes.len(), 1);
+            let number = format!("-{round:010}");
+            assert!(nodes[0].ends_with(&number), "created twice: {nodes:?}");
+        }
+        guard.unlock().unwrap();
+    }
 }
 
 /// Curator's `InterProcessMultiLock` continues with the others when one cannot be acquired.

@@ -39,6 +39,34 @@ fn a_client_of_an_observer_and_one_of_a_voter_exclude_each_other() {
     }
 }
 
+/// A leader commits to its followers before it executes what it has committed.
+#[test]
+#[ignore = "needs ZooKeeper servers"]
+fn a_release_that_a_follower_has_answered_is_seen_by_who_tries_at_the_leader() {
+    let ensemble = Ensemble::start_with(&ZooKeeper::builder().fsync(false));
+    let leader = ensemble.wait_for_leader();
+    let follower = ensemble.server((leader + 1) % 3);
+    let [one, other] =
+        [follower, ensemble.server(leader)].map(|server| connect(&server.hosts(), TIMEOUT));
+    let path = fresh_path("ahead");
+    let [mutex, tries] = [&one, &other].map(|client| client.mutex(&path).unwrap());
+    let permits = format!("{path}-permits");
+    let permits = [&one, &other].map(|client| client.semaphore(&permits, 1).unwrap());
+    let parts = [format!("{path}-a"), format!("{path}-b")];
+    let parts = parts.each_ref().map(String::as_str);
+    let parts = [&one, &other].map(|client| client.multi_lock(parts).unwrap());
+    for round in 0..400 {
+        mutex.lock().unwrap().unlock().unwrap();
+        assert!(tries.try_lock().unwrap().is_some(), "mutex, {round}");
+        permits[0].acquire().unwrap().unlock().unwrap();
+        let tried = permits[1].try_acquire().unwrap();
+        assert!(tried.is_some(), "permit, {round}");
+        drop(tried);
+        parts[0].lock().unwrap().unlock().unwrap();
+        assert!(parts[1].try_lock().unwrap().is_some(), "parts, {round}");
+    }
+}
+
 #[test]
 #[ignore = "needs ZooKeeper servers"]
 fn a_server_that_only_reads_grants_no_lock_and_keeps_none() {

@@ -4,8 +4,8 @@
 //!  Peek ─► .. ─► Peek ─► (taken: Finish*)         no parents
 //!    (if it only tries)   │                 Place ◄────────► Parents
 //!                         └────────────────► │ │ reply lost
-//!                              created       │ └──────────► Finish(Restart)
-//!  Births ◄──────────────────────────────────┘
+//!                              created       │ └──► Find ─► .. ─► Find
+//!  Births ◄──────────────────────────────────┴─── all there ◄──────┴─► (none: Place)
 //!    │ all there, and ours        our turn in the last one
 //!    └───► Queue ─► .. ─► Queue ──────────────────► Prove ──► Finish(Held)
 //!
@@ -32,6 +32,8 @@
 //! [`Multi::orphans`] lists what is left in the directories, except the node with which such an
 //! attempt waits: that is among the attempt's own orphans.
 
+pub mod action_and_event;
+
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -40,8 +42,10 @@ use core::mem;
 use super::attempt::{Origin, Orphan, Outcome as Ended, OwnNode, Patience};
 use super::dialect::{Dialect, Role};
 use super::name::prefix;
-use super::queue::{Contest, Foreign};
+use super::queue::{Contest, own};
 use zklock_jute::Names;
+
+pub use self::action_and_event::{Action, Event, Outcome};
 
 /// The state machine.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -73,90 +77,14 @@ enum State {
     PeekAgain(usize),
     Place,
     Parents,
+    /// With what was found of our nodes in the first queues.
+    Find(Vec<Option<String>>),
     Births(Vec<String>),
     Queue(usize, Vec<OwnNode>),
     Take(Vec<OwnNode>),
     GiveBack(Option<Outcome>),
     Prove(Vec<OwnNode>),
     Finish(Outcome),
-}
-
-/// What the driver is to do next. Queues are numbered in the order of their paths.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Action {
-    /// List this queue.
-    List(usize),
-    /// List this queue, at a server that has caught up with its leader.
-    CatchUpAndList(usize),
-    /// Create an ephemeral sequential node in every queue, each with its prefix, in one transaction.
-    Place(Vec<String>),
-    /// Create all the directories and what is above them.
-    MakeParents,
-    /// Ask for the owner and the birth of our nodes, which have these names, one in each queue.
-    Births(Vec<String>),
-    /// Wait in this queue, where this node of ours stands.
-    Queue(usize, OwnNode),
-    /// Go through this queue; with other locks in hand, give up after a moment.
-    Take {
-        /// The queue.
-        at: usize,
-        /// Other locks are in hand.
-        briefly: bool,
-    },
-    /// Give up what was taken.
-    GiveBack,
-    /// Have the quorum confirm these nodes, one in each queue.
-    Prove(Vec<String>),
-    /// Stop: there is nothing more to do.
-    Finish(Outcome),
-}
-
-/// What the driver reports.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The queue holds these names.
-    Children(Names),
-    /// Our nodes were created, under these names.
-    Created(Vec<String>),
-    /// The origins of those nodes that are still there.
-    Births(Vec<Option<Origin>>),
-    /// A directory is not there.
-    NoNode,
-    /// The directories exist, and what is above them.
-    ParentsMade,
-    /// This is how waiting in the queue has ended.
-    Queued(Ended),
-    /// The lock of this queue is ours, through this node.
-    Taken(OwnNode),
-    /// It is not, and we no longer wait for it.
-    NotTaken,
-    /// What was taken is given back.
-    GivenBack,
-    /// The quorum has confirmed all nodes.
-    Proved,
-    /// The node in this queue is gone.
-    Gone(usize),
-    /// No reply: the nodes may or may not have been created.
-    ReplyLost,
-    /// There is another session now.
-    NewSession,
-    /// The caller gives up. While nodes are being created, `ReplyLost` goes before it.
-    Cancel,
-}
-
-/// How it ended.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Outcome {
-    /// All locks are ours, through these nodes.
-    Held(Vec<OwnNode>),
-    /// We gave up, or found one of them taken.
-    Gone,
-    /// Somebody deleted this node of ours, in this queue.
-    Evicted(usize, String),
-    /// A contender in this queue would not wait for us.
-    Foreign(usize, Foreign),
-    /// Our nodes are lost: start over, with another id.
-    Restart,
 }
 
 impl Multi {
@@ -204,6 +132,7 @@ impl Multi {
             State::PeekAgain(at) => Action::CatchUpAndList(*at),
             State::Place => Action::Place(self.prefixes().to_owned()),
             State::Parents => Action::MakeParents,
+            State::Find(found) => Action::Find(found.len()),
             State::Births(names) => Action::Births(names.clone()),
             State::Queue(at, mine) => Action::Queue(*at, mine[*at].clone()),
             State::Take(taken) => Action::Take {
@@ -260,12 +189,10 @@ impl Multi {
             (State::Place, Event::Created(names)) => State::Births(names),
             (State::Place, Event::NoNode) => State::Parents,
             (State::Parents, Event::ParentsMade) => State::Place,
-            // Whatever was created must go: another id is cheaper than a search.
-            (State::Place, Event::ReplyLost) => {
-                let orphans = self.prefixes().iter().cloned().map(Orphan::Prefix);
-                self.orphans = orphans.enumerate().collect();
-                State::Finish(Outcome::Restart)
-            }
+            // The nodes may exist: a try with another id would find them in its way.
+            (State::Place, Event::ReplyLost) => State::Find(Vec::new()),
+            (State::Find(found), Event::Children(names)) => self.found(found, &names),
+            (State::Find(found), Event::NoNode) => self.found(found, &Names::default()),
             (State::Births(names), Event::Births(births)) => self.born(names, &births),
 
             (State::Queue(at, mine), Event::Queued(ended)) => self.queued(at, mine, ended),
@@ -327,6 +254,25 @@ impl Multi {
         }
     }
 
+    /// The reply to our transaction was lost; `names` shows whether it was carried out.
+    fn found(&mut self, mut found: Vec<Option<String>>, names: &Names) -> State {
+        let prefix = &self.prefixes()[found.len()];
+        found.push(own(names, prefix).first().map(|name| name.text.to_owned()));
+        if found.len() < self.roles.len() {
+            return State::Find(found);
+        }
+        if found.iter().all(Option::is_none) {
+            return State::Place;
+        }
+        let knows_its_session =
+            matches!(self.way, Way::Together { session, .. } if session.is_some());
+        match found.iter().cloned().collect() {
+            Some(all) if knows_its_session => State::Births(all),
+            // Somebody has deleted one; or they may be a dead session's.
+            _ => self.leave(State::Find(found), Outcome::Restart),
+        }
+    }
+
     /// Our nodes count if each of them is there and belongs to our session.
     fn born(&mut self, names: Vec<String>, births: &[Option<Origin>]) -> State {
         let Way::Together { session, .. } = self.way else {
@@ -365,6 +311,10 @@ impl Multi {
             State::Births(names) => {
                 let names = names.into_iter().map(Orphan::Node);
                 self.orphans.extend(names.enumerate());
+            }
+            State::Find(_) => {
+                let left = self.prefixes().iter().cloned().map(Orphan::Prefix);
+                self.orphans = left.enumerate().collect();
             }
             // Cancelled in `Place` means that no request is under way.
             State::Place | State::Peek(_) | State::PeekAgain(_) | State::Parents => {}

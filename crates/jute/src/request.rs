@@ -106,13 +106,6 @@ impl Request {
         }
     }
 
-    /// Has a follower catch up with its leader, which may have been deposed without knowing it.
-    pub fn sync(path: &str) -> Self {
-        Self::Sync {
-            path: path.to_owned(),
-        }
-    }
-
     pub fn get(path: &str) -> Self {
         Self::GetData {
             path: path.to_owned(),

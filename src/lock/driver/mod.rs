@@ -288,8 +288,9 @@ impl<'a, 'q> Driver<'a, 'q> {
         match action {
             Action::Create(prefix) => self.create(&prefix),
             Action::MakeParents => self.make_parents(),
-            Action::Sync => self.sync(self.session.transport.capabilities().sync(self.queue.dir)),
-            Action::CatchUp => self.sync(Request::sync(self.queue.dir)),
+            Action::Sync | Action::CatchUp => {
+                self.sync(self.session.transport.capabilities().sync(self.queue.dir))
+            }
             Action::List => self.list(),
             Action::ListAndWatch(queued) => self.list_and_watch(queued),
             Action::Inspect(name) => self.inspect(&name),

@@ -52,10 +52,14 @@ impl PermitDriver<'_, '_> {
     /// After a wait for our place in the queue, what brings the server up to date.
     pub(super) fn sync_after_wait(&self) -> Option<Request> {
         let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
+        waited.then(|| self.sync())
+    }
+
+    /// The refused write names the queue's directory, where a contender may delete: a refusal for
+    /// lack of rights would not do, because some servers answer that by themselves.
+    pub(super) fn sync(&self) -> Request {
         let capabilities = self.session().transport.capabilities();
-        // The refused write names the queue's directory, where a contender may delete: a refusal
-        // for lack of rights would not do, because some servers answer that by themselves.
-        waited.then(|| capabilities.sync(&self.semaphore.locks()))
+        capabilities.sync(&self.semaphore.locks())
     }
 
     /// The requests of a look, and how many of the first only bring the server up to date.

@@ -25,7 +25,7 @@ pub enum Action {
     MakeParents,
     /// Make sure that the next listing is no older than this moment.
     Sync,
-    /// The same, unless the leader was deposed: a lock may look taken for longer then.
+    /// The same, of a lock that a listing has shown as taken.
     CatchUp,
     /// List the directory.
     List,

@@ -39,6 +39,7 @@ pub(crate) enum Detour {
     SkipsAQueue,
     TakesOldPlaces,
     ForgetsWhatWasPlaced,
+    PlacesAgain,
     ForgetsTheOtherQueue,
     KeepsWhatItHas,
 

@@ -1,0 +1,89 @@
+//! What goes in and out of a [`Multi`](super::Multi).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use zklock_jute::Names;
+
+use crate::attempt::{Origin, Outcome as Ended, OwnNode};
+use crate::queue::Foreign;
+
+/// What the driver is to do next. Queues are numbered in the order of their paths.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Action {
+    /// List this queue.
+    List(usize),
+    /// List this queue, which a listing has shown as taken, at a server that has caught up.
+    CatchUpAndList(usize),
+    /// The same, to see whether our nodes were created.
+    Find(usize),
+    /// Create an ephemeral sequential node in every queue, each with its prefix, in one transaction.
+    Place(Vec<String>),
+    /// Create all the directories and what is above them.
+    MakeParents,
+    /// Ask for the owner and the birth of our nodes, which have these names, one in each queue.
+    Births(Vec<String>),
+    /// Wait in this queue, where this node of ours stands.
+    Queue(usize, OwnNode),
+    /// Go through this queue; with other locks in hand, give up after a moment.
+    Take {
+        /// The queue.
+        at: usize,
+        /// Other locks are in hand.
+        briefly: bool,
+    },
+    /// Give up what was taken.
+    GiveBack,
+    /// Have the quorum confirm these nodes, one in each queue.
+    Prove(Vec<String>),
+    /// Stop: there is nothing more to do.
+    Finish(Outcome),
+}
+
+/// What the driver reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The queue holds these names.
+    Children(Names),
+    /// Our nodes were created, under these names.
+    Created(Vec<String>),
+    /// The origins of those nodes that are still there.
+    Births(Vec<Option<Origin>>),
+    /// A directory is not there.
+    NoNode,
+    /// The directories exist, and what is above them.
+    ParentsMade,
+    /// This is how waiting in the queue has ended.
+    Queued(Ended),
+    /// The lock of this queue is ours, through this node.
+    Taken(OwnNode),
+    /// It is not, and we no longer wait for it.
+    NotTaken,
+    /// What was taken is given back.
+    GivenBack,
+    /// The quorum has confirmed all nodes.
+    Proved,
+    /// The node in this queue is gone.
+    Gone(usize),
+    /// No reply: the nodes may or may not have been created.
+    ReplyLost,
+    /// There is another session now.
+    NewSession,
+    /// The caller gives up. While nodes are being created, `ReplyLost` goes before it.
+    Cancel,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// All locks are ours, through these nodes.
+    Held(Vec<OwnNode>),
+    /// We gave up, or found one of them taken.
+    Gone,
+    /// Somebody deleted this node of ours, in this queue.
+    Evicted(usize, String),
+    /// A contender in this queue would not wait for us.
+    Foreign(usize, Foreign),
+    /// Our nodes are lost: start over, with another id.
+    Restart,
+}
