@@ -47,12 +47,13 @@ fn broken_rule(path: &str) -> Option<&'static str> {
     }
     rest.chars()
         .any(is_refused)
-        .then_some("it has a NUL, control or unassigned character; leave that out")
+        .then_some("it has a NUL, control, private or emoji character; leave that out")
 }
 
-/// The characters that ZooKeeper's `PathUtils` refuses.
+/// The characters that ZooKeeper's `PathUtils` refuses: control characters, those for private use, the
+/// last 16 of two bytes, and whatever takes two UTF-16 units, such as an emoji.
 pub(crate) fn is_refused(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{f000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
+    c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
 /// Returns the last part of a node's path.
@@ -108,7 +109,8 @@ mod tests {
             ("/a\0",       "NUL"),
             ("/a\nb",      "control"),
             ("/a\u{7f}",   "control"),
-            ("/a\u{ffff}", "unassigned"),
+            ("/a\u{e000}", "private"),
+            ("/a\u{1f600}", "emoji"),
             ("/zookeeper/quota", "server"),
         ];
         for (path, word) in table {

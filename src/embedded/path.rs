@@ -1,5 +1,6 @@
 //! Paths: which are valid, and what is above them.
 
+use crate::path::is_refused;
 use zklock_jute::ErrorCode;
 
 type Result<T> = std::result::Result<T, ErrorCode>;
@@ -34,17 +35,12 @@ pub(super) fn upwards(path: &str) -> impl Iterator<Item = &str> {
 /// Fails unless a node may have the path.
 pub(super) fn validate(path: &str) -> Result<()> {
     let names = path.strip_prefix('/').ok_or(ErrorCode::BAD_ARGUMENTS)?;
-    let sound = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(is_forbidden);
+    let sound = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(is_refused);
     if names.is_empty() || names.split('/').all(sound) {
         Ok(())
     } else {
         Err(ErrorCode::BAD_ARGUMENTS)
     }
-}
-
-/// Control characters, private use, and whatever takes two UTF-16 units, as in ZooKeeper.
-fn is_forbidden(c: char) -> bool {
-    matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use zklock::embedded::Server;
 use zklock::{Client, Error};
 
 use crate::support::proxy::Proxy;
-use crate::support::raw::children;
+use crate::support::raw::{PERSISTENT, Raw, children};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, free_port, fresh_path, timed};
 use crate::transport::{Transport, on_every_transport};
@@ -67,6 +67,60 @@ fn a_path_that_breaks_a_rule_is_refused_with_the_rule(transport: Transport) {
     let mut after = children(&server.hosts(), "/");
     after.retain(|name| name != "tests" || before.contains(name));
     assert_eq!(after, before);
+}
+
+/// The last and the first character of each class that a server's `PathUtils` tells apart.
+const BOUNDARIES: [char; 17] = [
+    '\0',
+    '\u{1}',
+    '\u{1f}',
+    ' ',
+    '~',
+    '\u{7f}',
+    '\u{80}',
+    '\u{9f}',
+    '\u{a0}',
+    '\u{d7ff}',
+    '\u{e000}',
+    '\u{f8ff}',
+    '\u{f900}',
+    '\u{ffef}',
+    '\u{fff0}',
+    '\u{10000}',
+    '\u{10ffff}',
+];
+
+#[test]
+fn the_client_refuses_the_characters_that_the_embedded_server_refuses() {
+    are_refused_alike(Server::start().unwrap().hosts());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn the_client_refuses_the_characters_that_zookeeper_refuses() {
+    are_refused_alike(&ZooKeeper::shared().hosts());
+}
+
+fn are_refused_alike(hosts: &str) {
+    let (client, mut raw) = (Client::connect(hosts).unwrap(), Raw::connect(hosts));
+    let above = fresh_path("characters");
+    raw.create_all(&format!("{above}/"));
+    for c in BOUNDARIES {
+        let path = format!("{above}/a{c}b");
+        let is_taken = raw.create(&path, &[], PERSISTENT).is_ok();
+        let looked = client.nodes().get(&path);
+        let connected = Client::builder(&format!("{hosts}{path}"))
+            .create_chroot(true)
+            .connect();
+        let refused = [
+            client.mutex(&path).map(drop),
+            looked.map(drop),
+            client.nodes().create(&path, b"").map(drop),
+            connected.map(drop),
+        ];
+        let refused = refused.map(|result| result.is_err_and(|error| error.is_bad_input()));
+        assert_eq!(refused, [!is_taken; 4], "{c:?}");
+    }
 }
 
 #[test]

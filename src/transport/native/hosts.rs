@@ -208,7 +208,9 @@ fn root(chroot: &str) -> std::result::Result<String, String> {
         let reason = match name {
             "" => "has an empty name in it",
             "." | ".." => "has a relative name in it",
-            name if name.chars().any(is_refused) => "has a control or unassigned character in it",
+            name if name.chars().any(is_refused) => {
+                "has a control, private or emoji character in it"
+            }
             _ => continue,
         };
         return Err(format!("the chroot {chroot:?} {reason}"));
@@ -281,8 +283,8 @@ mod tests {
         ("zk/a//b",        "empty name"),
         ("zk/a/../b",      "relative name"),
         ("zk/./b",         "relative name"),
-        ("zk/a\0b",        "control or unassigned character"),
-        ("zk/a\u{fffd}",   "control or unassigned character"),
+        ("zk/a\0b",        "control, private or emoji character"),
+        ("zk/a\u{fffd}",   "control, private or emoji character"),
         ("[fe80::1%]:1",   "not an IPv6 address"),
         ("[fe80::1%a\n]",  "not an IPv6 address"),
     ];
