@@ -58,7 +58,8 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 #[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The lock was lost while it was held: another client may hold it by now.
+    /// The lock was lost while it was held: another client may hold it by now, unless a run took
+    /// [too long](LostReason::OverTime).
     Lost {
         /// The lock.
         path: String,
@@ -295,7 +296,8 @@ impl Error {
         Self::NoThread { reason }
     }
 
-    /// Returns `true` if another client may hold the lock by now.
+    /// Returns `true` if the holder must stop: another client may hold the lock by now, or the run took
+    /// [longer than it may](LostReason::OverTime), after which another client gets the lock when it ends.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::SessionExpired)
     }

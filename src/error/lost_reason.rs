@@ -57,7 +57,8 @@ pub enum LostReason {
     /// [`Client::from_zookeeper`](crate::Client::from_zookeeper), which never learns it.
     NodeGone,
     /// The run took longer than [`JobOptions::max_time`](crate::JobOptions::max_time). The lock's node
-    /// is still there: nobody else gets the lock before the run has ended.
+    /// is still there: nobody else gets the lock before the run has ended. If the lock itself is lost
+    /// before that, the reason becomes that one.
     OverTime,
     /// The lock was handed over to another process: by this guard
     /// ([`MutexGuard::hand_over`](crate::MutexGuard::hand_over)), or what this process wanted to take

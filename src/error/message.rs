@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Error, NO_TLS, TLS_PORT};
+use super::{Error, LostReason, NO_TLS, TLS_PORT};
 use crate::time::utc;
 use zklock_core::dialect::Dialect;
 
@@ -119,7 +119,11 @@ impl Error {
         match self {
             Self::Lost { path, why } => write!(
                 f,
-                "the lock {path} was lost because {why}: stop, another client may hold it"
+                "the lock {path} was lost because {why}: stop, {}",
+                match why {
+                    LostReason::OverTime => "the run counts as failed",
+                    _ => "another client may hold it",
+                }
             ),
             Self::Stale { token, highest } => write!(
                 f,
@@ -286,7 +290,6 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::error::LostReason;
 
     #[test]
     fn every_error_has_a_message() {
@@ -344,12 +347,18 @@ mod tests {
             (LostReason::Closed, "because the client was closed", Some(Error::Closed)),
             (LostReason::AuthFailed, "because the servers refused the credentials", Some(Error::AuthFailed)),
             (LostReason::NodeGone, "because its node is gone", None),
+            (LostReason::OverTime, "because the run took longer than it may", None),
             (LostReason::HandedOver, "because it was handed over to another process", None),
         ];
         for (why, words, source) in table {
             let path = "/m".to_owned();
             let error = Error::Lost { path, why };
-            let message = format!("the lock /m was lost {words}: stop, another client may hold it");
+            let then = match why {
+                // The lock is still there.
+                LostReason::OverTime => "the run counts as failed",
+                _ => "another client may hold it",
+            };
+            let message = format!("the lock /m was lost {words}: stop, {then}");
             assert_eq!(error.to_string(), message);
             let told = error.source().map(ToString::to_string);
             assert_eq!(told, source.map(|error| error.to_string()));

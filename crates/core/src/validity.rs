@@ -71,7 +71,7 @@ pub enum GuardState {
     Held,
     /// No quorum confirmed it recently; until the deadline nobody else can have it.
     Suspect,
-    /// Someone else may have it. This is final.
+    /// Someone else may have it, or a run took longer than it may. This is final.
     Lost,
 }
 
