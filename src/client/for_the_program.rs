@@ -55,7 +55,7 @@ impl Client {
         path::check(path)?;
         let limit = Limit::new(deadline, Some(cancel.clone()));
         let present = self.locks.session.wait_for_change(path, known, &limit)?;
-        Ok((!limit.is_over()).then_some(present))
+        Ok(present.filter(|_| !limit.is_over()))
     }
 
     /// Returns whether the holders with these nodes, which are gone, have said that they released in

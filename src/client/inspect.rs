@@ -108,7 +108,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`contenders`](Self::contenders). A lost connection is not an error.
+    /// As [`contenders`](Self::contenders). A lost connection is not an error, unless no server has told
+    /// of the contenders by the limit: then it fails with
+    /// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout). A limit of zero ends before a server can
+    /// answer.
     ///
     /// # Example
     ///
@@ -131,9 +134,9 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Contender>> {
         path::check(path)?;
-        self.locks
-            .session
-            .wait_for_change(path, known, &Limit::after(limit))
+        let session = &self.locks.session;
+        let present = session.wait_for_change(path, known, &Limit::after(limit))?;
+        present.ok_or_else(|| session.unanswered_within(limit))
     }
 
     /// Returns this client's counters. Costs no I/O.

@@ -30,33 +30,37 @@ struct Watcher<'a> {
 }
 
 impl Session {
-    /// Returns the contenders once they differ from the `known` ones, or at the limit.
+    /// Returns the contenders once they differ from the `known` ones, or at the limit; `None` if no
+    /// server has told of them by then.
     pub(crate) fn wait_for_change(
         self: &Arc<Self>,
         path: &str,
         known: &[Contender],
         limit: &Limit,
-    ) -> Result<Vec<Contender>> {
+    ) -> Result<Option<Vec<Contender>>> {
         let mut caller = self.caller();
+        // The known ones, while a server's last answer in this call was that they are there.
+        let mut confirmed = None;
         loop {
             let changes = caller.changes().clone();
             let mut watcher = Watcher::new(self);
             let spots = match watcher.look(path, &mut caller, limit) {
                 Ok(spots) => spots,
-                Err(error) => return error.or(path, known.to_vec()),
+                Err(error) => return error.or(path, confirmed),
             };
             if !is_known(&spots, known) {
                 let present = match self.contenders_within(path, || limit.clone()) {
                     Ok(present) => present,
-                    Err(error) => return error.or(path, known.to_vec()),
+                    Err(error) => return error.or(path, None),
                 };
                 // A new contender may have left before it was read.
                 if !is_same(&present, known) {
-                    return Ok(present);
+                    return Ok(Some(present));
                 }
             }
+            confirmed = Some(known.to_vec());
             if watcher.wait(&[&changes], limit).is_err() {
-                return Ok(known.to_vec());
+                return Ok(confirmed);
             }
             let _ = changes.try_recv();
         }

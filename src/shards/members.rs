@@ -86,8 +86,9 @@ fn follow(
             // The guard itself may not have heard of it yet, and nothing need change any more.
             return Ok(false);
         }
-        present = locks
+        let changed = locks
             .session
             .wait_for_change(lock.path(), &present, &limit)?;
+        present = changed.unwrap_or(present);
     }
 }

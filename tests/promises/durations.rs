@@ -139,12 +139,12 @@ fn watched_queues(hosts: &str) {
     let client = Client::connect(hosts).unwrap();
     let path = fresh_path("watched");
     for limit in SHORT {
-        assert!(
-            client
-                .wait_for_change(&path, &[], limit)
-                .unwrap()
-                .is_empty()
-        );
+        // It is over before a server can answer, unless this thread is late.
+        match client.wait_for_change(&path, &[], limit) {
+            Ok(present) => assert!(present.is_empty()),
+            Err(Error::ConnectTimeout { limit: told, .. }) => assert_eq!(told, limit),
+            Err(error) => panic!("{error}"),
+        }
     }
     let (watching, of) = (client.clone(), path.clone());
     let changed = aside(move || watching.wait_for_change(&of, &[], FOREVER).unwrap().len());

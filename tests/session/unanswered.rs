@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use zklock::embedded::Server;
-use zklock::{Client, Error, JobOptions, LockOptions, Once};
+use zklock::{Client, Contender, Error, JobOptions, LockOptions, Once};
 
 use super::{SOON, connect};
 use crate::support::proxy::Proxy;
+use crate::support::raw::op;
 use crate::support::{aside, eventually};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -129,4 +130,67 @@ fn a_guard_of_this_client_is_told_as_taken_without_a_connection_too() {
     let tried = aside(move || mutex.try_lock().map(|guard| guard.is_some()));
     assert_eq!(tried.recv_timeout(SOON), Ok(Ok(false)));
     guard.check().unwrap();
+}
+
+#[test]
+fn a_wait_for_a_change_that_no_server_answers_fails_at_its_limit() {
+    let server = Server::start().expect("a server");
+    let network = Proxy::start(server.hosts());
+    let (client, other) = (
+        connect(&network.hosts(), TIMEOUT),
+        connect(server.hosts(), TIMEOUT),
+    );
+    let _held = other.mutex("/m").unwrap().lock().unwrap();
+    network.blackhole();
+    let fails = || {
+        let (client, begun) = (client.clone(), Instant::now());
+        let waited = aside(move || client.wait_for_change("/m", &[], SHORT));
+        let waited = waited.recv_timeout(SOON).expect("it ends");
+        assert!(SHORT <= begun.elapsed());
+        let limit = match waited {
+            Err(Error::ConnectTimeout { limit, .. }) => limit,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(limit, SHORT);
+    };
+    fails();
+    network.refuse();
+    network.cut();
+    fails();
+    // It waits for a connection within its limit.
+    let watching = client.clone();
+    let changed = aside(move || watching.wait_for_change("/m", &[], SOON));
+    network.heal();
+    network.accept();
+    let changed = changed.recv_timeout(SOON).expect("it ends").unwrap();
+    assert_eq!(changed.len(), 1);
+}
+
+#[test]
+fn a_wait_for_a_change_whose_connection_breaks_later_returns_what_a_server_told() {
+    let server = Server::start().expect("a server");
+    let network = Proxy::start(server.hosts());
+    let (client, other) = (
+        connect(&network.hosts(), TIMEOUT),
+        connect(server.hosts(), TIMEOUT),
+    );
+    let _held = other.mutex("/m").unwrap().lock().unwrap();
+    let known = client.contenders("/m").unwrap();
+    let looks = || network.requests(op::GET_CHILDREN) + network.requests(op::EXISTS);
+    let before = looks();
+    client.wait_for_change("/m", &known, SHORT).unwrap();
+    let (begun, watching, nodes) = (looks(), client.clone(), known.clone());
+    let waited = aside(move || watching.wait_for_change("/m", &nodes, 5 * SHORT));
+    eventually("it has asked", || looks() == begun + (begun - before));
+    // Answers come in order.
+    client.nodes().get("/m").unwrap();
+    network.refuse();
+    network.cut();
+    let waited = waited.recv_timeout(SOON).expect("it ends").unwrap();
+    let nodes = |all: &[Contender]| {
+        all.iter()
+            .map(|one| one.node().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(&waited), nodes(&known));
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use zklock::{Client, Contender};
 
 use crate::args::{Args, List};
@@ -22,9 +22,6 @@ const REDRAW: Duration = Duration::from_secs(1);
 
 /// The shortest time between two lists, however often the contenders change.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// How long one wait for a change lasts.
-const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The contenders after a change.
 type Listing = zklock::Result<Vec<Contender>>;
@@ -103,7 +100,10 @@ fn start_watching(
 fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Listing>) {
     let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
     loop {
-        let present = client.wait_for_change(path, &known, HOUR);
+        let changed = client.wait_for_change_until(path, &known, None, &never());
+        let Some(present) = changed.transpose() else {
+            return;
+        };
         if let Ok(present) = &present {
             thread::sleep(PAUSE);
             if present.iter().map(key).eq(known.iter().map(key)) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::never;
 use zklock::{Client, Contender, Error};
 
 use crate::args::{Args, Revoke};
@@ -83,15 +84,13 @@ fn evict(
 ) -> Result<(), Failure> {
     let mut present = client.contenders(path)?;
     while present.iter().any(|other| is_same(contender, other)) {
-        let left = deadline.map_or(Duration::MAX, |deadline| {
-            deadline.saturating_duration_since(Instant::now())
-        });
-        if left.is_zero() {
+        let changed = client.wait_for_change_until(path, &present, deadline, &never())?;
+        let Some(changed) = changed else {
             contender.evict()?;
             tell("evicted", contender);
             return Ok(());
-        }
-        present = client.wait_for_change(path, &present, left)?;
+        };
+        present = changed;
     }
     tell("let go:", contender);
     Ok(())
