@@ -373,8 +373,8 @@ impl ClientBuilder {
             return Ok((Client::over(session), lacks_chroot));
         }
         let tried = session.status.trouble();
-        // There is no session to wait for.
-        session.transport.close(Duration::ZERO);
+        // Its threads end by themselves: nobody waits for them.
+        drop(session);
         Err(Error::ConnectTimeout {
             limit: connect_timeout,
             tried,

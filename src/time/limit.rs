@@ -85,18 +85,15 @@ impl Limit {
 
     /// Takes the next message out of a channel; a disconnected channel counts as the limit.
     ///
-    /// Without a way to cancel it waits for the one channel alone, which is cheaper.
+    /// Without a limit it waits for the one channel alone, which is cheaper.
     pub(crate) fn recv<T>(&self, channel: &Receiver<T>) -> Result<T, LimitReached> {
-        while self.cancel.is_some() {
+        while self.cancel.is_some() || self.deadline.is_some() {
             match channel.try_recv() {
                 Err(error) if error.is_empty() => self.wait_any(&[channel])?,
                 received => return received.map_err(|_| LimitReached),
             };
         }
-        match self.deadline {
-            Some(deadline) => channel.recv_deadline(deadline).map_err(|_| LimitReached),
-            None => channel.recv().map_err(|_| LimitReached),
-        }
+        channel.recv().map_err(|_| LimitReached)
     }
 
     /// Blocks until one of the channels has a message or no sender; returns its index in the list.

@@ -2,17 +2,22 @@
 
 use std::time::Instant;
 
-use crossbeam_channel::Select;
 pub(crate) use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Select, at};
 
 /// A channel that a thread can wait for.
 pub(crate) trait Waitable {
     fn register<'a>(&'a self, select: &mut Select<'a>);
+    fn has_message(&self) -> bool;
 }
 
 impl<T> Waitable for Receiver<T> {
     fn register<'a>(&'a self, select: &mut Select<'a>) {
         select.recv(self);
+    }
+
+    fn has_message(&self) -> bool {
+        !self.is_empty()
     }
 }
 
@@ -25,8 +30,15 @@ pub(crate) fn wait_any(channels: &[&dyn Waitable], until: Option<Instant>) -> Op
     for channel in channels {
         channel.register(&mut select);
     }
-    match until {
-        Some(until) => select.ready_deadline(until).ok(),
-        None => Some(select.ready()),
+    let Some(until) = until else {
+        return Some(select.ready());
+    };
+    // A wait with a deadline of its own yields a few times behind it, each time for a time slice of
+    // every other thread if the machine is busy.
+    let deadline = at(until);
+    select.recv(&deadline);
+    match select.ready() {
+        place if place < channels.len() => Some(place),
+        _ => channels.iter().position(|channel| channel.has_message()),
     }
 }
