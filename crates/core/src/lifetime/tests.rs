@@ -323,6 +323,48 @@ fn several_short_disconnects_cost_the_wait_for_the_leader_once() {
     assert_eq!(counts_at(&mut lifetime, 309, 310), Some(325));
 }
 
+/// What is known of the session when a request is committed is 7/20 T old, and up to a pause between two
+/// messages more. The pings of a client that waits add nothing.
+#[test]
+fn a_reconnect_delays_only_who_has_committed_nothing_for_a_part_of_the_timeout() {
+    let trip = T / 1_000;
+    // How often the client sent something before its last commit, and whether that was committed; after
+    // which percents of T without a commit a reconnect delays it not yet, and in any case.
+    for (every, commits, not_yet, surely) in [
+        (T / 100, true, 62, 64),
+        (T / 6, false, 46, 64),
+        (T / 3, false, 29, 64),
+    ] {
+        for asks in (0..30).map(|part| seconds(100) + 3 * T + T * part / 90) {
+            let mut lifetime = Lifetime::new(T, seconds(100), seconds(100) + trip);
+            let mut sent = seconds(100) + every;
+            while sent < asks {
+                lifetime.answered(sent, sent + trip);
+                if commits {
+                    lifetime.committed(sent);
+                }
+                sent += every;
+            }
+            lifetime.answered(asks, asks + trip);
+            lifetime.committed(asks);
+            for ping in (1..4).map(|nth| asks + T * nth / 6) {
+                lifetime.answered(ping, ping + trip);
+            }
+            let is_delayed = |percent| {
+                let (mut lifetime, at) = (lifetime.clone(), asks + T * percent / 100);
+                lifetime.greeted(T, at - trip, at);
+                lifetime.provable_at(at) == Some(at + T / 4)
+            };
+            assert!(!is_delayed(not_yet) && is_delayed(surely), "{every:?}");
+        }
+    }
+    // One that connected when it asked is known of by its connect request.
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100) + trip);
+    lifetime.committed(seconds(100) + trip);
+    lifetime.greeted(T, seconds(159), seconds(159) + trip);
+    assert_eq!(lifetime.provable_at(seconds(160)), None);
+}
+
 /// A server that grants less heard the first of three connect requests. The second finds the session due, and
 /// the leader commits what is sent after it until it ends the session.
 #[test]
