@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use zklock::embedded::Server;
 use zklock::{Client, Error, GuardEvent, GuardState, SendMutexGuard};
 
 use super::{SOON, connect};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{assert_nothing_left, children, op, wait_for_children};
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{aside, eventually, fresh_path, timed};
 
 /// How late most guards and most calls may be, at most, in reporting what they know.
 const SLACK: Duration = Duration::from_millis(500);
@@ -23,6 +24,24 @@ const LOOK: Duration = Duration::from_millis(4);
 const VAIN: Duration = Duration::from_secs(2);
 
 const TRIALS: u64 = 25;
+
+/// By the clock it would be told T/3 after its last check, and by a check of its own after T/6 and T/8.
+#[test]
+fn a_call_that_is_not_answered_makes_a_guard_suspect_when_the_client_leaves_the_server() {
+    let timeout = Duration::from_secs(20);
+    let server = Server::start().unwrap();
+    let network = Proxy::start(server.hosts());
+    let client = connect(&network.hosts(), timeout);
+    let guard = client.mutex("/m").unwrap().lock().unwrap();
+    network.blackhole();
+    let begun = Instant::now();
+    let nodes = client.nodes().limit(timeout);
+    let _asks = aside(move || nodes.get("/m").map(drop));
+    let told = guard.events().recv_timeout(SOON);
+    assert_eq!(told, Ok(GuardEvent::Suspect));
+    let took = begun.elapsed();
+    assert!(timeout / 8 <= took && took < timeout / 4, "{took:?}");
+}
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
