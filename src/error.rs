@@ -239,7 +239,7 @@ pub enum Error {
         /// What the database or the connection reported.
         message: String,
     },
-    /// A higher fencing token was seen before, so another holder is at work; see
+    /// A higher fencing token was seen before, so a later holder has been at work; see
     /// [`fence::Highest`](crate::fence::Highest).
     Stale {
         /// The token that is too old.

@@ -108,8 +108,8 @@
 //! A ping is no proof: a follower that is cut off from its leader answers pings while the leader
 //! grants the lock to another client. The deadline is T/2 after the client sent the last check that
 //! the quorum committed, or earlier: a commit does not prolong the session, so the guard also
-//! relies on the last message that the leader has heard of. After a silence of more than T/3, a
-//! client may wait up to T/3 before it is granted a lock.
+//! relies on the last message that the leader has heard of. After a silence of 3/5 T, as in a
+//! suspend, a client may wait up to 3/5 T before it is granted a lock, and T/4 after a reconnect.
 //!
 //! | State | Meaning | What to do |
 //! |---|---|---|

@@ -127,7 +127,7 @@ impl Error {
             ),
             Self::Stale { token, highest } => write!(
                 f,
-                "the fencing token {token} is older than {highest}: stop, another holder is at work"
+                "the fencing token {token} is older than {highest}: stop, a later holder has been at work"
             ),
             Self::Suspect { path } => write!(
                 f,
@@ -213,7 +213,7 @@ impl Error {
                 ..
             } => write!(
                 f,
-                "the servers answer after {took:.1?}, too late for a lock with this session timeout: set one of {:.0?} or more",
+                "the servers answer after {took:.1?}, too late for a lock that stays confirmed with this session timeout: set one of {:.0?} or more",
                 *took * ROUND_TRIPS
             ),
             Self::ConnectTimeout { limit, tried, .. } => unanswered(f, *limit, tried),
