@@ -8,7 +8,7 @@ use crate::session::call_error::CallError;
 use crate::session::queries::Seen;
 use zklock_core::journal::{Journal, MOST_OPEN};
 use zklock_core::mending::{Standing, standing};
-use zklock_core::places::Places;
+use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_jute::{CreateMode, ErrorCode, Op, Reply, Request};
 
 impl Job {
@@ -195,8 +195,7 @@ impl Job {
     /// The deletions of what an unused semaphore leaves below its path; they are refused if it is
     /// in use.
     fn unused_directories(&self) -> Result<Vec<Op>> {
-        let Places { locks, leases, .. } = Places::of(&self.path);
-        let dirs = [locks, leases];
+        let dirs = OF_A_SEMAPHORE.map(|name| format!("{}/{name}", self.path));
         let session = &self.locks.session;
         let seen = session
             .describe_within(&dirs, Session::query_limit)

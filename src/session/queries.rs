@@ -10,6 +10,7 @@ use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 use zklock_core::name::NodeName;
+use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_core::queue::{Foreign, strangers};
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
@@ -71,8 +72,7 @@ impl Session {
         let Some(Reply::Children { names, .. }) = self.read(&Request::list(path), path)? else {
             return Ok(Vec::new());
         };
-        let others =
-            strangers(&names).filter(|name| !["leases", "locks", "numbers"].contains(name));
+        let others = strangers(&names).filter(|name| !OF_A_SEMAPHORE.contains(name));
         let mut others: Vec<_> = others.map(|name| format!("{path}/{name}")).collect();
         others.sort_unstable();
         Ok(others)

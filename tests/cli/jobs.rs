@@ -22,6 +22,7 @@ on_every_server! {
     a_night_that_was_left_out_is_run_by_itself
     a_slot_that_is_done_is_run_again_when_told_to
     a_record_that_was_replaced_is_named_and_mended
+    a_semaphore_that_nobody_uses_makes_way
     what_is_not_a_jobs_is_not_mended
     the_command_knows_its_slot_and_a_lock_inside_has_none
     a_permit_is_refused_on_a_jobs_path_and_says_so
@@ -306,6 +307,17 @@ fn a_record_that_was_replaced_is_named_and_mended(hosts: &str) {
         let ended = Zklock::run(hosts, &once(&path, "a"), "echo ran");
         assert_eq!(ended.out, "ran\n", "{ended:?}");
     }
+}
+
+/// The path was meant for a job.
+fn a_semaphore_that_nobody_uses_makes_way(hosts: &str) {
+    let path = fresh_path("idle");
+    let permits = format!("run --permits 2 {path}");
+    assert_eq!(Zklock::run(hosts, &permits, ":").code, Some(0));
+    let mended = Zklock::run(hosts, &format!("forget --repair {path}"), "");
+    assert_eq!(mended.code, Some(0), "{mended:?}");
+    let ended = Zklock::run(hosts, &once(&path, "a"), ":");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 fn what_is_not_a_jobs_is_not_mended(hosts: &str) {

@@ -89,7 +89,7 @@ fn a_record_that_was_replaced_is_mended(place: Place) {
     for data in ["2", "", "127.0.0.1", "{\"job\":1,"] {
         raw.set_data(&path, data.as_bytes()).unwrap();
         // A semaphore leaves these for a while.
-        for name in ["locks", "leases"] {
+        for name in ["locks", "leases", "numbers"] {
             raw.create(&format!("{path}/{name}"), b"", PERSISTENT)
                 .unwrap();
         }

@@ -13,6 +13,9 @@ use super::dialect::{Kind, Role};
 use super::name::NodeName;
 use zklock_jute::Names;
 
+/// What Curator's semaphore, and the numbers of our permits, have below the path.
+pub const OF_A_SEMAPHORE: [&str; 3] = ["leases", "locks", "numbers"];
+
 /// The directories of a path, or what is in each of them.
 #[derive(Clone, Debug, Default)]
 pub struct Places<T> {
