@@ -7,10 +7,13 @@ use crate::builder::ClientBuilder;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
+use crate::job::Job;
 use crate::path;
+use crate::session::Session;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
 use crate::transport::session_key::{Inherited, SessionKey};
+use zklock_jute::{Reply, Request};
 
 impl Client {
     /// Returns the key with which another process can use the session, for the program. A process
@@ -69,8 +72,14 @@ impl Client {
     /// few round trips, and waits for nobody.
     #[doc(hidden)]
     pub fn pause(&self, path: &str, hold: &Hold) -> Result<String> {
-        path::check(path)?;
-        self.locks.session.plant_hold(path, hold)
+        let (session, job) = (&self.locks.session, Job::new(&self.locks, path)?);
+        let there = session.read(&Request::exists(path), path)?;
+        let is_empty = matches!(there, Some(Reply::Stat(stat)) if stat.num_children == 0);
+        // A path that nobody uses any more is one that nobody has used yet. kazoo remembers that it exists.
+        if is_empty && session.settings.dialect.takes_containers() {
+            job.take_over(&Session::query_limit())?;
+        }
+        session.plant_hold(path, hold)
     }
 
     /// Deletes a directory that [`pause`](Self::pause) has made and that nothing has used since, for

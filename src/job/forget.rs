@@ -9,7 +9,7 @@ use crate::session::queries::Seen;
 use zklock_core::journal::{Journal, MOST_OPEN};
 use zklock_core::mending::{Standing, standing};
 use zklock_core::places::OF_A_SEMAPHORE;
-use zklock_jute::{CreateMode, ErrorCode, Op, Reply, Request};
+use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request};
 
 impl Job {
     /// Forgets all runs, so that the next one begins anew; returns the last one, `None` if there
@@ -168,33 +168,34 @@ impl Job {
                 }
                 Standing::Torn | Standing::Unclaimed => {}
             }
-            if self.write(&self.replacement(stat.version)?)? {
+            let acl = self.locks.session.settings.acl.entries().to_vec();
+            let mut ops = self.unused_directories()?;
+            ops.extend(self.replacement(stat.version, acl));
+            if self.write(&Request::Multi(ops))? {
                 return Ok(Some(data));
             }
         }
     }
 
-    /// The transaction that makes the node anew, if nothing is below it. A node that a lock made
-    /// may be a container, which would not keep the record.
-    pub(super) fn replacement(&self, version: i32) -> Result<Request> {
-        let mut ops = self.unused_directories()?;
-        ops.push(Op::Delete {
+    /// The part of a transaction that makes the node anew, if nothing is below it. A node that a lock
+    /// made may be a container, which would not keep the record.
+    pub(super) fn replacement(&self, version: i32, acl: Vec<Access>) -> [Op; 2] {
+        let delete = Op::Delete {
             path: self.path.to_string(),
             version,
-        });
-        ops.push(Op::Create {
+        };
+        let create = Op::Create {
             path: self.path.to_string(),
             data: Journal::EMPTY.to_vec().into(),
-            acl: self.locks.session.settings.acl.entries().to_vec(),
+            acl,
             mode: CreateMode::Persistent,
             stat: false,
-        });
-        Ok(Request::Multi(ops))
+        };
+        [delete, create]
     }
 
-    /// The deletions of what an unused semaphore leaves below its path; they are refused if it is
-    /// in use.
-    fn unused_directories(&self) -> Result<Vec<Op>> {
+    /// The deletions of what an unused semaphore leaves below its path.
+    pub(super) fn unused_directories(&self) -> Result<Vec<Op>> {
         let dirs = OF_A_SEMAPHORE.map(|name| format!("{}/{name}", self.path));
         let session = &self.locks.session;
         let seen = session
@@ -203,7 +204,8 @@ impl Job {
         let unused = |(path, seen): (String, Option<Seen>)| {
             let Seen { data, stat } = seen?;
             let version = stat.version;
-            (standing(&data) == Standing::Unclaimed).then_some(Op::Delete { path, version })
+            let is_unused = standing(&data) == Standing::Unclaimed && stat.num_children == 0;
+            is_unused.then_some(Op::Delete { path, version })
         };
         Ok(dirs.into_iter().zip(seen).filter_map(unused).collect())
     }

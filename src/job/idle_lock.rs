@@ -1,58 +1,197 @@
 //! Gives a job the path of a lock that nobody uses any more.
 //!
-//! Such a lock leaves an empty node, which the server removes a minute or two later, or never if another
-//! library made it. A job need not wait for that: the node gets an empty record. A container would not keep
-//! it, and is replaced in one transaction, which fails if anything is below it. So a path that is in use, and one
-//! that is the directory of other paths, stays what it is.
+//! Such a lock leaves a node without data, or with the note of its last release, which the server removes a
+//! minute or two later, or never if another library made it. A job need not wait for that. No server tells
+//! whether the node is a container, which would not keep a record. So the node is replaced in one
+//! transaction, which fails if anything is below it but the empty directories of a semaphore. A path that is
+//! in use, and one that is the directory of other paths, stays what it is.
 //!
-//! What was a job's is never taken over, whoever has written there since: a job's node is no container, and
-//! the first thing that was written into it is a record.
+//! What was a job's is never taken over, whoever has written there since: [`is_free`].
+//!
+//! A version tells the states of one node apart. A job that was faster may have come to the same version in
+//! the new node. So a node of this session, the stake, is put below the old one first: nobody replaces that
+//! meanwhile, and the transaction deletes the stake, too.
+
+use std::result::Result as StdResult;
+use std::slice;
+use std::time::Duration;
 
 use super::Job;
 use super::driver::JobDriver;
 use crate::error::Result;
 use crate::session::call_error::CallError;
+use crate::session::caller::Caller;
+use crate::session::cleaner::Release;
+use crate::time::limit::Limit;
 use zklock_core::journal::Journal;
-use zklock_core::mending::{Standing, standing};
-use zklock_jute::{ErrorCode, Reply, Request};
+use zklock_core::mending::is_free;
+use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request, Stat};
+
+/// The name of the stake.
+const STAKE: &str = "taken-over-by-a-job";
+
+/// How long to wait while another client has its stake there.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A node that may be free.
+struct Idle {
+    stat: Stat,
+    /// `None` if it is not shown as it is.
+    acl: Option<Vec<Access>>,
+    /// The deletions of what is below it.
+    rest: Vec<Op>,
+}
 
 impl JobDriver<'_, '_> {
-    /// Returns whether it is worth another look: the path may be a job's now.
+    /// See [`Job::take_over`].
     pub(super) fn take_over(&self) -> Result<bool> {
-        let (session, path, limit) = (self.session(), &**self.path, &self.request.limit);
-        let mut caller = session.caller();
+        let job = Job {
+            locks: self.locks.clone(),
+            path: self.path.clone(),
+        };
+        job.take_over(&self.request.limit)
+    }
+}
+
+impl Job {
+    /// Returns whether the path is worth another look: it may be a job's now.
+    pub(crate) fn take_over(&self, limit: &Limit) -> Result<bool> {
+        let mut caller = self.locks.session.caller();
+        let looked = self.idle(&mut caller, limit);
+        let taken = looked.and_then(|idle| match idle {
+            Some(idle) => self.replace(&mut caller, idle, limit).map(|()| true),
+            None => Ok(false),
+        });
+        match taken {
+            Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => Ok(true),
+            Err(CallError::Refused(_)) => Ok(false),
+            // The next look comes to the same end.
+            taken => taken.or_else(|error| error.or(&self.path, true)),
+        }
+    }
+
+    /// The path's node, if nobody uses it and no run was written down there.
+    fn idle(&self, caller: &mut Caller, limit: &Limit) -> StdResult<Option<Idle>, CallError> {
+        let (session, path) = (&self.locks.session, &*self.path);
         let looks = [
             session.transport.capabilities().sync(path),
             Request::get(path),
-        ];
-        let answers = match caller.call_all(&looks, path, limit) {
-            Ok(answers) => answers,
-            // The next look comes to the same end.
-            Err(error) => return error.or(path, true),
-        };
-        let Some(Ok(Reply::Data { data, stat })) = answers.into_iter().nth(1) else {
-            return Ok(true);
-        };
-        let data: Vec<u8> = data.into();
-        let was_no_jobs = stat.is_container() || stat.version == 0;
-        if standing(&data) != Standing::Unclaimed || stat.has_session() || !was_no_jobs {
-            return Ok(false);
-        }
-        let write = match stat.is_container() || 0 < stat.num_children {
-            true => Job::new(self.locks, path)?.replacement(stat.version)?,
-            // Its access control list is somebody's choice.
-            false => Request::SetData {
+            Request::list(path),
+            Request::GetAcl {
                 path: path.to_owned(),
-                data: Journal::EMPTY.to_vec().into(),
-                version: stat.version,
             },
+        ];
+        let mut answers = caller.call_all(&looks, path, limit)?.into_iter().skip(1);
+        let mut answer = || answers.next().unwrap_or(Err(ErrorCode::NO_NODE));
+        let (data, names, acl) = (answer(), answer(), answer());
+        let (Reply::Data { data, stat }, Reply::Children { names, .. }) = (
+            data.map_err(CallError::Refused)?,
+            names.map_err(CallError::Refused)?,
+        ) else {
+            return Ok(None);
         };
-        match caller.call_once(&write, path, limit) {
-            Ok(_) | Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => {
-                Ok(true)
+        if !is_free(&Vec::from(data), stat.version) || stat.has_session() {
+            return Ok(None);
+        }
+        let rest = self.unused_directories()?;
+        let others = names.iter().filter(|name| *name != STAKE).count();
+        let acl = acl.ok().and_then(whole);
+        Ok((others == rest.len()).then_some(Idle { stat, acl, rest }))
+    }
+
+    fn replace(&self, caller: &mut Caller, idle: Idle, limit: &Limit) -> StdResult<(), CallError> {
+        let Idle { stat, acl, rest } = idle;
+        let was_never_used = (stat.version, stat.cversion) == (0, 0);
+        let replaced = match acl {
+            Some(acl) => self.replace_under_a_stake(caller, (stat, acl, rest), limit),
+            None => Err(CallError::Refused(ErrorCode::NO_AUTH)),
+        };
+        match replaced {
+            // Who made it lets nobody make another: it is no lock's directory.
+            Err(CallError::Refused(ErrorCode::NO_AUTH)) if was_never_used => {
+                let record = Request::SetData {
+                    path: self.path.to_string(),
+                    data: Journal::EMPTY.to_vec().into(),
+                    version: stat.version,
+                };
+                caller.call_once(&record, &self.path, limit).map(drop)
             }
-            Err(CallError::Refused(_)) => Ok(false),
-            Err(error) => error.or(path, true),
+            replaced => replaced,
         }
     }
+
+    fn replace_under_a_stake(
+        &self,
+        caller: &mut Caller,
+        what: (Stat, Vec<Access>, Vec<Op>),
+        limit: &Limit,
+    ) -> StdResult<(), CallError> {
+        let (session, stake) = (&self.locks.session, format!("{}/{STAKE}", self.path));
+        let owner = session.status.snapshot().session;
+        match caller.call_once(&self.stake(&stake), &stake, limit) {
+            // Another client's, or this one's if an answer was lost.
+            Err(CallError::Refused(ErrorCode::NODE_EXISTS)) => {
+                let there = caller.call(&Request::exists(&stake), &stake, limit)?;
+                if !matches!(there, Reply::Stat(stat) if stat.ephemeral_owner == owner) {
+                    return Ok(caller.pause(PAUSE, limit)?);
+                }
+            }
+            made => drop(made?),
+        }
+        let replaced = self.replace_with(caller, &stake, what, limit);
+        if !matches!(replaced, Ok(true)) {
+            let release = Release {
+                session: owner,
+                waiter: None,
+                closing: None,
+                not_before: None,
+                next: None,
+            };
+            session.cleaner.release(slice::from_ref(&stake), &release);
+        }
+        replaced.map(drop)
+    }
+
+    /// Replaces the node that was seen, and deletes the stake; returns whether that is known.
+    fn replace_with(
+        &self,
+        caller: &mut Caller,
+        stake: &str,
+        (seen, acl, rest): (Stat, Vec<Access>, Vec<Op>),
+        limit: &Limit,
+    ) -> StdResult<bool, CallError> {
+        let path = &*self.path;
+        let now = caller.call(&Request::exists(path), path, limit)?;
+        let is_same = |now: Stat| (now.czxid, now.version) == (seen.czxid, seen.version);
+        if !matches!(now, Reply::Stat(now) if is_same(now)) {
+            return Ok(false);
+        }
+        let mut ops = vec![Op::Delete {
+            path: stake.to_owned(),
+            version: -1,
+        }];
+        ops.extend(rest);
+        ops.extend(self.replacement(seen.version, acl));
+        let done = caller.call_once(&Request::Multi(ops), path, limit)?;
+        Ok(done.is_some())
+    }
+
+    fn stake(&self, node: &str) -> Request {
+        Request::Create {
+            path: node.to_owned(),
+            data: Vec::new().into(),
+            acl: self.locks.session.settings.acl.entries().to_vec(),
+            mode: CreateMode::Ephemeral,
+            stat: false,
+        }
+    }
+}
+
+/// A server shows the hash of a password to those only that may change the list.
+fn whole(reply: Reply) -> Option<Vec<Access>> {
+    let Reply::Acl { acl, .. } = reply else {
+        return None;
+    };
+    let is_masked = |one: &Access| one.scheme == "digest" && one.id.ends_with(":x");
+    (!acl.iter().any(is_masked)).then_some(acl)
 }

@@ -18,7 +18,7 @@ use crate::transport::{Answered, Call};
 use zklock_core::deletions::close;
 use zklock_core::name::NodeName;
 use zklock_core::release_note::{Note, is_shared};
-use zklock_jute::{ErrorCode, Reply, Request};
+use zklock_jute::{Data, ErrorCode, Reply, Request, Stat};
 
 /// How long to wait for a note, or for a release that leaves one; later, how the holders ahead left
 /// is unknown.
@@ -39,7 +39,7 @@ impl RawGuard {
             path::parent(self.node()),
             &limit,
         );
-        Some(note.is_some_and(|(note, _)| seen.released(&note)))
+        Some(note.is_some_and(|note| seen.released(&note)))
     }
 
     /// Has an orderly release leave a note. If the lock is not shared, it sends a read of the
@@ -53,12 +53,14 @@ impl RawGuard {
         if self.is_shared() {
             return;
         }
+        let is_own = self.is_in_its_own_directory();
         let read = Call {
             request: Request::get(path::parent(self.node())),
             watch: None,
             answer: Box::new(move |answered: Answered| {
                 if let Ok(Reply::Data { data, stat }) = answered {
-                    let _ = replaces.set(Note::parse(&data).map(|_| stat.version));
+                    let note = replaceable(&data, &stat, is_own);
+                    let _ = replaces.set(note.map(|_| stat.version));
                 }
             }),
         };
@@ -77,17 +79,23 @@ impl RawGuard {
         let mut caller = self.session().caller();
         self.stop_watching();
         self.give_up_claim();
-        while let Some((note, version)) = note(&mut caller, dir, &limit) {
-            let Some(data) = note.with(name) else {
+        while let Some((data, stat)) = read(&mut caller, dir, &limit) {
+            let note = replaceable(&data, &stat, self.is_in_its_own_directory());
+            let Some(data) = note.and_then(|note| note.with(name)) else {
                 return;
             };
-            match caller.call(&close(dir, name, &data, version), dir, &limit) {
+            match caller.call(&close(dir, name, &data, stat.version), dir, &limit) {
                 // Without the node, the request was carried out before, or the lock is lost.
                 Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => return self.has_left(),
                 Err(CallError::Refused(ErrorCode::BAD_VERSION)) => {}
                 Err(_) => return,
             }
         }
+    }
+
+    /// Whether this is the path's own node, which may be a job's, and not a semaphore's directory.
+    fn is_in_its_own_directory(&self) -> bool {
+        path::parent(self.node()) == self.lease().path()
     }
 
     fn is_shared(&self) -> bool {
@@ -105,7 +113,7 @@ impl Session {
             let dir = path::parent(node);
             if !notes.iter().any(|(of, _)| *of == dir) {
                 let note = note(&mut caller, dir, &limit);
-                notes.push((dir, note.map(|(note, _)| note).unwrap_or_default()));
+                notes.push((dir, note.unwrap_or_default()));
             }
             let told = |(of, note): &(&str, Note)| *of == dir && note.tells_of(path::name(node));
             notes.iter().any(told)
@@ -113,10 +121,22 @@ impl Session {
     }
 }
 
-/// The note in this directory, which may be empty, and the version of its data.
-fn note(caller: &mut Caller, dir: &str, limit: &Limit) -> Option<(Note, i32)> {
+/// The note that another one may replace. Data that somebody has deleted may have been a job's record: with
+/// a note in their place, a job would [take the path over](zklock_core::mending::is_free).
+fn replaceable(data: &[u8], stat: &Stat, is_own: bool) -> Option<Note> {
+    let was_written = is_own && data.is_empty() && 0 < stat.version;
+    Note::parse(data).filter(|_| !was_written)
+}
+
+/// The note in this directory, which may be empty.
+fn note(caller: &mut Caller, dir: &str, limit: &Limit) -> Option<Note> {
+    let (data, _) = read(caller, dir, limit)?;
+    Note::parse(&data)
+}
+
+fn read(caller: &mut Caller, dir: &str, limit: &Limit) -> Option<(Data, Stat)> {
     match caller.call(&Request::get(dir), dir, limit) {
-        Ok(Reply::Data { data, stat }) => Some((Note::parse(&data)?, stat.version)),
+        Ok(Reply::Data { data, stat }) => Some((data, stat)),
         _ => None,
     }
 }

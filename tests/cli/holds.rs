@@ -23,6 +23,7 @@ on_every_server! {
     holds_are_in_no_deadlock
     a_pause_waits_for_nobody_and_lets_nobody_begin
     a_paused_job_keeps_its_record
+    a_path_that_nobody_uses_any_more_is_paused_for_a_job_too
     a_path_that_was_only_paused_or_held_is_as_it_was
     a_semaphore_is_not_paused_or_held
     a_command_for_a_permit_waits_for_a_hold_and_names_it
@@ -404,6 +405,30 @@ fn a_paused_job_keeps_its_record(hosts: &str) {
     assert_eq!(next.end().code, Some(0));
     assert_eq!(once("--slot 1 -E 9", "four").code, Some(9));
     assert_eq!(log.words(), ["one", "three"]);
+}
+
+/// It is as if nobody had used it.
+fn a_path_that_nobody_uses_any_more_is_paused_for_a_job_too(hosts: &str) {
+    let path = fresh_path("pause");
+    let once = |slot| Zklock::run(hosts, &format!("once -n --slot {slot} {path}"), ":");
+    let last = || run(hosts, &format!("last {path}"));
+    assert_eq!(
+        Zklock::run(hosts, &format!("run {path}"), ":").code,
+        Some(0)
+    );
+    let paused = run(hosts, &format!("pause {path} --reason incident"));
+    assert_eq!(paused.code, Some(0), "{paused:?}");
+    let skipped = once("1");
+    assert_eq!(skipped.code, Some(1), "{skipped:?}");
+    assert!(
+        last().out.contains("paused:  on hold by ann"),
+        "{:?}",
+        last()
+    );
+    assert_eq!(last().code, Some(1));
+    assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
+    assert_eq!(once("1").code, Some(0));
+    assert_eq!(last().code, Some(0));
 }
 
 /// A job and a lock may use it meanwhile, or later, and so may a semaphore.

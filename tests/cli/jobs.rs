@@ -22,6 +22,7 @@ on_every_server! {
     a_night_that_was_left_out_is_run_by_itself
     a_slot_that_is_done_is_run_again_when_told_to
     a_record_that_was_replaced_is_named_and_mended
+    a_job_takes_over_the_path_of_whatever_has_ended
     a_semaphore_that_nobody_uses_makes_way
     what_is_not_a_jobs_is_not_mended
     the_command_knows_its_slot_and_a_lock_inside_has_none
@@ -306,6 +307,28 @@ fn a_record_that_was_replaced_is_named_and_mended(hosts: &str) {
         );
         let ended = Zklock::run(hosts, &once(&path, "a"), "echo ran");
         assert_eq!(ended.out, "ran\n", "{ended:?}");
+    }
+}
+
+fn a_job_takes_over_the_path_of_whatever_has_ended(hosts: &str) {
+    let locks = [
+        "run",
+        "run -s",
+        "run --permits 2",
+        "standby --restart never",
+    ];
+    for dialect in ["curator", "kazoo", "recipe", "leader-latch"] {
+        for lock in locks {
+            let path = fresh_path("ended");
+            let args = format!("--dialect {dialect} {lock} {path}");
+            let ran = Zklock::run(hosts, &args, ":");
+            assert_eq!(ran.code, Some(0), "{args}: {ran:?}");
+            let args = format!("--dialect {dialect} {}", once(&path, "a"));
+            let ran = Zklock::run(hosts, &args, ":");
+            assert_eq!(ran.code, Some(0), "{args} after {lock}: {ran:?}");
+            let last = Zklock::run(hosts, &format!("last {path}"), "");
+            assert_eq!(last.code, Some(0), "{last:?}");
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use zklock::{Client, Error, Job, Once};
+use zklock::embedded::Server;
+use zklock::{Acl, Client, Error, Job, LockGuard, Once};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, op};
@@ -19,6 +20,9 @@ on_every_server! {
     what_is_written_meanwhile_is_not_mended
     a_job_takes_over_the_path_of_a_lock_that_nobody_uses
     a_job_takes_over_nothing_that_was_a_jobs_or_is_in_use
+    a_job_takes_over_no_job_that_was_faster
+    a_path_that_is_taken_over_stays_as_open_as_it_was
+    a_lock_leaves_no_note_where_a_record_was
 }
 
 /// How long an answer takes at least.
@@ -160,6 +164,112 @@ fn a_job_takes_over_the_path_of_a_lock_that_nobody_uses(place: Place) {
         run(&job);
         assert_eq!(job.last().unwrap().expect("a run").slot(), NIGHT);
     }
+}
+
+/// Servers remove the containers of locks, and with them what is in them.
+#[test]
+fn a_record_in_the_place_of_a_lock_stays() {
+    let often = Duration::from_millis(50);
+    let server = Server::builder().container_check(often).start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let (path, witness) = ("/night", "/witness");
+    for lock in [path, witness] {
+        client
+            .mutex(lock)
+            .unwrap()
+            .lock()
+            .unwrap()
+            .unlock()
+            .unwrap();
+    }
+    let job = client.job(path).unwrap();
+    // Servers look at all containers in one go.
+    run(&job);
+    let mut raw = Raw::connect(server.hosts());
+    eventually("the locks' are gone", || raw.stat(witness).is_none());
+    client
+        .mutex(witness)
+        .unwrap()
+        .lock()
+        .unwrap()
+        .unlock()
+        .unwrap();
+    eventually("and gone again", || raw.stat(witness).is_none());
+    let last = job.last().unwrap().expect("a run");
+    assert_eq!(last.slot(), NIGHT);
+}
+
+/// Who made the node has chosen who may do what, and who may replace it.
+fn a_path_that_is_taken_over_stays_as_open_as_it_was(place: Place) {
+    let hosts = place.shared().hosts();
+    let careful = Client::builder(&hosts).auth("digest", b"me:secret");
+    let careful = careful.acl(Acl::creator_all()).connect().unwrap();
+    let path = fresh_path("open");
+    let (mut raw, client) = (Raw::connect(&hosts), place.connect(&hosts));
+    client
+        .mutex(&path)
+        .unwrap()
+        .lock()
+        .unwrap()
+        .unlock()
+        .unwrap();
+    run(&careful.job(&path).unwrap());
+    assert_eq!(
+        client
+            .job(&path)
+            .unwrap()
+            .last()
+            .unwrap()
+            .expect("a run")
+            .slot(),
+        NIGHT
+    );
+    // Nobody may replace a node here.
+    let guarded = format!("{path}-guarded/job");
+    raw.create_all(&guarded);
+    raw.forbid_creates(&format!("{path}-guarded")).unwrap();
+    run(&client.job(&guarded).unwrap());
+}
+
+/// A slow client looks at an idle lock, and meanwhile another one has taken it over and has written as often.
+fn a_job_takes_over_no_job_that_was_faster(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("faster"));
+    let lock = place.connect(&hosts).mutex(&path).unwrap();
+    for _ in 0..2 {
+        let guard = lock.lock().unwrap();
+        guard.note_release();
+        guard.release_noting();
+    }
+    let mut raw = Raw::connect(&hosts);
+    assert_eq!(raw.stat(&path).expect("a note").version, 2);
+    let network = Proxy::start(&hosts);
+    let job = place.connect(&network.hosts()).job(&path).unwrap();
+    network.blackhole_at_next_request(op::CREATE);
+    let slow = aside(move || job.once(NIGHT, |_| Ok::<_, Infallible>(())));
+    eventually("it has looked", || network.fired());
+    let faster = place.connect(&hosts).job(&path).unwrap();
+    run(&faster);
+    assert_eq!(raw.stat(&path).expect("a record").version, 2);
+    network.heal();
+    let ended = slow.recv_timeout(SOON).expect("an end");
+    assert!(matches!(ended, Ok(Once::DoneBefore(_))), "{ended:?}");
+}
+
+/// A note in the place of what somebody has deleted would hide that it was a job's.
+fn a_lock_leaves_no_note_where_a_record_was(place: Place) {
+    let (job, mut raw, path) = scene(place);
+    raw.set_data(&path, b"").unwrap();
+    let client = place.connect(&place.shared().hosts());
+    let release = |guard: Box<dyn LockGuard>| {
+        guard.note_release();
+        guard.release_noting();
+        guard.unlock().unwrap();
+    };
+    release(Box::new(client.mutex(&path).unwrap().lock().unwrap()));
+    release(Box::new(client.rwlock(&path).unwrap().read().unwrap()));
+    assert_eq!(raw.data(&path).unwrap(), b"");
+    let ended = job.once(NIGHT, |_| Ok::<_, Infallible>(()));
+    assert!(matches!(ended, Err(Error::Unmarked { .. })), "{ended:?}");
 }
 
 fn a_job_takes_over_nothing_that_was_a_jobs_or_is_in_use(place: Place) {

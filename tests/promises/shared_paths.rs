@@ -11,6 +11,8 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 use zklock::{Client, Dialect, Error, JobOptions, LockGuard, LockOptions, Once, Result, Waiting};
 
+use zklock_core::release_note::is_note;
+
 use crate::support::raw::{EPHEMERAL, Raw};
 use crate::support::{eventually, fresh_path, within};
 use crate::transport::{Place, on_every_server};
@@ -61,6 +63,8 @@ enum First {
 struct Machine {
     client: Client,
     latch: Client,
+    /// Whether its releases leave a note, as those of the program do.
+    notes: bool,
 }
 
 impl Kind {
@@ -80,11 +84,12 @@ impl Kind {
 }
 
 impl Machine {
-    fn start(place: Place, hosts: &str) -> Self {
+    fn start(place: Place, hosts: &str, notes: bool) -> Self {
         let latch = Client::builder(hosts).dialect(Dialect::LeaderLatch);
         Self {
             client: place.connect(hosts),
             latch: latch.connect().unwrap(),
+            notes,
         }
     }
 
@@ -115,17 +120,20 @@ impl Machine {
             Kind::Read => boxed(client.rwlock(path)?.read_with(options)?),
             Kind::Write => boxed(client.rwlock(path)?.write_with(options)?),
             Kind::Semaphore => boxed(client.semaphore(path, 1)?.acquire_with(options)?),
-            Kind::Standby => return stand_by(client, path, inside),
+            Kind::Standby => return stand_by(client, path, self.notes, inside),
             Kind::Job => return run(client, path, inside),
         };
-        let held = guard.is_some();
-        if held {
-            inside();
+        let Some(guard) = guard else {
+            return Ok(false);
+        };
+        if self.notes {
+            guard.note_release();
         }
-        if let Some(guard) = guard {
-            guard.unlock()?;
+        inside();
+        if self.notes {
+            guard.release_noting();
         }
-        Ok(held)
+        guard.unlock().map(|()| true)
     }
 }
 
@@ -133,14 +141,20 @@ fn boxed<G: LockGuard + 'static>(guard: Option<G>) -> Option<Box<dyn LockGuard>>
     guard.map(|guard| Box::new(guard) as Box<dyn LockGuard>)
 }
 
-fn stand_by(client: &Client, path: &str, inside: &mut dyn FnMut()) -> Result<bool> {
+fn stand_by(client: &Client, path: &str, notes: bool, inside: &mut dyn FnMut()) -> Result<bool> {
     let (cancel, cancelled) = unbounded();
     let waits = move |_: &Waiting| cancel.send(()).unwrap();
     let mut held = false;
     let standby = client.standby(path)?.on_wait(waits);
-    standby.run_until(cancelled, |_term| {
+    standby.run_until(cancelled, |term| {
         held = true;
+        if notes {
+            term.note_release();
+        }
         inside();
+        if notes {
+            term.release_noting();
+        }
         ControlFlow::Break(())
     })?;
     Ok(held)
@@ -221,6 +235,17 @@ fn meet(first: First, machines: &[Machine; 2], kind: Kind, raw: &mut Raw) -> Str
         }
     }
     let data = raw.data(&path);
+    if let (First::Ours(first), true) = (first, one.notes) {
+        let in_the_path = [
+            Kind::Mutex,
+            Kind::Standby,
+            Kind::Latch,
+            Kind::Read,
+            Kind::Write,
+        ];
+        let noted = data.as_ref().is_some_and(|data| is_note(data));
+        assert_eq!(noted, in_the_path.contains(&first), "{first:?}: {data:?}");
+    }
     let then = after(two, kind, &path);
     assert!(
         !keeps || raw.data(&path) == data,
@@ -230,8 +255,18 @@ fn meet(first: First, machines: &[Machine; 2], kind: Kind, raw: &mut Raw) -> Str
 }
 
 fn the_table_of_what_may_share_a_path_is_what_happens(place: Place) {
+    for notes in [false, true] {
+        let table = table(place, notes);
+        assert!(
+            PAGE.contains(&table),
+            "notes: {notes}, what happens:\n{table}"
+        );
+    }
+}
+
+fn table(place: Place, notes: bool) -> String {
     let hosts = place.shared().hosts();
-    let machines = [(); 2].map(|()| Machine::start(place, &hosts));
+    let machines = [(); 2].map(|()| Machine::start(place, &hosts, notes));
     let mut raw = Raw::connect(&hosts);
     let mut table = String::from("| first |");
     for kind in KINDS {
@@ -249,5 +284,5 @@ fn the_table_of_what_may_share_a_path_is_what_happens(place: Place) {
             write!(table, " {} |", meet(first, &machines, kind, &mut raw)).unwrap();
         }
     }
-    assert!(PAGE.contains(&table), "what happens:\n{table}");
+    table
 }

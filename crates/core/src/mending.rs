@@ -34,6 +34,13 @@ pub fn standing(data: &[u8]) -> Standing {
     }
 }
 
+/// Whether a job may have the place of a node with this data and version: no run was written down in it.
+pub fn is_free(data: &[u8], version: i32) -> bool {
+    // A record has been written twice when its first run begins. A release leaves its note where nobody
+    // has written before.
+    standing(data) == Standing::Unclaimed && (version < 2 || is_note(data))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::abandonment::CLEAN;
@@ -59,6 +66,24 @@ mod tests {
         ];
         for (data, expected) in table {
             assert_eq!(standing(data), expected, "{data:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_have_been_a_jobs_is_not_free() {
+        let table: [(&[u8], i32, bool); 8] = [
+            (b"", 0, true),
+            (b"2", 1, true),
+            // An empty record, the beginning of a run, and what somebody wrote over it.
+            (b"2", 2, false),
+            (b"", 2, false),
+            (b"{\"released\":1}", 1, true),
+            (b"{\"released\":9}", 9, true),
+            (Journal::EMPTY, 0, false),
+            (b"somebody's", 0, false),
+        ];
+        for (data, version, expected) in table {
+            assert_eq!(is_free(data, version), expected, "{data:?} {version}");
         }
     }
 }

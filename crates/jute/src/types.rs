@@ -22,14 +22,9 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether a session owns the node. Containers and persistent nodes do not leave by themselves.
+    /// Whether a session owns the node. Servers show containers as persistent nodes.
     pub fn has_session(&self) -> bool {
-        self.ephemeral_owner != 0 && !self.is_container()
-    }
-
-    /// Whether the server removes the node when it has become empty.
-    pub fn is_container(&self) -> bool {
-        self.ephemeral_owner == i64::MIN
+        self.ephemeral_owner != 0
     }
 }
 

@@ -158,9 +158,9 @@ fn session(contender: &Contender) -> String {
     format!("{:#x}", contender.session_id())
 }
 
-/// Whether a session owns the contender's node. A container's owner is the smallest number.
+/// Whether a session owns the contender's node.
 pub(crate) fn has_session(contender: &Contender) -> bool {
-    !matches!(contender.session_id(), 0 | i64::MIN)
+    contender.session_id() != 0
 }
 
 fn name(contender: &Contender) -> &str {
