@@ -33,11 +33,12 @@ pub(super) struct Target {
 /// An address to try.
 pub(super) type Candidate = candidates::Candidate<Target>;
 
-/// Leaves out the user and the password of a URL that was given by mistake.
+/// Leaves out a user and a password that were given by mistake, as in a URL.
 fn without_user(text: &str) -> String {
     match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://..@{rest}"),
-        _ => text.to_owned(),
+        (None, Some((_, rest))) => format!("..@{rest}"),
+        (_, None) => text.to_owned(),
     }
 }
 
@@ -114,11 +115,30 @@ fn parse(text: &str) -> std::result::Result<Hosts, String> {
             _ => format!("leave {begin:?} out"),
         });
     }
+    if list.contains('@') {
+        return Err("credentials go with ClientBuilder::auth, or zklock --auth".to_owned());
+    }
+    if let Some(entry) = chroot
+        .split(',')
+        .skip(1)
+        .find(|entry| names_a_server(entry))
+    {
+        let entry = entry.trim();
+        return Err(format!(
+            "the chroot goes once, at the end, and {entry:?} follows one"
+        ));
+    }
     let servers = list.split(',').map(|entry| server(entry.trim()));
     Ok(Hosts {
         servers: servers.collect::<std::result::Result<_, _>>()?,
         chroot: root(chroot.trim_end())?,
     })
+}
+
+/// Whether this text begins with a server and its port, so that it is no part of a name.
+fn names_a_server(text: &str) -> bool {
+    let (entry, _) = text.split_once('/').unwrap_or((text, ""));
+    entry.contains(':') && server(entry.trim()).is_ok()
 }
 
 /// Reads `host:port`.
@@ -244,6 +264,8 @@ mod tests {
             ("[::1]:9",               &[("::1", 9)],                    ""),
             ("[fe80::1%eth0],b/x y",  &[("fe80::1%eth0", 2181), ("b", 2181)], "/x y"),
             ("my_zk-1.example.org:2", &[("my_zk-1.example.org", 2)],    ""),
+            ("zk/a,b",                &[("zk", 2181)],                  "/a,b"),
+            ("zk/a,b:c/d@e:1",        &[("zk", 2181)],                  "/a,b:c/d@e:1"),
         ];
         for (text, servers, chroot) in table {
             let servers = servers.iter().map(|(host, port)| (host.to_string(), *port));
@@ -253,7 +275,7 @@ mod tests {
 
     /// Connect strings, and what the reason of their refusal says.
     #[rustfmt::skip]
-    const NONSENSE: [(&str, &str); 33] = [
+    const NONSENSE: [(&str, &str); 39] = [
         ("",               "names no server"),
         ("  ",             "names no server"),
         ("/app",           "names no server"),
@@ -275,7 +297,13 @@ mod tests {
         ("[zk]:2181",      "not an IPv6 address"),
         ("a b:2181",       "a comma separates servers"),
         ("a:1;b:1",        "a comma separates servers"),
-        ("me@zk:2181",     "is not a host name"),
+        ("me@zk:2181",     "credentials"),
+        ("me:secret@zk:1", "credentials"),
+        ("zk,me:s/t@zk",   "bad port"),
+        ("a:1/app,b:2/app", "the chroot goes once, at the end"),
+        ("a/x/y, b:2/x/y", "the chroot goes once, at the end"),
+        ("a:1/app,b:2",    "the chroot goes once, at the end"),
+        ("a/app,[::1]:2",  "the chroot goes once, at the end"),
         ("zk://zk:2181",   "leave \"zk://\" out"),
         ("mysql://db/app", "mysql::Client"),
         ("zk//a",          "empty name"),
@@ -296,6 +324,7 @@ mod tests {
             assert!(error.is_bad_input());
             let shown = error.to_string();
             assert!(shown.contains(expected), "{text:?}: {shown}");
+            assert!(!shown.contains("secret"), "{shown}");
         }
     }
 }
