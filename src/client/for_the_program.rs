@@ -23,6 +23,13 @@ impl Client {
         self.locks.session.transport.key().map(|key| key.text())
     }
 
+    /// Returns for how long no server has answered; `None` if one has since the client is connected. For the
+    /// program.
+    #[doc(hidden)]
+    pub fn silent_for(&self) -> Option<Duration> {
+        self.locks.session.status.silent_for()
+    }
+
     /// As [`close`](Self::close), with another limit for each step; for the program.
     ///
     /// # Errors

@@ -44,6 +44,7 @@ pub(crate) struct Status {
     /// Commits of requests sent before this say nothing new about the session.
     commit_worth: AtomicU64,
     last_answer: LastAnswer,
+    began: Moment,
     /// Whether a session may outlive its connection.
     resumes: bool,
 }
@@ -94,6 +95,7 @@ impl Status {
             worth: AtomicU64::new(0),
             commit_worth: AtomicU64::new(0),
             last_answer: LastAnswer::default(),
+            began: Moment::now(),
             resumes,
         }
     }
@@ -199,6 +201,15 @@ impl Status {
     /// Returns how long the last answer took, if it arrived so short a time ago.
     pub(crate) fn round_trip_within(&self, time: Duration) -> Option<Duration> {
         self.last_answer.took_within(time)
+    }
+
+    /// Returns for how long no server has answered; `None` if one has on this connection, or the client has
+    /// ended. A greeting is no answer.
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
+        let (snapshot, last) = (self.snapshot(), self.last_answer.at());
+        let is_served = snapshot.state == SessionState::Connected && snapshot.since <= last;
+        (!is_served && !snapshot.is_over())
+            .then(|| Moment::now().saturating_since(last.max(self.began)))
     }
 
     /// Returns how many sessions have expired.

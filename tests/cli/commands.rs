@@ -22,6 +22,7 @@ on_every_server! {
     locks_of_every_kind_at_once_wait_for_each_other
     a_semaphore_leaves_the_record_of_a_job_as_it_is
     a_picture_says_since_when_nobody_answers
+    a_table_says_since_when_nobody_answers
     what_the_command_leaves_in_the_background_keeps_the_lock
     shared_locks_share_and_exclude_the_others
     no_more_than_the_permits_run_at_a_time
@@ -231,27 +232,42 @@ fn a_semaphore_leaves_the_record_of_a_job_as_it_is(hosts: &str) {
 }
 
 fn a_picture_says_since_when_nobody_answers(hosts: &str) {
+    fn now() -> Option<u64> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        u64::try_from(now.as_millis()).ok()
+    }
+    for every in ["", "-r"] {
+        let (path, proxy) = (fresh_path("away"), Proxy::start(hosts));
+        let begun = now();
+        let mut list = command(&proxy.hosts());
+        list.args(["list", "--session-timeout", "6", "--watch", "--json", &path]);
+        let list = Lines::of(list.args((!every.is_empty()).then_some(every)));
+        let since = || {
+            let json: serde_json::Value = serde_json::from_str(&list.hear()).expect("JSON");
+            assert!(
+                json.get("contenders")
+                    .or_else(|| json.get("locks"))
+                    .is_some(),
+                "{json}"
+            );
+            json["unanswered_since_ms"].as_u64()
+        };
+        assert_eq!(since(), None);
+        for trouble in [Proxy::refuse, Proxy::blackhole] {
+            trouble(&proxy);
+            // What is noticed later has begun before.
+            let cut = now();
+            let said = since();
+            assert!(begun <= said && said <= cut, "{begun:?} {said:?} {cut:?}");
+            proxy.heal();
+            proxy.accept();
+            eventually("it is back", || since().is_none());
+        }
+    }
+}
+
+fn a_table_says_since_when_nobody_answers(hosts: &str) {
     let (path, proxy) = (fresh_path("away"), Proxy::start(hosts));
-    let mut list = command(&proxy.hosts());
-    let list = Lines::of(list.args(["list", "--watch", "--json", &path]));
-    let since = || {
-        let json: serde_json::Value = serde_json::from_str(&list.hear()).expect("JSON");
-        assert!(json["contenders"].is_array(), "{json}");
-        json["unanswered_since_ms"].as_u64()
-    };
-    assert_eq!(since(), None);
-    let before = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("a time");
-    proxy.refuse();
-    let said = since().expect("a time");
-    assert!(
-        before <= Duration::from_millis(said + 1),
-        "{before:?} {said}"
-    );
-    proxy.accept();
-    eventually("it is back", || since().is_none());
-    // Tables show it too.
     let mut list = command(&proxy.hosts());
     let list = Lines::of(list.args(["list", "--watch", &path]));
     assert!(list.hear().starts_with("nobody holds"));

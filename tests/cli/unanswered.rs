@@ -297,6 +297,16 @@ fn a_signal_leaves_who_waits_for_a_server_the_time_to_release_the_lock() {
     }
 }
 
+/// Each greeting began the ten seconds anew.
+#[test]
+fn servers_that_greet_and_answer_nothing_are_told() {
+    let args = "run -w 14 /silent";
+    let ended = Zklock::run(&stays_silent(), args, "true");
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    let said = "waiting for /silent: no server has answered for 1";
+    assert!(ended.err.contains(said), "{ended:?}");
+}
+
 /// It said nothing, and then that it was granted.
 #[test]
 fn a_lock_that_is_not_granted_yet_after_a_reconnect_is_told() {

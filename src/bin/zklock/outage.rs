@@ -3,28 +3,37 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
-use zklock::{Client, SessionState};
+use zklock::Client;
 
 use crate::table::{CLEAR, brief};
 
-/// When the connection was lost, if there is none.
+/// When a server has answered last, if none does.
 #[derive(Debug, Default)]
-pub(crate) struct Outage(Option<SystemTime>);
+pub(crate) struct Outage {
+    since: Option<SystemTime>,
+    /// As of the last look.
+    silent: Duration,
+}
 
 impl Outage {
-    /// Checks the connection; returns how long there has been none.
+    /// Looks whether a server answers; returns for how long none has.
     pub(crate) fn look(&mut self, client: &Client) -> Option<Duration> {
-        if client.state() == SessionState::Connected {
-            self.0 = None;
+        let silent = client.silent_for();
+        let Some(now) = silent else {
+            *self = Self::default();
             return None;
+        };
+        // A shorter silence is another one.
+        if self.since.is_none() || now < self.silent {
+            self.since = SystemTime::now().checked_sub(now);
         }
-        let since = self.0.get_or_insert_with(SystemTime::now);
-        Some(since.elapsed().unwrap_or_default())
+        self.silent = now;
+        silent
     }
 
-    /// Returns since when there has been no connection, as of the last look.
+    /// Returns since when no server has answered, as of the last look.
     pub(crate) fn since(&self) -> Option<SystemTime> {
-        self.0
+        self.since
     }
 
     /// Writes what stands above a table, on an empty `screen` if that is to be updated.
@@ -32,8 +41,10 @@ impl Outage {
         if screen {
             write!(to, "{CLEAR}")?;
         }
-        let Some(since) = self.0 else { return Ok(()) };
-        let silent = brief(since.elapsed().unwrap_or_default());
+        if self.since.is_none() {
+            return Ok(());
+        }
+        let silent = brief(self.silent);
         let what = "and this is how it was then:";
         writeln!(to, "no server has answered for {silent}, {what}")
     }

@@ -10,7 +10,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use zklock::diagnostics::{LockQueue, Locks};
-use zklock::{Client, Contender, Error, FencingToken, Role};
+use zklock::{Client, Contender, Error, FencingToken, Role, SessionState};
 
 use crate::args::{Args, List};
 use crate::connect::connect;
@@ -83,14 +83,14 @@ fn watch(client: &Client, list: &List, mut found: Locks) -> Result<(), Failure> 
         }
         shown = Some(state);
         thread::sleep(AGAIN);
-        outage.look(client);
-        if outage.since().is_none() {
+        if client.state() == SessionState::Connected {
             match client.locks(list.path()) {
                 Ok(now) => found = now,
-                Err(Error::ConnectTimeout { .. }) => drop(outage.look(client)),
+                Err(Error::ConnectTimeout { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        outage.look(client);
     }
 }
 

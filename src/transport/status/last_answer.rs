@@ -18,10 +18,14 @@ impl LastAnswer {
         self.took.store(nanos(took), Ordering::Relaxed);
     }
 
+    /// When it arrived.
+    pub(super) fn at(&self) -> Moment {
+        Moment::from_nanos(self.at.load(Ordering::Relaxed))
+    }
+
     /// How long it took, if it arrived so short a time ago.
     pub(super) fn took_within(&self, time: Duration) -> Option<Duration> {
-        let at = Moment::from_nanos(self.at.load(Ordering::Relaxed));
-        let is_new = Moment::now().saturating_since(at) <= time;
+        let is_new = Moment::now().saturating_since(self.at()) <= time;
         is_new.then(|| Duration::from_nanos(self.took.load(Ordering::Relaxed)))
     }
 }

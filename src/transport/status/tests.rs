@@ -41,3 +41,30 @@ fn a_subscriber_that_left_is_forgotten_while_nothing_changes() {
             .all(|changes| changes.receiver.try_recv().is_ok())
     );
 }
+
+#[test]
+fn a_greeting_is_no_answer() {
+    let status = Status::new(Duration::from_secs(4), true);
+    let is_silent = || status.silent_for().is_some();
+    let greet = || {
+        status.greeted(7, Duration::from_secs(4), Moment::now());
+        status.connected(7);
+    };
+    assert!(is_silent());
+    greet();
+    assert!(is_silent());
+    let answered = Moment::now();
+    status.answered(answered, answered);
+    assert!(!is_silent());
+    status.disconnected();
+    greet();
+    let silent = status.silent_for().unwrap_or_default();
+    assert!(silent <= Moment::now().saturating_since(answered));
+    let answered = Moment::now();
+    status.answered(answered, answered);
+    assert!(!is_silent());
+    status.disconnected();
+    assert!(is_silent());
+    status.closed();
+    assert!(!is_silent());
+}
