@@ -1,7 +1,6 @@
 //! Carries out a run; [`Once`] decides.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::record::RunRecord;
@@ -37,8 +36,8 @@ pub(super) struct JobDriver<'a, 'q> {
     max_time: Option<Duration>,
     /// The run took longer.
     is_over: bool,
-    /// Servers were waited for in vain when the work had ended.
-    is_cut_off: bool,
+    /// How long servers are waited for when the work has ended, if that is not a session timeout.
+    patience: Option<Duration>,
     /// The session of the lock.
     session: i64,
 }
@@ -69,7 +68,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             grant: None,
             max_time: None,
             is_over: false,
-            is_cut_off: false,
+            patience: None,
             session: 0,
         }
     }
@@ -125,10 +124,10 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             state: self.once.state(),
             next_state: Mutex::default(),
             follows_release,
-            is_cut_off: AtomicBool::new(false),
+            patience: Mutex::default(),
         };
         let done = run(&this);
-        self.is_cut_off = this.is_cut_off.load(Ordering::Relaxed);
+        self.patience = *this.patience.lock();
         let over = self.max_time.filter(|_| grant.raw.is_over());
         let end = this.end(done.is_ok(), over);
         self.is_over = over.is_some();
@@ -140,17 +139,15 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     pub(super) fn end(&mut self) -> Result<()> {
         // A server decides whether the run held to its end, as long as it knows of the session.
         let timeout = self.session().status.snapshot().timeout;
-        self.request.limit = Limit::after(match self.is_cut_off {
-            true => Duration::ZERO,
-            false => timeout,
-        });
+        let patience = self.patience.map_or(timeout, |most| most.min(timeout));
+        self.request.limit = Limit::after(patience);
         loop {
             let event = match self.once.action() {
                 Action::End(data, version) => self.write_end(data, version),
                 Action::Read => self.confirm()?,
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
-                    return Err(Error::unconfirmed_run(timeout));
+                    return Err(Error::unconfirmed_run(patience));
                 }
                 _ => return Err(self.lost()),
             };

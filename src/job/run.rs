@@ -1,7 +1,6 @@
 //! A run that is under way.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -29,8 +28,8 @@ pub struct Run<'a> {
     pub(super) state: Option<&'a [u8]>,
     pub(super) next_state: Mutex<Option<Vec<u8>>>,
     pub(super) follows_release: Option<bool>,
-    /// Servers were waited for in vain when the work had ended.
-    pub(super) is_cut_off: AtomicBool,
+    /// How long the end may wait for servers, if that is not a session timeout.
+    pub(super) patience: Mutex<Option<Duration>>,
 }
 
 guard_views!(Run<'_>, raw, guard_state);
@@ -63,10 +62,11 @@ impl Run<'_> {
         self.follows_release
     }
 
-    /// Has the end of the run not wait for servers, for the program, which has waited for them.
+    /// Has the end of the run wait for servers no longer than this, for the program, which may have waited
+    /// for them.
     #[doc(hidden)]
-    pub fn servers_stay_away(&self) {
-        self.is_cut_off.store(true, Ordering::Relaxed);
+    pub fn record_within(&self, limit: Duration) {
+        *self.patience.lock() = Some(limit);
     }
 
     /// Returns what the last run that was done left for this one, such as how far it got; `None` if

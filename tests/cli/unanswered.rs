@@ -297,6 +297,46 @@ fn a_signal_leaves_who_waits_for_a_server_the_time_to_release_the_lock() {
     }
 }
 
+/// It waited for a session timeout and two seconds: only a further signal shortened that.
+#[test]
+fn a_signal_that_ends_the_command_leaves_two_seconds_to_release_the_lock() {
+    for kind in ["run", "standby", "once --slot a"] {
+        for trouble in [Proxy::refuse, Proxy::blackhole] {
+            let (path, log, proxy) = (fresh_path("signal"), Log::new(), Proxy::start(embedded()));
+            let args = format!("--session-timeout 30 {kind} {path}");
+            let holder = Zklock::start(&proxy.hosts(), &args, &log.beat("in"));
+            log.await_word("in");
+            trouble(&proxy);
+            let (ended, took) = timed(|| {
+                holder.signal("TERM");
+                holder.end()
+            });
+            assert_eq!(ended.signal, Some(15), "{kind}: {ended:?}");
+            assert!(took < Duration::from_secs(8), "{kind}: {took:?}");
+        }
+    }
+}
+
+/// What is done must not be done again, so its end is written down if servers come back in time.
+#[test]
+fn a_run_that_a_signal_ends_with_0_waits_to_be_written_down() {
+    let (path, log, proxy) = (fresh_path("done"), Log::new(), Proxy::start(embedded()));
+    let args = format!("--session-timeout 30 once --slot a {path}");
+    let script = format!("trap 'exit 0' TERM; {}", log.beat("in"));
+    let (mut run, said) = Zklock::start_logged(&proxy.hosts(), &args, &script);
+    log.await_word("in");
+    proxy.refuse();
+    run.signal("TERM");
+    eventually("it waits", || said.contains("no server answers: waiting"));
+    // Longer than it would wait for a failure.
+    thread::sleep(Duration::from_secs(4));
+    assert!(!run.has_ended());
+    proxy.accept();
+    assert_eq!(run.end().code, Some(0));
+    let next = Zklock::run(embedded(), &format!("once --slot a {path}"), "exit 3");
+    assert_eq!(next.code, Some(0), "{next:?}");
+}
+
 /// Each greeting began the ten seconds anew.
 #[test]
 fn servers_that_greet_and_answer_nothing_are_told() {

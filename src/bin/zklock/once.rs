@@ -12,7 +12,7 @@ use crate::child::Variables;
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::metrics::Metrics;
-use crate::run_setup::{Stage, check_answered, longest_connect};
+use crate::run_setup::{AFTER_A_SIGNAL, Stage, check_answered, longest_connect};
 use crate::sanitize::plain;
 use crate::state_files::{STATE_OUT, StateFiles};
 use crate::stderr::say;
@@ -144,9 +144,7 @@ fn execute(
         .term(|| stage.run(&once.what, run, &variables, &|_| ()))
         .inspect(|_| has_begun.set(true))
         .map_err(Err)?;
-    if !stage.await_servers(&once.path) {
-        run.servers_stay_away();
-    }
+    await_servers(once, stage, run, ended.ending);
     match ended.ending {
         Ending::Code(0) => {
             let left = files.map_or(Ok(()), |files| leave(run, &files));
@@ -157,6 +155,19 @@ fn execute(
             run.set_message(&why_failed(once, ending, ended.over_time));
             Err(Ok(ending))
         }
+    }
+}
+
+/// Waits for servers that can write down how the run ended.
+fn await_servers(once: &Once, stage: &Stage, run: &Run<'_>, ending: Ending) {
+    if ending == Ending::Code(0) {
+        // What is not written down as done is done again.
+        stage.take_time();
+    }
+    match stage.await_servers(&once.path) {
+        true if stage.hurries() => run.record_within(AFTER_A_SIGNAL),
+        true => {}
+        false => run.record_within(Duration::ZERO),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a command that runs under a lock needs: a client, the signals, the terminal.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(1);
 
 /// How long servers are waited for after a signal, so that an election keeps no lock.
-const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
+pub(crate) const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ pub(crate) struct Stage {
     /// See [`with_hook`](Self::with_hook).
     has_hook: bool,
     terminal: Terminal,
+    /// A signal has told this program to end, and ended the command.
+    hurries: Cell<bool>,
     /// The last command, which is gone. If this process is killed before the lock is free, or before the
     /// next command has a keeper of its own, its keeper ends the session.
     gone: RefCell<Option<Child>>,
@@ -65,6 +67,7 @@ impl Stage {
             signals,
             has_hook: false,
             terminal,
+            hurries: Cell::default(),
             gone: RefCell::default(),
         })
     }
@@ -89,23 +92,37 @@ impl Stage {
         self.client.state() == SessionState::Connected
     }
 
+    /// Whether a signal has told this program to end: whoever sent it does not wait for long.
+    pub(crate) fn hurries(&self) -> bool {
+        self.hurries.get()
+    }
+
+    /// Has this program take its time all the same.
+    pub(crate) fn take_time(&self) {
+        self.hurries.set(false);
+    }
+
     /// Without a connection, waits for one as long as servers that come back keep the session: the
-    /// lock is free as soon as they do. Returns whether there is one. A signal shortens the wait, and
-    /// ends the program if it was in vain.
+    /// lock is free as soon as they do. Returns whether there is one. A signal shortens the wait; one that
+    /// comes meanwhile ends the program if it was in vain.
     pub(crate) fn await_servers(&self, path: &str) -> bool {
         let (began, timeout) = (Instant::now(), self.client.session_timeout());
+        let longest = match self.hurries() {
+            true => AFTER_A_SIGNAL,
+            false => timeout,
+        };
         let is_away = || self.client.state() == SessionState::Connecting;
         if !is_away() {
             return true;
         }
-        let (mut told, mut signalled, mut until) = (false, false, began + timeout);
+        let (mut told, mut signalled, mut until) = (false, false, began + longest);
         self.signals.waiting();
         while is_away() && Instant::now() < until {
             if !told && SOON < began.elapsed() {
                 told = true;
                 say(&format!(
                     "no server answers: waiting up to {} for one, to release {}",
-                    brief(timeout),
+                    brief(longest),
                     plain(path)
                 ));
             }
@@ -122,10 +139,11 @@ impl Stage {
     }
 
     /// Ends the session, and with it all nodes of this client, even if a deletion was lost on the way.
-    /// If that frees no lock, or if servers were waited for in vain, it takes two seconds at most.
+    /// If that frees no lock, if servers were waited for in vain, or after a signal, it takes two seconds at
+    /// most.
     /// Returns whether a server has confirmed it.
     pub(crate) fn end(&self, patiently: bool) -> bool {
-        let limit = match patiently {
+        let limit = match patiently && !self.hurries() {
             true => self.client.session_timeout(),
             false => Duration::ZERO,
         };
@@ -197,6 +215,7 @@ impl Stage {
             .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
         let (ended, gone) = Supervisor::new(order, child, &self.terminal, &self.signals).run()?;
         self.keep(gone);
+        self.hurries.set(self.hurries() || ended.by_signal);
         Ok(ended)
     }
 
