@@ -66,6 +66,8 @@ pub(crate) struct Journal {
     suspects: Arc<Mutex<HashMap<String, Duration>>>,
     /// How often a thread had gone to sleep when it asked, and when it was granted the lock.
     sleeps: Arc<Mutex<HashMap<(Process, usize), Vec<u64>>>>,
+    /// The operations that do not wait, and whether they were told that the lock is taken.
+    tries: Arc<Mutex<HashMap<(Process, usize), bool>>>,
     /// The operations that began otherwise than with a call: a standby pauses before its
     /// later terms, and a downgrade stands where the write lock stood.
     continued: Arc<Mutex<HashSet<(Process, usize)>>>,
@@ -185,6 +187,10 @@ impl Journal {
 
     pub(crate) fn members(&self) -> MutexGuard<'_, Vec<Member>> {
         locked(&self.members)
+    }
+
+    pub(crate) fn is_told_taken(&self, id: (Process, usize)) -> bool {
+        locked(&self.tries).get(&id).is_some_and(|told| *told)
     }
 
     pub(crate) fn nodes(&self) -> Vec<Held> {
@@ -345,7 +351,10 @@ impl Actor {
         if tracked {
             options = options.track_abandonment();
         }
-        let taken = self.call(op, || mutex.lock_with(options));
+        let taken = self.call(op, || match step.tries() {
+            true => mutex.try_lock(),
+            false => mutex.lock_with(options),
+        });
         let Some(guard) = self.granted(op, taken, token_and_node) else {
             return;
         };
@@ -397,7 +406,10 @@ impl Actor {
         let path = "/sim/rw";
         let lock = self.client.rwlock(path).expect("a lock");
         let (op, options) = self.request(Kind::Read, &[path], step);
-        let taken = self.call(op, || lock.read_with(options));
+        let taken = self.call(op, || match step.tries() {
+            true => lock.try_read(),
+            false => lock.read_with(options),
+        });
         if let Some(guard) = self.granted(op, taken, token_and_node) {
             self.hold_and_give_up(op, step, guard);
         }
@@ -408,7 +420,10 @@ impl Actor {
         let lock = self.client.rwlock(path).expect("a lock");
         let asked = sim::elapsed();
         let (op, options) = self.request(Kind::Exclusive, &[path], step);
-        let taken = self.call(op, || lock.write_with(options));
+        let taken = self.call(op, || match step.tries() {
+            true => lock.try_write(),
+            false => lock.write_with(options),
+        });
         let Some(guard) = self.granted(op, taken, token_and_node) else {
             return;
         };
@@ -449,7 +464,10 @@ impl Actor {
             .semaphore(path, PERMITS as u32)
             .expect("a semaphore");
         let (op, options) = self.request(Kind::Permit(PERMITS), &[path], step);
-        let taken = self.call(op, || semaphore.acquire_with(options));
+        let taken = self.call(op, || match step.tries() {
+            true => semaphore.try_acquire(),
+            false => semaphore.acquire_with(options),
+        });
         if let Some(guard) = self.granted(op, taken, token_and_node) {
             self.hold_and_give_up(op, step, guard);
         }
@@ -463,7 +481,10 @@ impl Actor {
             .multi_lock(paths.iter().copied())
             .expect("a lock");
         let (op, options) = self.request(Kind::Exclusive, &paths, step);
-        let taken = self.call(op, || lock.lock_with(options));
+        let taken = self.call(op, || match step.tries() {
+            true => lock.try_lock(),
+            false => lock.lock_with(options),
+        });
         if let Some(guard) = self.granted(op, taken, |guard| {
             let token = |path: &&str| guard.tokens().find(|(of, _)| of == path);
             let tokens = paths.iter().filter_map(token).map(|(_, token)| token.get());
@@ -485,8 +506,15 @@ impl Actor {
         step: &Step,
     ) -> (usize, LockOptions<'a>) {
         let op = self.ops.fetch_add(1, Ordering::Relaxed);
-        // A cancel ends a call as its limit does.
+        // A cancel ends a call as its limit does. A try waits for a server's word.
         let limit = step.limit.into_iter().chain(step.cancel).min().map(ms);
+        let limit = match step.tries() {
+            true => Some(self.timeout),
+            false => limit,
+        };
+        if step.tries() {
+            locked(&self.journal.tries).insert((self.who, op), false);
+        }
         for (kind, paths) in locks {
             self.journal
                 .note(self.who, op, What::Request { kind, paths, limit });
@@ -582,7 +610,14 @@ impl Actor {
                     .note(self.who, op, What::Granted { session, tokens });
                 Some(guard)
             }
-            Ok(None) | Err(Error::ConnectTimeout { .. }) => {
+            Ok(None) => {
+                if let Some(told) = locked(&self.journal.tries).get_mut(&(self.who, op)) {
+                    *told = true;
+                }
+                refused(TIMEOUT.to_owned());
+                None
+            }
+            Err(Error::ConnectTimeout { .. }) => {
                 refused(TIMEOUT.to_owned());
                 None
             }

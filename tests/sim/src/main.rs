@@ -36,6 +36,7 @@ mod punctual;
 mod quiet;
 mod shrink;
 mod sight;
+mod taken;
 #[cfg(test)]
 mod tests;
 mod troubles;

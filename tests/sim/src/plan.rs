@@ -79,11 +79,20 @@ pub(crate) struct Step {
     /// How long to do something else before.
     pub(crate) rest: u64,
     pub(crate) lock: Lock,
+    /// With 0, a try, of most locks.
     pub(crate) limit: Option<u64>,
     pub(crate) cancel: Option<u64>,
     pub(crate) hold: u64,
     pub(crate) end: Release,
     pub(crate) panics_in_on_wait: bool,
+}
+
+impl Step {
+    /// Whether it does not wait.
+    pub(crate) fn tries(&self) -> bool {
+        use Lock::{Mutex, Permit, Read, Several, Write};
+        self.limit == Some(0) && matches!(self.lock, Mutex(_) | Read | Write | Permit | Several(..))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -836,7 +845,7 @@ fn step(rng: &mut Rng, around: u64) -> Step {
             _ => *pick(rng, &[Lock::Several(0, 1), Lock::Several(1, 0)]),
         },
         limit: match rng.u8(..4) {
-            0 => Some(rng.u64(0..around / 2)),
+            0 => Some(rng.u64(0..around / 2)).map(|limit| if limit % 3 == 0 { 0 } else { limit }),
             1 => Some(rng.u64(0..5 * around)),
             _ => None,
         },

@@ -18,6 +18,7 @@ use crate::plan::{ClientEnd, Plan, Trouble};
 use crate::punctual::Punctual;
 use crate::quiet::Quiet;
 use crate::sight::{self, Revoked};
+use crate::taken;
 use crate::troubles::{self, Processes, contenders, ensemble};
 
 /// How long calls may take to return once nothing is broken any more.
@@ -132,6 +133,7 @@ fn carry_out(plan: &Plan) -> Seen {
     let jobs = jobs::judge(plan, &journal);
     let jobs = jobs.and_then(|jobs| fenced::judge(plan, &journal).map(|()| jobs));
     let jobs = jobs.and_then(|jobs| marks::judge(plan, &journal).map(|()| jobs));
+    let jobs = jobs.and_then(|jobs| taken::judge(plan, &journal, &entries).map(|()| jobs));
     let jobs = jobs.and_then(|jobs| match plan.is_timed {
         true => {
             let quiet = Quiet::of(plan, &processes);

@@ -7,7 +7,11 @@ use crate::play::play;
 
 /// Plays a plan in many orders of its threads and messages.
 fn under_many_seeds(plan: &Plan) {
-    for seed in 0..300 {
+    under_seeds(plan, 300);
+}
+
+fn under_seeds(plan: &Plan, count: u64) {
+    for seed in 0..count {
         let plan = Plan {
             seed,
             ..plan.clone()
@@ -112,6 +116,34 @@ fn several_resets_delay_a_waiter_once() {
         let played = play(&plan, false).unwrap_or_else(|story| panic!("{seed}: {story}"));
         assert_eq!(played.summary.grants, 2, "{seed}");
     }
+}
+
+#[test]
+fn a_try_at_a_leader_that_lags_sees_a_release_that_a_follower_has_answered() {
+    let steps = |limit: Option<u64>| {
+        let step = |nth: u64| Step {
+            limit,
+            ..Step::of(5 + 7 * nth % 13, Lock::Mutex(0), 3)
+        };
+        ClientPlan::of(vec![(0..40).map(step).collect()])
+    };
+    let plan = Plan::quiet(vec![steps(None), steps(Some(0))]);
+    for server in 0..3 {
+        under_seeds(
+            &plan.clone().with(100, 5000, What::Lag { server, by: 10 }),
+            30,
+        );
+    }
+}
+
+#[test]
+fn a_try_for_several_locks_does_not_meet_its_own_nodes() {
+    let step = |nth: u64| Step::of(5 + 7 * nth % 13, Lock::Several(0, 1), 3).within(0);
+    let steps = (0..40).map(step).collect();
+    let plan = Plan::quiet(vec![ClientPlan::of(vec![steps])]);
+    let lost = What::LoseAnswer { multi: true };
+    let plan = (1..10).fold(plan, |plan, nth| plan.with(100 * nth, 90, lost.clone()));
+    under_seeds(&plan, 30);
 }
 
 // Failures found by seeds. Each is kept as a plan, since a seed may come to mean another plan.
