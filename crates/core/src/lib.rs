@@ -29,7 +29,8 @@
 //! - [`guard_state`] says what a guard is, from its last proof and what happened since,
 //! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] keeps at it until it
 //!   is gone,
-//! - [`connection`] says which server is next, when one is left, and what it knows.
+//! - [`connection`] says which server is next, when one is left, and what it knows,
+//! - [`client`] is all of this for the mutexes of one client, in one value.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
 //! state outside its values or draws random numbers: without `std` there is nothing to do it
@@ -50,6 +51,7 @@ pub mod abandonment;
 pub mod answer;
 pub mod attempt;
 pub mod cleanup;
+pub mod client;
 pub mod connection;
 pub mod deletions;
 pub mod dialect;

@@ -1,0 +1,163 @@
+//! What users ask of a core, and what they are told.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::attempt::Patience;
+use crate::connection::Capabilities;
+use crate::dialect::Dialect;
+use crate::queue::Foreign;
+use crate::validity::Validity;
+use zklock_jute::{Access, ErrorCode, Permissions, Reply};
+
+/// A moment, counted from one fixed moment that is longer ago than any session lasts.
+pub type Time = Duration;
+
+/// A thread of the user's, which waits for itself if it locks twice.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Thread(pub u64);
+
+/// One [`Ask`]; it is answered once.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ticket(pub(super) u64);
+
+/// One guard. The next thread that gets the same node from it has another one.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct GuardId(pub(super) u64);
+
+/// What stays the same for a core.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How nodes are named.
+    pub dialect: Dialect,
+    /// Where the ids in their names begin: a random number, for this core alone.
+    pub first_id: u128,
+    /// The data of nodes, by which people find their owner.
+    pub card: Vec<u8>,
+    /// Who may do what to nodes.
+    pub acl: Vec<Access>,
+    /// How many times in a row a lock goes from thread to thread while other clients wait.
+    pub local_handoffs: u32,
+}
+
+impl Settings {
+    /// The usual ones.
+    pub fn new(dialect: Dialect, first_id: u128) -> Self {
+        Self {
+            dialect,
+            first_id,
+            card: Vec::new(),
+            acl: vec![Access {
+                permissions: Permissions::ALL,
+                scheme: "world".into(),
+                id: "anyone".into(),
+            }],
+            local_handoffs: 0,
+        }
+    }
+}
+
+/// What a server answered to a connect request, and what the transport can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Greeting {
+    /// The session that is served from now on.
+    pub session: i64,
+    /// The timeout that was granted.
+    pub timeout: Duration,
+    /// When the connect request was sent.
+    pub asked: Time,
+    /// What the connection can do.
+    pub knows: Capabilities,
+}
+
+/// A server's answer to the oldest open request.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The last change that the server had seen.
+    pub zxid: i64,
+    /// The reply, or why there is none.
+    pub result: Result<Reply, ErrorCode>,
+}
+
+/// What a thread wants. At `until`, it is told that it does not have it.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// A mutex.
+    Lock {
+        /// Its path.
+        path: Arc<str>,
+        /// Whether to wait for the turn.
+        patience: Patience,
+        /// When to give up.
+        until: Option<Time>,
+    },
+    /// That the quorum confirm the lock of this guard now.
+    Verify {
+        /// The guard.
+        guard: GuardId,
+        /// When to give up.
+        until: Option<Time>,
+    },
+    /// To release the lock, and to hear how that ended.
+    Unlock {
+        /// The guard.
+        guard: GuardId,
+    },
+}
+
+/// What became of an ask.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// The lock is held.
+    Held(Grant),
+    /// The limit was reached, or the ask was cancelled. Says whether a server has shown the lock
+    /// taken, or another thread of this client holds it.
+    GaveUp {
+        /// See above.
+        taken: bool,
+    },
+    /// The thread that asks has the lock, or asks for it already.
+    WouldDeadlock,
+    /// Somebody deleted the node that waited.
+    Evicted(String),
+    /// A contender in the queue would not wait for us.
+    Foreign(Foreign),
+    /// The server refused a request.
+    Refused(ErrorCode),
+    /// The quorum has confirmed the lock.
+    Verified,
+    /// The node was there until its deletion, which is confirmed.
+    Released,
+    /// The lock was lost before.
+    Lost,
+}
+
+/// A lock that is granted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// The new guard.
+    pub guard: GuardId,
+    /// The node that stands for the lock.
+    pub node: Arc<str>,
+    /// The fencing token.
+    pub token: i64,
+    /// How long the guard may be trusted if nothing more is told.
+    pub trust: Validity,
+}
+
+/// What a guard is told after its grant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Notice {
+    /// It may be trusted so long from now on; a lost one has [`LOST`].
+    Trust(Validity),
+    /// Another client asks its holder to release the lock.
+    Revoked,
+}
+
+/// The trust in a lock that is lost.
+pub const LOST: Validity = Validity {
+    suspect_from: Time::ZERO,
+    until: Time::ZERO,
+};

@@ -1,0 +1,148 @@
+//! The requests of the present connection: those to be written, and those without an answer.
+//!
+//! Servers answer in order, so a queue finds whom an answer is for. Nothing outlives its
+//! connection: what was under way when that broke fails, and whoever still needs it asks again.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+
+use super::ask::{GuardId, Ticket, Time};
+use crate::answer::Failure;
+use crate::validity::Stamp;
+use zklock_jute::Request;
+
+/// One request of this core.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct CallId(u64);
+
+/// Whom an answer is for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// The attempt that has the turn at this path.
+    Step(Arc<str>),
+    /// The same, of its create.
+    Create(Creation),
+    /// The deletion of this number.
+    Deletion(u64),
+    /// A deletion and a create in one transaction.
+    Both(u64, Creation),
+    /// A check of the nodes of these guards.
+    Check(Vec<u64>, Stamp),
+    /// A read of the node of this guard, which leaves a watch.
+    Watch(u64),
+    /// A check for a thread that wants to know.
+    Verify(Ticket, GuardId, Stamp),
+}
+
+/// A node that is being created.
+#[derive(Clone, Debug)]
+pub(super) struct Creation {
+    pub(super) path: Arc<str>,
+    pub(super) prefix: String,
+    /// An attempt waits for it; otherwise it is deleted.
+    pub(super) is_wanted: bool,
+}
+
+/// A request that has no answer yet.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) id: CallId,
+    pub(super) purpose: Purpose,
+    /// An answer shows that a quorum has committed it.
+    pub(super) commits: bool,
+    pub(super) sent: Time,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// What the shell has not taken yet.
+    out: VecDeque<Request>,
+    open: VecDeque<Open>,
+    /// When the pings without an answer were sent.
+    pings: VecDeque<Time>,
+    last: u64,
+    last_sent: Time,
+}
+
+impl Calls {
+    pub(super) fn push(&mut self, now: Time, request: Request, purpose: Purpose) -> CallId {
+        self.last += 1;
+        let id = CallId(self.last);
+        self.open.push_back(Open {
+            id,
+            purpose,
+            commits: request.commits(),
+            sent: now,
+        });
+        self.out.push_back(request);
+        self.last_sent = now;
+        id
+    }
+
+    pub(super) fn ping(&mut self, now: Time) {
+        self.out.push_back(Request::Ping);
+        self.pings.push_back(now);
+        self.last_sent = now;
+    }
+
+    /// A connection begins, on which nothing was sent yet.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.last_sent = now;
+    }
+
+    /// The next request to write.
+    pub(super) fn next(&mut self) -> Option<Request> {
+        self.out.pop_front()
+    }
+
+    /// The oldest request, whose answer is next.
+    pub(super) fn answered(&mut self) -> Option<Open> {
+        self.open.pop_front()
+    }
+
+    /// When the ping was sent that is answered now.
+    pub(super) fn pong(&mut self) -> Option<Time> {
+        self.pings.pop_front()
+    }
+
+    /// When the last request was sent.
+    pub(super) fn last_sent(&self) -> Time {
+        self.last_sent
+    }
+
+    /// When the oldest request or ping was sent that has no answer.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        let oldest = self.open.front().map(|open| open.sent);
+        oldest.into_iter().chain(self.pings.front().copied()).min()
+    }
+
+    /// Nobody waits for this create any more: what its answer shows to be there is deleted.
+    pub(super) fn abandon(&mut self, id: CallId) {
+        let open = self.open.iter_mut().find(|open| open.id == id);
+        if let Some(Purpose::Create(creation) | Purpose::Both(_, creation)) =
+            open.map(|open| &mut open.purpose)
+        {
+            creation.is_wanted = false;
+        }
+    }
+
+    /// The connection broke: takes all without an answer, with why there is none.
+    pub(super) fn fail(&mut self) -> Vec<(Open, Failure)> {
+        let is_ping = |request: &&Request| **request == Request::Ping;
+        let unsent = self.out.iter().filter(|request| !is_ping(request)).count();
+        self.out.clear();
+        self.pings.clear();
+        let open = mem::take(&mut self.open);
+        let sent = open.len() - unsent.min(open.len());
+        let failure = |at: usize| match at < sent {
+            true => Failure::Lost,
+            false => Failure::NotSent,
+        };
+        let failed = open.into_iter().enumerate();
+        failed.map(|(at, open)| (open, failure(at))).collect()
+    }
+}

@@ -1,0 +1,150 @@
+//! Whom an input is for.
+//!
+//! Every input is a tick first: what is due by then is done before anything else is taken in.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::ask::{GuardId, Outcome, Ticket, Time};
+use super::calls::{CallId, Creation, Open, Purpose};
+use super::line::Line;
+use super::releases::parts;
+use super::{Alarm, Asked, Core, Wants};
+use crate::answer::Answered;
+use zklock_jute::EventKind;
+
+impl Core {
+    /// Does what is due by now. A lock whose time is over is lost before anything else is taken in.
+    pub(super) fn pass(&mut self, now: Time) {
+        self.link.now = self.link.now.max(now);
+        self.leases.look_if_due(&mut self.link);
+        while let Some((at, alarm)) = self.alarms.first().copied() {
+            if self.link.now < at {
+                break;
+            }
+            self.alarms.pop_first();
+            self.ring(alarm);
+        }
+        if self.releases.next.is_some_and(|next| next <= self.link.now) {
+            self.releases.send_due(&mut self.link);
+        }
+    }
+
+    fn ring(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Limit(ticket) => self.give_up(ticket),
+            Alarm::Step(ticket) => {
+                if let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
+                    let path = path.clone();
+                    self.advance(&path);
+                }
+            }
+        }
+    }
+
+    /// Sends what the turn has made due.
+    pub(super) fn settle(&mut self) {
+        self.leases.look_if_due(&mut self.link);
+    }
+
+    /// Notes that a thread waits for something.
+    pub(super) fn note(&mut self, ticket: Ticket, wants: Wants, until: Option<Time>) {
+        if let Some(until) = until {
+            self.alarms.insert((until, Alarm::Limit(ticket)));
+        }
+        self.asks.insert(ticket, Asked { wants, until });
+    }
+
+    /// Wakes a thread, unless it has given up.
+    pub(super) fn wake(&mut self, ticket: Ticket, outcome: Outcome) {
+        let Some(asked) = self.asks.remove(&ticket) else {
+            return;
+        };
+        if let Some(until) = asked.until {
+            self.alarms.remove(&(until, Alarm::Limit(ticket)));
+        }
+        self.wakes.push_back((ticket, outcome));
+    }
+
+    /// Nodes of any other session than the present one are gone.
+    pub(super) fn session_is_over(&mut self) {
+        for ticket in self.releases.serves(self.link.session) {
+            self.wake(ticket, Outcome::Lost);
+        }
+    }
+
+    /// All paths that a thread wants or has.
+    pub(super) fn paths(&self) -> Vec<Arc<str>> {
+        self.lines.keys().cloned().collect()
+    }
+
+    /// Hands an answer, or the lack of one, to whom it is for.
+    pub(super) fn answered(&mut self, open: Open, answered: Answered) {
+        match open.purpose {
+            Purpose::Step(path) => self.step_answered(&path, open.id, answered),
+            Purpose::Create(creation) => self.created(&creation, open.id, answered),
+            Purpose::Deletion(id) => self.deleted(id, answered),
+            Purpose::Both(id, creation) => {
+                let (deletion, create) = parts(answered);
+                self.deleted(id, deletion);
+                self.created(&creation, open.id, create);
+            }
+            Purpose::Check(ids, stamp) => self.leases.checked(&ids, stamp, &answered, &self.link),
+            Purpose::Watch(id) => self.leases.was_read(id, &answered, &self.link),
+            Purpose::Verify(ticket, guard, stamp) => {
+                let asked = (ticket, guard, stamp);
+                match self.leases.verified(asked, &answered, &self.link) {
+                    Some(true) => self.wake(ticket, Outcome::Verified),
+                    Some(false) => self.wake(ticket, Outcome::Lost),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn step_answered(&mut self, path: &Arc<str>, id: CallId, answered: Answered) {
+        if let Some(acquisition) = self.lines.get_mut(path).and_then(Line::acquisition) {
+            acquisition.answered(id, answered, &mut self.link);
+            self.advance(path);
+        }
+    }
+
+    fn created(&mut self, creation: &Creation, id: CallId, answered: Answered) {
+        match creation.is_wanted {
+            true => self.step_answered(&creation.path, id, answered),
+            false => self.releases.created(creation, answered, &mut self.link),
+        }
+    }
+
+    fn deleted(&mut self, id: u64, answered: Answered) {
+        match self.releases.answered(id, answered, &mut self.link) {
+            Some((ticket, true)) => self.wake(ticket, Outcome::Released),
+            Some((ticket, false)) => self.wake(ticket, Outcome::Lost),
+            None => {}
+        }
+    }
+
+    /// Something happened to a node in this directory, or to the directory.
+    pub(super) fn happened(&mut self, dir: &str, (name, path): (&str, &str), kind: EventKind) {
+        let Some((dir, line)) = self.lines.get_key_value(dir) else {
+            return;
+        };
+        let (dir, guard) = (dir.clone(), line.guard());
+        if let Some(guard) = guard {
+            let node = self.leases.get(guard).map(|lease| lease.node.clone());
+            if node.as_deref() == Some(path) {
+                self.leases.happened(guard, kind, &self.link);
+            }
+        } else if let Some(acquisition) = self.lines.get_mut(&dir).and_then(Line::acquisition) {
+            acquisition.happened(name, kind);
+            self.advance(&dir);
+        }
+    }
+
+    /// Has the quorum confirm a lock for a thread that wants to know.
+    pub(super) fn verify(&mut self, ticket: Ticket, guard: GuardId) {
+        if !self.leases.verify(ticket, guard, &mut self.link) {
+            self.wake(ticket, Outcome::Lost);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The threads of one client that want the same path, first come, first served.
+//!
+//! The servers see one of them at a time: the one that has the turn.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use super::acquisition::Acquisition;
+use super::ask::{GuardId, Thread, Ticket};
+use crate::attempt::Patience;
+use crate::skip_listing::LastGrant;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// Who has the turn, and what it does with it.
+    pub(super) turn: Option<(Thread, Turn)>,
+    pub(super) waiting: VecDeque<Waiter>,
+    /// The last grant, by which the next one may tell that nobody came in between.
+    pub(super) last: Option<LastGrant>,
+    /// How many times in a row the lock went from thread to thread.
+    pub(super) streak: u32,
+}
+
+/// What the thread that has the turn does.
+#[derive(Debug)]
+pub(super) enum Turn {
+    Acquires(Box<Acquisition>),
+    Holds {
+        guard: GuardId,
+        /// Other clients were ahead: some may be behind, too.
+        has_waited: bool,
+    },
+}
+
+/// A thread in line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter {
+    pub(super) ticket: Ticket,
+    pub(super) thread: Thread,
+    pub(super) patience: Patience,
+}
+
+impl Line {
+    /// The acquisition of the thread that has the turn.
+    pub(super) fn acquisition(&mut self) -> Option<&mut Acquisition> {
+        match &mut self.turn {
+            Some((_, Turn::Acquires(acquisition))) => Some(acquisition),
+            _ => None,
+        }
+    }
+
+    /// The guard of the thread that has the turn.
+    pub(super) fn guard(&self) -> Option<GuardId> {
+        match &self.turn {
+            Some((_, Turn::Holds { guard, .. })) => Some(*guard),
+            _ => None,
+        }
+    }
+
+    /// Whether this thread has the turn, or waits for it.
+    pub(super) fn has(&self, thread: Thread) -> bool {
+        let owns = self
+            .turn
+            .as_ref()
+            .is_some_and(|(owner, _)| *owner == thread);
+        owns || self.waiting.iter().any(|waiter| waiter.thread == thread)
+    }
+}

@@ -1,0 +1,183 @@
+//! The session and its connection, as every part of a core sees them: what time it is, what can be
+//! sent, and what a message proves.
+
+use core::time::Duration;
+
+use super::ask::{Greeting, Settings, Time};
+use super::calls::{CallId, Calls, Purpose};
+use crate::connection::Capabilities;
+use crate::connection::promptness::Promptness;
+use crate::guard_state::News;
+use crate::lifetime::Lifetime;
+use crate::validity::Stamp;
+use zklock_jute::Request;
+
+/// A ping goes out when nothing was sent for this part of the session timeout.
+const PINGS: u32 = 6;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) settings: Settings,
+    pub(super) now: Time,
+    pub(super) calls: Calls,
+    /// Since when there is a connection, if there is one.
+    connected: Option<Time>,
+    /// How many connections there were.
+    pub(super) connects: u64,
+    /// The session, which may go on with the next connection; 0 if there is none.
+    pub(super) session: i64,
+    pub(super) lifetime: Lifetime,
+    pub(super) knows: Capabilities,
+    /// The newest change that an answer has shown.
+    pub(super) last_zxid: i64,
+    /// When something last arrived.
+    heard: Time,
+    promptness: Promptness,
+    /// The connection is of no use any more.
+    pub(super) hangs_up: bool,
+    ids: u128,
+}
+
+impl Link {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            ids: settings.first_id,
+            settings,
+            now: Time::ZERO,
+            calls: Calls::default(),
+            connected: None,
+            connects: 0,
+            session: 0,
+            lifetime: Lifetime::new(Duration::ZERO, Time::ZERO, Time::ZERO),
+            knows: Capabilities {
+                multi: true,
+                sync: false,
+                resumes: true,
+            },
+            last_zxid: 0,
+            heard: Time::ZERO,
+            promptness: Promptness::new(Duration::ZERO),
+            hangs_up: false,
+        }
+    }
+
+    /// Whether requests can be sent.
+    pub(super) fn is_connected(&self) -> bool {
+        self.connected.is_some() && !self.hangs_up
+    }
+
+    /// Sends a request. There must be a connection.
+    pub(super) fn send(&mut self, request: Request, purpose: Purpose) -> CallId {
+        self.calls.push(self.now, request, purpose)
+    }
+
+    /// The stamp of a check that is sent now.
+    pub(super) fn stamp(&self) -> Stamp {
+        self.lifetime.stamp(self.now)
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.lifetime.timeout()
+    }
+
+    /// An id that was never used.
+    pub(super) fn fresh_id(&mut self) -> u128 {
+        self.ids = self.ids.wrapping_add(1);
+        self.ids
+    }
+
+    /// What guards have to know of the connection.
+    pub(super) fn news(&self) -> News {
+        News {
+            connected: self.connected,
+            broke: self.connected.is_none(),
+            session: Some(self.session).filter(|session| *session != 0),
+            over: false,
+            resumes: self.knows.resumes,
+        }
+    }
+
+    /// A connect request is sent.
+    pub(super) fn greets(&mut self) {
+        if self.session != 0 {
+            self.lifetime.greets(self.now, None);
+        }
+    }
+
+    /// A server serves. Returns whether the session is the one before.
+    pub(super) fn greeted(&mut self, greeting: Greeting) -> bool {
+        let Greeting {
+            session,
+            timeout,
+            asked,
+            knows,
+        } = greeting;
+        let resumed = session == self.session;
+        match resumed {
+            true => self.lifetime.greeted(timeout, asked, self.now),
+            false => self.lifetime = Lifetime::new(timeout, asked, self.now),
+        }
+        self.session = session;
+        self.knows = knows;
+        self.connected = Some(self.now);
+        self.connects += 1;
+        self.heard = self.now;
+        self.calls.begin(self.now);
+        self.promptness = Promptness::new(self.timeout());
+        self.promptness.greeted(self.now.saturating_sub(asked));
+        resumed
+    }
+
+    pub(super) fn broke(&mut self) {
+        self.connected = None;
+        self.hangs_up = false;
+    }
+
+    /// The answer to a request that was sent at `sent`.
+    pub(super) fn answered(&mut self, sent: Time) {
+        self.lifetime.answered(sent, self.now);
+        self.promptness.answered(sent, self.now);
+    }
+
+    /// The answer to the oldest ping.
+    pub(super) fn pong(&mut self) {
+        if let Some(sent) = self.calls.pong() {
+            self.lifetime.answered(sent, self.now);
+        }
+    }
+
+    /// Something arrived.
+    pub(super) fn heard(&mut self) {
+        self.heard = self.now;
+    }
+
+    /// Keeps the session alive, or finds its connection dead.
+    pub(super) fn tick(&mut self) {
+        if !self.is_connected() {
+            return;
+        }
+        if self.leaves_at() <= self.now {
+            self.hangs_up = true;
+        } else if self.pings_at() <= self.now {
+            self.calls.ping(self.now);
+        }
+    }
+
+    /// When the next [`tick`](Self::tick) does something.
+    pub(super) fn next_tick(&self) -> Option<Time> {
+        self.is_connected()
+            .then(|| self.leaves_at().min(self.pings_at()))
+    }
+
+    fn pings_at(&self) -> Time {
+        self.calls.last_sent() + self.timeout() / PINGS
+    }
+
+    /// When to leave a server from which nothing arrives, or no answer.
+    fn leaves_at(&self) -> Time {
+        let silent = self.heard + self.timeout() * 2 / 3;
+        let unanswered = self.promptness.leaves_at(self.calls.oldest());
+        unanswered.map_or(silent, |at| at.min(silent))
+    }
+}

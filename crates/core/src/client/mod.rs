@@ -1,0 +1,366 @@
+//! One client: a session, and all that happens in it to its mutexes.
+//!
+//! ```text
+//!     what happened                                        what to do about it
+//!
+//!  greets, connected ──┐                               ┌──► next_request   to write, in order
+//!  broke, expired      │    ┌─────────────────────┐    │
+//!  answer, pong, event ├───►│        Core         │────┼──► next_wake      whom to wake, with what
+//!  tick                │    │                     │    │
+//!                      │    │ line per path       │    ├──► next_notice    what guards may believe
+//!     what users want  │    │   └ acquisition     │    │
+//!                      │    │ leases   releases   │    ├──► hangs_up       leave the server
+//!  ask, cancel         │    │ link (calls)        │    │
+//!  release             ├───►└─────────────────────┘────┴──► next_tick      come again by then
+//! ```
+//!
+//! A [`Core`] is a value. It performs no I/O, starts no thread and reads no clock: every input says
+//! what time it is. The shell around it has no opinion. It passes in what happens, in the order in
+//! which it happens, and after each input does what the core says until there is nothing left to
+//! do: that is a *turn*. All requests of a turn leave in one write.
+//!
+//! ```
+//! use std::time::Duration;
+//! use zklock_core::attempt::Patience;
+//! use zklock_core::client::{Ask, Core, Outcome, Settings, Thread};
+//!
+//! let settings = Settings::new(zklock_core::dialect::Dialect::Curator, 0x5eed);
+//! let mut core = Core::new(settings);
+//! let ask = Ask::Lock {
+//!     path: "/locks/a".into(),
+//!     patience: Patience::Waits,
+//!     until: Some(Duration::from_secs(100)),
+//! };
+//! let ticket = core.ask(Duration::from_secs(90), Thread(1), ask);
+//! // There is no connection yet: the only thing to do is to come back at the limit.
+//! assert_eq!(core.next_request(), None);
+//! assert_eq!(core.next_tick(), Some(Duration::from_secs(100)));
+//! core.tick(Duration::from_secs(100));
+//! assert_eq!(core.next_wake(), Some((ticket, Outcome::GaveUp { taken: false })));
+//! ```
+//!
+//! # What happened
+//!
+//! - [`greets`](Core::greets): a connect request is about to be sent. Its answer may be lost, and may
+//!   have made the session shorter.
+//! - [`connected`](Core::connected): a server serves, the same session as before or another one.
+//! - [`broke`](Core::broke): the connection is gone. [`expired`](Core::expired): so is the session.
+//! - [`answer`](Core::answer) and [`event`](Core::event): what the server sends, in its order; an answer
+//!   is for the oldest request that has none. [`pong`](Core::pong) answers the oldest ping.
+//! - [`tick`](Core::tick): the time that [`next_tick`](Core::next_tick) has named has come. A tick may be
+//!   late, as when the process was stopped, and may come for no reason. What has arrived by then is to be
+//!   passed in first.
+//!
+//! # What users want
+//!
+//! Each [`ask`](Core::ask) has a [`Ticket`], and each ticket is woken once, by its [`Outcome`]: the
+//! thread behind it sleeps in between. [`cancel`](Core::cancel) has it woken now.
+//! [`release`](Core::release) is a guard's drop: nobody waits for it.
+//!
+//! # What guards believe
+//!
+//! A guard holds the last [`Validity`](crate::validity::Validity) it was told: by its [`Grant`], then by
+//! [`Notice`]s. It compares that with its own clock, and asks nobody. A lock is lost from `until` on,
+//! whether or not the core has had its turn by then, and stays lost: a shell that has seen that moment pass
+//! disregards later notices.
+//!
+//! # What stays out
+//!
+//! Everything that is not a mutex; what connects, logs in and picks a server (in
+//! [`connection`](crate::connection)); holds, notes and marks; whom a waiter is told of; servers without
+//! transactions or `create2`.
+
+mod acquisition;
+mod ask;
+mod calls;
+mod dispatch;
+mod leases;
+mod line;
+mod link;
+mod names;
+mod releases;
+mod turns;
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use core::fmt;
+use core::mem;
+
+pub use self::ask::{
+    Answer, Ask, Grant, Greeting, GuardId, LOST, Notice, Outcome, Settings, Thread, Ticket, Time,
+};
+use self::leases::Leases;
+use self::line::{Line, Waiter};
+use self::link::Link;
+use self::names::split;
+use self::releases::Releases;
+use crate::answer::Failure;
+use zklock_jute::{ErrorCode, Event, Reply, Request, failure};
+
+/// See the module's documentation.
+pub struct Core {
+    link: Link,
+    /// The threads that want a path, or have it.
+    lines: BTreeMap<Arc<str>, Line>,
+    leases: Leases,
+    releases: Releases,
+    asks: BTreeMap<Ticket, Asked>,
+    last_ticket: u64,
+    alarms: BTreeSet<(Time, Alarm)>,
+    wakes: VecDeque<(Ticket, Outcome)>,
+}
+
+/// An ask that is not answered yet.
+#[derive(Debug)]
+struct Asked {
+    wants: Wants,
+    until: Option<Time>,
+}
+
+#[derive(Debug)]
+enum Wants {
+    Lock(Arc<str>),
+    Verify,
+    Unlock,
+}
+
+/// What is due at some time.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Alarm {
+    /// The limit of an ask.
+    Limit(Ticket),
+    /// Something that an acquisition puts off.
+    Step(Ticket),
+}
+
+impl Core {
+    /// A core without a connection.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            link: Link::new(settings),
+            lines: BTreeMap::new(),
+            leases: Leases::default(),
+            releases: Releases::default(),
+            asks: BTreeMap::new(),
+            last_ticket: 0,
+            alarms: BTreeSet::new(),
+            wakes: VecDeque::new(),
+        }
+    }
+
+    /// The session to ask for, or 0, and the last change that a server has shown.
+    pub fn session(&self) -> (i64, i64) {
+        (self.link.session, self.link.last_zxid)
+    }
+
+    /// How many nodes are left that this core has yet to delete.
+    pub fn leftovers(&self) -> usize {
+        self.releases.len()
+    }
+}
+
+// What happened.
+impl Core {
+    /// A connect request is sent now, for the session that there is.
+    pub fn greets(&mut self, now: Time) {
+        self.pass(now);
+        self.link.greets();
+        self.leases.link_changed();
+        self.settle();
+    }
+
+    /// A server serves.
+    pub fn connected(&mut self, now: Time, greeting: Greeting) {
+        self.pass(now);
+        let resumed = self.link.greeted(greeting);
+        if !resumed {
+            self.session_is_over();
+        }
+        // Others wait for what is to be deleted, so that goes first.
+        self.releases.send_due(&mut self.link);
+        self.leases.connected();
+        for (ticket, guard) in mem::take(&mut self.leases.unsent) {
+            self.verify(ticket, guard);
+        }
+        self.settle();
+        for path in self.paths() {
+            if let Some(acquisition) = self.lines.get_mut(&path).and_then(Line::acquisition) {
+                acquisition.connected(resumed, &mut self.link);
+                self.advance(&path);
+            }
+        }
+        self.settle();
+    }
+
+    /// The connection is gone.
+    pub fn broke(&mut self, now: Time) {
+        self.pass(now);
+        self.link.broke();
+        for (open, failure) in self.link.calls.fail() {
+            self.answered(open, Err(failure));
+        }
+        for line in self.lines.values_mut() {
+            if let Some(acquisition) = line.acquisition() {
+                acquisition.broke();
+            }
+        }
+        self.leases.link_changed();
+        self.settle();
+    }
+
+    /// A server says that the session has expired. There is no connection.
+    pub fn expired(&mut self, now: Time) {
+        self.pass(now);
+        self.link.session = 0;
+        self.session_is_over();
+        self.leases.link_changed();
+        self.settle();
+    }
+
+    /// The answer to the oldest request that has none.
+    pub fn answer(&mut self, now: Time, answer: Answer) {
+        self.pass(now);
+        self.link.heard();
+        let Some(open) = self.link.calls.answered() else {
+            self.link.hangs_up = true;
+            return;
+        };
+        self.link.answered(open.sent);
+        self.link.last_zxid = self.link.last_zxid.max(answer.zxid);
+        let answered = match answer.result {
+            Ok(Reply::Multi(results)) if failure(&results).is_some_and(ErrorCode::is_passing) => {
+                Err(Failure::Lost)
+            }
+            Ok(reply) => {
+                if open.commits {
+                    self.link.lifetime.committed(open.sent);
+                }
+                Ok(reply)
+            }
+            Err(code) => Err(Failure::Refused(code).sorted()),
+        };
+        // The refusal is about the connection.
+        self.link.hangs_up |= answered == Err(Failure::Lost);
+        self.answered(open, answered);
+        self.settle();
+    }
+
+    /// The answer to the oldest ping.
+    pub fn pong(&mut self, now: Time) {
+        self.pass(now);
+        self.link.heard();
+        self.link.pong();
+        self.settle();
+    }
+
+    /// A watch has fired.
+    pub fn event(&mut self, now: Time, event: &Event) {
+        self.pass(now);
+        self.link.heard();
+        let (dir, name) = split(&event.path);
+        // The event of a node, or of a directory whose children are watched.
+        self.happened(dir, (name, &event.path), event.kind);
+        self.happened(&event.path, ("", &event.path), event.kind);
+        self.settle();
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Time) {
+        self.pass(now);
+        self.link.tick();
+        self.settle();
+    }
+}
+
+// What users want.
+impl Core {
+    /// A thread asks for something; it is woken once, with what became of that.
+    pub fn ask(&mut self, now: Time, by: Thread, ask: Ask) -> Ticket {
+        self.pass(now);
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        match ask {
+            Ask::Lock {
+                path,
+                patience,
+                until,
+            } => {
+                self.note(ticket, Wants::Lock(path.clone()), until);
+                let waiter = Waiter {
+                    ticket,
+                    thread: by,
+                    patience,
+                };
+                self.lock(&path, waiter);
+            }
+            Ask::Verify { guard, until } => {
+                self.note(ticket, Wants::Verify, until);
+                self.verify(ticket, guard);
+            }
+            Ask::Unlock { guard } => {
+                self.note(ticket, Wants::Unlock, None);
+                self.give_back(guard, Some(ticket));
+            }
+        }
+        self.settle();
+        ticket
+    }
+
+    /// A thread gives up what it asked for.
+    pub fn cancel(&mut self, now: Time, ticket: Ticket) {
+        self.pass(now);
+        self.give_up(ticket);
+        self.settle();
+    }
+
+    /// A guard is dropped.
+    pub fn release(&mut self, now: Time, guard: GuardId) {
+        self.pass(now);
+        self.give_back(guard, None);
+        self.settle();
+    }
+}
+
+// What to do about it.
+impl Core {
+    /// The next request to write to the server.
+    pub fn next_request(&mut self) -> Option<Request> {
+        self.link.calls.next()
+    }
+
+    /// The next thread to wake.
+    pub fn next_wake(&mut self) -> Option<(Ticket, Outcome)> {
+        self.wakes.pop_front()
+    }
+
+    /// The next guard to tell something.
+    pub fn next_notice(&mut self) -> Option<(GuardId, Notice)> {
+        self.leases.notices.pop_front()
+    }
+
+    /// The connection is of no use any more.
+    pub fn hangs_up(&self) -> bool {
+        self.link.hangs_up
+    }
+
+    /// When to [`tick`](Self::tick), at the latest.
+    pub fn next_tick(&self) -> Option<Time> {
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let rest = [
+            alarm,
+            self.leases.next,
+            self.releases.next,
+            self.link.next_tick(),
+        ];
+        rest.into_iter().flatten().min()
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("session", &self.link.session)
+            .field("lines", &self.lines)
+            .finish_non_exhaustive()
+    }
+}

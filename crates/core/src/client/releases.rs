@@ -1,0 +1,150 @@
+//! What is yet to be deleted, and how that goes.
+//!
+//! [`Deletions`] keeps at it until the servers have said that a node is gone, or the session has
+//! ended that it belongs to. A release may take the create of the next thread along: both are then one
+//! transaction, one write of the quorum, and one round trip.
+
+use super::acquisition::Acquisition;
+use super::ask::{Ticket, Time};
+use super::calls::{Creation, Purpose};
+use super::link::Link;
+use super::names::name_of;
+use crate::answer::{Answered, Failure};
+use crate::attempt::Orphan;
+use crate::deletions::{Deletion, Deletions, Ended, Progress};
+use zklock_jute::{ErrorCode, OpReply, Reply, culprit};
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Releases {
+    /// Each with the thread that waits for its end, if one does.
+    deletions: Deletions<Option<Ticket>>,
+    /// When the next one is due that is put off.
+    pub(super) next: Option<Time>,
+}
+
+impl Releases {
+    /// Takes over a node, to be sent for soon.
+    pub(super) fn begin(
+        &mut self,
+        dir: &str,
+        orphan: Orphan,
+        told: Option<Ticket>,
+        link: &Link,
+    ) -> u64 {
+        let deletion = Deletion::new(dir, link.session, orphan);
+        self.deletions.begin(deletion, told)
+    }
+
+    /// Deletes what an attempt left.
+    pub(super) fn delete(&mut self, dir: &str, orphan: Orphan, link: &mut Link) {
+        // Without a session, there is nothing that it could own.
+        if link.session != 0 {
+            let id = self.begin(dir, orphan, None, link);
+            self.send(id, link);
+        }
+    }
+
+    /// Sends what is due, if a pause is over or there is a connection again.
+    pub(super) fn send_due(&mut self, link: &mut Link) {
+        for id in self.deletions.due(link.now) {
+            self.send(id, link);
+        }
+        self.next = self.deletions.next_tick(link.now);
+    }
+
+    /// Sends the next request of a deletion, unless one is under way.
+    pub(super) fn send(&mut self, id: u64, link: &mut Link) {
+        let Some((deletion, _)) = self.deletions.get(id).filter(|_| link.is_connected()) else {
+            return;
+        };
+        if let Some(request) = deletion.ask(link.knows) {
+            link.send(request, Purpose::Deletion(id));
+        }
+    }
+
+    /// Sends a deletion together with the first create of an attempt, or before it.
+    pub(super) fn leave_with(&mut self, id: u64, next: &mut Acquisition, link: &mut Link) {
+        let deletion = self.deletions.get(id).map(|(deletion, _)| deletion);
+        let node = deletion.as_ref().and_then(|deletion| deletion.node());
+        let joins = link.is_connected() && link.knows.multi;
+        match (deletion, node.filter(|_| joins)) {
+            (Some(deletion), Some(node)) if next.create_with((id, &node), link) => {
+                // The transaction is its request.
+                let _ = deletion.ask(link.knows);
+            }
+            _ => self.send(id, link),
+        }
+    }
+
+    /// Takes in an answer. Returns who is to be told, and whether the node was there to the end.
+    pub(super) fn answered(
+        &mut self,
+        id: u64,
+        answered: Answered,
+        link: &mut Link,
+    ) -> Option<(Ticket, bool)> {
+        let (deletion, _) = self.deletions.get(id)?;
+        match deletion.answered(link.now, answered) {
+            Progress::GoesOn(_) => {
+                self.send_due(link);
+                None
+            }
+            Progress::Ended(ended) => {
+                let told = self.deletions.take(id)??;
+                Some((told, ended != Ended::GoneBefore))
+            }
+        }
+    }
+
+    /// The create of an attempt that has ended is answered: deletes what it has left.
+    pub(super) fn created(&mut self, creation: &Creation, answered: Answered, link: &mut Link) {
+        let orphan = match answered {
+            Ok(Reply::Created { path, .. }) => Orphan::Node(name_of(&path).into()),
+            Ok(_) | Err(Failure::Lost) => Orphan::Prefix(creation.prefix.clone()),
+            Err(_) => return,
+        };
+        self.delete(&creation.path, orphan, link);
+    }
+
+    /// There is this session now, or none: the ends of others have deleted their nodes. Returns who
+    /// waits for one of those.
+    pub(super) fn serves(&mut self, session: i64) -> impl Iterator<Item = Ticket> + use<> {
+        self.deletions.serves(session).into_iter().flatten()
+    }
+
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.deletions.len()
+    }
+}
+
+/// What an answer to a transaction says of the deletion, and of the create. If only one of the two
+/// is refused, the other counts as not sent.
+pub(super) fn parts(answered: Answered) -> (Answered, Answered) {
+    let neither = || (Err(Failure::NotSent), Err(Failure::NotSent));
+    let results = match answered {
+        Ok(Reply::Multi(results)) => results,
+        // What is wrong with the whole need not be wrong with either part: each goes alone.
+        Err(Failure::TooLong(_) | Failure::Refused(ErrorCode::UNIMPLEMENTED)) => return neither(),
+        // A refusal of the whole does not say how far the server came.
+        Ok(_) | Err(Failure::Refused(_)) => return (Err(Failure::Lost), Err(Failure::Lost)),
+        Err(failure) => return (Err(failure), Err(failure)),
+    };
+    let is_verdict = |code| code != ErrorCode::OK && code != ErrorCode::RUNTIME_INCONSISTENCY;
+    match culprit(&results) {
+        Some((0, code)) if is_verdict(code) => {
+            return (Err(Failure::Refused(code)), Err(Failure::NotSent));
+        }
+        // The create may be refused because of the node that was to go: a quota still counts it.
+        Some(_) => return neither(),
+        None => {}
+    }
+    let mut results = results.into_iter();
+    match (results.next(), results.next()) {
+        (Some(Ok(_)), Some(Ok(OpReply::Created { path, stat }))) => {
+            (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))
+        }
+        _ => (Err(Failure::Lost), Err(Failure::Lost)),
+    }
+}

@@ -1,0 +1,215 @@
+//! Whose turn it is at a path, and what becomes of it.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::acquisition::{Acquisition, Reached};
+use super::ask::{Grant, GuardId, Outcome, Ticket};
+use super::leases::Lease;
+use super::line::{Line, Turn, Waiter};
+use super::names::{node_in, split};
+use super::{Alarm, Core, Wants};
+use crate::attempt::{Orphan, Patience};
+use crate::skip_listing::LastGrant;
+
+/// So many lines are kept for the next thread that comes, to spare it a listing.
+const IDLE_LINES: usize = 1024;
+
+impl Core {
+    /// A thread wants the lock at a path.
+    pub(super) fn lock(&mut self, path: &Arc<str>, waiter: Waiter) {
+        let line = self.lines.entry(path.clone()).or_default();
+        if line.has(waiter.thread) {
+            self.wake(waiter.ticket, Outcome::WouldDeadlock);
+        } else if line.turn.is_none() {
+            self.begin_turn(path, waiter, None);
+        } else if waiter.patience == Patience::Tries {
+            let taken = self.is_shown_taken(path);
+            self.wake(waiter.ticket, Outcome::GaveUp { taken });
+        } else {
+            line.waiting.push_back(waiter);
+        }
+    }
+
+    /// Lets a thread try for the lock. Its create leaves with the deletion of this number, if there is
+    /// one.
+    pub(super) fn begin_turn(&mut self, path: &Arc<str>, waiter: Waiter, deletion: Option<u64>) {
+        let Some(line) = self.lines.get_mut(path) else {
+            return;
+        };
+        let who = (waiter.ticket, waiter.patience);
+        let mut acquisition = Box::new(Acquisition::new(who, path, line.last, &mut self.link));
+        if let Some(id) = deletion {
+            self.releases
+                .leave_with(id, &mut acquisition, &mut self.link);
+        }
+        line.turn = Some((waiter.thread, Turn::Acquires(acquisition)));
+        self.advance(path);
+    }
+
+    /// Lets the thread that has the turn go on as far as it can.
+    pub(super) fn advance(&mut self, path: &Arc<str>) {
+        let Some(acquisition) = self.lines.get_mut(path).and_then(Line::acquisition) else {
+            return;
+        };
+        let reached = acquisition.advance(&mut self.link);
+        if let Some(at) = acquisition.rests_until.take() {
+            self.alarms.insert((at, Alarm::Step(acquisition.ticket)));
+        }
+        if let Some(reached) = reached {
+            self.reached(path, reached);
+        }
+    }
+
+    /// The thread that had the turn has the lock, or never will.
+    fn reached(&mut self, path: &Arc<str>, reached: Reached) {
+        let Some(line) = self.lines.get_mut(path) else {
+            return;
+        };
+        let Some((thread, Turn::Acquires(mut acquisition))) = line.turn.take() else {
+            return;
+        };
+        for orphan in acquisition.orphans() {
+            self.releases.delete(path, orphan, &mut self.link);
+        }
+        let outcome = match reached {
+            Reached::Held(mine, stamp) => {
+                let node: Arc<str> = node_in(path, &mine.name).into();
+                let lock = (path.clone(), node.clone(), mine.origin.czxid);
+                let (guard, trust) = self.leases.begin(lock, stamp, &self.link);
+                line.last = LastGrant::new(&mine, line.last);
+                let has_waited = acquisition.has_waited;
+                line.turn = Some((thread, Turn::Holds { guard, has_waited }));
+                let token = mine.origin.czxid;
+                let grant = Grant {
+                    guard,
+                    node,
+                    token,
+                    trust,
+                };
+                return self.wake(acquisition.ticket, Outcome::Held(grant));
+            }
+            Reached::GaveUp { taken } => Outcome::GaveUp { taken },
+            Reached::Evicted(node) => Outcome::Evicted(node),
+            Reached::Foreign(foreign) => Outcome::Foreign(foreign),
+            Reached::Refused(code) => Outcome::Refused(code),
+        };
+        line.last = None;
+        self.wake(acquisition.ticket, outcome);
+        self.next_turn(path, None);
+    }
+
+    /// Calls the next thread in line.
+    pub(super) fn next_turn(&mut self, path: &Arc<str>, deletion: Option<u64>) {
+        let count = self.lines.len();
+        let Some(line) = self.lines.get_mut(path) else {
+            return;
+        };
+        line.streak = 0;
+        match line.waiting.pop_front() {
+            Some(waiter) => self.begin_turn(path, waiter, deletion),
+            None => {
+                if line.last.is_none() || IDLE_LINES < count {
+                    self.lines.remove(path);
+                }
+                if let Some(id) = deletion {
+                    self.releases.send(id, &mut self.link);
+                }
+            }
+        }
+    }
+
+    /// A guard gives its lock up: to the next thread of this client, or to the servers.
+    pub(super) fn give_back(&mut self, guard: GuardId, told: Option<Ticket>) {
+        let lease = self.leases.end(guard);
+        let turn = lease
+            .as_ref()
+            .and_then(|lease| self.lines.get_mut(&lease.path)?.turn.take());
+        let (Some(lease), Some((_, Turn::Holds { has_waited, .. }))) = (lease, turn) else {
+            return self.unlocked(told, Outcome::Lost);
+        };
+        let held = lease.is_believed(&self.link);
+        if held && self.hand_on(&lease, has_waited) {
+            return self.unlocked(told, Outcome::Released);
+        }
+        if !held {
+            self.unlocked(told, Outcome::Lost);
+        }
+        if lease.session != self.link.session {
+            // Its node went with its session.
+            return self.next_turn(&lease.path, None);
+        }
+        let (dir, name) = split(&lease.node);
+        let (node, told) = (Orphan::Node(name.into()), told.filter(|_| held));
+        let id = self.releases.begin(dir, node, told, &self.link);
+        if held && has_waited {
+            // Others may wait: the next thread's create goes along with the deletion.
+            return self.next_turn(&lease.path, Some(id));
+        }
+        self.releases.send(id, &mut self.link);
+        self.next_turn(&lease.path, None);
+    }
+
+    fn unlocked(&mut self, told: Option<Ticket>, outcome: Outcome) {
+        if let Some(ticket) = told {
+            self.wake(ticket, outcome);
+        }
+    }
+
+    /// Hands a lock to the next thread in line, if it may.
+    fn hand_on(&mut self, lease: &Lease, has_waited: bool) -> bool {
+        let most = self.link.settings.local_handoffs;
+        let line = self.lines.get_mut(&lease.path);
+        let Some(line) = line.filter(|line| line.streak < most && !line.waiting.is_empty()) else {
+            return false;
+        };
+        let Some((guard, trust)) = self.leases.succeed(lease, &self.link) else {
+            return false;
+        };
+        let Some(waiter) = line.waiting.pop_front() else {
+            return false;
+        };
+        line.streak += 1;
+        line.turn = Some((waiter.thread, Turn::Holds { guard, has_waited }));
+        let grant = Grant {
+            guard,
+            node: lease.node.clone(),
+            token: lease.token,
+            trust,
+        };
+        self.wake(waiter.ticket, Outcome::Held(grant));
+        true
+    }
+
+    /// The thread with this ticket gives up, or its limit is reached.
+    pub(super) fn give_up(&mut self, ticket: Ticket) {
+        let Some(asked) = self.asks.get(&ticket) else {
+            return;
+        };
+        let Wants::Lock(path) = &asked.wants else {
+            return self.wake(ticket, Outcome::GaveUp { taken: false });
+        };
+        let path = path.clone();
+        let Some(line) = self.lines.get_mut(&path) else {
+            return;
+        };
+        match line.acquisition().filter(|one| one.ticket == ticket) {
+            Some(acquisition) => {
+                acquisition.cancel(&mut self.link);
+                self.advance(&path);
+            }
+            None => {
+                line.waiting.retain(|waiter| waiter.ticket != ticket);
+                let taken = self.is_shown_taken(&path);
+                self.wake(ticket, Outcome::GaveUp { taken });
+            }
+        }
+    }
+
+    /// Whether a thread that is not first in line may say that the lock is taken. Without a connection,
+    /// the one ahead may itself wait for a server.
+    fn is_shown_taken(&self, path: &str) -> bool {
+        let held = self.lines.get(path).and_then(Line::guard).is_some();
+        held || self.link.is_connected()
+    }
+}
