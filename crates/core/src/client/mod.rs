@@ -184,6 +184,7 @@ impl Core {
         }
         self.settle();
         for path in self.paths() {
+            self.dismiss_tries(&path);
             if let Some(acquisition) = self.lines.get_mut(&path).and_then(Line::acquisition) {
                 acquisition.connected(resumed, &mut self.link);
                 self.advance(&path);

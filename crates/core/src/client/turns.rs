@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::acquisition::{Acquisition, Reached};
 use super::ask::{Grant, GuardId, Outcome, Ticket};
@@ -23,11 +24,23 @@ impl Core {
             self.wake(waiter.ticket, Outcome::WouldDeadlock);
         } else if line.turn.is_none() {
             self.begin_turn(path, waiter, None);
-        } else if waiter.patience == Patience::Tries {
-            let taken = self.is_shown_taken(path);
-            self.wake(waiter.ticket, Outcome::GaveUp { taken });
         } else {
             line.waiting.push_back(waiter);
+            self.dismiss_tries(path);
+        }
+    }
+
+    /// Sends those away who do not wait for another thread, once that counts as a lock that is taken.
+    pub(super) fn dismiss_tries(&mut self, path: &Arc<str>) {
+        let taken = self.is_shown_taken(path);
+        let Some(line) = self.lines.get_mut(path).filter(|_| taken) else {
+            return;
+        };
+        let tries = |waiter: &&Waiter| waiter.patience == Patience::Tries;
+        let dismissed: Vec<_> = line.waiting.iter().filter(tries).copied().collect();
+        line.waiting.retain(|waiter| !tries(&waiter));
+        for waiter in dismissed {
+            self.wake(waiter.ticket, Outcome::GaveUp { taken });
         }
     }
 

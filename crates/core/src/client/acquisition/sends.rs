@@ -40,7 +40,7 @@ impl Acquisition {
         false
     }
 
-    fn send(&mut self, request: Request, step: Step, link: &mut Link) {
+    pub(super) fn send(&mut self, request: Request, step: Step, link: &mut Link) {
         let call = link.send(request, Purpose::Step(self.path.clone()));
         self.flight.push((call, step));
     }
@@ -55,6 +55,7 @@ impl Acquisition {
         let request = self.creates(prefix, link);
         let call = link.send(request, Purpose::Create(creation));
         self.flight.push((call, Step::Create(stamp)));
+        self.forget_listings();
         if !self.attempt.expects_nobody() {
             self.send(Request::list(&self.path), Step::List, link);
         }
@@ -142,9 +143,16 @@ impl Acquisition {
     /// Has the server catch up, and lists the queue in the same write.
     fn sync(&mut self, sync: Request, link: &mut Link) {
         if !self.is_on_its_way(|step| *step == Step::Sync) {
+            self.forget_listings();
             self.send(sync, Step::Sync, link);
             self.send(Request::list(&self.path), Step::List, link);
         }
+    }
+
+    /// What earlier listings show is older than the answer to what is sent now.
+    fn forget_listings(&mut self) {
+        self.listing = None;
+        self.flight.retain(|(_, step)| *step != Step::List);
     }
 
     /// Lists the queue. If that has moved, the proof leaves too that a grant may need.

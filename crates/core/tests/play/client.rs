@@ -1,0 +1,504 @@
+//! A client's process: threads that want locks, and the shell around their core. It has no opinion.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zklock_core::attempt::Patience;
+use zklock_core::client::{
+    Ask, Core, Grant, Greeting, GuardId, Notice, Outcome, Settings, Thread, Ticket,
+};
+use zklock_core::connection::Capabilities;
+use zklock_core::dialect::Dialect;
+use zklock_core::validity::Validity;
+use zklock_jute::Request;
+
+use crate::plan::{Plan, Want};
+use crate::servers::tree::ConnNo;
+use crate::servers::{Conn, SERVERS, Said, Time, Told};
+use crate::world::{Asked, Happening, PATHS, World};
+
+pub(crate) struct Client {
+    pub(crate) core: Core,
+    conn: Option<ConnNo>,
+    is_serving: bool,
+    /// When the connect request was sent that is not answered yet.
+    greeted: Time,
+    /// When the last message to the server, and from it, arrives: none overtakes another.
+    pub(crate) arrivals: [Time; 2],
+    pub(crate) delayed_until: Time,
+    pub(crate) stopped_until: Time,
+    /// Until when ticks come late, and how late they come.
+    pub(crate) late_ticks: (Time, Duration),
+    pub(crate) loses_a_reply: bool,
+    pub(crate) was_evicted: bool,
+    /// The tick that is planned.
+    tick: Option<Time>,
+    pub(crate) threads: Vec<ThreadState>,
+    tickets: BTreeMap<Ticket, Waits>,
+    /// The ops whose guards are open.
+    guards: BTreeMap<GuardId, usize>,
+    pub(crate) asked: Asked,
+    pub(crate) wakes: u32,
+    pub(crate) connected_at: Time,
+}
+
+/// What a ticket is for.
+#[derive(Clone, Copy, Debug)]
+enum Waits {
+    Lock(usize),
+    Verify(usize),
+    Unlock(usize),
+}
+
+pub(crate) struct ThreadState {
+    script: Vec<Want>,
+    next: usize,
+    does: Does,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Does {
+    Pauses,
+    Asks,
+    Holds(usize),
+    /// The same, and it has verified the lock.
+    HoldsOn(usize),
+    Unlocks,
+}
+
+/// One lock that a thread asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    pub(crate) client: usize,
+    pub(crate) thread: usize,
+    pub(crate) want: Want,
+    pub(crate) asked: Time,
+    pub(crate) until: Option<Time>,
+    pub(crate) cancelled: bool,
+    pub(crate) granted: Option<Time>,
+    pub(crate) node: Option<Rc<str>>,
+    guard: Option<GuardId>,
+    pub(crate) trust: Validity,
+    is_lost: bool,
+    pub(crate) released: Option<Time>,
+    pub(crate) ended: Option<(Time, String)>,
+    /// Its guard came from another thread of its client.
+    pub(crate) was_handed_on: bool,
+}
+
+impl ThreadState {
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.does, Does::Pauses) && self.script.len() <= self.next
+    }
+}
+
+impl Client {
+    pub(crate) fn new(at: usize, threads: &[Vec<Want>], plan: &Plan) -> Self {
+        let mut settings = Settings::new(Dialect::Curator, (at as u128) << 100);
+        settings.local_handoffs = plan.local_handoffs;
+        let threads = threads.iter().map(|script| ThreadState {
+            script: script.clone(),
+            next: 0,
+            does: Does::Pauses,
+        });
+        Self {
+            core: Core::new(settings),
+            conn: None,
+            is_serving: false,
+            greeted: Time::ZERO,
+            arrivals: [Time::ZERO; 2],
+            delayed_until: Time::ZERO,
+            stopped_until: Time::ZERO,
+            late_ticks: (Time::ZERO, Duration::ZERO),
+            loses_a_reply: false,
+            was_evicted: false,
+            tick: None,
+            threads: threads.collect(),
+            tickets: BTreeMap::new(),
+            guards: BTreeMap::new(),
+            asked: Asked::default(),
+            wakes: 0,
+            connected_at: Time::ZERO,
+        }
+    }
+}
+
+// The shell.
+impl World {
+    /// One input to a core, and what the core says to do about it.
+    fn turn<T>(&mut self, client: usize, input: impl FnOnce(&mut Core, Time) -> T) -> T {
+        let now = self.now;
+        let result = input(&mut self.clients[client].core, now);
+        self.carry_out(client);
+        result
+    }
+
+    fn carry_out(&mut self, client: usize) {
+        while let Some((guard, notice)) = self.clients[client].core.next_notice() {
+            self.noticed(client, guard, notice);
+        }
+        while let Some(request) = self.clients[client].core.next_request() {
+            if self.tells() {
+                let line = format!("c{client} sends {}", short(&request));
+                self.tell_story(|| line);
+            }
+            if let Some(conn) = self.clients[client].conn {
+                self.say(
+                    conn,
+                    match request {
+                        Request::Ping => Said::Ping,
+                        request => Said::Request(Rc::new(request)),
+                    },
+                );
+            }
+        }
+        while let Some((ticket, outcome)) = self.clients[client].core.next_wake() {
+            self.woken(client, ticket, outcome);
+        }
+        if self.clients[client].core.hangs_up() && self.clients[client].is_serving {
+            self.tell_story(|| format!("c{client} leaves its server"));
+            self.breaks(client, true);
+        }
+        self.plan_tick(client);
+    }
+
+    fn plan_tick(&mut self, client: usize) {
+        let one = &mut self.clients[client];
+        let Some(next) = one.core.next_tick() else {
+            return;
+        };
+        if one.tick.is_some_and(|tick| tick <= next && self.now < tick) {
+            return;
+        }
+        let (until, late) = one.late_ticks;
+        let at = if next < until { next + late } else { next };
+        one.tick = Some(at.max(self.now));
+        self.plan(at, Happening::ClientTick { client });
+    }
+
+    pub(crate) fn client_tick(&mut self, client: usize) {
+        let one = &mut self.clients[client];
+        if one.tick.is_none_or(|tick| self.now < tick) {
+            return;
+        }
+        one.tick = None;
+        match one.core.next_tick() {
+            Some(next) if next <= self.now => self.turn(client, Core::tick),
+            _ => self.plan_tick(client),
+        }
+    }
+
+    pub(crate) fn connect(&mut self, client: usize) {
+        if self.clients[client].conn.is_some() {
+            return;
+        }
+        let server = self.chance.usize(..SERVERS);
+        if self.servers[server].is_down {
+            return self.connect_later(client);
+        }
+        let conn = self.conns.len();
+        self.conns.push(Conn {
+            client,
+            server,
+            session: 0,
+            greeted: false,
+            open: true,
+            waiting: Default::default(),
+        });
+        let (session, seen) = self.clients[client].core.session();
+        self.turn(client, Core::greets);
+        self.clients[client].conn = Some(conn);
+        self.clients[client].is_serving = false;
+        self.clients[client].greeted = self.now;
+        self.clients[client].arrivals = [self.now; 2];
+        self.say(conn, Said::Connect { session, seen });
+        let limit = self.now + self.plan.timeout / 4;
+        self.plan(limit, Happening::DialLimit { client, conn });
+    }
+
+    pub(crate) fn dial_limit(&mut self, client: usize, conn: ConnNo) {
+        let one = &self.clients[client];
+        if one.conn == Some(conn) && !one.is_serving {
+            self.breaks(client, true);
+        }
+    }
+
+    fn connect_later(&mut self, client: usize) {
+        let pause = Duration::from_micros(self.chance.u64(1_000..50_000));
+        self.plan(self.now + pause, Happening::Connect { client });
+    }
+
+    /// The connection of a client ends; what it has sent arrives, or does not.
+    pub(crate) fn breaks(&mut self, client: usize, arrives: bool) {
+        let Some(conn) = self.clients[client].conn else {
+            return;
+        };
+        match arrives {
+            true => {
+                let at = self.clients[client].arrivals[0].max(self.now + self.plan.trip);
+                self.plan(at, Happening::HangUp { conn });
+            }
+            false => self.forget(conn),
+        }
+        self.left(client);
+    }
+
+    /// A client has no connection any more.
+    fn left(&mut self, client: usize) {
+        let one = &mut self.clients[client];
+        one.conn = None;
+        if std::mem::take(&mut one.is_serving) {
+            self.tell_story(|| format!("c{client} has lost its connection"));
+            self.turn(client, Core::broke);
+        }
+        self.connect_later(client);
+    }
+
+    pub(crate) fn at_client(&mut self, conn: ConnNo, told: Told) {
+        let client = self.conns[conn].client;
+        if self.clients[client].conn != Some(conn) {
+            return;
+        }
+        match told {
+            Told::Greeting(Some(session)) => {
+                self.clients[client].is_serving = true;
+                self.clients[client].connected_at = self.now;
+                let server = self.conns[conn].server;
+                self.tell_story(|| format!("c{client} has session {session} at server {server}"));
+                let greeting = Greeting {
+                    session,
+                    timeout: self.plan.timeout,
+                    asked: self.clients[client].greeted,
+                    knows: Capabilities {
+                        multi: true,
+                        sync: false,
+                        resumes: true,
+                    },
+                };
+                self.turn(client, |core, now| core.connected(now, greeting));
+            }
+            Told::Greeting(None) => {
+                self.tell_story(|| format!("the session of c{client} has expired"));
+                self.turn(client, Core::expired);
+                self.left(client);
+            }
+            Told::Answer(answer) => {
+                if self.tells() {
+                    let line = format!(
+                        "c{client} is answered {:.90}",
+                        format!("{:?}", answer.result)
+                    );
+                    self.tell_story(|| line);
+                }
+                self.turn(client, |core, now| core.answer(now, answer));
+            }
+            Told::Pong => self.turn(client, Core::pong),
+            Told::Event(event) => {
+                self.tell_story(|| format!("c{client} hears: {} {:?}", event.path, event.kind));
+                self.turn(client, |core, now| core.event(now, &event));
+            }
+            Told::Closed => self.left(client),
+        }
+    }
+}
+
+// The threads.
+impl World {
+    /// Plans what a thread wants next.
+    pub(crate) fn next_want(&mut self, client: usize, thread: usize) {
+        let one = &mut self.clients[client].threads[thread];
+        one.does = Does::Pauses;
+        if let Some(want) = one.script.get(one.next) {
+            let at = self.now + want.pause;
+            self.plan(at, Happening::Act { client, thread });
+        }
+    }
+
+    pub(crate) fn act(&mut self, client: usize, thread: usize) {
+        match self.clients[client].threads[thread].does {
+            Does::Pauses => self.asks(client, thread),
+            Does::Holds(op) if self.ops[op].want.verifies => self.verifies(client, thread, op),
+            Does::Holds(op) | Does::HoldsOn(op) => self.releases(client, thread, op),
+            Does::Asks | Does::Unlocks => {}
+        }
+    }
+
+    fn asks(&mut self, client: usize, thread: usize) {
+        let one = &mut self.clients[client].threads[thread];
+        let Some(want) = one.script.get(one.next).copied() else {
+            return;
+        };
+        one.next += 1;
+        one.does = Does::Asks;
+        let until = want.limit.map(|limit| self.now + limit);
+        let op = self.ops.len();
+        self.ops.push(Op {
+            client,
+            thread,
+            want,
+            asked: self.now,
+            until,
+            cancelled: false,
+            granted: None,
+            node: None,
+            guard: None,
+            trust: zklock_core::client::LOST,
+            is_lost: false,
+            released: None,
+            ended: None,
+            was_handed_on: false,
+        });
+        self.tell_story(|| format!("c{client}.{thread} wants {} (op {op})", PATHS[want.path]));
+        let ask = Ask::Lock {
+            path: Arc::from(PATHS[want.path]),
+            patience: match want.tries {
+                true => Patience::Tries,
+                false => Patience::Waits,
+            },
+            until,
+        };
+        let ticket = self.ticket(client, thread, ask, Waits::Lock(op));
+        if let Some(after) = want.cancel_after {
+            self.plan(self.now + after, Happening::Cancel { client, ticket });
+        }
+    }
+
+    /// The ticket is known before its wake-up, which may come in the same turn.
+    fn ticket(&mut self, client: usize, thread: usize, ask: Ask, waits: Waits) -> Ticket {
+        let one = &mut self.clients[client];
+        let ticket = one.core.ask(self.now, Thread(thread as u64), ask);
+        one.tickets.insert(ticket, waits);
+        self.carry_out(client);
+        ticket
+    }
+
+    pub(crate) fn cancel(&mut self, client: usize, ticket: Ticket) {
+        if let Some(Waits::Lock(op)) = self.clients[client].tickets.get(&ticket) {
+            self.ops[*op].cancelled = true;
+            self.turn(client, |core, now| core.cancel(now, ticket));
+            if self.clients[client].tickets.contains_key(&ticket) {
+                self.fail("an ask that was cancelled goes on");
+            }
+        }
+    }
+
+    fn verifies(&mut self, client: usize, thread: usize, op: usize) {
+        self.clients[client].threads[thread].does = Does::HoldsOn(op);
+        let Some(guard) = self.ops[op].guard else {
+            return;
+        };
+        let until = Some(self.now + self.plan.timeout);
+        self.ticket(
+            client,
+            thread,
+            Ask::Verify { guard, until },
+            Waits::Verify(op),
+        );
+    }
+
+    fn releases(&mut self, client: usize, thread: usize, op: usize) {
+        let Some(guard) = self.ops[op].guard else {
+            return;
+        };
+        self.tell_story(|| format!("c{client}.{thread} releases op {op}"));
+        self.ops[op].released = Some(self.now);
+        self.clients[client].guards.remove(&guard);
+        match self.ops[op].want.unlocks {
+            true => {
+                self.clients[client].threads[thread].does = Does::Unlocks;
+                self.ticket(client, thread, Ask::Unlock { guard }, Waits::Unlock(op));
+            }
+            false => {
+                self.turn(client, |core, now| core.release(now, guard));
+                self.next_want(client, thread);
+            }
+        }
+    }
+
+    fn woken(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+        let one = &mut self.clients[client];
+        one.wakes += 1;
+        let Some(waits) = one.tickets.remove(&ticket) else {
+            return self.fail("a thread is woken twice");
+        };
+        let (Waits::Lock(op) | Waits::Verify(op) | Waits::Unlock(op)) = waits;
+        let thread = self.ops[op].thread;
+        self.tell_story(|| format!("c{client}.{thread} is told of op {op}: {outcome:?}"));
+        match (waits, outcome) {
+            (Waits::Lock(op), Outcome::Held(grant)) => self.granted(op, grant),
+            (Waits::Lock(op), outcome) => {
+                self.ops[op].ended = Some((self.now, format!("{outcome:?}")));
+                self.judge_refusal(op, &outcome);
+                self.next_want(client, thread);
+            }
+            (Waits::Verify(op), outcome) => {
+                self.judge_verdict(op, &outcome);
+                let at = self.now + self.ops[op].want.hold / 2;
+                self.plan(at, Happening::Act { client, thread });
+            }
+            (Waits::Unlock(op), outcome) => {
+                self.judge_verdict(op, &outcome);
+                self.next_want(client, thread);
+            }
+        }
+    }
+
+    fn granted(&mut self, op: usize, grant: Grant) {
+        let (client, thread) = (self.ops[op].client, self.ops[op].thread);
+        let node: Rc<str> = (&*grant.node).into();
+        self.clients[client].threads[thread].does = Does::Holds(op);
+        self.clients[client].guards.insert(grant.guard, op);
+        let handed_on = self
+            .ops
+            .iter()
+            .any(|other| other.node.as_ref() == Some(&node));
+        let one = &mut self.ops[op];
+        one.was_handed_on = handed_on;
+        one.granted = Some(self.now);
+        one.node = Some(node);
+        one.guard = Some(grant.guard);
+        one.trust = grant.trust;
+        let hold = match one.want.verifies {
+            true => one.want.hold / 2,
+            false => one.want.hold,
+        };
+        self.plan(self.now + hold, Happening::Act { client, thread });
+        self.judge_grant(op);
+    }
+
+    /// Whether a guard passes its own check now. No guard is promised anything by who evicts it.
+    pub(crate) fn is_valid(&self, op: usize) -> bool {
+        let op = &self.ops[op];
+        let node = op.node.as_deref();
+        if self.evicted.iter().any(|evicted| Some(&**evicted) == node) {
+            return false;
+        }
+        let open = op.granted.is_some() && op.released.is_none();
+        open && !op.is_lost && self.now < op.trust.until
+    }
+
+    fn noticed(&mut self, client: usize, guard: GuardId, notice: Notice) {
+        let Some(op) = self.clients[client].guards.get(&guard).copied() else {
+            return;
+        };
+        if let Notice::Trust(trust) = notice {
+            // A guard that has seen its time pass stays lost.
+            let one = &mut self.ops[op];
+            one.is_lost |= one.trust.until <= self.now || trust.until <= self.now;
+            one.trust = trust;
+            if one.is_lost {
+                self.tell_story(|| format!("op {op} is lost"));
+            }
+            self.judge_trust(op);
+        }
+    }
+}
+
+/// A request in few words.
+fn short(request: &Request) -> String {
+    let text = format!("{request:?}");
+    let end = text.find(", data").unwrap_or(text.len());
+    text[..end.min(150)].to_owned()
+}

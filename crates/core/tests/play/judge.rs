@@ -1,0 +1,290 @@
+//! The four questions: was a promise broken, did every ask end, was anything late without a reason, and
+//! did anything cost more than it must? The last two are asked of runs in which nothing goes wrong.
+
+use std::time::Duration;
+
+use zklock_core::client::Outcome;
+
+use crate::client::Op;
+use crate::servers::Time;
+use crate::world::{BEGINNING, Life, PATHS, World};
+
+/// What the arithmetic of durations may add up to.
+const ROUNDING: Duration = Duration::from_micros(1);
+
+impl Op {
+    fn path(&self) -> &'static str {
+        PATHS[self.want.path]
+    }
+
+    /// When it had its lock, or ended without.
+    fn settled(&self, now: Time) -> Time {
+        let ended = self.ended.as_ref().map(|(at, _)| *at);
+        self.granted.or(ended).unwrap_or(now)
+    }
+}
+
+impl Life {
+    fn is_in(&self, dir: &str) -> bool {
+        self.path.rsplit_once('/').is_some_and(|(of, _)| of == dir) && self.owner != 0
+    }
+
+    fn number(&self) -> &str {
+        &self.path[self.path.len().saturating_sub(10)..]
+    }
+
+    fn is_ahead_of(&self, dir: &str, node: &str) -> bool {
+        self.is_in(dir) && *self.number() < node[node.len().saturating_sub(10)..]
+    }
+}
+
+// Was a promise broken?
+impl World {
+    /// A lock was granted to this op.
+    pub(crate) fn judge_grant(&mut self, op: usize) {
+        self.judge_trust(op);
+        self.judge_limit(op);
+        let one = self.ops[op].clone();
+        let node = one.node.as_deref().unwrap_or_default();
+        let mut ahead = self
+            .lives
+            .iter()
+            .filter(|it| it.is_ahead_of(one.path(), node));
+        if let Some(life) = ahead.find(|life| life.to.is_none()) {
+            let ahead = life.path.clone();
+            return self.fail(format!("op {op} was granted {node} behind {ahead}"));
+        }
+        if self.plan.is_quiet() {
+            self.judge_time(op);
+        }
+    }
+
+    /// A guard may be trusted for as long as it was told: nobody else's is valid now.
+    pub(crate) fn judge_trust(&mut self, op: usize) {
+        if !self.is_valid(op) {
+            return;
+        }
+        let path = self.ops[op].want.path;
+        let mut others = (0..self.ops.len()).filter(|other| *other != op);
+        if let Some(other) = others.find(|it| self.ops[*it].want.path == path && self.is_valid(*it))
+        {
+            self.fail(format!("ops {op} and {other} both have a valid guard"));
+        }
+        if self.plan.is_quiet() && self.ops[op].trust.suspect_from <= self.now {
+            self.fail(format!("nothing was broken, but op {op} is suspect"));
+        }
+    }
+
+    /// A node is deleted at the servers: from then on others may be granted its lock.
+    pub(crate) fn judge_deletion(&mut self, path: &str) {
+        let mut ops = (0..self.ops.len()).rev();
+        let op = ops.find(|op| self.ops[*op].node.as_deref() == Some(path) && self.is_valid(*op));
+        let Some(op) = op else { return };
+        let one = &self.ops[op];
+        if !self.clients[one.client].was_evicted {
+            let left = one.trust.until - self.now;
+            self.fail(format!(
+                "op {op} trusts its lock for {left:?} after its node went"
+            ));
+        }
+    }
+
+    /// An ask for a lock ended without it.
+    pub(crate) fn judge_refusal(&mut self, op: usize, outcome: &Outcome) {
+        self.judge_limit(op);
+        let one = &self.ops[op];
+        let limit = one.until.is_some_and(|until| until <= self.now);
+        let is_right = match outcome {
+            Outcome::GaveUp { taken } => {
+                limit || one.cancelled || (one.want.tries && (*taken || !self.plan.is_quiet()))
+            }
+            Outcome::Evicted(_) => self.clients[one.client].was_evicted,
+            _ => false,
+        };
+        if !is_right {
+            self.fail(format!("op {op} ended by {outcome:?}, and had no reason"));
+        }
+    }
+
+    /// A guard's holder is told whether it held to that moment.
+    pub(crate) fn judge_verdict(&mut self, op: usize, outcome: &Outcome) {
+        let quiet = self.plan.is_quiet();
+        match outcome {
+            Outcome::Verified if !self.is_valid(op) && self.evicted.is_empty() => {
+                self.fail(format!("op {op} is verified, and its guard is lost"));
+            }
+            Outcome::Verified => {}
+            Outcome::Released => {
+                let node = self.ops[op].node.clone();
+                let life = self
+                    .lives
+                    .iter()
+                    .rev()
+                    .find(|life| Some(&life.path) == node.as_ref());
+                let is_gone = life.is_some_and(|life| life.to.is_some());
+                let goes_on = self
+                    .ops
+                    .iter()
+                    .any(|other| other.node == node && other.released.is_none());
+                if !is_gone && !goes_on {
+                    self.fail(format!("op {op} is released, and its node is there"));
+                }
+            }
+            Outcome::Lost | Outcome::GaveUp { .. } if !quiet => {}
+            _ => self.fail(format!(
+                "nothing was broken, but op {op} is told {outcome:?}"
+            )),
+        }
+    }
+
+    /// Did it end by its limit?
+    fn judge_limit(&mut self, op: usize) {
+        let one = &self.ops[op];
+        let Some(until) = one.until else { return };
+        let client = &self.clients[one.client];
+        let late = client.late_ticks.1;
+        let due = until.max(client.stopped_until) + late + ROUNDING;
+        if due < self.now {
+            self.fail(format!(
+                "op {op} had its answer {:?} after its limit",
+                self.now - due
+            ));
+        }
+    }
+}
+
+// Was anything late?
+impl World {
+    fn trips(&self, trips: u32, hops: u32) -> Duration {
+        (self.plan.trip + self.plan.jitter) * trips + self.plan.hop * hops + ROUNDING
+    }
+
+    fn judge_time(&mut self, op: usize) {
+        let one = self.ops[op].clone();
+        let (due, why) = self.due(&one);
+        if due < self.now {
+            let late = self.now - due;
+            self.fail(format!(
+                "op {op} was granted {late:?} late without a reason: its last wait was for {why}"
+            ));
+        }
+    }
+
+    /// When a lock was to be granted, and what came last before that.
+    fn due(&self, one: &Op) -> (Time, &'static str) {
+        let node = one.node.as_deref().unwrap_or_default();
+        let connected = self.clients[one.client].connected_at;
+        let mut turn = (one.asked.max(connected), 2, "its call");
+        for other in self
+            .ops
+            .iter()
+            .filter(|it| (it.client, it.want.path) == (one.client, one.want.path))
+        {
+            let left = other.released.or(other.ended.as_ref().map(|(at, _)| *at));
+            if let Some(left) = left.filter(|left| turn.0 <= *left && other.asked < one.asked) {
+                // Without its stat, a node that was created with a release is looked at.
+                turn = (left, 4, "a thread");
+            }
+        }
+        if one.was_handed_on {
+            return (turn.0 + ROUNDING, "a hand-over");
+        }
+        let (from, trips, why) = turn;
+        let dir = self.lives.iter().find(|life| &*life.path == one.path());
+        let is_known = dir.is_some_and(|dir| dir.from < from);
+        let trips = match (is_known, one.want.tries) {
+            (true, false) => trips,
+            (true, true) => trips + 6,
+            (false, _) => trips + 6,
+        };
+        let called = from + self.trips(trips, trips * 2);
+        let ahead = self
+            .lives
+            .iter()
+            .filter(|life| life.is_ahead_of(one.path(), node));
+        let gone = ahead.filter_map(|life| life.to).max();
+        match gone.map(|gone| gone + self.after_release(one, node, gone)) {
+            Some(due) if called < due => (due, "a release"),
+            _ => (called, why),
+        }
+    }
+
+    /// How long after the deletion of the last node ahead a lock is granted: if the waiter had all its
+    /// watches, on the event alone.
+    fn after_release(&self, one: &Op, node: &str, gone: Time) -> Duration {
+        let while_it_settles = self.trips(10, 12);
+        let mine = self.lives.iter().find(|life| &*life.path == node);
+        let is_new = mine.is_none_or(|mine| gone < mine.from + while_it_settles);
+        let moved = self.lives.iter().any(|life| {
+            let at = life
+                .to
+                .filter(|_| life.is_in(one.path()) && &*life.path != node);
+            at.is_some_and(|at| at < gone && gone < at + while_it_settles)
+        });
+        match is_new || moved {
+            true => self.trips(7, 8),
+            false => self.trips(1, 1),
+        }
+    }
+}
+
+// Did it cost more than it must? And what is left?
+impl World {
+    pub(crate) fn judge_end(&mut self) {
+        for client in 0..self.clients.len() {
+            let (session, _) = self.clients[client].core.session();
+            let left = self
+                .standing()
+                .into_iter()
+                .find(|(_, owner)| *owner == session);
+            if let Some(node) = left.map(|(node, _)| node.to_owned()) {
+                return self.fail(format!(
+                    "{node} is left, and c{client} does nothing about it"
+                ));
+            }
+            if self.plan.is_quiet() {
+                self.judge_costs(client);
+            }
+        }
+    }
+
+    fn judge_costs(&mut self, client: usize) {
+        let asked = self.clients[client].asked;
+        let (mut lists, mut reads, mut checks, mut count) = (4, 4, 2, 0);
+        for op in self.ops.iter().filter(|op| op.client == client) {
+            let gone = self.gone_during(op);
+            count += 1;
+            lists += 1 + gone + u32::from(op.want.tries);
+            reads += 3 * gone + 4;
+            let time = op.released.unwrap_or(self.now) - op.asked.max(BEGINNING);
+            checks += 1 + (time.as_nanos() / (self.plan.timeout / 8).as_nanos()) as u32 + gone;
+        }
+        // Who comes first makes the directory, and creates again.
+        let creates =
+            count + 2 * PATHS.len() as u32 * (1 + self.clients[client].threads.len() as u32);
+        let nodes = self
+            .lives
+            .iter()
+            .filter(|life| life.owner == self.clients[client].core.session().0);
+        let deletes = nodes.count() as u32;
+        for (what, is, most) in [
+            ("creates", asked.creates + asked.both, creates),
+            ("deletions", asked.deletes + asked.both, deletes),
+            ("listings", asked.lists, lists),
+            ("reads", asked.reads, reads),
+            ("checks", asked.checks, checks),
+        ] {
+            if most < is {
+                return self.fail(format!("c{client} sent {is} {what}, and {most} are enough"));
+            }
+        }
+    }
+
+    /// How many nodes went from its queue while it was in line and waited.
+    fn gone_during(&self, op: &Op) -> u32 {
+        let (from, to) = (op.asked, op.settled(self.now));
+        let gone = self.lives.iter().filter(|life| life.is_in(op.path()));
+        let gone = gone.filter(|life| life.to.is_some_and(|at| from <= at && at <= to));
+        gone.count() as u32
+    }
+}

@@ -1,0 +1,75 @@
+//! Plays whole runs of several cores against simulated servers, each from a seed.
+//!
+//! [`plan`] says what a seed stands for, [`servers`] how the ensemble behaves, [`client`] what the
+//! shell around a core does, and [`judge`] what must hold. Time is virtual, requests are typed, and there
+//! is no thread: a seed is the same run every time, and takes a fraction of a millisecond.
+//!
+//! ```text
+//! cargo test -p zklock-core --test play                         as part of every test run
+//! ZKLOCK_PLAY=1000000 cargo test -p zklock-core --test play     so many seeds
+//! ZKLOCK_PLAY_SEED=4711 cargo test -p zklock-core --test play   repeats one, and tells its story
+//! ```
+
+mod client;
+mod judge;
+mod plan;
+mod servers;
+mod world;
+
+use std::env;
+use std::time::Instant;
+
+use self::plan::Plan;
+use self::world::World;
+
+/// How many seeds every test run plays.
+const SEEDS: u64 = 20_000;
+
+/// Plays a seed; returns how many steps it took, or what is wrong.
+fn play(seed: u64) -> Result<u64, String> {
+    let mut world = World::new(Plan::of(seed), seed, false);
+    world.run();
+    world.judge_end();
+    world.failure.map_or(Ok(world.steps), Err)
+}
+
+fn story(seed: u64) -> String {
+    let mut world = World::new(Plan::of(seed), seed, true);
+    world.run();
+    world.judge_end();
+    format!("{}{}", Plan::of(seed), world.story())
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn every_promise_is_kept_whatever_breaks() {
+    if let Some(seed) = number("ZKLOCK_PLAY_SEED") {
+        println!("{}", story(seed));
+        return;
+    }
+    let first = number("ZKLOCK_PLAY_FIRST").unwrap_or(0);
+    let seeds = number("ZKLOCK_PLAY").unwrap_or(SEEDS);
+    let (began, mut steps) = (Instant::now(), 0);
+    for seed in first..first + seeds {
+        match play(seed) {
+            Ok(count) => steps += count,
+            Err(why) => panic!("{}seed {seed}: {why}", story(seed)),
+        }
+    }
+    let each = began.elapsed().as_secs_f64() / seeds as f64;
+    println!(
+        "{seeds} seeds, {} steps each, {:.0} seeds a second",
+        steps / seeds,
+        1.0 / each,
+    );
+}
+
+#[test]
+fn a_seed_is_the_same_run_every_time() {
+    for seed in 0..50 {
+        assert_eq!(story(seed), story(seed));
+    }
+}

@@ -1,0 +1,251 @@
+//! What a seed stands for: who wants what and when, and what goes wrong.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::servers::SERVERS;
+
+/// The plan of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// From client to server, and back.
+    pub(crate) trip: Duration,
+    /// How much longer a trip may take.
+    pub(crate) jitter: Duration,
+    /// From server to server, at most.
+    pub(crate) hop: Duration,
+    pub(crate) tick: Duration,
+    pub(crate) timeout: Duration,
+    /// How long the leader takes at most to end the sessions of a tick.
+    pub(crate) expiry: Duration,
+    pub(crate) clients: Vec<Vec<Script>>,
+    pub(crate) local_handoffs: u32,
+    pub(crate) troubles: Vec<Trouble>,
+}
+
+/// What a thread does, one after the other.
+pub(crate) type Script = Vec<Want>;
+
+/// A lock that a thread wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    pub(crate) pause: Duration,
+    pub(crate) path: usize,
+    pub(crate) tries: bool,
+    pub(crate) limit: Option<Duration>,
+    pub(crate) cancel_after: Option<Duration>,
+    pub(crate) hold: Duration,
+    /// Asks the quorum in the middle of the hold.
+    pub(crate) verifies: bool,
+    /// Waits for the end of its release.
+    pub(crate) unlocks: bool,
+}
+
+/// Something goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) at: Duration,
+    pub(crate) what: What,
+    /// How long it lasts, if it does.
+    pub(crate) time: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    /// The connection of a client breaks; what it has sent arrives, or does not.
+    Break {
+        client: usize,
+        arrives: bool,
+    },
+    /// The next write of a client is carried out, and its connection ends instead of an answer.
+    LoseReply {
+        client: usize,
+    },
+    /// Nothing arrives between a client and its server for a while.
+    Delay {
+        client: usize,
+    },
+    /// A client's process does nothing for a while.
+    Stop {
+        client: usize,
+    },
+    /// A client's ticks come late.
+    LateTicks {
+        client: usize,
+    },
+    /// Another client deletes the node that a client has in the first lock's queue.
+    Evict {
+        client: usize,
+    },
+    /// A server does nothing for a while.
+    Freeze {
+        server: usize,
+    },
+    /// A server is cut off from the others.
+    Cut {
+        server: usize,
+    },
+    /// A server applies changes later.
+    Lag {
+        server: usize,
+    },
+    Crash {
+        server: usize,
+    },
+    /// The leader gives up.
+    Resign,
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut chance = Rng::with_seed(seed);
+        let chance = &mut chance;
+        let is_quiet = seed % 3 == 0;
+        let timeout = ms(chance
+            .choice([4_000, 4_000, 6_000, 12_000])
+            .unwrap_or(4_000));
+        let hold = match chance.u8(..4) {
+            0 => timeout,
+            _ => ms(60),
+        };
+        let clients = (0..chance.usize(1..=3)).map(|_| threads(chance, hold));
+        let clients: Vec<_> = clients.collect();
+        let trip = us(chance.u64(200..5_000));
+        let mut plan = Self {
+            trip,
+            jitter: match chance.bool() {
+                true => Duration::ZERO,
+                false => us(chance.u64(1..3_000)),
+            },
+            hop: us(chance.u64(100..1_000)),
+            tick: ms(2_000),
+            timeout,
+            expiry: match chance.u8(..3) {
+                0 => timeout / 4,
+                _ => Duration::ZERO,
+            },
+            local_handoffs: chance.choice([0, 0, 2]).unwrap_or(0),
+            troubles: Vec::new(),
+            clients,
+        };
+        if !is_quiet {
+            plan.troubles = troubles(chance, plan.clients.len(), hold * 4 + ms(200), timeout);
+        }
+        plan
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.troubles.is_empty()
+    }
+
+    /// How long a follower and its leader go on without each other.
+    pub(crate) fn patience(&self) -> Duration {
+        self.tick * 3
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            trip,
+            jitter,
+            hop,
+            timeout,
+            expiry,
+            local_handoffs,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "a trip takes {trip:?} and up to {jitter:?} more, a hop {hop:?}; sessions {timeout:?}, ended within \
+             {expiry:?}; {local_handoffs} hand-overs among threads"
+        )?;
+        for (client, threads) in self.clients.iter().enumerate() {
+            for (thread, script) in threads.iter().enumerate() {
+                for want in script {
+                    writeln!(f, "c{client}.{thread}: {want:?}")?;
+                }
+            }
+        }
+        for Trouble { at, what, time } in &self.troubles {
+            writeln!(f, "{what:?} at {at:?} for {time:?}")?;
+        }
+        Ok(())
+    }
+}
+
+fn threads(chance: &mut Rng, hold: Duration) -> Vec<Script> {
+    let threads = chance.choice([1, 1, 2, 3]).unwrap_or(1);
+    let paths = chance.usize(1..=2);
+    (0..threads)
+        .map(|_| {
+            let count = chance.usize(1..=3);
+            (0..count).map(|_| want(chance, paths, hold)).collect()
+        })
+        .collect()
+}
+
+fn want(chance: &mut Rng, paths: usize, hold: Duration) -> Want {
+    let up_to = |chance: &mut Rng, time: Duration| {
+        Duration::from_nanos(chance.u64(0..=time.as_nanos() as u64))
+    };
+    Want {
+        pause: match chance.bool() {
+            true => up_to(chance, hold),
+            false => us(chance.u64(..2_000)),
+        },
+        path: chance.usize(..paths),
+        tries: chance.u8(..8) == 0,
+        limit: (chance.u8(..4) == 0).then(|| up_to(chance, hold * 2)),
+        cancel_after: (chance.u8(..10) == 0).then(|| up_to(chance, hold)),
+        hold: match chance.bool() {
+            true => up_to(chance, hold),
+            false => us(chance.u64(..500)),
+        },
+        verifies: chance.u8(..6) == 0,
+        unlocks: chance.bool(),
+    }
+}
+
+fn troubles(chance: &mut Rng, clients: usize, span: Duration, timeout: Duration) -> Vec<Trouble> {
+    let count = chance.usize(1..=5);
+    let one = |_| {
+        let client = chance.usize(..clients);
+        let server = chance.usize(..SERVERS);
+        let what = match chance.u8(..16) {
+            0..3 => What::Break {
+                client,
+                arrives: chance.bool(),
+            },
+            3..6 => What::LoseReply { client },
+            6 => What::Delay { client },
+            7..9 => What::Stop { client },
+            9 => What::LateTicks { client },
+            10 => What::Evict { client },
+            11 => What::Freeze { server },
+            12 => What::Cut { server },
+            13 => What::Lag { server },
+            14 => What::Crash { server },
+            _ => What::Resign,
+        };
+        let at = Duration::from_nanos(chance.u64(0..span.as_nanos() as u64));
+        let longest = match what {
+            What::LateTicks { .. } => timeout / 3,
+            What::Lag { .. } => timeout,
+            _ => timeout * 5 / 2,
+        };
+        let time = Duration::from_nanos(chance.u64(0..longest.as_nanos() as u64));
+        Trouble { at, what, time }
+    };
+    (0..count).map(one).collect()
+}
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}

@@ -1,0 +1,302 @@
+//! What a leader does: it orders changes, commits what a quorum has logged, and ends sessions.
+
+use std::rc::Rc;
+
+use super::{Ask, Deed, Member, Message, QUORUM, Role, SERVERS, Step, Time, Tracked, Transaction};
+use crate::world::{Happening, World};
+
+impl World {
+    /// Takes a message of another server.
+    pub(crate) fn at_peer(&mut self, from: usize, to: usize, message: Message) {
+        match &self.servers[to].role {
+            Role::Leading(leading) if leading.members.contains_key(&from) => {
+                self.at_leader(to, from, message);
+            }
+            Role::Following { leader, .. } if *leader == from => self.at_follower(to, message),
+            _ => {}
+        }
+    }
+
+    fn at_leader(&mut self, leader: usize, from: usize, message: Message) {
+        let now = self.now;
+        let length = self.servers[leader].log.len();
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        if let Some(member) = leading.members.get_mut(&from) {
+            member.heard = now;
+        }
+        match message {
+            Message::Ask(ask) => self.propose(leader, from, ask),
+            Message::Ack(length) => {
+                if let Some(member) = leading.members.get_mut(&from) {
+                    member.acked = member.acked.max(length);
+                }
+                self.commit(leader);
+            }
+            Message::Pong(sessions) => {
+                for session in sessions {
+                    self.touched(leader, session);
+                }
+            }
+            Message::Revalidate { session, conn } => {
+                let valid = self.take_over(leader, from, session);
+                self.send(leader, from, Message::Revalidated { conn, valid });
+            }
+            Message::Sync(conn) => {
+                leading.syncs.push_back((length, from, conn));
+                self.answer_syncs(leader);
+            }
+            Message::Reset => {
+                leading.members.remove(&from);
+            }
+            _ => {}
+        }
+    }
+
+    fn at_follower(&mut self, server: usize, message: Message) {
+        let now = self.now;
+        let node = &mut self.servers[server];
+        let Role::Following {
+            leader,
+            heard,
+            serves,
+        } = &mut node.role
+        else {
+            return;
+        };
+        *heard = now;
+        let leader = *leader;
+        match message {
+            Message::Propose(transaction) => {
+                node.log.push(transaction);
+                let length = node.log.len();
+                self.send(server, leader, Message::Ack(length));
+            }
+            Message::Commit(length) => {
+                while self.servers[server].committed < length {
+                    self.servers[server].committed += 1;
+                    self.plan_step(server, Step::Apply);
+                }
+            }
+            Message::Ping => {
+                let touched = std::mem::take(&mut node.touched);
+                self.send(server, leader, Message::Pong(touched));
+            }
+            Message::Revalidated { conn, valid } => self.finish_handshake(conn, valid),
+            Message::Synced(conn) => self.plan_step(server, Step::Synced(conn)),
+            Message::UpToDate => *serves = true,
+            Message::Reset => self.resign(server),
+            _ => {}
+        }
+    }
+
+    /// Lets a session move to a server, which touches it. Returns whether it is alive.
+    pub(crate) fn take_over(&mut self, leader: usize, server: usize, session: i64) -> bool {
+        let Some(leading) = self.servers[leader].leading() else {
+            return false;
+        };
+        let Some(tracked) = leading
+            .sessions
+            .get_mut(&session)
+            .filter(|it| !it.is_closing)
+        else {
+            return false;
+        };
+        tracked.owner = Some(server);
+        self.touched(leader, session);
+        true
+    }
+
+    /// A session lasts for its timeout from now, rounded up to a tick.
+    pub(crate) fn touched(&mut self, leader: usize, session: i64) {
+        let (tick, timeout, now) = (self.plan.tick, self.plan.timeout, self.now);
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        let ends = end(now + leading.phase, timeout, tick) - leading.phase;
+        if let Some(tracked) = leading
+            .sessions
+            .get_mut(&session)
+            .filter(|it| !it.is_closing)
+        {
+            tracked.ends = ends;
+        }
+    }
+
+    /// Appends what is asked for to the log.
+    pub(crate) fn propose(&mut self, leader: usize, asker: usize, mut ask: Ask) {
+        let (tick, timeout, now) = (self.plan.tick, self.plan.timeout, self.now);
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        let known = leading.sessions.get_mut(&ask.session);
+        match &ask.deed {
+            Deed::Begin => {
+                let tracked = Tracked {
+                    ends: end(now + leading.phase, timeout, tick) - leading.phase,
+                    owner: Some(asker),
+                    is_due: false,
+                    is_closing: false,
+                };
+                leading.sessions.insert(ask.session, tracked);
+            }
+            Deed::Write(_) if ask.session != 0 => {
+                let alive = known.filter(|tracked| !tracked.is_closing);
+                let owns = alive.is_some_and(|it| *it.owner.get_or_insert(asker) == asker);
+                if !owns {
+                    ask.deed = Deed::Moved;
+                }
+            }
+            Deed::End => {
+                if let Some(tracked) = known {
+                    tracked.is_closing = true;
+                }
+            }
+            Deed::Write(_) | Deed::Moved => {}
+        }
+        leading.zxid += 1;
+        let zxid = leading.zxid;
+        let members: Vec<_> = leading.members.keys().copied().collect();
+        let transaction = Rc::new(Transaction { zxid, ask });
+        self.servers[leader].log.push(transaction.clone());
+        for member in members {
+            self.send(leader, member, Message::Propose(transaction.clone()));
+        }
+        self.commit(leader);
+    }
+
+    /// Commits what a quorum has logged.
+    pub(crate) fn commit(&mut self, leader: usize) {
+        loop {
+            let node = &mut self.servers[leader];
+            let (own, committed) = (node.log.len(), node.committed);
+            let Some(leading) = node.leading() else {
+                return;
+            };
+            let acked = leading.members.values().filter(|it| committed < it.acked);
+            if own <= committed || 1 + acked.count() < QUORUM {
+                return;
+            }
+            let members: Vec<_> = leading.members.keys().copied().collect();
+            node.committed += 1;
+            let length = node.committed;
+            for member in members {
+                self.send(leader, member, Message::Commit(length));
+            }
+            self.answer_syncs(leader);
+            self.plan_step(leader, Step::Apply);
+        }
+    }
+
+    fn answer_syncs(&mut self, leader: usize) {
+        let committed = self.servers[leader].committed;
+        while let Some(leading) = self.servers[leader].leading() {
+            let due = leading
+                .syncs
+                .pop_front_if(|(length, ..)| *length <= committed);
+            let Some((_, member, conn)) = due else {
+                return;
+            };
+            self.send(leader, member, Message::Synced(conn));
+        }
+    }
+
+    /// A half tick: the leader pings its followers, and makes sure that it has a quorum.
+    pub(crate) fn round(&mut self, leader: usize, life: u32) {
+        let (now, patience) = (self.now, self.plan.patience());
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        leading.rounds += 1;
+        if leading.rounds % 2 == 0 {
+            let is_silent = |member: &Member| member.heard + patience < now;
+            let silent = leading.members.iter().filter(|(_, it)| is_silent(it));
+            let silent: Vec<_> = silent.map(|(at, _)| *at).collect();
+            for member in &silent {
+                leading.members.remove(member);
+            }
+            let count = 1 + leading.members.len();
+            for member in silent {
+                self.send(leader, member, Message::Reset);
+            }
+            if count < QUORUM {
+                return self.resign(leader);
+            }
+        }
+        let members = self.servers[leader].leading().map(|it| it.members.clone());
+        for member in members.into_iter().flatten() {
+            self.send(leader, member.0, Message::Ping);
+        }
+        let server = leader;
+        self.plan(now + self.plan.tick / 2, Happening::Round { server, life });
+    }
+
+    /// Ends the sessions whose end has come, some of them later: there may be many others.
+    pub(crate) fn expiry_tick(&mut self, server: usize, life: u32) {
+        let now = self.now;
+        let Some(leading) = self.servers[server].leading() else {
+            return;
+        };
+        let mut due = Vec::new();
+        for (session, tracked) in &mut leading.sessions {
+            if !tracked.is_closing && !tracked.is_due && tracked.ends <= now {
+                tracked.is_due = true;
+                due.push(*session);
+            }
+        }
+        for session in due {
+            let later = self.plan.expiry.mul_f64(self.chance.f64());
+            let expire = Happening::Expire {
+                server,
+                life,
+                session,
+            };
+            self.plan(now + later, expire);
+        }
+        self.plan_expiry(server);
+    }
+
+    pub(crate) fn plan_expiry(&mut self, server: usize) {
+        let (tick, now, life) = (self.plan.tick, self.now, self.servers[server].life);
+        if let Some(leading) = self.servers[server].leading() {
+            let next = end(now + leading.phase, Time::ZERO, tick) - leading.phase;
+            self.plan(next, Happening::Expiry { server, life });
+        }
+    }
+
+    /// Ends a session that was taken out.
+    pub(crate) fn expire(&mut self, leader: usize, session: i64) {
+        let known = self.servers[leader].leading();
+        let known = known.and_then(|leading| leading.sessions.get(&session).copied());
+        if known.is_some_and(|tracked| tracked.is_due && !tracked.is_closing) {
+            self.tell_story(|| format!("the leader ends session {session}"));
+            let ask = Ask {
+                origin: None,
+                session,
+                deed: Deed::End,
+            };
+            self.propose(leader, leader, ask);
+        }
+    }
+
+    /// The server that leads, and that others would follow.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        (0..SERVERS).find(|server| {
+            let node = &self.servers[*server];
+            let Role::Leading(leading) = &node.role else {
+                return false;
+            };
+            leading.zxid >> 32 == self.epoch
+                && !node.is_cut
+                && !node.is_down
+                && node.frozen_until <= self.now
+        })
+    }
+}
+
+/// The end of a session, as `SessionTrackerImpl` rounds it: up to the next tick.
+fn end(now: Time, timeout: Time, tick: Time) -> Time {
+    let ticks = (now + timeout).as_nanos() / tick.as_nanos() + 1;
+    tick * ticks as u32
+}

@@ -1,0 +1,202 @@
+//! An ensemble of ZooKeeper servers, by typed requests and in virtual time.
+//!
+//! It behaves as the one in `src/sim/ensemble`, which reads bytes and knows more faults:
+//!
+//! - A leader orders the changes, a quorum logs each before it is committed, and every server applies
+//!   its log at its own pace. Its clients see what it has applied.
+//! - The leader alone expires sessions, at its own ticks, and takes its time for that. A follower notes
+//!   what its clients send, and tells the leader in its answer to the leader's ping, every half tick.
+//! - A session that moves is touched by the handshake, and its old connection cannot change anything.
+//! - A server that has lost its leader, or a leader without a quorum, serves on for a while.
+
+pub(crate) mod election;
+pub(crate) mod leader;
+pub(crate) mod requests;
+pub(crate) mod tree;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use zklock_core::client::Answer;
+use zklock_jute::{Event, Request};
+
+use self::tree::{ConnNo, Tree};
+
+pub(crate) const SERVERS: usize = 3;
+pub(crate) const QUORUM: usize = 2;
+
+/// A moment of the run.
+pub(crate) type Time = Duration;
+
+/// What a client sends.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    Connect { session: i64, seen: i64 },
+    Request(Rc<Request>),
+    Ping,
+}
+
+/// What a server sends.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// The session, or that it has expired.
+    Greeting(Option<i64>),
+    Answer(Answer),
+    Pong,
+    Event(Event),
+    Closed,
+}
+
+/// A message between two servers.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    Ask(Ask),
+    Propose(Rc<Transaction>),
+    Ack(usize),
+    Commit(usize),
+    Ping,
+    Pong(Vec<i64>),
+    Revalidate { session: i64, conn: ConnNo },
+    Revalidated { conn: ConnNo, valid: bool },
+    Sync(ConnNo),
+    Synced(ConnNo),
+    UpToDate,
+    Reset,
+}
+
+/// What a server asks the leader to put into the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) origin: Option<ConnNo>,
+    pub(crate) session: i64,
+    pub(crate) deed: Deed,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    Begin,
+    Write(Rc<Request>),
+    /// A write through a connection that the session has left.
+    Moved,
+    End,
+}
+
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    pub(crate) zxid: i64,
+    pub(crate) ask: Ask,
+}
+
+#[derive(Debug, Default)]
+pub(crate) enum Role {
+    #[default]
+    Looking,
+    Following {
+        leader: usize,
+        heard: Time,
+        serves: bool,
+    },
+    Leading(Leading),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Leading {
+    pub(crate) zxid: i64,
+    pub(crate) members: BTreeMap<usize, Member>,
+    pub(crate) sessions: BTreeMap<i64, Tracked>,
+    pub(crate) syncs: VecDeque<(usize, usize, ConnNo)>,
+    pub(crate) phase: Time,
+    pub(crate) rounds: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub(crate) acked: usize,
+    pub(crate) heard: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tracked {
+    pub(crate) ends: Time,
+    pub(crate) owner: Option<usize>,
+    /// It was taken out, and will end whatever touches it.
+    pub(crate) is_due: bool,
+    pub(crate) is_closing: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Server {
+    pub(crate) role: Role,
+    /// Grows with each change of the role; what was planned or sent in an earlier life is void.
+    pub(crate) life: u32,
+    pub(crate) epoch: i64,
+    pub(crate) is_down: bool,
+    pub(crate) is_cut: bool,
+    pub(crate) frozen_until: Time,
+    pub(crate) lag: Time,
+    pub(crate) log: Vec<Rc<Transaction>>,
+    pub(crate) committed: usize,
+    pub(crate) applied: usize,
+    /// When what was committed is applied.
+    pub(crate) due: VecDeque<(Time, Step)>,
+    pub(crate) zxid: i64,
+    pub(crate) tree: Tree,
+    pub(crate) sessions: BTreeMap<i64, ()>,
+    pub(crate) touched: Vec<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Apply,
+    Synced(ConnNo),
+}
+
+/// A client's connection, as its server has it.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) client: usize,
+    pub(crate) server: usize,
+    pub(crate) session: i64,
+    pub(crate) greeted: bool,
+    pub(crate) open: bool,
+    /// The requests without an answer.
+    pub(crate) waiting: VecDeque<Work>,
+}
+
+/// A request that waits for those before it, or for the leader.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Read(Rc<Request>),
+    Ping,
+    Ordered,
+    Sync(Rc<Request>),
+}
+
+impl Server {
+    pub(crate) fn leading(&mut self) -> Option<&mut Leading> {
+        match &mut self.role {
+            Role::Leading(leading) => Some(leading),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self.role, Role::Leading(_))
+    }
+
+    pub(crate) fn serves(&self) -> bool {
+        match self.role {
+            Role::Looking => false,
+            Role::Following { serves, .. } => serves && !self.is_down,
+            Role::Leading(_) => !self.is_down,
+        }
+    }
+
+    pub(crate) fn change_role(&mut self, role: Role) {
+        self.role = role;
+        self.life += 1;
+        self.due.clear();
+        self.touched.clear();
+    }
+}

@@ -1,0 +1,335 @@
+//! The nodes that one server has, and the watches on them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use zklock_core::Names;
+use zklock_jute::{CreateMode, ErrorCode, Event, EventKind, Op, OpReply, Reply, Request, Stat};
+
+/// A connection of a client.
+pub(crate) type ConnNo = usize;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) owner: i64,
+    pub(crate) czxid: i64,
+    data: Rc<[u8]>,
+    version: i32,
+    /// How many children it has had.
+    created: i32,
+    children: i32,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    pub(crate) nodes: BTreeMap<Rc<str>, Node>,
+    watches: Vec<(Rc<str>, ConnNo, Watch)>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Watch {
+    Node,
+    Children,
+}
+
+/// What a write has changed.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Created(Rc<str>),
+    Deleted(Rc<str>),
+    Set(Rc<str>),
+}
+
+/// An event, and whom it is for.
+pub(crate) type Fired = (ConnNo, Event);
+
+type Written = Result<Reply, ErrorCode>;
+
+impl Tree {
+    /// Carries out a write of a session.
+    pub(crate) fn write(
+        &mut self,
+        request: &Request,
+        (session, zxid): (i64, i64),
+    ) -> (Written, Vec<Change>) {
+        let ops = match request {
+            Request::Multi(ops) => return self.multi(ops, session, zxid),
+            Request::Create { .. } | Request::Delete { .. } | Request::SetData { .. } => request,
+            _ => return (Err(ErrorCode::UNIMPLEMENTED), Vec::new()),
+        };
+        let one = match ops.clone() {
+            Request::Create {
+                path,
+                data,
+                acl,
+                mode,
+                stat,
+            } => self.op(
+                &Op::Create {
+                    path,
+                    data,
+                    acl,
+                    mode,
+                    stat,
+                },
+                session,
+                zxid,
+            ),
+            Request::Delete { path, version } => {
+                self.op(&Op::Delete { path, version }, session, zxid)
+            }
+            Request::SetData {
+                path,
+                data,
+                version,
+            } => self.op(
+                &Op::SetData {
+                    path,
+                    data,
+                    version,
+                },
+                session,
+                zxid,
+            ),
+            _ => return (Err(ErrorCode::UNIMPLEMENTED), Vec::new()),
+        };
+        match one {
+            Ok((reply, change)) => {
+                let reply = match reply {
+                    OpReply::Created { path, stat } => Reply::Created { path, stat },
+                    OpReply::Set(stat) => Reply::Stat(stat),
+                    _ => Reply::Nothing,
+                };
+                (Ok(reply), change.into_iter().collect())
+            }
+            Err(code) => (Err(code), Vec::new()),
+        }
+    }
+
+    fn multi(&mut self, ops: &[Op], session: i64, zxid: i64) -> (Written, Vec<Change>) {
+        // Most only check.
+        let changes_nothing = ops.iter().all(|op| matches!(op, Op::Check { .. }));
+        let before = (!changes_nothing).then(|| self.nodes.clone());
+        let (mut replies, mut changes) = (Vec::new(), Vec::new());
+        for (at, op) in ops.iter().enumerate() {
+            match self.op(op, session, zxid) {
+                Ok((reply, change)) => {
+                    replies.push(Ok(reply));
+                    changes.extend(change);
+                }
+                Err(code) => {
+                    if let Some(before) = before {
+                        self.nodes = before;
+                    }
+                    let failed = (0..ops.len()).map(|place| match place.cmp(&at) {
+                        std::cmp::Ordering::Less => Err(ErrorCode::OK),
+                        std::cmp::Ordering::Equal => Err(code),
+                        std::cmp::Ordering::Greater => Err(ErrorCode::RUNTIME_INCONSISTENCY),
+                    });
+                    return (Ok(Reply::Multi(failed.collect())), Vec::new());
+                }
+            }
+        }
+        (Ok(Reply::Multi(replies)), changes)
+    }
+
+    fn op(
+        &mut self,
+        op: &Op,
+        session: i64,
+        zxid: i64,
+    ) -> Result<(OpReply, Option<Change>), ErrorCode> {
+        match op {
+            Op::Check { path, .. } => match self.nodes.contains_key(path.as_str()) {
+                true => Ok((OpReply::Checked, None)),
+                false => Err(ErrorCode::NO_NODE),
+            },
+            Op::Create {
+                path,
+                mode,
+                stat,
+                data,
+                ..
+            } => {
+                let node = self.create(path, *mode, data, session, zxid)?;
+                let stat = stat.then(|| self.stat(&node));
+                let path = node.to_string();
+                Ok((OpReply::Created { path, stat }, Some(Change::Created(node))))
+            }
+            Op::Delete { path, version } => {
+                let node = self.nodes.get(path.as_str()).ok_or(ErrorCode::NO_NODE)?;
+                if *version != -1 && *version != node.version {
+                    return Err(ErrorCode::BAD_VERSION);
+                }
+                if 0 < node.children {
+                    return Err(ErrorCode::NOT_EMPTY);
+                }
+                let gone = self.remove(path).ok_or(ErrorCode::NO_NODE)?;
+                Ok((OpReply::Deleted, Some(Change::Deleted(gone))))
+            }
+            Op::SetData { path, data, .. } => {
+                let (key, _) = self
+                    .nodes
+                    .get_key_value(path.as_str())
+                    .ok_or(ErrorCode::NO_NODE)?;
+                let key = key.clone();
+                let node = self.nodes.get_mut(&key).ok_or(ErrorCode::NO_NODE)?;
+                node.version += 1;
+                node.data = data.to_vec().into();
+                Ok((OpReply::Set(self.stat(&key)), Some(Change::Set(key))))
+            }
+        }
+    }
+
+    fn create(
+        &mut self,
+        path: &str,
+        mode: CreateMode,
+        data: &[u8],
+        session: i64,
+        zxid: i64,
+    ) -> Result<Rc<str>, ErrorCode> {
+        let (dir, _) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut number = 0;
+        if !dir.is_empty() {
+            let parent = self.nodes.get_mut(dir).ok_or(ErrorCode::NO_NODE)?;
+            number = parent.created;
+        }
+        let node: Rc<str> = match mode {
+            CreateMode::EphemeralSequential => format!("{path}{number:010}").into(),
+            _ => path.into(),
+        };
+        if self.nodes.contains_key(&node) {
+            return Err(ErrorCode::NODE_EXISTS);
+        }
+        if let Some(parent) = self.nodes.get_mut(dir) {
+            parent.created += 1;
+            parent.children += 1;
+        }
+        let owner = match mode {
+            CreateMode::Ephemeral | CreateMode::EphemeralSequential => session,
+            _ => 0,
+        };
+        let made = Node {
+            owner,
+            czxid: zxid,
+            data: data.into(),
+            ..Node::default()
+        };
+        self.nodes.insert(node.clone(), made);
+        Ok(node)
+    }
+
+    fn remove(&mut self, path: &str) -> Option<Rc<str>> {
+        let (key, _) = self.nodes.remove_entry(path)?;
+        if let Some(parent) = path
+            .rsplit_once('/')
+            .and_then(|(dir, _)| self.nodes.get_mut(dir))
+        {
+            parent.children -= 1;
+        }
+        Some(key)
+    }
+
+    /// Deletes the nodes of a session.
+    pub(crate) fn end_session(&mut self, session: i64) -> Vec<Change> {
+        let of_it = self.nodes.iter().filter(|(_, node)| node.owner == session);
+        let of_it: Vec<_> = of_it.map(|(path, _)| path.clone()).collect();
+        let gone = of_it.iter().filter_map(|path| self.remove(path));
+        gone.map(Change::Deleted).collect()
+    }
+
+    fn stat(&self, path: &str) -> Stat {
+        let node = self.nodes.get(path).cloned().unwrap_or_default();
+        Stat {
+            czxid: node.czxid,
+            version: node.version,
+            ephemeral_owner: node.owner,
+            num_children: node.children,
+            ..Stat::default()
+        }
+    }
+
+    /// Answers a read of a client, which may leave a watch.
+    pub(crate) fn read(&mut self, request: &Request, by: ConnNo) -> Result<Reply, ErrorCode> {
+        match request {
+            Request::Exists { path, watch } => {
+                let there = self.nodes.contains_key(path.as_str());
+                self.watch(path, by, *watch, Watch::Node);
+                match there {
+                    true => Ok(Reply::Stat(self.stat(path))),
+                    false => Err(ErrorCode::NO_NODE),
+                }
+            }
+            Request::GetData { path, watch } => {
+                let data = self.nodes.get(path.as_str()).ok_or(ErrorCode::NO_NODE)?;
+                let data = data.data.to_vec().into();
+                self.watch(path, by, *watch, Watch::Node);
+                let stat = self.stat(path);
+                Ok(Reply::Data { data, stat })
+            }
+            Request::GetChildren { path, watch, .. } => {
+                if !self.nodes.contains_key(path.as_str()) {
+                    return Err(ErrorCode::NO_NODE);
+                }
+                self.watch(path, by, *watch, Watch::Children);
+                let from = format!("{path}/");
+                let below = self
+                    .nodes
+                    .range::<str, _>((Bound::Included(from.as_str()), Bound::Unbounded));
+                let names = below.map_while(|(node, _)| node.strip_prefix(from.as_str()));
+                let names: Names = names.collect();
+                Ok(Reply::Children { names, stat: None })
+            }
+            Request::Sync { path } => Ok(Reply::Synced { path: path.clone() }),
+            _ => Err(ErrorCode::UNIMPLEMENTED),
+        }
+    }
+
+    fn watch(&mut self, path: &str, by: ConnNo, sets: bool, watch: Watch) {
+        let is_it = |(of, who, kind): &(Rc<str>, ConnNo, Watch)| {
+            **of == *path && *who == by && *kind == watch
+        };
+        if sets && !self.watches.iter().any(is_it) {
+            self.watches.push((path.into(), by, watch));
+        }
+    }
+
+    /// The events of a change.
+    pub(crate) fn fire(&mut self, change: &Change) -> Vec<Fired> {
+        let (path, kind) = match change {
+            Change::Created(path) => (path, EventKind::Created),
+            Change::Deleted(path) => (path, EventKind::Deleted),
+            Change::Set(path) => (path, EventKind::DataChanged),
+        };
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let mut fired = Vec::new();
+        self.watches.retain(|(of, by, watch)| {
+            let event = match watch {
+                Watch::Node if of == path => Some(kind),
+                Watch::Children if **of == *dir && kind != EventKind::DataChanged => {
+                    Some(EventKind::ChildrenChanged)
+                }
+                _ => None,
+            };
+            if let Some(kind) = event {
+                let event = Event {
+                    kind,
+                    state: Event::SYNC_CONNECTED,
+                    path: of.to_string(),
+                };
+                fired.push((*by, event));
+            }
+            event.is_none()
+        });
+        fired
+    }
+
+    /// Forgets the watches of a connection, or of all.
+    pub(crate) fn forget(&mut self, conn: Option<ConnNo>) {
+        self.watches
+            .retain(|(_, by, _)| conn.is_some_and(|conn| conn != *by));
+    }
+}

@@ -1,0 +1,566 @@
+//! A run: the servers, the clients, the network between them, and the time.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use zklock_core::client::Ticket;
+use zklock_jute::Request;
+
+use crate::client::{Client, Op};
+use crate::plan::{Plan, Trouble, What};
+use crate::servers::tree::{Change, ConnNo};
+use crate::servers::{Ask, Conn, Deed, Message, SERVERS, Said, Server, Time, Told};
+
+/// When a run begins: longer after the fixed moment than any session lasts.
+pub(crate) const BEGINNING: Time = Duration::from_secs(1_000);
+
+/// The locks of a run.
+pub(crate) const PATHS: [&str; 2] = ["/a", "/b"];
+
+/// Something that happens at its time.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    // At a client.
+    Told {
+        conn: ConnNo,
+        told: Told,
+    },
+    Act {
+        client: usize,
+        thread: usize,
+    },
+    Cancel {
+        client: usize,
+        ticket: Ticket,
+    },
+    ClientTick {
+        client: usize,
+    },
+    Connect {
+        client: usize,
+    },
+    DialLimit {
+        client: usize,
+        conn: ConnNo,
+    },
+    // At a server.
+    Said {
+        conn: ConnNo,
+        said: Said,
+    },
+    HangUp {
+        conn: ConnNo,
+    },
+    Peer {
+        from: usize,
+        to: usize,
+        lives: (u32, u32),
+        message: Message,
+    },
+    Apply {
+        server: usize,
+        life: u32,
+    },
+    Round {
+        server: usize,
+        life: u32,
+    },
+    Expiry {
+        server: usize,
+        life: u32,
+    },
+    Expire {
+        server: usize,
+        life: u32,
+        session: i64,
+    },
+    Look {
+        server: usize,
+        life: u32,
+    },
+    Limit {
+        server: usize,
+        life: u32,
+    },
+    // Anywhere.
+    Trouble(Trouble),
+    Over(What),
+    Calm,
+}
+
+struct Planned(Time, u64, Happening);
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+impl Eq for Planned {}
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Planned {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+fn later(until: &mut Time, other: Time) {
+    *until = other.max(*until);
+}
+
+/// A node of a queue: when it was created and deleted, as the servers committed that.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    pub(crate) path: Rc<str>,
+    pub(crate) owner: i64,
+    pub(crate) from: Time,
+    pub(crate) to: Option<Time>,
+}
+
+/// What a client has asked the servers for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) creates: u32,
+    pub(crate) deletes: u32,
+    /// A deletion and a create in one.
+    pub(crate) both: u32,
+    pub(crate) lists: u32,
+    pub(crate) reads: u32,
+    pub(crate) checks: u32,
+}
+
+/// See the module's documentation.
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) chance: Rng,
+    pub(crate) now: Time,
+    agenda: BinaryHeap<Reverse<Planned>>,
+    planned: u64,
+    pub(crate) servers: [Server; SERVERS],
+    pub(crate) conns: Vec<Conn>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) epoch: i64,
+    pub(crate) last_session: i64,
+    /// When the last message from one server to another arrives: none overtakes another.
+    arrivals: [[Time; SERVERS]; SERVERS],
+    /// What waits for the end of a cut.
+    held: Vec<(usize, usize, (u32, u32), Message)>,
+    recorded: i64,
+    pub(crate) lives: Vec<Life>,
+    /// The nodes that another client has deleted.
+    pub(crate) evicted: Vec<String>,
+    pub(crate) is_calm: bool,
+    pub(crate) steps: u64,
+    story: Option<Vec<String>>,
+    pub(crate) failure: Option<String>,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan, seed: u64, tells: bool) -> Self {
+        let chance = Rng::with_seed(seed ^ 0x9e37_79b9_7f4a_7c15);
+        let clients = plan.clients.iter().enumerate();
+        let clients = clients.map(|(at, threads)| Client::new(at, threads, &plan));
+        let mut world = Self {
+            clients: clients.collect(),
+            plan,
+            chance,
+            now: BEGINNING,
+            agenda: BinaryHeap::new(),
+            planned: 0,
+            servers: Default::default(),
+            conns: Vec::new(),
+            ops: Vec::new(),
+            epoch: 0,
+            last_session: 0,
+            arrivals: Default::default(),
+            held: Vec::new(),
+            recorded: 0,
+            lives: Vec::new(),
+            evicted: Vec::new(),
+            is_calm: false,
+            steps: 0,
+            story: tells.then(Vec::new),
+            failure: None,
+        };
+        world.begin_servers();
+        world.begin_clients();
+        world
+    }
+
+    fn begin_clients(&mut self) {
+        for client in 0..self.clients.len() {
+            self.plan(self.now, Happening::Connect { client });
+            for thread in 0..self.clients[client].threads.len() {
+                self.next_want(client, thread);
+            }
+        }
+        for trouble in self.plan.troubles.clone() {
+            self.plan(BEGINNING + trouble.at, Happening::Trouble(trouble));
+        }
+        let last = self.plan.troubles.iter().map(|it| it.at + it.time).max();
+        let calm = last.unwrap_or_default() + self.plan.timeout;
+        self.plan(BEGINNING + calm, Happening::Calm);
+    }
+
+    pub(crate) fn plan(&mut self, at: Time, happening: Happening) {
+        self.planned += 1;
+        let at = at.max(self.now);
+        self.agenda
+            .push(Reverse(Planned(at, self.planned, happening)));
+    }
+
+    /// Plays until all threads have done what they wanted and nothing is left, or something is wrong.
+    pub(crate) fn run(&mut self) {
+        let patience = self.plan.timeout * 40 + self.longest();
+        let mut over = None;
+        while self.failure.is_none() {
+            let Some(Reverse(Planned(at, _, happening))) = self.agenda.pop() else {
+                break;
+            };
+            self.now = at;
+            self.steps += 1;
+            self.happens(happening);
+            if over.is_none() && self.is_calm && self.is_done() {
+                // What is left of it must be gone soon.
+                over = Some(self.now);
+            }
+            let is_clean = || self.clients.iter().all(|it| it.core.leftovers() == 0);
+            match over {
+                Some(done) if done + self.grace() < self.now && is_clean() => break,
+                Some(done) if done + self.plan.timeout * 3 < self.now => {
+                    self.fail("a node is left that its client does not get rid of");
+                }
+                None if BEGINNING + patience < self.now => self.fail("an ask never ends"),
+                _ => {}
+            }
+        }
+    }
+
+    /// By then, what was under way has arrived.
+    fn grace(&self) -> Duration {
+        (self.plan.trip + self.plan.jitter) * 4 + self.plan.hop * 8
+    }
+
+    fn longest(&self) -> Duration {
+        let holds = self.plan.clients.iter().flatten().flatten();
+        let holds = holds.map(|want| want.hold + want.pause);
+        let troubles = self.plan.troubles.iter().map(|it| it.at + it.time).max();
+        holds.sum::<Duration>() + troubles.unwrap_or_default()
+    }
+
+    fn is_done(&self) -> bool {
+        let mut threads = self.clients.iter().flat_map(|client| &client.threads);
+        threads.all(|thread| thread.is_done())
+    }
+
+    fn happens(&mut self, happening: Happening) {
+        if let Some(until) = self.busy_until(&happening) {
+            // What has arrived is read before anything that was to be done by the clock.
+            let late = match happening {
+                Happening::ClientTick { .. } | Happening::DialLimit { .. } => {
+                    Duration::from_nanos(1)
+                }
+                _ => Duration::ZERO,
+            };
+            return self.plan(until + late, happening);
+        }
+        match happening {
+            Happening::Told { conn, told } => self.at_client(conn, told),
+            Happening::Act { client, thread } => self.act(client, thread),
+            Happening::Cancel { client, ticket } => self.cancel(client, ticket),
+            Happening::ClientTick { client } => self.client_tick(client),
+            Happening::Connect { client } => self.connect(client),
+            Happening::DialLimit { client, conn } => self.dial_limit(client, conn),
+            Happening::Said { conn, said } => self.at_server(conn, said),
+            Happening::HangUp { conn } => self.forget(conn),
+            Happening::Peer {
+                from,
+                to,
+                lives,
+                message,
+            } => self.deliver(from, to, lives, message),
+            Happening::Trouble(trouble) => self.trouble(trouble),
+            Happening::Over(what) => self.trouble_ends(what),
+            Happening::Calm => self.calm(),
+            of_a_server => self.server_does(of_a_server),
+        }
+    }
+
+    fn server_does(&mut self, happening: Happening) {
+        let lives = |server: usize, life: u32| self.servers[server].life == life;
+        match happening {
+            Happening::Apply { server, life } if lives(server, life) => self.apply_due(server),
+            Happening::Round { server, life } if lives(server, life) => self.round(server, life),
+            Happening::Expiry { server, life } if lives(server, life) => {
+                self.expiry_tick(server, life);
+            }
+            Happening::Expire {
+                server,
+                life,
+                session,
+            } if lives(server, life) => self.expire(server, session),
+            Happening::Look { server, life } if lives(server, life) => self.look(server),
+            Happening::Limit { server, life } if lives(server, life) => {
+                self.lose_leader(server, life);
+            }
+            // Of an earlier life.
+            _ => {}
+        }
+    }
+
+    /// Until when the place is frozen or stopped where this happens.
+    fn busy_until(&self, happening: &Happening) -> Option<Time> {
+        let until = match happening {
+            Happening::Told { conn, .. } => self.clients[self.conns[*conn].client].stopped_until,
+            Happening::Act { client, .. }
+            | Happening::Cancel { client, .. }
+            | Happening::ClientTick { client }
+            | Happening::Connect { client }
+            | Happening::DialLimit { client, .. } => self.clients[*client].stopped_until,
+            Happening::Said { conn, .. } | Happening::HangUp { conn } => {
+                self.servers[self.conns[*conn].server].frozen_until
+            }
+            Happening::Peer { to: server, .. }
+            | Happening::Apply { server, .. }
+            | Happening::Round { server, .. }
+            | Happening::Expiry { server, .. }
+            | Happening::Expire { server, .. }
+            | Happening::Look { server, .. }
+            | Happening::Limit { server, .. } => self.servers[*server].frozen_until,
+            Happening::Trouble(_) | Happening::Over(_) | Happening::Calm => Time::ZERO,
+        };
+        (self.now < until).then_some(until)
+    }
+
+    pub(crate) fn fail(&mut self, why: impl Into<String>) {
+        if self.failure.is_none() {
+            let why = why.into();
+            self.tell_story(|| format!("WRONG: {why}"));
+            self.failure = Some(why);
+        }
+    }
+
+    /// Adds a line to the story, if it is told.
+    pub(crate) fn tell_story(&mut self, line: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            let at = self.now - BEGINNING;
+            // Ids differ in their first and last digits.
+            let line = line().replace("-0000-8000-8000-0000000000", "..");
+            story.push(format!("{:>12.6} {line}", at.as_secs_f64()));
+        }
+    }
+
+    pub(crate) fn story(&self) -> String {
+        self.story
+            .iter()
+            .flatten()
+            .fold(String::new(), |all, line| all + line + "\n")
+    }
+
+    /// Whether the story is told.
+    pub(crate) fn tells(&self) -> bool {
+        self.story.is_some()
+    }
+}
+
+// The network.
+impl World {
+    pub(crate) fn send(&mut self, from: usize, to: usize, message: Message) {
+        let lives = (self.servers[from].life, self.servers[to].life);
+        self.send_again(from, to, lives, message);
+    }
+
+    fn send_again(&mut self, from: usize, to: usize, lives: (u32, u32), message: Message) {
+        let hop = self.plan.hop.as_nanos() as u64;
+        let arrival = self.now + Duration::from_nanos(self.chance.u64(hop / 4..=hop));
+        let last = &mut self.arrivals[from][to];
+        *last = arrival.max(*last);
+        let arrival = *last;
+        let message = Happening::Peer {
+            from,
+            to,
+            lives,
+            message,
+        };
+        self.plan(arrival, message);
+    }
+
+    fn deliver(&mut self, from: usize, to: usize, lives: (u32, u32), message: Message) {
+        if self.servers[from].is_cut || self.servers[to].is_cut {
+            return self.held.push((from, to, lives, message));
+        }
+        // Who resigns is in another life when its last message arrives.
+        let sender = matches!(message, Message::Reset) || self.servers[from].life == lives.0;
+        if sender && self.servers[to].life == lives.1 {
+            self.at_peer(from, to, message);
+        }
+    }
+
+    /// A message to a client.
+    pub(crate) fn tell(&mut self, conn: ConnNo, told: Told) {
+        if self.conns[conn].open {
+            let client = self.conns[conn].client;
+            let at = self.arrival(client, true);
+            self.plan(at, Happening::Told { conn, told });
+        }
+    }
+
+    /// A message of a client.
+    pub(crate) fn say(&mut self, conn: ConnNo, said: Said) {
+        let client = self.conns[conn].client;
+        let at = self.arrival(client, false);
+        self.plan(at, Happening::Said { conn, said });
+    }
+
+    fn arrival(&mut self, client: usize, to_client: bool) -> Time {
+        let jitter = self.plan.jitter.as_nanos() as u64;
+        let late = match jitter {
+            0 => Duration::ZERO,
+            most => Duration::from_nanos(self.chance.u64(..most)),
+        };
+        let at = self.now + self.plan.trip + late;
+        let client = &mut self.clients[client];
+        let at = at.max(client.delayed_until);
+        let last = &mut client.arrivals[usize::from(to_client)];
+        *last = at.max(*last);
+        *last
+    }
+}
+
+// What goes wrong.
+impl World {
+    fn trouble(&mut self, trouble: Trouble) {
+        let Trouble { what, time, .. } = trouble;
+        let until = self.now + time;
+        self.tell_story(|| format!("TROUBLE: {what:?} for {time:?}"));
+        match what {
+            What::Break { client, arrives } => self.breaks(client, arrives),
+            What::LoseReply { client } => self.clients[client].loses_a_reply = true,
+            What::Delay { client } => later(&mut self.clients[client].delayed_until, until),
+            What::Stop { client } => later(&mut self.clients[client].stopped_until, until),
+            What::LateTicks { client } => self.clients[client].late_ticks = (until, time),
+            What::Evict { client } => self.evict(client),
+            What::Freeze { server } => later(&mut self.servers[server].frozen_until, until),
+            What::Cut { server } => self.servers[server].is_cut = true,
+            What::Lag { server } => self.servers[server].lag = time / 2,
+            What::Crash { server } => {
+                if !matches!(self.servers[server].role, crate::servers::Role::Looking) {
+                    self.resign(server);
+                }
+                self.servers[server].is_down = true;
+            }
+            What::Resign => {
+                if let Some(leader) = self.leader() {
+                    self.resign(leader);
+                }
+            }
+        }
+        self.plan(until, Happening::Over(what));
+    }
+
+    fn trouble_ends(&mut self, what: What) {
+        match what {
+            What::Cut { server } => {
+                self.servers[server].is_cut = false;
+                for (from, to, lives, message) in std::mem::take(&mut self.held) {
+                    self.send_again(from, to, lives, message);
+                }
+            }
+            What::Lag { server } => self.servers[server].lag = Duration::ZERO,
+            What::Crash { server } => self.servers[server].is_down = false,
+            _ => {}
+        }
+    }
+
+    fn calm(&mut self) {
+        self.is_calm = true;
+        for client in &mut self.clients {
+            client.loses_a_reply = false;
+        }
+        self.tell_story(|| "all troubles are over".into());
+    }
+
+    fn evict(&mut self, client: usize) {
+        let (session, _) = self.clients[client].core.session();
+        let Some(leader) = self.leader() else { return };
+        let lives = self.lives.iter();
+        let mut nodes = lives.filter(|life| life.owner == session && life.to.is_none());
+        let Some(node) = nodes.next().map(|life| life.path.to_string()) else {
+            return;
+        };
+        self.clients[client].was_evicted = true;
+        self.evicted.push(node.clone());
+        let ask = Ask {
+            origin: None,
+            session: 0,
+            deed: Deed::Write(Rc::new(Request::delete(node))),
+        };
+        self.propose(leader, leader, ask);
+    }
+}
+
+// What was seen.
+impl World {
+    /// Notes what was committed, once for all servers.
+    pub(crate) fn record(&mut self, server: usize, zxid: i64, session: i64, changes: &[Change]) {
+        if zxid <= self.recorded {
+            return;
+        }
+        self.recorded = zxid;
+        for change in changes {
+            match change {
+                Change::Created(path) => {
+                    let node = self.servers[server].tree.nodes.get(path);
+                    let owner = node.map_or(0, |node| node.owner);
+                    self.tell_story(|| format!("{path} is created by session {session}"));
+                    self.lives.push(Life {
+                        path: path.clone(),
+                        owner,
+                        from: self.now,
+                        to: None,
+                    });
+                }
+                Change::Deleted(path) => {
+                    self.tell_story(|| format!("{path} is deleted by session {session}"));
+                    let mut lives = self.lives.iter_mut().rev();
+                    if let Some(life) = lives.find(|life| life.path == *path) {
+                        life.to = Some(self.now);
+                    }
+                    self.judge_deletion(path);
+                }
+                Change::Set(_) => {}
+            }
+        }
+    }
+
+    pub(crate) fn note_asked(&mut self, conn: ConnNo, request: &Request) {
+        let client = self.conns[conn].client;
+        let asked = &mut self.clients[client].asked;
+        match request {
+            Request::Create { .. } => asked.creates += 1,
+            Request::Delete { .. } => asked.deletes += 1,
+            Request::GetChildren { .. } => asked.lists += 1,
+            Request::Multi(ops) => match ops.len() {
+                2 if matches!(ops[0], zklock_jute::Op::Delete { .. }) => asked.both += 1,
+                _ => asked.checks += 1,
+            },
+            _ => asked.reads += 1,
+        }
+    }
+
+    /// The nodes that exist, by what the servers have committed.
+    pub(crate) fn standing(&self) -> BTreeMap<&str, i64> {
+        let lives = self
+            .lives
+            .iter()
+            .filter(|it| it.to.is_none() && it.owner != 0);
+        lives.map(|life| (&*life.path, life.owner)).collect()
+    }
+}
