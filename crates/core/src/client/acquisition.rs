@@ -53,8 +53,6 @@ pub(super) struct Acquisition {
     refused: Option<ErrorCode>,
     /// There is something to do then.
     pub(super) rests_until: Option<Time>,
-    /// It slept because others were ahead.
-    pub(super) has_waited: bool,
     /// A server has shown that others are ahead.
     pub(super) is_taken: bool,
     is_cancelled: bool,
@@ -126,7 +124,6 @@ impl Acquisition {
             is_evicted: false,
             refused: None,
             rests_until: None,
-            has_waited: false,
             is_taken: false,
             is_cancelled: false,
         }
@@ -203,6 +200,12 @@ impl Acquisition {
         if self.attempt.node() == Some(name) {
             self.watches.own = false;
         }
+        if kind == EventKind::Deleted && self.is_about_to_watch(name) {
+            // An earlier watch has told it before the answer does.
+            self.stop_watching();
+            self.has_moved = true;
+            return self.attempt.handle(Event::NoNode);
+        }
         self.heard.push_back((name.into(), kind));
     }
 
@@ -230,7 +233,6 @@ impl Acquisition {
 
     /// Takes in what happened while it waits; `false` if nothing did.
     fn waits(&mut self, link: &mut Link) -> bool {
-        self.has_waited = true;
         while let Some((name, kind)) = self.heard.pop_front() {
             if let Some(event) = self.event(&name, kind, link) {
                 self.attempt.handle(event);
@@ -267,6 +269,15 @@ impl Acquisition {
             true => Event::BeyondDeleted,
             false => Event::Woken,
         })
+    }
+
+    /// Whether the attempt waits for the answer to the read of this node, the nearest one ahead.
+    fn is_about_to_watch(&self, name: &str) -> bool {
+        self.watches.nearest.as_deref() == Some(name)
+            && matches!(
+                self.attempt.action(),
+                Action::Watch(_) | Action::WatchAround(..)
+            )
     }
 
     /// Once the node that it waits for is gone, nothing can be ahead.

@@ -91,7 +91,7 @@ impl Core {
                 let lock = (path.clone(), node.clone(), mine.origin.czxid);
                 let (guard, trust) = self.leases.begin(lock, stamp, &self.link);
                 line.last = LastGrant::new(&mine, line.last);
-                let has_waited = acquisition.has_waited;
+                let has_waited = acquisition.is_taken;
                 line.turn = Some((thread, Turn::Holds { guard, has_waited }));
                 let token = mine.origin.czxid;
                 let grant = Grant {

@@ -40,7 +40,8 @@ pub(crate) struct Client {
     /// The ops whose guards are open.
     guards: BTreeMap<GuardId, usize>,
     pub(crate) asked: Asked,
-    pub(crate) wakes: u32,
+    /// How many releases were to take the next thread's create along.
+    pub(crate) joins: u32,
     pub(crate) connected_at: Time,
 }
 
@@ -119,7 +120,7 @@ impl Client {
             tickets: BTreeMap::new(),
             guards: BTreeMap::new(),
             asked: Asked::default(),
-            wakes: 0,
+            joins: 0,
             connected_at: Time::ZERO,
         }
     }
@@ -245,11 +246,19 @@ impl World {
         self.left(client);
     }
 
+    /// The connection of a client is gone, and nothing tells it so.
+    pub(crate) fn vanish(&mut self, client: usize) {
+        if let Some(conn) = self.clients[client].conn {
+            self.forget(conn);
+        }
+    }
+
     /// A client has no connection any more.
     fn left(&mut self, client: usize) {
         let one = &mut self.clients[client];
         one.conn = None;
         if std::mem::take(&mut one.is_serving) {
+            self.seen.broken += 1;
             self.tell_story(|| format!("c{client} has lost its connection"));
             self.turn(client, Core::broke);
         }
@@ -269,7 +278,7 @@ impl World {
                 self.tell_story(|| format!("c{client} has session {session} at server {server}"));
                 let greeting = Greeting {
                     session,
-                    timeout: self.plan.timeout,
+                    timeout: self.plan.grants[server],
                     asked: self.clients[client].greeted,
                     knows: Capabilities {
                         multi: true,
@@ -280,6 +289,7 @@ impl World {
                 self.turn(client, |core, now| core.connected(now, greeting));
             }
             Told::Greeting(None) => {
+                self.seen.expired += 1;
                 self.tell_story(|| format!("the session of c{client} has expired"));
                 self.turn(client, Core::expired);
                 self.left(client);
@@ -403,6 +413,7 @@ impl World {
             return;
         };
         self.tell_story(|| format!("c{client}.{thread} releases op {op}"));
+        self.clients[client].joins += u32::from(self.is_to_join(op));
         self.ops[op].released = Some(self.now);
         self.clients[client].guards.remove(&guard);
         match self.ops[op].want.unlocks {
@@ -419,7 +430,6 @@ impl World {
 
     fn woken(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
         let one = &mut self.clients[client];
-        one.wakes += 1;
         let Some(waits) = one.tickets.remove(&ticket) else {
             return self.fail("a thread is woken twice");
         };
@@ -454,6 +464,8 @@ impl World {
             .ops
             .iter()
             .any(|other| other.node.as_ref() == Some(&node));
+        self.seen.grants += 1;
+        self.seen.handed_on += u64::from(handed_on);
         let one = &mut self.ops[op];
         one.was_handed_on = handed_on;
         one.granted = Some(self.now);
@@ -489,6 +501,7 @@ impl World {
             one.is_lost |= one.trust.until <= self.now || trust.until <= self.now;
             one.trust = trust;
             if one.is_lost {
+                self.seen.lost += 1;
                 self.tell_story(|| format!("op {op} is lost"));
             }
             self.judge_trust(op);

@@ -161,7 +161,7 @@ impl World {
 
     fn judge_time(&mut self, op: usize) {
         let one = self.ops[op].clone();
-        let (due, why) = self.due(&one);
+        let (due, why) = self.due(op, &one);
         if due < self.now {
             let late = self.now - due;
             self.fail(format!(
@@ -171,17 +171,17 @@ impl World {
     }
 
     /// When a lock was to be granted, and what came last before that.
-    fn due(&self, one: &Op) -> (Time, &'static str) {
+    fn due(&self, op: usize, one: &Op) -> (Time, &'static str) {
         let node = one.node.as_deref().unwrap_or_default();
         let connected = self.clients[one.client].connected_at;
         let mut turn = (one.asked.max(connected), 2, "its call");
-        for other in self
-            .ops
+        // Those before it in line.
+        for other in self.ops[..op]
             .iter()
             .filter(|it| (it.client, it.want.path) == (one.client, one.want.path))
         {
             let left = other.released.or(other.ended.as_ref().map(|(at, _)| *at));
-            if let Some(left) = left.filter(|left| turn.0 <= *left && other.asked < one.asked) {
+            if let Some(left) = left.filter(|left| turn.0 <= *left) {
                 // Without its stat, a node that was created with a release is looked at.
                 turn = (left, 4, "a thread");
             }
@@ -273,11 +273,40 @@ impl World {
             ("listings", asked.lists, lists),
             ("reads", asked.reads, reads),
             ("checks", asked.checks, checks),
+            (
+                "releases without the next create",
+                self.clients[client].joins,
+                asked.both,
+            ),
         ] {
             if most < is {
                 return self.fail(format!("c{client} sent {is} {what}, and {most} are enough"));
             }
         }
+    }
+
+    /// Whether a release is to take the next thread's create along: this one has seen others ahead.
+    pub(crate) fn is_to_join(&self, op: usize) -> bool {
+        let one = &self.ops[op];
+        let node = one.node.as_deref().unwrap_or_default();
+        let mine = self.lives.iter().find(|life| &*life.path == node);
+        let has_waited = mine.is_some_and(|mine| {
+            let ahead = self
+                .lives
+                .iter()
+                .filter(|life| life.is_ahead_of(one.path(), node));
+            let settles = self.trips(2, 4);
+            ahead
+                .filter_map(|life| life.to)
+                .any(|gone| mine.from + settles < gone)
+        });
+        let waits = |other: &Op| {
+            let same = (other.client, other.want.path) == (one.client, one.want.path);
+            same && other.granted.is_none() && other.ended.is_none()
+        };
+        let is_followed = self.ops.iter().any(waits);
+        let quiet = self.plan.is_quiet() && self.plan.local_handoffs == 0;
+        quiet && has_waited && is_followed
     }
 
     /// How many nodes went from its queue while it was in line and waited.

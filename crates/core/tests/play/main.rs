@@ -20,17 +20,17 @@ use std::env;
 use std::time::Instant;
 
 use self::plan::Plan;
-use self::world::World;
+use self::world::{Seen, World};
 
 /// How many seeds every test run plays.
 const SEEDS: u64 = 20_000;
 
-/// Plays a seed; returns how many steps it took, or what is wrong.
-fn play(seed: u64) -> Result<u64, String> {
+/// Plays a seed; returns what it met, or what is wrong.
+fn play(seed: u64) -> Result<Seen, String> {
     let mut world = World::new(Plan::of(seed), seed, false);
     world.run();
     world.judge_end();
-    world.failure.map_or(Ok(world.steps), Err)
+    world.failure.map_or(Ok(world.seen), Err)
 }
 
 fn story(seed: u64) -> String {
@@ -52,19 +52,29 @@ fn every_promise_is_kept_whatever_breaks() {
     }
     let first = number("ZKLOCK_PLAY_FIRST").unwrap_or(0);
     let seeds = number("ZKLOCK_PLAY").unwrap_or(SEEDS);
-    let (began, mut steps) = (Instant::now(), 0);
+    let (began, mut all) = (Instant::now(), Seen::default());
     for seed in first..first + seeds {
         match play(seed) {
-            Ok(count) => steps += count,
+            Ok(seen) => all.add(seen),
             Err(why) => panic!("{}seed {seed}: {why}", story(seed)),
         }
     }
     let each = began.elapsed().as_secs_f64() / seeds as f64;
     println!(
-        "{seeds} seeds, {} steps each, {:.0} seeds a second",
-        steps / seeds,
+        "{seeds} seeds, {} steps each, {:.0} seeds a second: {all:?}",
+        all.steps / seeds,
         1.0 / each,
     );
+    // Seeds that meet nothing prove nothing.
+    for count in [
+        all.handed_on,
+        all.joined,
+        all.expired,
+        all.lost,
+        all.looked_for,
+    ] {
+        assert!(seeds < 1_000 || seeds / 1_000 < count, "{all:?}");
+    }
 }
 
 #[test]

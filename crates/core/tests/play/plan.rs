@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) hop: Duration,
     pub(crate) tick: Duration,
     pub(crate) timeout: Duration,
+    /// What the servers grant; they need not have the same limits.
+    pub(crate) grants: [Duration; SERVERS],
     /// How long the leader takes at most to end the sessions of a tick.
     pub(crate) expiry: Duration,
     pub(crate) clients: Vec<Vec<Script>>,
@@ -79,6 +81,12 @@ pub(crate) enum What {
     Evict {
         client: usize,
     },
+    /// Another client asks the first in the first lock's queue to release it.
+    Revoke,
+    /// The connection of a client is gone, and nothing tells it so.
+    Vanish {
+        client: usize,
+    },
     /// A server does nothing for a while.
     Freeze {
         server: usize,
@@ -122,6 +130,7 @@ impl Plan {
             hop: us(chance.u64(100..1_000)),
             tick: ms(2_000),
             timeout,
+            grants: [timeout; SERVERS],
             expiry: match chance.u8(..3) {
                 0 => timeout / 4,
                 _ => Duration::ZERO,
@@ -131,6 +140,9 @@ impl Plan {
             clients,
         };
         if !is_quiet {
+            if chance.u8(..4) == 0 {
+                plan.grants = [(); SERVERS].map(|()| timeout + ms(chance.u64(..2) * 3_000));
+            }
             plan.troubles = troubles(chance, plan.clients.len(), hold * 4 + ms(200), timeout);
         }
         plan
@@ -152,14 +164,14 @@ impl fmt::Display for Plan {
             trip,
             jitter,
             hop,
-            timeout,
+            grants,
             expiry,
             local_handoffs,
             ..
         } = self;
         writeln!(
             f,
-            "a trip takes {trip:?} and up to {jitter:?} more, a hop {hop:?}; sessions {timeout:?}, ended within \
+            "a trip takes {trip:?} and up to {jitter:?} more, a hop {hop:?}; sessions {grants:?}, ended within \
              {expiry:?}; {local_handoffs} hand-overs among threads"
         )?;
         for (client, threads) in self.clients.iter().enumerate() {
@@ -214,7 +226,7 @@ fn troubles(chance: &mut Rng, clients: usize, span: Duration, timeout: Duration)
     let one = |_| {
         let client = chance.usize(..clients);
         let server = chance.usize(..SERVERS);
-        let what = match chance.u8(..16) {
+        let what = match chance.u8(..19) {
             0..3 => What::Break {
                 client,
                 arrives: chance.bool(),
@@ -228,6 +240,8 @@ fn troubles(chance: &mut Rng, clients: usize, span: Duration, timeout: Duration)
             12 => What::Cut { server },
             13 => What::Lag { server },
             14 => What::Crash { server },
+            15 | 16 => What::Revoke,
+            17 => What::Vanish { client },
             _ => What::Resign,
         };
         let at = Duration::from_nanos(chance.u64(0..span.as_nanos() as u64));

@@ -135,6 +135,36 @@ pub(crate) struct Asked {
     pub(crate) checks: u32,
 }
 
+/// What the runs of many seeds have met.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) steps: u64,
+    pub(crate) grants: u64,
+    /// From thread to thread.
+    pub(crate) handed_on: u64,
+    /// Releases that took the next thread's create along.
+    pub(crate) joined: u64,
+    pub(crate) broken: u64,
+    pub(crate) expired: u64,
+    /// Guards that were lost before their release.
+    pub(crate) lost: u64,
+    /// Looks for a node that may have been created.
+    pub(crate) looked_for: u64,
+}
+
+impl Seen {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.grants += other.grants;
+        self.handed_on += other.handed_on;
+        self.joined += other.joined;
+        self.broken += other.broken;
+        self.expired += other.expired;
+        self.lost += other.lost;
+        self.looked_for += other.looked_for;
+    }
+}
+
 /// See the module's documentation.
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -157,7 +187,7 @@ pub(crate) struct World {
     /// The nodes that another client has deleted.
     pub(crate) evicted: Vec<String>,
     pub(crate) is_calm: bool,
-    pub(crate) steps: u64,
+    pub(crate) seen: Seen,
     story: Option<Vec<String>>,
     pub(crate) failure: Option<String>,
 }
@@ -185,7 +215,7 @@ impl World {
             lives: Vec::new(),
             evicted: Vec::new(),
             is_calm: false,
-            steps: 0,
+            seen: Seen::default(),
             story: tells.then(Vec::new),
             failure: None,
         };
@@ -205,7 +235,7 @@ impl World {
             self.plan(BEGINNING + trouble.at, Happening::Trouble(trouble));
         }
         let last = self.plan.troubles.iter().map(|it| it.at + it.time).max();
-        let calm = last.unwrap_or_default() + self.plan.timeout;
+        let calm = last.map_or(Duration::ZERO, |last| last + self.plan.timeout);
         self.plan(BEGINNING + calm, Happening::Calm);
     }
 
@@ -225,7 +255,7 @@ impl World {
                 break;
             };
             self.now = at;
-            self.steps += 1;
+            self.seen.steps += 1;
             self.happens(happening);
             if over.is_none() && self.is_calm && self.is_done() {
                 // What is left of it must be gone soon.
@@ -445,7 +475,11 @@ impl World {
             What::LoseReply { client } => self.clients[client].loses_a_reply = true,
             What::Delay { client } => later(&mut self.clients[client].delayed_until, until),
             What::Stop { client } => later(&mut self.clients[client].stopped_until, until),
-            What::LateTicks { client } => self.clients[client].late_ticks = (until, time),
+            What::LateTicks { client } => {
+                let (last, late) = &mut self.clients[client].late_ticks;
+                later(last, until);
+                later(late, time);
+            }
             What::Evict { client } => self.evict(client),
             What::Freeze { server } => later(&mut self.servers[server].frozen_until, until),
             What::Cut { server } => self.servers[server].is_cut = true,
@@ -456,6 +490,8 @@ impl World {
                 }
                 self.servers[server].is_down = true;
             }
+            What::Revoke => self.revoke(),
+            What::Vanish { client } => self.vanish(client),
             What::Resign => {
                 if let Some(leader) = self.leader() {
                     self.resign(leader);
@@ -506,6 +542,30 @@ impl World {
     }
 }
 
+impl World {
+    fn revoke(&mut self) {
+        let Some(leader) = self.leader() else { return };
+        let node = self
+            .lives
+            .iter()
+            .find(|life| life.owner != 0 && life.to.is_none());
+        let Some(path) = node.map(|life| life.path.to_string()) else {
+            return;
+        };
+        let write = Request::SetData {
+            path,
+            data: b"__REVOKE__".to_vec().into(),
+            version: -1,
+        };
+        let ask = Ask {
+            origin: None,
+            session: 0,
+            deed: Deed::Write(Rc::new(write)),
+        };
+        self.propose(leader, leader, ask);
+    }
+}
+
 // What was seen.
 impl World {
     /// Notes what was committed, once for all servers.
@@ -545,10 +605,14 @@ impl World {
         let asked = &mut self.clients[client].asked;
         match request {
             Request::Create { .. } => asked.creates += 1,
+            Request::Delete { path, .. } if path.ends_with("/_sync") => self.seen.looked_for += 1,
             Request::Delete { .. } => asked.deletes += 1,
             Request::GetChildren { .. } => asked.lists += 1,
             Request::Multi(ops) => match ops.len() {
-                2 if matches!(ops[0], zklock_jute::Op::Delete { .. }) => asked.both += 1,
+                2 if matches!(ops[0], zklock_jute::Op::Delete { .. }) => {
+                    asked.both += 1;
+                    self.seen.joined += 1;
+                }
                 _ => asked.checks += 1,
             },
             _ => asked.reads += 1,

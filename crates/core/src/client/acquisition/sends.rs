@@ -222,8 +222,7 @@ impl Acquisition {
         if is_asked {
             return;
         }
-        self.flight
-            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
+        self.stop_watching();
         self.heard.clear();
         if let Some(mine) = mine {
             self.look_at_own(mine, link);
@@ -243,6 +242,12 @@ impl Acquisition {
             around: false,
             own: self.watches.own,
         };
+    }
+
+    /// Of no more use is what was asked about the nodes ahead.
+    pub(super) fn stop_watching(&mut self) {
+        self.flight
+            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
     }
 
     /// Has the quorum confirm our node, if that is due, or waits until it can help.

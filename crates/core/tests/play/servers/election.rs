@@ -65,13 +65,17 @@ impl World {
         let node = &mut self.servers[winner];
         node.zxid = node.zxid.max(epoch << 32);
         node.epoch = epoch;
-        let known: Vec<_> = node.sessions.keys().copied().collect();
+        let known: Vec<_> = node
+            .sessions
+            .iter()
+            .map(|(id, timeout)| (*id, *timeout))
+            .collect();
         node.change_role(Role::Leading(Leading {
             zxid: epoch << 32,
             phase,
             ..Leading::default()
         }));
-        for session in known {
+        for (session, timeout) in known {
             if let Some(leading) = self.servers[winner].leading() {
                 let tracked = Tracked {
                     ends: Time::MAX,
@@ -81,7 +85,7 @@ impl World {
                 };
                 leading.sessions.insert(session, tracked);
             }
-            self.touched(winner, session);
+            self.touched(winner, session, timeout);
         }
         let life = self.servers[winner].life;
         self.plan_expiry(winner);

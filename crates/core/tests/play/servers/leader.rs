@@ -35,12 +35,16 @@ impl World {
                 self.commit(leader);
             }
             Message::Pong(sessions) => {
-                for session in sessions {
-                    self.touched(leader, session);
+                for (session, timeout) in sessions {
+                    self.touched(leader, session, timeout);
                 }
             }
-            Message::Revalidate { session, conn } => {
-                let valid = self.take_over(leader, from, session);
+            Message::Revalidate {
+                session,
+                timeout,
+                conn,
+            } => {
+                let valid = self.take_over(leader, from, session, timeout);
                 self.send(leader, from, Message::Revalidated { conn, valid });
             }
             Message::Sync(conn) => {
@@ -92,7 +96,13 @@ impl World {
     }
 
     /// Lets a session move to a server, which touches it. Returns whether it is alive.
-    pub(crate) fn take_over(&mut self, leader: usize, server: usize, session: i64) -> bool {
+    pub(crate) fn take_over(
+        &mut self,
+        leader: usize,
+        server: usize,
+        session: i64,
+        timeout: Time,
+    ) -> bool {
         let Some(leading) = self.servers[leader].leading() else {
             return false;
         };
@@ -104,13 +114,13 @@ impl World {
             return false;
         };
         tracked.owner = Some(server);
-        self.touched(leader, session);
+        self.touched(leader, session, timeout);
         true
     }
 
     /// A session lasts for its timeout from now, rounded up to a tick.
-    pub(crate) fn touched(&mut self, leader: usize, session: i64) {
-        let (tick, timeout, now) = (self.plan.tick, self.plan.timeout, self.now);
+    pub(crate) fn touched(&mut self, leader: usize, session: i64, timeout: Time) {
+        let (tick, now) = (self.plan.tick, self.now);
         let Some(leading) = self.servers[leader].leading() else {
             return;
         };
@@ -126,15 +136,15 @@ impl World {
 
     /// Appends what is asked for to the log.
     pub(crate) fn propose(&mut self, leader: usize, asker: usize, mut ask: Ask) {
-        let (tick, timeout, now) = (self.plan.tick, self.plan.timeout, self.now);
+        let (tick, now) = (self.plan.tick, self.now);
         let Some(leading) = self.servers[leader].leading() else {
             return;
         };
         let known = leading.sessions.get_mut(&ask.session);
         match &ask.deed {
-            Deed::Begin => {
+            Deed::Begin { timeout } => {
                 let tracked = Tracked {
-                    ends: end(now + leading.phase, timeout, tick) - leading.phase,
+                    ends: end(now + leading.phase, *timeout, tick) - leading.phase,
                     owner: Some(asker),
                     is_due: false,
                     is_closing: false,
@@ -271,6 +281,11 @@ impl World {
         let known = known.and_then(|leading| leading.sessions.get(&session).copied());
         if known.is_some_and(|tracked| tracked.is_due && !tracked.is_closing) {
             self.tell_story(|| format!("the leader ends session {session}"));
+            if self.plan.is_quiet() {
+                self.fail(format!(
+                    "nothing was broken, but session {session} has ended"
+                ));
+            }
             let ask = Ask {
                 origin: None,
                 session,

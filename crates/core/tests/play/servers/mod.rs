@@ -56,9 +56,16 @@ pub(crate) enum Message {
     Ack(usize),
     Commit(usize),
     Ping,
-    Pong(Vec<i64>),
-    Revalidate { session: i64, conn: ConnNo },
-    Revalidated { conn: ConnNo, valid: bool },
+    Pong(Vec<(i64, Time)>),
+    Revalidate {
+        session: i64,
+        timeout: Time,
+        conn: ConnNo,
+    },
+    Revalidated {
+        conn: ConnNo,
+        valid: bool,
+    },
     Sync(ConnNo),
     Synced(ConnNo),
     UpToDate,
@@ -75,7 +82,9 @@ pub(crate) struct Ask {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Deed {
-    Begin,
+    Begin {
+        timeout: Time,
+    },
     Write(Rc<Request>),
     /// A write through a connection that the session has left.
     Moved,
@@ -142,8 +151,9 @@ pub(crate) struct Server {
     pub(crate) due: VecDeque<(Time, Step)>,
     pub(crate) zxid: i64,
     pub(crate) tree: Tree,
-    pub(crate) sessions: BTreeMap<i64, ()>,
-    pub(crate) touched: Vec<i64>,
+    /// The sessions, with the timeouts they began with.
+    pub(crate) sessions: BTreeMap<i64, Time>,
+    pub(crate) touched: Vec<(i64, Time)>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -41,7 +41,8 @@ impl World {
             self.last_session += 1;
             self.conns[conn].session = self.last_session;
             self.touch(server, self.last_session);
-            let deed = Deed::Begin;
+            let timeout = self.plan.grants[server];
+            let deed = Deed::Begin { timeout };
             let (origin, session) = (Some(conn), self.last_session);
             return self.order(
                 server,
@@ -61,10 +62,19 @@ impl World {
             }
         }
         if self.servers[server].leads() {
-            let valid = self.take_over(server, server, session);
+            let timeout = self.plan.grants[server];
+            let valid = self.take_over(server, server, session, timeout);
             self.finish_handshake(conn, valid);
         } else if let Role::Following { leader, .. } = self.servers[server].role {
-            self.send(server, leader, Message::Revalidate { session, conn });
+            self.send(
+                server,
+                leader,
+                Message::Revalidate {
+                    session,
+                    timeout: self.plan.grants[server],
+                    conn,
+                },
+            );
         }
     }
 
@@ -82,10 +92,11 @@ impl World {
 
     /// Notes that a client has sent something; a leader hears of it at once.
     fn touch(&mut self, server: usize, session: i64) {
+        let timeout = self.plan.grants[server];
         match self.servers[server].leads() {
-            true => self.touched(server, session),
-            false if !self.servers[server].touched.contains(&session) => {
-                self.servers[server].touched.push(session);
+            true => self.touched(server, session, timeout),
+            false if !self.servers[server].touched.contains(&(session, timeout)) => {
+                self.servers[server].touched.push((session, timeout));
             }
             false => {}
         }
@@ -190,8 +201,8 @@ impl World {
         node.zxid = done.zxid;
         let (session, zxid) = (done.ask.session, done.zxid);
         let (result, changes) = match &done.ask.deed {
-            Deed::Begin => {
-                node.sessions.insert(session, ());
+            Deed::Begin { timeout } => {
+                node.sessions.insert(session, *timeout);
                 (Ok(Reply::Nothing), Vec::new())
             }
             Deed::Write(request) => node.tree.write(request, (session, zxid)),
@@ -205,7 +216,7 @@ impl World {
         self.fire(server, &changes);
         match (&done.ask.deed, done.ask.origin) {
             (Deed::End, _) => self.session_ended(server, session),
-            (Deed::Begin, Some(conn)) if self.conns[conn].server == server => {
+            (Deed::Begin { .. }, Some(conn)) if self.conns[conn].server == server => {
                 self.finish_handshake(conn, true);
             }
             (_, Some(conn)) if self.conns[conn].server == server => self.complete(conn, result),
