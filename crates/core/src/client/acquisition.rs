@@ -234,7 +234,7 @@ impl Acquisition {
     /// Takes in what happened while it waits; `false` if nothing did.
     fn waits(&mut self, link: &mut Link) -> bool {
         while let Some((name, kind)) = self.heard.pop_front() {
-            if let Some(event) = self.event(&name, kind, link) {
+            if let Some(event) = self.event(&name, kind) {
                 self.attempt.handle(event);
                 return true;
             }
@@ -244,21 +244,19 @@ impl Acquisition {
     }
 
     /// What an event of a watched node says to the attempt.
-    fn event(&mut self, name: &str, kind: EventKind, link: &Link) -> Option<Event> {
+    fn event(&mut self, name: &str, kind: EventKind) -> Option<Event> {
         let gone = kind == EventKind::Deleted;
         if self.attempt.node() == Some(name) {
             // A server that closes our session sends this first: the listing tells.
             return Some(Event::Woken);
         }
-        if mem::take(&mut self.watches.around) && name.is_empty() {
+        if name.is_empty() && mem::take(&mut self.watches.around) {
             return Some(Event::Woken);
         }
         let nearest = &mut self.watches.nearest;
         if nearest.take_if(|nearest| nearest == name).is_some() {
-            // Without a proof, the queue is listed while that is asked for.
-            let passes = !self.is_last() || self.is_proven(link);
             self.has_moved |= gone;
-            return Some(match gone && passes {
+            return Some(match gone {
                 true => Event::Deleted,
                 false => Event::Woken,
             });

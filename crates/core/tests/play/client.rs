@@ -1,6 +1,6 @@
 //! A client's process: threads that want locks, and the shell around their core. It has no opinion.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,10 @@ pub(crate) struct Client {
     /// The ops whose guards are open.
     guards: BTreeMap<GuardId, usize>,
     pub(crate) asked: Asked,
+    /// When the requests were sent that are not answered, and whether they are writes.
+    open: VecDeque<(Time, bool)>,
+    /// When the last write was sent that is answered.
+    pub(crate) committed: Time,
     /// How many releases were to take the next thread's create along.
     pub(crate) joins: u32,
     pub(crate) connected_at: Time,
@@ -120,6 +124,8 @@ impl Client {
             tickets: BTreeMap::new(),
             guards: BTreeMap::new(),
             asked: Asked::default(),
+            open: VecDeque::new(),
+            committed: Time::ZERO,
             joins: 0,
             connected_at: Time::ZERO,
         }
@@ -146,6 +152,10 @@ impl World {
                 self.tell_story(|| line);
             }
             if let Some(conn) = self.clients[client].conn {
+                if request != Request::Ping {
+                    let sent = (self.now, request.commits());
+                    self.clients[client].open.push_back(sent);
+                }
                 self.say(
                     conn,
                     match request {
@@ -214,6 +224,7 @@ impl World {
         self.clients[client].is_serving = false;
         self.clients[client].greeted = self.now;
         self.clients[client].arrivals = [self.now; 2];
+        self.clients[client].open.clear();
         self.say(conn, Said::Connect { session, seen });
         let limit = self.now + self.plan.timeout / 4;
         self.plan(limit, Happening::DialLimit { client, conn });
@@ -301,6 +312,10 @@ impl World {
                         format!("{:?}", answer.result)
                     );
                     self.tell_story(|| line);
+                }
+                let one = &mut self.clients[client];
+                if let Some((sent, true)) = one.open.pop_front().filter(|_| answer.result.is_ok()) {
+                    one.committed = sent;
                 }
                 self.turn(client, |core, now| core.answer(now, answer));
             }

@@ -46,13 +46,25 @@ impl World {
         self.judge_limit(op);
         let one = self.ops[op].clone();
         let node = one.node.as_deref().unwrap_or_default();
-        let mut ahead = self
+        let ahead = self
             .lives
             .iter()
             .filter(|it| it.is_ahead_of(one.path(), node));
-        if let Some(life) = ahead.find(|life| life.to.is_none()) {
+        if let Some(life) = ahead.clone().find(|life| life.to.is_none()) {
             let ahead = life.path.clone();
             return self.fail(format!("op {op} was granted {node} behind {ahead}"));
+        }
+        let last = ahead.filter_map(|life| life.to).max();
+        let mine = self.lives.iter().rev().find(|life| &*life.path == node);
+        let went = mine.and_then(|mine| mine.to);
+        let is_new = !one.was_handed_on;
+        if went
+            .zip(last)
+            .is_some_and(|(went, last)| is_new && went < last)
+        {
+            return self.fail(format!(
+                "op {op} was granted {node}, which had gone before its turn"
+            ));
         }
         if self.plan.is_quiet() {
             self.judge_time(op);
@@ -63,6 +75,12 @@ impl World {
     pub(crate) fn judge_trust(&mut self, op: usize) {
         if !self.is_valid(op) {
             return;
+        }
+        let committed = self.clients[self.ops[op].client].committed;
+        if committed + self.plan.longest_grant() / 2 < self.ops[op].trust.until {
+            self.fail(format!(
+                "op {op} trusts its lock for longer than a proof supports"
+            ));
         }
         let path = self.ops[op].want.path;
         let mut others = (0..self.ops.len()).filter(|other| *other != op);
@@ -222,7 +240,7 @@ impl World {
             at.is_some_and(|at| at < gone && gone < at + while_it_settles)
         });
         match is_new || moved {
-            true => self.trips(7, 8),
+            true => self.trips(5, 8),
             false => self.trips(1, 1),
         }
     }

@@ -77,7 +77,7 @@ pub(crate) enum What {
     LateTicks {
         client: usize,
     },
-    /// Another client deletes the node that a client has in the first lock's queue.
+    /// Another client deletes a node that a client has in a queue.
     Evict {
         client: usize,
     },
@@ -150,6 +150,11 @@ impl Plan {
 
     pub(crate) fn is_quiet(&self) -> bool {
         self.troubles.is_empty()
+    }
+
+    /// The longest timeout that a session may have.
+    pub(crate) fn longest_grant(&self) -> Duration {
+        self.grants.into_iter().max().unwrap_or_default()
     }
 
     /// How long a follower and its leader go on without each other.
@@ -226,7 +231,7 @@ fn troubles(chance: &mut Rng, clients: usize, span: Duration, timeout: Duration)
     let one = |_| {
         let client = chance.usize(..clients);
         let server = chance.usize(..SERVERS);
-        let what = match chance.u8(..19) {
+        let what = match chance.u8(..20) {
             0..3 => What::Break {
                 client,
                 arrives: chance.bool(),
@@ -235,7 +240,7 @@ fn troubles(chance: &mut Rng, clients: usize, span: Duration, timeout: Duration)
             6 => What::Delay { client },
             7..9 => What::Stop { client },
             9 => What::LateTicks { client },
-            10 => What::Evict { client },
+            10 | 19 => What::Evict { client },
             11 => What::Freeze { server },
             12 => What::Cut { server },
             13 => What::Lag { server },

@@ -1,7 +1,7 @@
 //! A run: the servers, the clients, the network between them, and the time.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -57,8 +57,6 @@ pub(crate) enum Happening {
     Peer {
         from: usize,
         to: usize,
-        lives: (u32, u32),
-        message: Message,
     },
     Apply {
         server: usize,
@@ -178,10 +176,8 @@ pub(crate) struct World {
     pub(crate) ops: Vec<Op>,
     pub(crate) epoch: i64,
     pub(crate) last_session: i64,
-    /// When the last message from one server to another arrives: none overtakes another.
-    arrivals: [[Time; SERVERS]; SERVERS],
-    /// What waits for the end of a cut.
-    held: Vec<(usize, usize, (u32, u32), Message)>,
+    /// What is under way from one server to another, or waits for the end of a cut.
+    peers: [[VecDeque<(Time, (u32, u32), Message)>; SERVERS]; SERVERS],
     recorded: i64,
     pub(crate) lives: Vec<Life>,
     /// The nodes that another client has deleted.
@@ -209,8 +205,7 @@ impl World {
             ops: Vec::new(),
             epoch: 0,
             last_session: 0,
-            arrivals: Default::default(),
-            held: Vec::new(),
+            peers: Default::default(),
             recorded: 0,
             lives: Vec::new(),
             evicted: Vec::new(),
@@ -310,12 +305,7 @@ impl World {
             Happening::DialLimit { client, conn } => self.dial_limit(client, conn),
             Happening::Said { conn, said } => self.at_server(conn, said),
             Happening::HangUp { conn } => self.forget(conn),
-            Happening::Peer {
-                from,
-                to,
-                lives,
-                message,
-            } => self.deliver(from, to, lives, message),
+            Happening::Peer { from, to } => self.deliver(from, to),
             Happening::Trouble(trouble) => self.trouble(trouble),
             Happening::Over(what) => self.trouble_ends(what),
             Happening::Calm => self.calm(),
@@ -404,32 +394,29 @@ impl World {
 impl World {
     pub(crate) fn send(&mut self, from: usize, to: usize, message: Message) {
         let lives = (self.servers[from].life, self.servers[to].life);
-        self.send_again(from, to, lives, message);
-    }
-
-    fn send_again(&mut self, from: usize, to: usize, lives: (u32, u32), message: Message) {
         let hop = self.plan.hop.as_nanos() as u64;
         let arrival = self.now + Duration::from_nanos(self.chance.u64(hop / 4..=hop));
-        let last = &mut self.arrivals[from][to];
-        *last = arrival.max(*last);
-        let arrival = *last;
-        let message = Happening::Peer {
-            from,
-            to,
-            lives,
-            message,
-        };
-        self.plan(arrival, message);
+        // No message overtakes an earlier one.
+        let queue = &mut self.peers[from][to];
+        let last = queue.back().map_or(arrival, |(last, ..)| *last);
+        let arrival = arrival.max(last);
+        queue.push_back((arrival, lives, message));
+        self.plan(arrival, Happening::Peer { from, to });
     }
 
-    fn deliver(&mut self, from: usize, to: usize, lives: (u32, u32), message: Message) {
-        if self.servers[from].is_cut || self.servers[to].is_cut {
-            return self.held.push((from, to, lives, message));
-        }
-        // Who resigns is in another life when its last message arrives.
-        let sender = matches!(message, Message::Reset) || self.servers[from].life == lives.0;
-        if sender && self.servers[to].life == lives.1 {
-            self.at_peer(from, to, message);
+    /// Delivers what has arrived, unless one of the two is cut off.
+    fn deliver(&mut self, from: usize, to: usize) {
+        while !self.servers[from].is_cut && !self.servers[to].is_cut {
+            let now = self.now;
+            let queue = &mut self.peers[from][to];
+            let Some((_, lives, message)) = queue.pop_front_if(|(at, ..)| *at <= now) else {
+                return;
+            };
+            // Who resigns is in another life when its last message arrives.
+            let sender = matches!(message, Message::Reset) || self.servers[from].life == lives.0;
+            if sender && self.servers[to].life == lives.1 {
+                self.at_peer(from, to, message);
+            }
         }
     }
 
@@ -505,8 +492,11 @@ impl World {
         match what {
             What::Cut { server } => {
                 self.servers[server].is_cut = false;
-                for (from, to, lives, message) in std::mem::take(&mut self.held) {
-                    self.send_again(from, to, lives, message);
+                for other in 0..SERVERS {
+                    let (from, to) = (server, other);
+                    self.plan(self.now + self.plan.hop, Happening::Peer { from, to });
+                    let (from, to) = (other, server);
+                    self.plan(self.now + self.plan.hop, Happening::Peer { from, to });
                 }
             }
             What::Lag { server } => self.servers[server].lag = Duration::ZERO,
@@ -527,8 +517,9 @@ impl World {
         let (session, _) = self.clients[client].core.session();
         let Some(leader) = self.leader() else { return };
         let lives = self.lives.iter();
-        let mut nodes = lives.filter(|life| life.owner == session && life.to.is_none());
-        let Some(node) = nodes.next().map(|life| life.path.to_string()) else {
+        let nodes = lives.filter(|life| life.owner == session && life.to.is_none());
+        let nodes: Vec<_> = nodes.map(|life| life.path.to_string()).collect();
+        let Some(node) = self.chance.choice(nodes) else {
             return;
         };
         self.clients[client].was_evicted = true;

@@ -1,0 +1,440 @@
+#!/usr/bin/env python3
+"""Breaks the core in one place at a time, and counts the seeds until the play sees it.
+
+Each mutant is a small replacement in one file of `crates/core`, compiled in a scratch folder that
+has only the crates it needs. Every old text must occur exactly once in its file, so that the
+table cannot rot unseen.
+
+    crates/core/tests/play/mutants.py --list
+    crates/core/tests/play/mutants.py --only no-watch --seeds 20000
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[4]
+CLIENT = "crates/core/src/client/"
+
+# Name, what is broken, file, old text, new text.
+MUTANTS = [
+    # An attempt.
+    (
+        "no-watch",
+        "a waiter sleeps without a watch on the nearest node",
+        "acquisition/sends.rs",
+        "            path: node_in(path, name),\n            watch: true,",
+        "            path: node_in(path, name),\n            watch: false,",
+    ),
+    (
+        "own-not-watched",
+        "a waiter does not watch its own node",
+        "acquisition/sends.rs",
+        "            watch: !mem::replace(&mut self.watches.own, true),",
+        "            watch: false,",
+    ),
+    (
+        "grants-unproved",
+        "a lock is granted whatever its proof is worth",
+        "acquisition/sends.rs",
+        "            Action::Prove(_) if self.is_proven(link) => {",
+        "            Action::Prove(_) => {",
+    ),
+    (
+        "lost-create-repeated",
+        "a create whose answer was lost is sent again, without a look for its node",
+        "acquisition/answers.rs",
+        "            (Step::Create(_), Ok(_) | Err(Failure::Lost)) => Event::ReplyLost,",
+        "            (Step::Create(_), Ok(_) | Err(Failure::Lost)) => return Ok(()),",
+    ),
+    (
+        "found-without-sync",
+        "a node that may have been created is looked for at a server that lags",
+        "acquisition/sends.rs",
+        "            Action::Sync => self.sync(link.knows.sync(&self.path), link),",
+        "            Action::Sync => {\n                self.attempt.handle(Event::Synced);\n                return true;\n            }",
+    ),
+    (
+        "listing-older-than-create",
+        "a listing counts that was sent before the create",
+        "acquisition/sends.rs",
+        "        self.flight.push((call, Step::Create(stamp)));\n        self.forget_listings();\n",
+        "        self.flight.push((call, Step::Create(stamp)));\n",
+    ),
+    (
+        "lists-twice",
+        "a listing is sent although one is on its way",
+        "acquisition/sends.rs",
+        "        if !self.is_on_its_way(|step| *step == Step::List) {\n            self.send(Request::list(&self.path), Step::List, link);\n            if",
+        "        if self.flight.len() < 3 {\n            self.send(Request::list(&self.path), Step::List, link);\n            if",
+    ),
+    (
+        "deaf-unless-asleep",
+        "an event that comes before the attempt waits is forgotten",
+        "acquisition.rs",
+        "        self.heard.push_back((name.into(), kind));",
+        "        if self.attempt.blocked().is_some() {\n            self.heard.push_back((name.into(), kind));\n        }",
+    ),
+    (
+        "any-event-is-a-deletion",
+        "a change of the nearest node is taken for its deletion",
+        "acquisition.rs",
+        "        let gone = kind == EventKind::Deleted;",
+        "        let gone = kind != EventKind::Created;",
+    ),
+    (
+        "own-event-unheard",
+        "the event of one's own node changes nothing",
+        "acquisition.rs",
+        "            // A server that closes our session sends this first: the listing tells.\n            return Some(Event::Woken);",
+        "            return None;",
+    ),
+    (
+        "own-watch-spent",
+        "the watch on one's own node counts as set after it has fired",
+        "acquisition.rs",
+        "            self.watches.own = false;\n",
+        "",
+    ),
+    (
+        "create-proves-at-its-answer",
+        "a create counts as a proof from its answer on",
+        "acquisition/answers.rs",
+        "                self.proof = GrantProof::on(stamp);",
+        "                self.proof = GrantProof::on(Stamp {\n                    sent: link.now,\n                    ..stamp\n                });",
+    ),
+    (
+        "proof-at-its-answer",
+        "the proof of a grant counts from its answer on",
+        "acquisition/answers.rs",
+        "                self.proof.confirmed(stamp, counts);",
+        "                self.proof.confirmed(link.stamp(), counts);\n                let _ = stamp;",
+    ),
+    (
+        "sleeps-through-reconnects",
+        "a waiter does not look again after a reconnect",
+        "acquisition.rs",
+        "            true => self.attempt.handle(Event::Woken),",
+        "            true => {}",
+    ),
+    (
+        "adopts-across-sessions",
+        "an attempt goes on in another session",
+        "acquisition.rs",
+        "            false => self.restart(link),",
+        "            false => self.attempt.handle(Event::Woken),",
+    ),
+    (
+        "evicted-at-once",
+        "a node that went with its session counts as deleted by somebody",
+        "acquisition.rs",
+        "                    if !self.is_evicted && !self.is_cancelled =>",
+        "                    if self.is_evicted && !self.is_cancelled =>",
+    ),
+    (
+        "proof-grows-old",
+        "the next in line does not keep its proof young",
+        "acquisition.rs",
+        "        self.stays_proven(link);\n",
+        "        let _ = link;\n",
+    ),
+    (
+        "proof-after-listing",
+        "the proof leaves when the listing is there",
+        "acquisition/sends.rs",
+        "            if mem::take(&mut self.has_moved) {",
+        "            if mem::take(&mut self.has_moved) && self.path.is_empty() {",
+    ),
+    (
+        "watches-after-look",
+        "the watches leave when the look at a node is answered that came with a release",
+        "acquisition/sends.rs",
+        "            Some(Place::Blocked(blocked)) if blocked.watches_around() => {",
+        "            Some(Place::Blocked(blocked)) if blocked.nearest.is_empty() => {",
+    ),
+    (
+        "early-event-waits",
+        "an event of the nearest node waits for the answer to its read",
+        "acquisition.rs",
+        "        if kind == EventKind::Deleted && self.is_about_to_watch(name) {",
+        "        if kind == EventKind::Created && self.is_about_to_watch(name) {",
+    ),
+    # Threads.
+    (
+        "next-not-called",
+        "a thread that gives up does not call the next one in line",
+        "turns.rs",
+        "        self.wake(acquisition.ticket, outcome);\n        self.next_turn(path, None);",
+        "        self.wake(acquisition.ticket, outcome);",
+    ),
+    (
+        "gave-up-and-waits",
+        "a thread that has given up stays in line",
+        "turns.rs",
+        "                line.waiting.retain(|waiter| waiter.ticket != ticket);",
+        "                let _ = line;",
+    ),
+    (
+        "tries-wait",
+        "a thread that only tries waits in line",
+        "turns.rs",
+        "        let tries = |waiter: &&Waiter| waiter.patience == Patience::Tries;",
+        "        let tries = |waiter: &&Waiter| waiter.ticket.0 == 0;",
+    ),
+    (
+        "orphans-left",
+        "what an attempt leaves is not deleted",
+        "turns.rs",
+        "            self.releases.delete(path, orphan, &mut self.link);",
+        "            let _ = orphan;",
+    ),
+    (
+        "limit-forgotten",
+        "an ask has no limit",
+        "dispatch.rs",
+        "            self.alarms.insert((until, Alarm::Limit(ticket)));",
+        "            let _ = until;",
+    ),
+    (
+        "step-put-off-for-ever",
+        "what an attempt puts off is never done",
+        "turns.rs",
+        "            self.alarms.insert((at, Alarm::Step(acquisition.ticket)));",
+        "            let _ = at;",
+    ),
+    (
+        "release-alone",
+        "a release does not take the next thread's create along",
+        "turns.rs",
+        "        if held && has_waited {",
+        "        if held && has_waited && self.lines.is_empty() {",
+    ),
+    (
+        "handed-on-in-doubt",
+        "a lock is handed to the next thread although it is suspect",
+        "leases.rs",
+        "        let stamp = belief.stamp.filter(|_| held && !lease.is_revoked)?;",
+        "        let _ = held;\n        let stamp = belief.stamp?;",
+    ),
+    # Releases.
+    (
+        "deletion-given-up",
+        "a deletion that was not answered is not repeated",
+        "releases.rs",
+        "            Progress::GoesOn(_) => {\n",
+        "            Progress::GoesOn(_) => {\n                self.deletions.take(id);\n",
+    ),
+    (
+        "not-sent-when-back",
+        "what is to be deleted is not sent when there is a connection again",
+        "mod.rs",
+        "        self.releases.send_due(&mut self.link);\n        self.leases.connected();",
+        "        self.leases.connected();",
+    ),
+    (
+        "abandoned-create-left",
+        "the node of a create is left whose thread has given up",
+        "dispatch.rs",
+        "            false => self.releases.created(creation, answered, &mut self.link),",
+        "            false => {}",
+    ),
+    (
+        "abandoned-create-lost",
+        "the same, if the answer was lost",
+        "releases.rs",
+        "            Ok(_) | Err(Failure::Lost) => Orphan::Prefix(creation.prefix.clone()),",
+        "            Ok(_) => Orphan::Prefix(creation.prefix.clone()),",
+    ),
+    (
+        "lost-is-unsent",
+        "a transaction whose answer was lost counts as not sent for the create",
+        "releases.rs",
+        "        Err(failure) => return (Err(failure), Err(failure)),",
+        "        Err(failure) => return (Err(failure), Err(Failure::NotSent)),",
+    ),
+    (
+        "unlock-of-a-dead-session",
+        "who waits for a release is not told that the session has ended",
+        "dispatch.rs",
+        "        for ticket in self.releases.serves(self.link.session) {\n            self.wake(ticket, Outcome::Lost);",
+        "        for ticket in self.releases.serves(self.link.session) {\n            let _ = ticket;",
+    ),
+    # Leases.
+    (
+        "lease-not-renewed",
+        "the locks that are held are not proven anew",
+        "leases.rs",
+        "        self.check(&checks, link);\n",
+        "        let _ = checks;\n",
+    ),
+    (
+        "check-at-its-answer",
+        "a check counts from its answer on",
+        "leases.rs",
+        "                        lease.belief.confirm(stamp, link.lifetime.terms(), link.now);",
+        "                        let _ = stamp;\n                        let now = link.stamp();\n                        lease.belief.confirm(now, link.lifetime.terms(), link.now);",
+    ),
+    (
+        "confirmed-when-lost",
+        "an answer is taken in before it is seen that the lock's time is over",
+        "dispatch.rs",
+        "        self.link.now = self.link.now.max(now);\n        self.leases.look_if_due(&mut self.link);",
+        "        self.link.now = self.link.now.max(now);",
+    ),
+    (
+        "leases-deaf",
+        "guards do not hear of a session that has ended",
+        "leases.rs",
+        "                lease.belief.hear(lease.session, self.renewals.news());\n",
+        "",
+    ),
+    (
+        "own-deletion-unheard",
+        "a holder does not hear that its node is deleted",
+        "leases.rs",
+        "            EventKind::Deleted => self.lose(guard, link),\n            // The next",
+        "            EventKind::Deleted => {}\n            // The next",
+    ),
+    (
+        "verify-forgotten",
+        "a check that a thread asked for is not repeated on the next connection",
+        "leases.rs",
+        "        if is_proof == Proof::Unanswered {\n            self.unsent.push((ticket, guard));",
+        "        if is_proof == Proof::Unanswered {",
+    ),
+    # The link.
+    (
+        "shorter-unheard",
+        "a connect request whose answer is lost is thought to change nothing",
+        "link.rs",
+        "            self.lifetime.greets(self.now, None);\n",
+        "",
+    ),
+    (
+        "longest-timeout",
+        "a session lasts as long as the last server said",
+        "link.rs",
+        "            true => self.lifetime.greeted(timeout, asked, self.now),",
+        "            true => self.lifetime = Lifetime::new(timeout, asked, self.now),",
+    ),
+    (
+        "no-pings",
+        "an idle connection sends no pings",
+        "link.rs",
+        "        } else if self.pings_at() <= self.now {",
+        "        } else if self.pings_at() < Time::ZERO {",
+    ),
+    (
+        "never-leaves",
+        "a server that answers nothing is never left",
+        "link.rs",
+        "        if self.leaves_at() <= self.now {\n            self.hangs_up = true;",
+        "        if self.leaves_at() < Time::ZERO {\n            self.hangs_up = true;",
+    ),
+    (
+        "unsent-is-lost",
+        "requests that were written count as not sent when the connection breaks",
+        "calls.rs",
+        "            true => Failure::Lost,",
+        "            true => Failure::NotSent,",
+    ),
+    (
+        "touch-at-its-answer",
+        "a message counts as heard of from its answer on",
+        "link.rs",
+        "        self.lifetime.answered(sent, self.now);\n        self.promptness",
+        "        self.lifetime.answered(self.now, self.now);\n        self.promptness",
+    ),
+]
+
+MANIFEST = """\
+[workspace]
+members = ["crates/core", "crates/jute"]
+resolver = "3"
+[workspace.package]
+version = "0.1.0"
+edition = "2024"
+rust-version = "1.85"
+license = "MIT"
+[workspace.dependencies]
+fastrand = "2.1"
+proptest = { version = "1", default-features = false, features = ["std"] }
+serde_json = { version = "1.0.100", default-features = false, features = ["float_roundtrip"] }
+zklock-jute = { version = "=0.1.0", path = "crates/jute" }
+[workspace.lints.rust]
+unsafe_code = "forbid"
+[profile.dev]
+opt-level = 1
+debug = 0
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--list", action="store_true", help="list the mutants, and end")
+    parser.add_argument("--only", action="append", default=[], help="only this one; may be repeated")
+    parser.add_argument("--seeds", type=int, default=200_000, help="at most so many seeds each")
+    parser.add_argument("--scratch", type=Path, default=ROOT / "target" / "play-mutants")
+    args = parser.parse_args()
+    check_table()
+    unknown = set(args.only) - {mutant[0] for mutant in MUTANTS}
+    if unknown:
+        sys.exit(f"no such mutant: {', '.join(sorted(unknown))}")
+    for mutant in MUTANTS:
+        if args.only and mutant[0] not in args.only:
+            continue
+        if args.list:
+            print(f"{mutant[0]:28} {mutant[2]:24} {mutant[1]}")
+            continue
+        seed, why = examine(mutant, args)
+        print(f"| `{mutant[0]}` | {mutant[1]} | {seed} | {why} |", flush=True)
+
+
+def check_table():
+    """Ends the program if the table does not fit the sources."""
+    wrong = []
+    for name, _, file, old, _ in MUTANTS:
+        count = (ROOT / CLIENT / file).read_text().count(old)
+        if count != 1:
+            wrong.append(f"{name}: its old text occurs {count} times in {file}")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+def examine(mutant, args):
+    _, _, file, old, new = mutant
+    copy(args.scratch)
+    path = args.scratch / CLIENT / file
+    path.write_text(path.read_text().replace(old, new))
+    env = dict(os.environ, ZKLOCK_PLAY=str(args.seeds), RUST_BACKTRACE="0")
+    run = subprocess.run(
+        ["cargo", "test", "--offline", "--quiet", "-p", "zklock-core", "--test", "play", "every"],
+        cwd=args.scratch, env=env, capture_output=True, text=True,
+    )
+    failed = re.search(r"^seed (\d+): (.*)", run.stdout + run.stderr, re.M)
+    if failed:
+        return failed[1], failed[2][:110].replace("|", "/")
+    if run.returncode:
+        return "-", "does not compile: " + (re.search(r"error.*", run.stderr) or [""])[0]
+    return "-", f"not in {args.seeds}"
+
+
+def copy(scratch):
+    for crate in ["core", "jute"]:
+        target = scratch / "crates" / crate
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(ROOT / "crates" / crate, target)
+    (scratch / "Cargo.toml").write_text(MANIFEST)
+    shutil.copy(ROOT / "Cargo.lock", scratch / "Cargo.lock")
+    manifest = scratch / "crates/core/Cargo.toml"
+    lines = manifest.read_text().splitlines(keepends=True)
+    manifest.write_text("".join(line for line in lines if not line.startswith("zklock = {")))
+
+
+if __name__ == "__main__":
+    main()
