@@ -17,6 +17,12 @@ impl Op {
         PATHS[self.want.path]
     }
 
+    /// When its thread left the line.
+    fn left(&self) -> Option<Time> {
+        let ended = self.ended.as_ref().map(|(at, _)| *at);
+        self.released.or(ended)
+    }
+
     /// When it had its lock, or ended without.
     fn settled(&self, now: Time) -> Time {
         let ended = self.ended.as_ref().map(|(at, _)| *at);
@@ -198,7 +204,7 @@ impl World {
             .iter()
             .filter(|it| (it.client, it.want.path) == (one.client, one.want.path))
         {
-            let left = other.released.or(other.ended.as_ref().map(|(at, _)| *at));
+            let left = other.left();
             if let Some(left) = left.filter(|left| turn.0 <= *left) {
                 // Without its stat, a node that was created with a release is looked at.
                 turn = (left, 4, "a thread");

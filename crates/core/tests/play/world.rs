@@ -12,7 +12,7 @@ use zklock_jute::Request;
 use crate::client::{Client, Op};
 use crate::plan::{Plan, Trouble, What};
 use crate::servers::tree::{Change, ConnNo};
-use crate::servers::{Ask, Conn, Deed, Message, SERVERS, Said, Server, Time, Told};
+use crate::servers::{Ask, Conn, Deed, Message, SERVERS, Said, Server, Time, Told, pop_if};
 
 /// When a run begins: longer after the fixed moment than any session lasts.
 pub(crate) const BEGINNING: Time = Duration::from_secs(1_000);
@@ -112,6 +112,9 @@ fn later(until: &mut Time, other: Time) {
     *until = other.max(*until);
 }
 
+/// When a message to another server arrives, and in which lives of the two it was sent.
+type Sent = (Time, (u32, u32), Message);
+
 /// A node of a queue: when it was created and deleted, as the servers committed that.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
@@ -177,7 +180,7 @@ pub(crate) struct World {
     pub(crate) epoch: i64,
     pub(crate) last_session: i64,
     /// What is under way from one server to another, or waits for the end of a cut.
-    peers: [[VecDeque<(Time, (u32, u32), Message)>; SERVERS]; SERVERS],
+    peers: [[VecDeque<Sent>; SERVERS]; SERVERS],
     recorded: i64,
     pub(crate) lives: Vec<Life>,
     /// The nodes that another client has deleted.
@@ -409,7 +412,7 @@ impl World {
         while !self.servers[from].is_cut && !self.servers[to].is_cut {
             let now = self.now;
             let queue = &mut self.peers[from][to];
-            let Some((_, lives, message)) = queue.pop_front_if(|(at, ..)| *at <= now) else {
+            let Some((_, lives, message)) = pop_if(queue, |(at, ..)| *at <= now) else {
                 return;
             };
             // Who resigns is in another life when its last message arrives.

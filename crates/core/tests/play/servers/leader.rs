@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use super::{Ask, Deed, Member, Message, QUORUM, Role, SERVERS, Step, Time, Tracked, Transaction};
+use super::{
+    Ask, Deed, Member, Message, QUORUM, Role, SERVERS, Step, Time, Tracked, Transaction, pop_if,
+};
 use crate::world::{Happening, World};
 
 impl World {
@@ -202,9 +204,7 @@ impl World {
     fn answer_syncs(&mut self, leader: usize) {
         let committed = self.servers[leader].committed;
         while let Some(leading) = self.servers[leader].leading() {
-            let due = leading
-                .syncs
-                .pop_front_if(|(length, ..)| *length <= committed);
+            let due = pop_if(&mut leading.syncs, |(length, ..)| *length <= committed);
             let Some((_, member, conn)) = due else {
                 return;
             };

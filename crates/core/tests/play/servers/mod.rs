@@ -210,3 +210,11 @@ impl Server {
         self.touched.clear();
     }
 }
+
+/// Takes the first of a queue if it is one of these.
+pub(crate) fn pop_if<T>(queue: &mut VecDeque<T>, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
+    match queue.front().is_some_and(is_it) {
+        true => queue.pop_front(),
+        false => None,
+    }
+}

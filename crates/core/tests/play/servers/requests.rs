@@ -6,7 +6,7 @@ use zklock_core::client::Answer;
 use zklock_jute::{ErrorCode, Reply, Request};
 
 use super::tree::{Change, ConnNo};
-use super::{Ask, Deed, Message, Role, Said, Step, Told, Work};
+use super::{Ask, Deed, Message, Role, Said, Step, Told, Work, pop_if};
 use crate::world::{Happening, World};
 
 impl World {
@@ -148,10 +148,9 @@ impl World {
     /// Answers the requests that wait for nothing.
     fn answer_ready(&mut self, conn: ConnNo) {
         let server = self.conns[conn].server;
-        while let Some(work) = self.conns[conn]
-            .waiting
-            .pop_front_if(|work| matches!(work, Work::Read(_) | Work::Ping))
-        {
+        while let Some(work) = pop_if(&mut self.conns[conn].waiting, |work| {
+            matches!(work, Work::Read(_) | Work::Ping)
+        }) {
             match work {
                 Work::Read(request) => {
                     let result = self.servers[server].tree.read(&request, conn);
@@ -184,7 +183,7 @@ impl World {
 
     pub(crate) fn apply_due(&mut self, server: usize) {
         let now = self.now;
-        while let Some((_, step)) = self.servers[server].due.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((_, step)) = pop_if(&mut self.servers[server].due, |(at, _)| *at <= now) {
             match step {
                 Step::Apply => self.apply_next(server),
                 Step::Synced(conn) => self.complete_sync(server, conn),
@@ -249,10 +248,7 @@ impl World {
             return;
         }
         let first = &mut self.conns[conn].waiting;
-        if first
-            .pop_front_if(|work| matches!(work, Work::Ordered))
-            .is_none()
-        {
+        if pop_if(first, |work| matches!(work, Work::Ordered)).is_none() {
             return;
         }
         let client = self.conns[conn].client;
@@ -269,8 +265,7 @@ impl World {
             return;
         }
         let first = &mut self.conns[conn].waiting;
-        if let Some(Work::Sync(request)) = first.pop_front_if(|work| matches!(work, Work::Sync(_)))
-        {
+        if let Some(Work::Sync(request)) = pop_if(first, |work| matches!(work, Work::Sync(_))) {
             let result = self.servers[server].tree.read(&request, conn);
             self.answer(conn, result);
             self.answer_ready(conn);
