@@ -200,12 +200,6 @@ impl Acquisition {
         if self.attempt.node() == Some(name) {
             self.watches.own = false;
         }
-        if kind == EventKind::Deleted && self.is_about_to_watch(name) {
-            // An earlier watch has told it before the answer does.
-            self.stop_watching();
-            self.has_moved = true;
-            return self.attempt.handle(Event::NoNode);
-        }
         self.heard.push_back((name.into(), kind));
     }
 
@@ -239,7 +233,9 @@ impl Acquisition {
                 return true;
             }
         }
-        self.stays_proven(link);
+        if self.is_last() {
+            self.stays_proven(link);
+        }
         false
     }
 
@@ -267,15 +263,6 @@ impl Acquisition {
             true => Event::BeyondDeleted,
             false => Event::Woken,
         })
-    }
-
-    /// Whether the attempt waits for the answer to the read of this node, the nearest one ahead.
-    fn is_about_to_watch(&self, name: &str) -> bool {
-        self.watches.nearest.as_deref() == Some(name)
-            && matches!(
-                self.attempt.action(),
-                Action::Watch(_) | Action::WatchAround(..)
-            )
     }
 
     /// Once the node that it waits for is gone, nothing can be ahead.

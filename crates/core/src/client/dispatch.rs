@@ -49,10 +49,18 @@ impl Core {
 
     /// Notes that a thread waits for something.
     pub(super) fn note(&mut self, ticket: Ticket, wants: Wants, until: Option<Time>) {
+        self.asks.insert(ticket, Asked { wants, until: None });
         if let Some(until) = until {
+            self.limit(ticket, until);
+        }
+    }
+
+    /// The thread with this ticket gives up then.
+    pub(super) fn limit(&mut self, ticket: Ticket, until: Time) {
+        if let Some(asked) = self.asks.get_mut(&ticket) {
+            asked.until = Some(until);
             self.alarms.insert((until, Alarm::Limit(ticket)));
         }
-        self.asks.insert(ticket, Asked { wants, until });
     }
 
     /// Wakes a thread, unless it has given up.

@@ -286,7 +286,8 @@ impl Lease {
         })
     }
 
-    fn trust(&self, link: &Link) -> Validity {
+    /// How long its guard may be trusted if nothing more arrives.
+    pub(super) fn trust(&self, link: &Link) -> Validity {
         let Some(stamp) = self.belief.stamp else {
             return LOST;
         };

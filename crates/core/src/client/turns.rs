@@ -152,6 +152,10 @@ impl Core {
             // Its node went with its session.
             return self.next_turn(&lease.path, None);
         }
+        // Nobody waits for longer than the lock could have been trusted.
+        if let Some(ticket) = told.filter(|_| held) {
+            self.limit(ticket, lease.trust(&self.link).until);
+        }
         let (dir, name) = split(&lease.node);
         let (node, told) = (Orphan::Node(name.into()), told.filter(|_| held));
         let id = self.releases.begin(dir, node, told, &self.link);
@@ -199,10 +203,11 @@ impl Core {
         let Some(asked) = self.asks.get(&ticket) else {
             return;
         };
-        let Wants::Lock(path) = &asked.wants else {
-            return self.wake(ticket, Outcome::GaveUp { taken: false });
+        let path = match &asked.wants {
+            Wants::Lock(path) => path.clone(),
+            Wants::Verify => return self.wake(ticket, Outcome::GaveUp { taken: false }),
+            Wants::Unlock => return self.wake(ticket, Outcome::Lost),
         };
-        let path = path.clone();
         let Some(line) = self.lines.get_mut(&path) else {
             return;
         };

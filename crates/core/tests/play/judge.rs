@@ -154,10 +154,21 @@ impl World {
                     self.fail(format!("op {op} is released, and its node is there"));
                 }
             }
-            Outcome::Lost | Outcome::GaveUp { .. } if !quiet => {}
+            Outcome::Lost | Outcome::GaveUp { .. } if !quiet => self.judge_late(op),
             _ => self.fail(format!(
                 "nothing was broken, but op {op} is told {outcome:?}"
             )),
+        }
+    }
+
+    /// Nobody waits for a verdict for longer than the lock could be trusted.
+    fn judge_late(&mut self, op: usize) {
+        let one = &self.ops[op];
+        let client = &self.clients[one.client];
+        let asked = one.released.unwrap_or(self.now);
+        let until = one.trust.until.max(asked).max(client.stopped_until);
+        if one.released.is_some() && until + client.late_ticks.1 + ROUNDING < self.now {
+            self.fail(format!("op {op} is told late that its release is in doubt"));
         }
     }
 
@@ -239,15 +250,26 @@ impl World {
         let while_it_settles = self.trips(10, 12);
         let mine = self.lives.iter().find(|life| &*life.path == node);
         let is_new = mine.is_none_or(|mine| gone < mine.from + while_it_settles);
-        let moved = self.lives.iter().any(|life| {
-            let at = life
-                .to
-                .filter(|_| life.is_in(one.path()) && &*life.path != node);
-            at.is_some_and(|at| at < gone && gone < at + while_it_settles)
-        });
-        match is_new || moved {
-            true => self.trips(5, 8),
-            false => self.trips(1, 1),
+        let ahead = || {
+            let lives = self.lives.iter();
+            lives.filter(|life| life.is_ahead_of(one.path(), node))
+        };
+        let just_before = |life: &&Life| {
+            let at = life.to.filter(|at| *at < gone);
+            at.is_some_and(|at| gone < at + while_it_settles)
+        };
+        let moved: Vec<_> = ahead().filter(just_before).collect();
+        let nearest = ahead().max_by_key(|life| life.number());
+        let is_nearest = nearest.is_some_and(|life| life.to == Some(gone));
+        match moved[..] {
+            [] if !is_new => self.trips(1, 1),
+            // The one beyond the nearest went just before: since then the queue is listed, and the
+            // proof is asked for that the grant may need.
+            [beyond] if !is_new && is_nearest => {
+                let listed = beyond.to.unwrap_or(gone) + self.trips(3, 8);
+                listed.saturating_sub(gone).max(self.trips(1, 1))
+            }
+            _ => self.trips(5, 8),
         }
     }
 }

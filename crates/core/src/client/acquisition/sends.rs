@@ -164,7 +164,7 @@ impl Acquisition {
         if !self.is_on_its_way(|step| *step == Step::List) {
             self.send(Request::list(&self.path), Step::List, link);
             if mem::take(&mut self.has_moved) {
-                self.proves(link);
+                self.stays_proven(link);
             }
         }
         false
@@ -222,7 +222,8 @@ impl Acquisition {
         if is_asked {
             return;
         }
-        self.stop_watching();
+        self.flight
+            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
         self.heard.clear();
         if let Some(mine) = mine {
             self.look_at_own(mine, link);
@@ -244,12 +245,6 @@ impl Acquisition {
         };
     }
 
-    /// Of no more use is what was asked about the nodes ahead.
-    pub(super) fn stop_watching(&mut self) {
-        self.flight
-            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
-    }
-
     /// Has the quorum confirm our node, if that is due, or waits until it can help.
     fn proves(&mut self, link: &mut Link) {
         if self.is_on_its_way(|step| matches!(step, Step::Proof(..))) {
@@ -262,10 +257,10 @@ impl Acquisition {
         }
     }
 
-    /// Once it is the next in line, its proof is kept young: the release ahead is then a grant.
+    /// Keeps the proof young that a grant may need soon: the release ahead is a grant then.
     pub(super) fn stays_proven(&mut self, link: &mut Link) {
         let asked = self.is_on_its_way(|step| matches!(step, Step::Proof(..)));
-        if !link.is_connected() || asked || !self.is_last() {
+        if !link.is_connected() || asked {
             return;
         }
         let here = |stamp: &Stamp| link.lifetime.is_of_this_connection(*stamp);
@@ -274,7 +269,8 @@ impl Acquisition {
         match self.proof.next(&link.lifetime, link.now) {
             Next::Pause(pause) => self.rests_until = Some(link.now + pause),
             _ if link.now < due => self.rests_until = Some(due),
-            _ => self.ask_quorum(false, link),
+            Next::Ask { counts } => self.ask_quorum(counts, link),
+            Next::Grant => self.ask_quorum(false, link),
         }
     }
 
