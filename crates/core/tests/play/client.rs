@@ -272,6 +272,7 @@ impl World {
             self.seen.broken += 1;
             self.tell_story(|| format!("c{client} has lost its connection"));
             self.turn(client, Core::broke);
+            self.judge_doubt(client);
         }
         self.connect_later(client);
     }
@@ -303,6 +304,7 @@ impl World {
                 self.seen.expired += 1;
                 self.tell_story(|| format!("the session of c{client} has expired"));
                 self.turn(client, Core::expired);
+                self.judge_loss(client);
                 self.left(client);
             }
             Told::Answer(answer) => {
@@ -504,6 +506,17 @@ impl World {
         }
         let open = op.granted.is_some() && op.released.is_none();
         open && !op.is_lost && self.now < op.trust.until
+    }
+
+    /// The ops of a client whose guards are open.
+    pub(crate) fn guards(&self, client: usize) -> Vec<usize> {
+        self.clients[client].guards.values().copied().collect()
+    }
+
+    /// Whether a thread of a client waits for the end of its release.
+    pub(crate) fn unlocks(&self, client: usize) -> bool {
+        let mut tickets = self.clients[client].tickets.values();
+        tickets.any(|waits| matches!(waits, Waits::Unlock(_)))
     }
 
     fn noticed(&mut self, client: usize, guard: GuardId, notice: Notice) {

@@ -60,6 +60,9 @@ impl World {
             let ahead = life.path.clone();
             return self.fail(format!("op {op} was granted {node} behind {ahead}"));
         }
+        if one.was_handed_on && one.trust.suspect_from <= self.now {
+            return self.fail(format!("op {op} was handed a lock in doubt"));
+        }
         let last = ahead.filter_map(|life| life.to).max();
         let mine = self.lives.iter().rev().find(|life| &*life.path == node);
         let went = mine.and_then(|mine| mine.to);
@@ -96,6 +99,26 @@ impl World {
         }
         if self.plan.is_quiet() && self.ops[op].trust.suspect_from <= self.now {
             self.fail(format!("nothing was broken, but op {op} is suspect"));
+        }
+    }
+
+    /// A client has lost its connection: its guards are in doubt.
+    pub(crate) fn judge_doubt(&mut self, client: usize) {
+        let guards = self.guards(client).into_iter();
+        let mut held = guards.filter(|op| self.is_valid(*op));
+        if let Some(op) = held.find(|op| self.now < self.ops[*op].trust.suspect_from) {
+            self.fail(format!("op {op} is held without a connection"));
+        }
+    }
+
+    /// A client has heard that its session is over, and all its nodes are gone.
+    pub(crate) fn judge_loss(&mut self, client: usize) {
+        let mut guards = self.guards(client).into_iter();
+        if let Some(op) = guards.find(|op| self.is_valid(*op)) {
+            return self.fail(format!("op {op} outlives its session"));
+        }
+        if self.unlocks(client) {
+            self.fail("a release is waited for whose session is over");
         }
     }
 

@@ -81,7 +81,7 @@ pub(crate) enum What {
     Evict {
         client: usize,
     },
-    /// Another client asks the first in the first lock's queue to release it.
+    /// Another client asks somebody in a queue to release the lock.
     Revoke,
     /// The connection of a client is gone, and nothing tells it so.
     Vanish {

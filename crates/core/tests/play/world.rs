@@ -1,6 +1,6 @@
 //! A run: the servers, the clients, the network between them, and the time.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -89,25 +89,6 @@ pub(crate) enum Happening {
     Calm,
 }
 
-struct Planned(Time, u64, Happening);
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-impl Eq for Planned {}
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Planned {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
-}
-
 fn later(until: &mut Time, other: Time) {
     *until = other.max(*until);
 }
@@ -171,8 +152,11 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) chance: Rng,
     pub(crate) now: Time,
-    agenda: BinaryHeap<Reverse<Planned>>,
+    /// When something happens, in which order it was planned, and its place in `happenings`.
+    agenda: BinaryHeap<Reverse<(Time, u64, usize)>>,
     planned: u64,
+    happenings: Vec<Option<Happening>>,
+    free: Vec<usize>,
     pub(crate) servers: [Server; SERVERS],
     pub(crate) conns: Vec<Conn>,
     pub(crate) clients: Vec<Client>,
@@ -203,6 +187,8 @@ impl World {
             now: BEGINNING,
             agenda: BinaryHeap::new(),
             planned: 0,
+            happenings: Vec::new(),
+            free: Vec::new(),
             servers: Default::default(),
             conns: Vec::new(),
             ops: Vec::new(),
@@ -240,8 +226,12 @@ impl World {
     pub(crate) fn plan(&mut self, at: Time, happening: Happening) {
         self.planned += 1;
         let at = at.max(self.now);
-        self.agenda
-            .push(Reverse(Planned(at, self.planned, happening)));
+        let place = self.free.pop().unwrap_or(self.happenings.len());
+        if place == self.happenings.len() {
+            self.happenings.push(None);
+        }
+        self.happenings[place] = Some(happening);
+        self.agenda.push(Reverse((at, self.planned, place)));
     }
 
     /// Plays until all threads have done what they wanted and nothing is left, or something is wrong.
@@ -249,10 +239,14 @@ impl World {
         let patience = self.plan.timeout * 40 + self.longest();
         let mut over = None;
         while self.failure.is_none() {
-            let Some(Reverse(Planned(at, _, happening))) = self.agenda.pop() else {
+            let Some(Reverse((at, _, place))) = self.agenda.pop() else {
                 break;
             };
             self.now = at;
+            self.free.push(place);
+            let Some(happening) = self.happenings[place].take() else {
+                continue;
+            };
             self.seen.steps += 1;
             self.happens(happening);
             if over.is_none() && self.is_calm && self.is_done() {
@@ -539,11 +533,10 @@ impl World {
 impl World {
     fn revoke(&mut self) {
         let Some(leader) = self.leader() else { return };
-        let node = self
-            .lives
-            .iter()
-            .find(|life| life.owner != 0 && life.to.is_none());
-        let Some(path) = node.map(|life| life.path.to_string()) else {
+        let lives = self.lives.iter();
+        let nodes = lives.filter(|life| life.owner != 0 && life.to.is_none());
+        let nodes: Vec<_> = nodes.map(|life| life.path.to_string()).collect();
+        let Some(path) = self.chance.choice(nodes) else {
             return;
         };
         let write = Request::SetData {
