@@ -365,3 +365,6 @@ impl fmt::Debug for Core {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
