@@ -116,7 +116,7 @@ suites() {
   {
     echo "tests/chaos.sh bash tests/chaos.sh --all-features"
     echo "src/doctests cargo test --quiet --workspace --all-features --doc"
-    grep -v '^tests/model ' "$logs/compiled" | while read -r source binary; do
+    grep -vE '^tests/(model|play) ' "$logs/compiled" | while read -r source binary; do
       case $source in
         benches/*) printf '%s %q\n' "$source" "$binary" ;;
         *) printf '%s %q --include-ignored --skip scenes:: --skip worker_that_\n' "$source" "$binary" ;;
@@ -132,6 +132,8 @@ computations() {
   echo "sim/compile tests/sim.sh --compile"
   echo "sim/test tests/sim.sh --test"
   sed -n 's/^tests\/model /&/p' "$logs/compiled"
+  # Seeds that no run has played; one that fails is named, and tells its story.
+  sed -n "s/^tests\/play /&env ZKLOCK_PLAY_FIRST=$((RANDOM * 32768 + RANDOM)) /p" "$logs/compiled"
   echo "sim/seeds tests/sim.sh"
   # What is in the packages.
   echo "oldest-dependencies tests/oldest_dependencies.sh"

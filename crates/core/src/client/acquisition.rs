@@ -44,8 +44,8 @@ pub(super) struct Acquisition {
     parents: Parents,
     births: Births,
     watches: Watches,
-    /// What happened to watched nodes, which the attempt hears of when it waits.
-    heard: VecDeque<(String, EventKind)>,
+    /// The events of watched nodes, which the attempt takes in when it waits.
+    events: VecDeque<(String, EventKind)>,
     /// The queue has moved since it was listed.
     has_moved: bool,
     /// Our node is gone, and not with its session.
@@ -119,7 +119,7 @@ impl Acquisition {
             parents: Parents::default(),
             births: Births::default(),
             watches: Watches::default(),
-            heard: VecDeque::new(),
+            events: VecDeque::new(),
             has_moved: false,
             is_evicted: false,
             refused: None,
@@ -182,7 +182,7 @@ impl Acquisition {
         self.flight.clear();
         self.listing = None;
         self.watches = Watches::default();
-        self.heard.clear();
+        self.events.clear();
         self.rests_until = None;
     }
 
@@ -200,7 +200,7 @@ impl Acquisition {
         if self.attempt.node() == Some(name) {
             self.watches.own = false;
         }
-        self.heard.push_back((name.into(), kind));
+        self.events.push_back((name.into(), kind));
     }
 
     /// An answer to one of its requests.
@@ -227,7 +227,7 @@ impl Acquisition {
 
     /// Takes in what happened while it waits; `false` if nothing did.
     fn waits(&mut self, link: &mut Link) -> bool {
-        while let Some((name, kind)) = self.heard.pop_front() {
+        while let Some((name, kind)) = self.events.pop_front() {
             if let Some(event) = self.event(&name, kind) {
                 self.attempt.handle(event);
                 return true;
@@ -292,7 +292,7 @@ impl Acquisition {
             (Outcome::Evicted(name), None) if !self.is_cancelled => {
                 Reached::Evicted(node_in(&self.path, &name))
             }
-            // Only who does not wait goes by itself.
+            // Of its own accord, only an attempt that does not wait ends so.
             (Outcome::Gone | Outcome::Evicted(_) | Outcome::Restart, None) => Reached::GaveUp {
                 taken: self.is_taken || !self.is_cancelled,
             },

@@ -100,7 +100,7 @@ pub enum Ask {
         /// When to give up.
         until: Option<Time>,
     },
-    /// To release the lock, and to hear how that ended.
+    /// To release the lock, and to be told how that ended.
     Unlock {
         /// The guard.
         guard: GuardId,

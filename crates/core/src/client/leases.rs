@@ -220,7 +220,7 @@ impl Leases {
         }
     }
 
-    /// The connection has changed, and all guards are to hear of it.
+    /// The connection has changed: the next look is at all guards.
     pub(super) fn link_changed(&mut self) {
         self.renewals.look_at_all();
         self.is_due = true;

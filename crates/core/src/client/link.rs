@@ -32,7 +32,7 @@ pub(super) struct Link {
     /// The newest change that an answer has shown.
     pub(super) last_zxid: i64,
     /// When something last arrived.
-    heard: Time,
+    received: Time,
     promptness: Promptness,
     /// The connection is of no use any more.
     pub(super) hangs_up: bool,
@@ -56,7 +56,7 @@ impl Link {
                 resumes: true,
             },
             last_zxid: 0,
-            heard: Time::ZERO,
+            received: Time::ZERO,
             promptness: Promptness::new(Duration::ZERO),
             hangs_up: false,
         }
@@ -122,7 +122,7 @@ impl Link {
         self.knows = knows;
         self.connected = Some(self.now);
         self.connects += 1;
-        self.heard = self.now;
+        self.received = self.now;
         self.calls.begin(self.now);
         self.promptness = Promptness::new(self.timeout());
         self.promptness.greeted(self.now.saturating_sub(asked));
@@ -148,8 +148,8 @@ impl Link {
     }
 
     /// Something arrived.
-    pub(super) fn heard(&mut self) {
-        self.heard = self.now;
+    pub(super) fn received(&mut self) {
+        self.received = self.now;
     }
 
     /// Keeps the session alive, or finds its connection dead.
@@ -176,7 +176,7 @@ impl Link {
 
     /// When to leave a server from which nothing arrives, or no answer.
     fn leaves_at(&self) -> Time {
-        let silent = self.heard + self.timeout() * 2 / 3;
+        let silent = self.received + self.timeout() * 2 / 3;
         let unanswered = self.promptness.leaves_at(self.calls.oldest());
         unanswered.map_or(silent, |at| at.min(silent))
     }

@@ -221,7 +221,7 @@ impl Core {
     /// The answer to the oldest request that has none.
     pub fn answer(&mut self, now: Time, answer: Answer) {
         self.pass(now);
-        self.link.heard();
+        self.link.received();
         let Some(open) = self.link.calls.answered() else {
             self.link.hangs_up = true;
             return;
@@ -249,7 +249,7 @@ impl Core {
     /// The answer to the oldest ping.
     pub fn pong(&mut self, now: Time) {
         self.pass(now);
-        self.link.heard();
+        self.link.received();
         self.link.pong();
         self.settle();
     }
@@ -257,7 +257,7 @@ impl Core {
     /// A watch has fired.
     pub fn event(&mut self, now: Time, event: &Event) {
         self.pass(now);
-        self.link.heard();
+        self.link.received();
         let (dir, name) = split(&event.path);
         // The event of a node, or of a directory whose children are watched.
         self.happened(dir, (name, &event.path), event.kind);

@@ -318,3 +318,109 @@ fn what_no_server_sends_breaks_nothing() {
     desk.connect(SESSION);
     assert!(!desk.core.hangs_up());
 }
+
+/// Whatever arrives, in whatever order: a turn ends, nothing panics, and every ask is woken at most
+/// once.
+#[test]
+fn no_input_is_too_much() {
+    for seed in 0..3_000 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let mut desk = Desk::new();
+        let (mut asked, mut guards) = (Vec::new(), Vec::new());
+        for _ in 0..60 {
+            any_input(&mut desk, &mut chance, &mut asked, &mut guards);
+            assert!(desk.sent().len() < 100, "seed {seed}");
+            for (ticket, outcome) in desk.wakes() {
+                let at = asked.iter().position(|other| *other == ticket);
+                asked.remove(at.expect("it was not woken before"));
+                if let Outcome::Held(grant) = outcome {
+                    guards.push(grant.guard);
+                }
+            }
+            while desk.core.next_notice().is_some() {}
+        }
+    }
+}
+
+fn any_input(
+    desk: &mut Desk,
+    chance: &mut fastrand::Rng,
+    asked: &mut Vec<Ticket>,
+    guards: &mut Vec<GuardId>,
+) {
+    let time = chance.choice([Time::ZERO, T / 1000, T / 8, T]).unwrap_or(T);
+    desk.after(time);
+    match chance.u8(..16) {
+        0 => desk.core.broke(desk.now),
+        1 => desk.connect(chance.choice([SESSION, 8]).unwrap_or(SESSION)),
+        2 => {
+            desk.core.broke(desk.now);
+            desk.core.expired(desk.now);
+        }
+        3 => desk.core.pong(desk.now),
+        4 => desk.core.tick(desk.now),
+        5 | 6 => {
+            let thread = chance.u64(..4);
+            // A wake-up in the same turn is for a ticket that is known.
+            asked.push(desk.lock(thread));
+        }
+        7 => {
+            if let Some(ticket) = chance.choice(asked.clone()) {
+                desk.core.cancel(desk.now, ticket);
+            }
+        }
+        8 => {
+            if let Some(guard) = chance.choice(guards.clone()) {
+                desk.core.release(desk.now, guard);
+            }
+        }
+        9 => desk.goes(&any_name(chance)),
+        _ => {
+            let result = any_result(chance);
+            desk.answers(result);
+        }
+    }
+}
+
+fn any_name(chance: &mut fastrand::Rng) -> String {
+    match chance.u8(..4) {
+        0 => THEIRS.to_string(),
+        1 => String::new(),
+        _ => name(chance.u128(1..4), chance.u32(..3)),
+    }
+}
+
+fn any_result(chance: &mut fastrand::Rng) -> Result<Reply, ErrorCode> {
+    let stat = Stat {
+        czxid: chance.i64(..),
+        ephemeral_owner: chance.choice([SESSION, 8, 0]).unwrap_or(0),
+        ..Stat::default()
+    };
+    let path = format!("{PATH}/{}", any_name(chance));
+    Ok(match chance.u8(..10) {
+        0 => Reply::Nothing,
+        1 | 2 => Reply::Created {
+            path,
+            stat: chance.bool().then_some(stat),
+        },
+        3 => Reply::Stat(stat),
+        4 => Reply::Data {
+            data: b"unlock".to_vec().into(),
+            stat,
+        },
+        5 | 6 => {
+            let names: Vec<_> = (0..chance.usize(..4)).map(|_| any_name(chance)).collect();
+            let names = names.iter().map(String::as_str).collect();
+            Reply::Children { names, stat: None }
+        }
+        7 => {
+            let part = |_| match chance.u8(..3) {
+                0 => Ok(OpReply::Checked),
+                1 => Err(ErrorCode(chance.i32(-130..0))),
+                _ => Ok(OpReply::Deleted),
+            };
+            Reply::Multi((0..2).map(part).collect())
+        }
+        _ => return Err(ErrorCode(chance.i32(-130..0))),
+    })
+}

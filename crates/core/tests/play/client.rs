@@ -323,7 +323,9 @@ impl World {
             }
             Told::Pong => self.turn(client, Core::pong),
             Told::Event(event) => {
-                self.tell_story(|| format!("c{client} hears: {} {:?}", event.path, event.kind));
+                self.tell_story(|| {
+                    format!("c{client} gets the event {} {:?}", event.path, event.kind)
+                });
                 self.turn(client, |core, now| core.event(now, &event));
             }
             Told::Closed => self.left(client),

@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// A client has heard that its session is over, and all its nodes are gone.
+    /// A client was told that its session is over, and so all its nodes are gone.
     pub(crate) fn judge_loss(&mut self, client: usize) {
         let mut guards = self.guards(client).into_iter();
         if let Some(op) = guards.find(|op| self.is_valid(*op)) {

@@ -74,11 +74,11 @@ MUTANTS = [
         "        if self.flight.len() < 3 {\n            self.send(Request::list(&self.path), Step::List, link);\n            if",
     ),
     (
-        "deaf-unless-asleep",
+        "events-lost-unless-asleep",
         "an event that comes before the attempt waits is forgotten",
         "acquisition.rs",
-        "        self.heard.push_back((name.into(), kind));",
-        "        if self.attempt.blocked().is_some() {\n            self.heard.push_back((name.into(), kind));\n        }",
+        "        self.events.push_back((name.into(), kind));",
+        "        if self.attempt.blocked().is_some() {\n            self.events.push_back((name.into(), kind));\n        }",
     ),
     (
         "any-event-is-a-deletion",
@@ -88,7 +88,7 @@ MUTANTS = [
         "        let gone = kind != EventKind::Created;",
     ),
     (
-        "own-event-unheard",
+        "own-event-ignored",
         "the event of one's own node changes nothing",
         "acquisition.rs",
         "            // A server that closes our session sends this first: the listing tells.\n            return Some(Event::Woken);",
@@ -280,15 +280,15 @@ MUTANTS = [
         "        self.link.now = self.link.now.max(now);",
     ),
     (
-        "leases-deaf",
-        "guards do not hear of a session that has ended",
+        "leases-not-told",
+        "guards are not told of a session that has ended",
         "leases.rs",
         "                lease.belief.hear(lease.session, self.renewals.news());\n",
         "",
     ),
     (
-        "own-deletion-unheard",
-        "a holder does not hear that its node is deleted",
+        "own-deletion-ignored",
+        "a holder is not told that its node is deleted",
         "leases.rs",
         "            EventKind::Deleted => self.lose(guard, link),\n            // The next",
         "            EventKind::Deleted => {}\n            // The next",
@@ -302,7 +302,7 @@ MUTANTS = [
     ),
     # The link.
     (
-        "shorter-unheard",
+        "shorter-unknown",
         "a connect request whose answer is lost is thought to change nothing",
         "link.rs",
         "            self.lifetime.greets(self.now, None);\n",
@@ -338,7 +338,7 @@ MUTANTS = [
     ),
     (
         "touch-at-its-answer",
-        "a message counts as heard of from its answer on",
+        "a message counts from its answer on",
         "link.rs",
         "        self.lifetime.answered(sent, self.now);\n        self.promptness",
         "        self.lifetime.answered(self.now, self.now);\n        self.promptness",

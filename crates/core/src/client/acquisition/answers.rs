@@ -146,11 +146,11 @@ impl Acquisition {
         }
     }
 
-    /// If the node beyond the nearest is gone, the attempt hears of it when it waits.
+    /// If the node beyond the nearest is gone, that counts as its event.
     fn beyond(&mut self, answered: &Answered) -> Result<(), Failure> {
         let gone = *answered == Err(Failure::Refused(ErrorCode::NO_NODE));
         if let Some(beyond) = self.watches.beyond.clone().filter(|_| gone) {
-            self.heard.push_back((beyond, EventKind::Deleted));
+            self.events.push_back((beyond, EventKind::Deleted));
         }
         Ok(())
     }

@@ -210,8 +210,8 @@ impl Acquisition {
         }
     }
 
-    /// Watches the nearest node ahead, and, if the attempt is to hear of them, our own node `mine` and
-    /// the one beyond the nearest.
+    /// Watches the nearest node ahead, and, if the attempt needs them, our own node `mine` and the one
+    /// beyond the nearest.
     fn watch(&mut self, blocked: &Blocked, mine: Option<&str>, link: &mut Link) {
         let Blocked {
             nearest, beyond, ..
@@ -224,7 +224,7 @@ impl Acquisition {
         }
         self.flight
             .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
-        self.heard.clear();
+        self.events.clear();
         if let Some(mine) = mine {
             self.look_at_own(mine, link);
         }

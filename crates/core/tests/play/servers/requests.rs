@@ -90,7 +90,8 @@ impl World {
         }
     }
 
-    /// Notes that a client has sent something; a leader hears of it at once.
+    /// Notes that a client has sent something. A leader is told of it later, and notes it at once for its
+    /// own clients.
     fn touch(&mut self, server: usize, session: i64) {
         let timeout = self.plan.grants[server];
         match self.servers[server].leads() {
