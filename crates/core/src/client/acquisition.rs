@@ -8,6 +8,7 @@
 
 mod answers;
 mod sends;
+mod several;
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -15,7 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
-use self::answers::{Births, Parents};
+use self::several::{Births, Parents};
 use super::ask::{Ticket, Time};
 use super::calls::CallId;
 use super::link::Link;

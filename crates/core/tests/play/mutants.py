@@ -378,6 +378,8 @@ def main():
     unknown = set(args.only) - {mutant[0] for mutant in MUTANTS}
     if unknown:
         sys.exit(f"no such mutant: {', '.join(sorted(unknown))}")
+    if not args.list:
+        take(args.scratch)
     for mutant in MUTANTS:
         if args.only and mutant[0] not in args.only:
             continue
@@ -401,14 +403,15 @@ def check_table():
 
 def examine(mutant, args):
     _, _, file, old, new = mutant
-    copy(args.scratch)
     path = args.scratch / CLIENT / file
-    path.write_text(path.read_text().replace(old, new))
+    sound = path.read_text()
+    path.write_text(sound.replace(old, new))
     env = dict(os.environ, ZKLOCK_PLAY=str(args.seeds), RUST_BACKTRACE="0")
     run = subprocess.run(
         ["cargo", "test", "--offline", "--quiet", "-p", "zklock-core", "--test", "play", "every"],
         cwd=args.scratch, env=env, capture_output=True, text=True,
     )
+    path.write_text(sound)
     failed = re.search(r"^seed (\d+): (.*)", run.stdout + run.stderr, re.M)
     if failed:
         return failed[1], failed[2][:110].replace("|", "/")
@@ -417,7 +420,8 @@ def examine(mutant, args):
     return "-", f"not in {args.seeds}"
 
 
-def copy(scratch):
+def take(scratch):
+    """Copies the crates, so that they may change meanwhile."""
     for crate in ["core", "jute"]:
         target = scratch / "crates" / crate
         shutil.rmtree(target, ignore_errors=True)

@@ -1,11 +1,10 @@
 //! What each action of an attempt sends.
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::answers::{Births, Parents};
+use super::several::{Births, Parents};
 use super::{Acquisition, Step, Watches};
 use crate::attempt::{Action, Event, Patience};
 use crate::client::calls::{Creation, Purpose};
@@ -200,10 +199,7 @@ impl Acquisition {
         if self.is_on_its_way(|step| *step == Step::Birth) {
             return;
         }
-        self.births = Births {
-            asked: names.iter().cloned().collect(),
-            known: BTreeMap::new(),
-        };
+        self.births = Births::of(names);
         for name in names {
             let look = Request::exists(&node_in(&self.path, name));
             self.send(look, Step::Birth, link);
