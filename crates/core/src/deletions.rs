@@ -286,13 +286,9 @@ impl<X> Deletions<X> {
         self.open.is_empty()
     }
 
-    /// A session is served; the ends of others have deleted their nodes. Returns what users have added
-    /// to those.
-    pub fn serves(&mut self, session: i64) -> Vec<X> {
-        let is_over = |entry: &Deletion| entry.session != session;
-        let over = self.open.iter().filter(|(_, (entry, _))| is_over(entry));
-        let over: Vec<_> = over.map(|(id, _)| *id).collect();
-        over.into_iter().filter_map(|id| self.take(id)).collect()
+    /// A session is served; the ends of others have deleted their nodes.
+    pub fn serves(&mut self, session: i64) {
+        self.open.retain(|_, (entry, _)| entry.session == session);
     }
 
     /// Every session has ended.

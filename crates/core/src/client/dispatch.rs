@@ -74,13 +74,6 @@ impl Core {
         self.wakes.push_back((ticket, outcome));
     }
 
-    /// Nodes of any other session than the present one are gone.
-    pub(super) fn session_is_over(&mut self) {
-        for ticket in self.releases.serves(self.link.session) {
-            self.wake(ticket, Outcome::Lost);
-        }
-    }
-
     /// All paths that a thread wants or has.
     pub(super) fn paths(&self) -> Vec<Arc<str>> {
         self.lines.keys().cloned().collect()

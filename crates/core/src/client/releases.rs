@@ -107,10 +107,9 @@ impl Releases {
         self.delete(&creation.path, orphan, link);
     }
 
-    /// There is this session now, or none: the ends of others have deleted their nodes. Returns who
-    /// waits for one of those.
-    pub(super) fn serves(&mut self, session: i64) -> impl Iterator<Item = Ticket> + use<> {
-        self.deletions.serves(session).into_iter().flatten()
+    /// There is this session now, or none: the ends of others have deleted their nodes.
+    pub(super) fn serves(&mut self, session: i64) {
+        self.deletions.serves(session);
     }
 
     /// How many are open.

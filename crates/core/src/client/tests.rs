@@ -328,7 +328,7 @@ fn no_input_is_too_much() {
         let mut desk = Desk::new();
         let (mut asked, mut guards) = (Vec::new(), Vec::new());
         for _ in 0..60 {
-            any_input(&mut desk, &mut chance, &mut asked, &mut guards);
+            any_input(&mut desk, &mut chance, &mut asked, &guards);
             assert!(desk.sent().len() < 100, "seed {seed}");
             for (ticket, outcome) in desk.wakes() {
                 let at = asked.iter().position(|other| *other == ticket);
@@ -346,7 +346,7 @@ fn any_input(
     desk: &mut Desk,
     chance: &mut fastrand::Rng,
     asked: &mut Vec<Ticket>,
-    guards: &mut Vec<GuardId>,
+    guards: &[GuardId],
 ) {
     let time = chance.choice([Time::ZERO, T / 1000, T / 8, T]).unwrap_or(T);
     desk.after(time);
@@ -370,7 +370,7 @@ fn any_input(
             }
         }
         8 => {
-            if let Some(guard) = chance.choice(guards.clone()) {
+            if let Some(guard) = chance.choice(guards.iter().copied()) {
                 desk.core.release(desk.now, guard);
             }
         }

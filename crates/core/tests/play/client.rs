@@ -327,6 +327,7 @@ impl World {
                     format!("c{client} gets the event {} {:?}", event.path, event.kind)
                 });
                 self.turn(client, |core, now| core.event(now, &event));
+                self.judge_event(client, &event);
             }
             Told::Closed => self.left(client),
         }
@@ -418,7 +419,7 @@ impl World {
         let Some(guard) = self.ops[op].guard else {
             return;
         };
-        let until = Some(self.now + self.plan.timeout);
+        let until = (op % 2 == 0).then(|| self.now + self.plan.timeout);
         self.ticket(
             client,
             thread,

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use zklock_core::client::Outcome;
+use zklock_jute::{Event, EventKind};
 
 use crate::client::Op;
 use crate::servers::Time;
@@ -51,6 +52,14 @@ impl World {
         self.judge_trust(op);
         self.judge_limit(op);
         let one = self.ops[op].clone();
+        let mut earlier = self.ops[..op].iter();
+        let overtakes = |other: &Op| {
+            let same = (other.client, other.want.path) == (one.client, one.want.path);
+            same && other.granted.is_none() && other.ended.is_none()
+        };
+        if earlier.any(overtakes) {
+            return self.fail(format!("op {op} has overtaken a thread of its client"));
+        }
         let node = one.node.as_deref().unwrap_or_default();
         let ahead = self
             .lives
@@ -119,6 +128,16 @@ impl World {
         }
         if self.unlocks(client) {
             self.fail("a release is waited for whose session is over");
+        }
+    }
+
+    /// A holder is told that its node was deleted.
+    pub(crate) fn judge_event(&mut self, client: usize, event: &Event) {
+        let is_its = |op: &usize| self.ops[*op].node.as_deref() == Some(&*event.path);
+        let mut guards = self.guards(client).into_iter().filter(is_its);
+        let op = guards.find(|op| self.now < self.ops[*op].trust.until);
+        if let (Some(op), EventKind::Deleted) = (op, event.kind) {
+            self.fail(format!("op {op} is held, and its node is known to be gone"));
         }
     }
 

@@ -50,7 +50,7 @@ MUTANTS = [
         "a create whose answer was lost is sent again, without a look for its node",
         "acquisition/answers.rs",
         "            (Step::Create(_), Ok(_) | Err(Failure::Lost)) => Event::ReplyLost,",
-        "            (Step::Create(_), Ok(_) | Err(Failure::Lost)) => return Ok(()),",
+        "            (Step::Create(_), Ok(_) | Err(Failure::Lost)) => return Ok(None),",
     ),
     (
         "found-without-sync",
@@ -105,8 +105,11 @@ MUTANTS = [
         "create-proves-at-its-answer",
         "a create counts as a proof from its answer on",
         "acquisition/answers.rs",
-        "                self.proof = GrantProof::on(stamp);",
-        "                self.proof = GrantProof::on(Stamp {\n                    sent: link.now,\n                    ..stamp\n                });",
+        "                if let Some(event) = self.said(step, answered)? {",
+        "                let sent = link.now;\n                let step = match step {\n"
+        "                    Step::Create(stamp) => Step::Create(Stamp { sent, ..stamp }),\n"
+        "                    step => step,\n                };\n"
+        "                if let Some(event) = self.said(step, answered)? {",
     ),
     (
         "proof-at-its-answer",
@@ -249,13 +252,6 @@ MUTANTS = [
         "releases.rs",
         "        Err(failure) => return (Err(failure), Err(failure)),",
         "        Err(failure) => return (Err(failure), Err(Failure::NotSent)),",
-    ),
-    (
-        "unlock-of-a-dead-session",
-        "who waits for a release is not told that the session has ended",
-        "dispatch.rs",
-        "        for ticket in self.releases.serves(self.link.session) {\n            self.wake(ticket, Outcome::Lost);",
-        "        for ticket in self.releases.serves(self.link.session) {\n            let _ = ticket;",
     ),
     # Leases.
     (

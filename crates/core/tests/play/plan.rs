@@ -141,7 +141,8 @@ impl Plan {
         };
         if !is_quiet {
             if chance.u8(..4) == 0 {
-                plan.grants = [(); SERVERS].map(|()| timeout + ms(chance.u64(..2) * 3_000));
+                let more = chance.choice([3_000, 9_000]).unwrap_or(3_000);
+                plan.grants = [(); SERVERS].map(|()| timeout + ms(chance.u64(..2) * more));
             }
             plan.troubles = troubles(chance, plan.clients.len(), hold * 4 + ms(200), timeout);
         }
