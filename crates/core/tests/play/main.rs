@@ -24,6 +24,7 @@ mod client;
 mod judge;
 mod plan;
 mod servers;
+mod troubles;
 mod world;
 
 use std::env;

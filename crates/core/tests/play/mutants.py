@@ -56,8 +56,8 @@ MUTANTS = [
         "found-without-sync",
         "a node that may have been created is looked for at a server that lags",
         "acquisition/sends.rs",
-        "            Action::Sync => self.sync(link.knows.sync(&self.path), link),",
-        "            Action::Sync => {\n                self.attempt.handle(Event::Synced);\n                return true;\n            }",
+        "            Action::Sync | Action::CatchUp => self.sync(link),",
+        "            Action::CatchUp => self.sync(link),\n            Action::Sync => {\n                self.attempt.handle(Event::Synced);\n                return true;\n            }",
     ),
     (
         "listing-older-than-create",

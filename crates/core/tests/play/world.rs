@@ -12,7 +12,7 @@ use zklock_jute::Request;
 use crate::client::{Client, Op};
 use crate::plan::{Plan, Trouble, What};
 use crate::servers::tree::{Change, ConnNo};
-use crate::servers::{Ask, Conn, Deed, Message, SERVERS, Said, Server, Time, Told, pop_if};
+use crate::servers::{Conn, Message, SERVERS, Said, Server, Time, Told, pop_if};
 
 /// When a run begins: longer after the fixed moment than any session lasts.
 pub(crate) const BEGINNING: Time = Duration::from_secs(1_000);
@@ -89,10 +89,6 @@ pub(crate) enum Happening {
     Calm,
 }
 
-fn later(until: &mut Time, other: Time) {
-    *until = other.max(*until);
-}
-
 /// When a message to another server arrives, and in which lives of the two it was sent.
 type Sent = (Time, (u32, u32), Message);
 
@@ -130,7 +126,7 @@ pub(crate) struct Seen {
     pub(crate) expired: u64,
     /// Guards that were lost before their release.
     pub(crate) lost: u64,
-    /// Looks for a node that may have been created.
+    /// Requests after which a listing is up to date: for a node that may have been created.
     pub(crate) looked_for: u64,
 }
 
@@ -445,111 +441,6 @@ impl World {
         let last = &mut client.arrivals[usize::from(to_client)];
         *last = at.max(*last);
         *last
-    }
-}
-
-// What goes wrong.
-impl World {
-    fn trouble(&mut self, trouble: Trouble) {
-        let Trouble { what, time, .. } = trouble;
-        let until = self.now + time;
-        self.tell_story(|| format!("TROUBLE: {what:?} for {time:?}"));
-        match what {
-            What::Break { client, arrives } => self.breaks(client, arrives),
-            What::LoseReply { client } => self.clients[client].loses_a_reply = true,
-            What::Delay { client } => later(&mut self.clients[client].delayed_until, until),
-            What::Stop { client } => later(&mut self.clients[client].stopped_until, until),
-            What::LateTicks { client } => {
-                let (last, late) = &mut self.clients[client].late_ticks;
-                later(last, until);
-                later(late, time);
-            }
-            What::Evict { client } => self.evict(client),
-            What::Freeze { server } => later(&mut self.servers[server].frozen_until, until),
-            What::Cut { server } => self.servers[server].is_cut = true,
-            What::Lag { server } => self.servers[server].lag = time / 2,
-            What::Crash { server } => {
-                if !matches!(self.servers[server].role, crate::servers::Role::Looking) {
-                    self.resign(server);
-                }
-                self.servers[server].is_down = true;
-            }
-            What::Revoke => self.revoke(),
-            What::Vanish { client } => self.vanish(client),
-            What::Resign => {
-                if let Some(leader) = self.leader() {
-                    self.resign(leader);
-                }
-            }
-        }
-        self.plan(until, Happening::Over(what));
-    }
-
-    fn trouble_ends(&mut self, what: What) {
-        match what {
-            What::Cut { server } => {
-                self.servers[server].is_cut = false;
-                for other in 0..SERVERS {
-                    let (from, to) = (server, other);
-                    self.plan(self.now + self.plan.hop, Happening::Peer { from, to });
-                    let (from, to) = (other, server);
-                    self.plan(self.now + self.plan.hop, Happening::Peer { from, to });
-                }
-            }
-            What::Lag { server } => self.servers[server].lag = Duration::ZERO,
-            What::Crash { server } => self.servers[server].is_down = false,
-            _ => {}
-        }
-    }
-
-    fn calm(&mut self) {
-        self.is_calm = true;
-        for client in &mut self.clients {
-            client.loses_a_reply = false;
-        }
-        self.tell_story(|| "all troubles are over".into());
-    }
-
-    fn evict(&mut self, client: usize) {
-        let (session, _) = self.clients[client].core.session();
-        let Some(leader) = self.leader() else { return };
-        let lives = self.lives.iter();
-        let nodes = lives.filter(|life| life.owner == session && life.to.is_none());
-        let nodes: Vec<_> = nodes.map(|life| life.path.to_string()).collect();
-        let Some(node) = self.chance.choice(nodes) else {
-            return;
-        };
-        self.clients[client].was_evicted = true;
-        self.evicted.push(node.clone());
-        let ask = Ask {
-            origin: None,
-            session: 0,
-            deed: Deed::Write(Rc::new(Request::delete(node))),
-        };
-        self.propose(leader, leader, ask);
-    }
-}
-
-impl World {
-    fn revoke(&mut self) {
-        let Some(leader) = self.leader() else { return };
-        let lives = self.lives.iter();
-        let nodes = lives.filter(|life| life.owner != 0 && life.to.is_none());
-        let nodes: Vec<_> = nodes.map(|life| life.path.to_string()).collect();
-        let Some(path) = self.chance.choice(nodes) else {
-            return;
-        };
-        let write = Request::SetData {
-            path,
-            data: b"__REVOKE__".to_vec().into(),
-            version: -1,
-        };
-        let ask = Ask {
-            origin: None,
-            session: 0,
-            deed: Deed::Write(Rc::new(write)),
-        };
-        self.propose(leader, leader, ask);
     }
 }
 

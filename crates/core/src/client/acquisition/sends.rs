@@ -22,8 +22,7 @@ impl Acquisition {
         match action {
             Action::Create(prefix) => self.create(&prefix, link),
             Action::MakeParents => self.make_parents(link),
-            Action::Sync => self.sync(link.knows.sync(&self.path), link),
-            Action::CatchUp => self.sync(Request::sync(&self.path), link),
+            Action::Sync | Action::CatchUp => self.sync(link),
             Action::List | Action::ListAndWatch(_) => return self.list(link),
             Action::Inspect(name) => self.inspect(&name, link),
             Action::Births(names) => self.ask_births(&names, link),
@@ -140,10 +139,10 @@ impl Acquisition {
     }
 
     /// Has the server catch up, and lists the queue in the same write.
-    fn sync(&mut self, sync: Request, link: &mut Link) {
+    fn sync(&mut self, link: &mut Link) {
         if !self.is_on_its_way(|step| *step == Step::Sync) {
             self.forget_listings();
-            self.send(sync, Step::Sync, link);
+            self.send(link.knows.sync(&self.path), Step::Sync, link);
             self.send(Request::list(&self.path), Step::List, link);
         }
     }

@@ -1,0 +1,116 @@
+//! What goes wrong, and how it ends.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use zklock_jute::Request;
+
+use crate::plan::{Trouble, What};
+use crate::servers::{Ask, Deed, Role, SERVERS, Time};
+use crate::world::{Happening, World};
+
+impl World {
+    pub(crate) fn trouble(&mut self, trouble: Trouble) {
+        let Trouble { what, time, .. } = trouble;
+        let until = self.now + time;
+        self.tell_story(|| format!("TROUBLE: {what:?} for {time:?}"));
+        match what {
+            What::Break { client, arrives } => self.breaks(client, arrives),
+            What::LoseReply { client } => self.clients[client].loses_a_reply = true,
+            What::Delay { client } => later(&mut self.clients[client].delayed_until, until),
+            What::Stop { client } => later(&mut self.clients[client].stopped_until, until),
+            What::LateTicks { client } => {
+                let (last, late) = &mut self.clients[client].late_ticks;
+                later(last, until);
+                later(late, time);
+            }
+            What::Evict { client } => self.evict(client),
+            What::Freeze { server } => later(&mut self.servers[server].frozen_until, until),
+            What::Cut { server } => self.servers[server].is_cut = true,
+            What::Lag { server } => self.servers[server].lag = time / 2,
+            What::Crash { server } => {
+                if !matches!(self.servers[server].role, Role::Looking) {
+                    self.resign(server);
+                }
+                self.servers[server].is_down = true;
+            }
+            What::Revoke => self.revoke(),
+            What::Vanish { client } => self.vanish(client),
+            What::Resign => {
+                if let Some(leader) = self.leader() {
+                    self.resign(leader);
+                }
+            }
+        }
+        self.plan(until, Happening::Over(what));
+    }
+
+    pub(crate) fn trouble_ends(&mut self, what: What) {
+        match what {
+            What::Cut { server } => {
+                self.servers[server].is_cut = false;
+                for other in 0..SERVERS {
+                    let (from, to) = (server, other);
+                    self.plan(self.now + self.plan.hop, Happening::Peer { from, to });
+                    let (from, to) = (other, server);
+                    self.plan(self.now + self.plan.hop, Happening::Peer { from, to });
+                }
+            }
+            What::Lag { server } => self.servers[server].lag = Duration::ZERO,
+            What::Crash { server } => self.servers[server].is_down = false,
+            _ => {}
+        }
+    }
+
+    pub(crate) fn calm(&mut self) {
+        self.is_calm = true;
+        for client in &mut self.clients {
+            client.loses_a_reply = false;
+        }
+        self.tell_story(|| "all troubles are over".into());
+    }
+
+    fn evict(&mut self, client: usize) {
+        let (session, _) = self.clients[client].core.session();
+        let Some(leader) = self.leader() else { return };
+        let lives = self.lives.iter();
+        let nodes = lives.filter(|life| life.owner == session && life.to.is_none());
+        let nodes: Vec<_> = nodes.map(|life| life.path.to_string()).collect();
+        let Some(node) = self.chance.choice(nodes) else {
+            return;
+        };
+        self.clients[client].was_evicted = true;
+        self.evicted.push(node.clone());
+        let ask = Ask {
+            origin: None,
+            session: 0,
+            deed: Deed::Write(Rc::new(Request::delete(node))),
+        };
+        self.propose(leader, leader, ask);
+    }
+
+    fn revoke(&mut self) {
+        let Some(leader) = self.leader() else { return };
+        let lives = self.lives.iter();
+        let nodes = lives.filter(|life| life.owner != 0 && life.to.is_none());
+        let nodes: Vec<_> = nodes.map(|life| life.path.to_string()).collect();
+        let Some(path) = self.chance.choice(nodes) else {
+            return;
+        };
+        let write = Request::SetData {
+            path,
+            data: b"__REVOKE__".to_vec().into(),
+            version: -1,
+        };
+        let ask = Ask {
+            origin: None,
+            session: 0,
+            deed: Deed::Write(Rc::new(write)),
+        };
+        self.propose(leader, leader, ask);
+    }
+}
+
+fn later(until: &mut Time, other: Time) {
+    *until = other.max(*until);
+}
