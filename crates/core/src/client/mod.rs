@@ -64,6 +64,18 @@
 //! whether or not the core has had its turn by then, and stays lost: a shell that has seen that moment pass
 //! disregards later notices.
 //!
+//! # A contended lock, turn by turn
+//!
+//! ```text
+//!  ask                 ──► create, list                     no watch yet: who is ahead is not known
+//!  answer, answer      ──► exists mine, get theirs          both leave a watch
+//!  event: theirs went  ──► (wake: held)                     if the proof is young; it is kept so
+//!  release             ──► delete mine and create, list     with the next thread's create
+//! ```
+//!
+//! `turns` says whose turn it is at a path, `acquisition` leads one thread to the head of the queue,
+//! `leases` and `releases` are what follows, and `link` is what all of them send through.
+//!
 //! # What stays out
 //!
 //! Everything that is not a mutex; what connects, logs in and picks a server (in
