@@ -7,6 +7,8 @@ mod crowd;
 mod lives;
 mod several;
 
+use std::time::Duration;
+
 use fastrand::Rng;
 
 use crate::jobs::JOB;
@@ -744,6 +746,16 @@ impl Plan {
         let threads = self.clients.iter().flat_map(|client| &client.threads);
         let mut steps = threads.flatten();
         steps.any(|step| matches!(step.lock, Lock::Hold(_)))
+    }
+
+    /// How long all of it takes if no two hold at the same time.
+    pub(crate) fn holds_for(&self) -> Duration {
+        let threads = self.clients.iter().flat_map(|client| &client.threads);
+        let time = |step: &Step| match step.lock {
+            Lock::Standby(terms) => step.rest + step.hold * u64::from(terms),
+            _ => step.rest + step.hold,
+        };
+        Duration::from_millis(threads.flatten().map(time).sum())
     }
 
     /// Whether an administrator deletes nodes.

@@ -21,7 +21,7 @@ use crate::sight::{self, Revoked};
 use crate::taken;
 use crate::troubles::{self, Processes, contenders, ensemble};
 
-/// How long calls may take to return once nothing is broken any more.
+/// How long calls may take to return once nothing is broken any more, beside what they are to hold.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A run without a violation.
@@ -148,7 +148,7 @@ fn carry_out(plan: &Plan) -> Seen {
 
 /// Nothing is broken any more, so every call has to return.
 fn await_return<'a>(plan: &Plan, mains: impl Iterator<Item = &'a sim::JoinHandle<()>>) {
-    let until = sim::elapsed() + PATIENCE;
+    let until = sim::elapsed() + PATIENCE + plan.holds_for();
     for main in mains {
         while !main.is_finished() {
             if plan.has_holds() {
