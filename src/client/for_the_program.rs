@@ -13,6 +13,7 @@ use crate::session::Session;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
 use crate::transport::session_key::{Inherited, SessionKey};
+use zklock_core::release_note::is_note;
 use zklock_jute::{Reply, Request};
 
 impl Client {
@@ -80,10 +81,15 @@ impl Client {
     #[doc(hidden)]
     pub fn pause(&self, path: &str, hold: &Hold) -> Result<String> {
         let (session, job) = (&self.locks.session, Job::new(&self.locks, path)?);
-        let there = session.read(&Request::exists(path), path)?;
-        let is_empty = matches!(there, Some(Reply::Stat(stat)) if stat.num_children == 0);
-        // A path that nobody uses any more is one that nobody has used yet. kazoo remembers that it exists.
-        if is_empty && session.settings.dialect.takes_containers() {
+        let there = match session.read(&Request::get(path), path) {
+            Err(Error::NoAuth { .. }) => None,
+            there => there?,
+        };
+        // What a command has left is as good as nothing. Whose any other node is, is not known, and the end
+        // of the pause deletes what the job has taken over. kazoo remembers that it exists.
+        let is_left = matches!(there, Some(Reply::Data { data, stat })
+            if stat.num_children == 0 && is_note(&Vec::from(data.clone())));
+        if is_left && session.settings.dialect.takes_containers() {
             job.take_over(&Session::query_limit())?;
         }
         session.plant_hold(path, hold)

@@ -24,7 +24,7 @@ use crate::session::caller::Caller;
 use crate::session::cleaner::Release;
 use crate::time::limit::Limit;
 use zklock_core::journal::Journal;
-use zklock_core::mending::is_free;
+use zklock_core::mending::{Standing, is_free, standing};
 use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request, Stat};
 
 /// The name of the stake.
@@ -32,6 +32,9 @@ const STAKE: &str = "taken-over-by-a-job";
 
 /// How long to wait while another client has its stake there.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Another client was faster: look again.
+const FASTER: CallError = CallError::Refused(ErrorCode::BAD_VERSION);
 
 /// A node that may be free.
 struct Idle {
@@ -90,19 +93,46 @@ impl Job {
         ) else {
             return Ok(None);
         };
-        if !is_free(&Vec::from(data), stat.version) || stat.has_session() {
+        let data = Vec::from(data);
+        if standing(&data) == Standing::Whole {
+            return Err(FASTER);
+        }
+        if !is_free(&data, stat.version) || stat.has_session() {
             return Ok(None);
         }
         let rest = self.unused_directories()?;
         let others = names.iter().filter(|name| *name != STAKE).count();
         let acl = acl.ok().and_then(whole);
-        Ok((others == rest.len()).then_some(Idle { stat, acl, rest }))
+        if others == rest.len() {
+            return Ok(Some(Idle { stat, acl, rest }));
+        }
+        // The looks at a path that was replaced between them do not fit together.
+        match self.is_still(caller, &stat, limit)? {
+            true => Ok(None),
+            false => Err(FASTER),
+        }
+    }
+
+    /// Whether the path's node is the one that was seen.
+    fn is_still(
+        &self,
+        caller: &mut Caller,
+        seen: &Stat,
+        limit: &Limit,
+    ) -> StdResult<bool, CallError> {
+        let now = caller.call(&Request::exists(&self.path), &self.path, limit)?;
+        let same = |now: Stat| (now.czxid, now.version) == (seen.czxid, seen.version);
+        Ok(matches!(now, Reply::Stat(now) if same(now)))
     }
 
     fn replace(&self, caller: &mut Caller, idle: Idle, limit: &Limit) -> StdResult<(), CallError> {
         let Idle { stat, acl, rest } = idle;
         let was_never_used = (stat.version, stat.cversion) == (0, 0);
         let replaced = match acl {
+            // A stake would be a use.
+            Some(acl) if was_never_used && !self.may_replace(caller, &acl, limit)? => {
+                Err(CallError::Refused(ErrorCode::NO_AUTH))
+            }
             Some(acl) => self.replace_under_a_stake(caller, (stat, acl, rest), limit),
             None => Err(CallError::Refused(ErrorCode::NO_AUTH)),
         };
@@ -120,6 +150,25 @@ impl Job {
         }
     }
 
+    /// Whether this client may replace the node, by a transaction that replaces nothing.
+    fn may_replace(
+        &self,
+        caller: &mut Caller,
+        acl: &[Access],
+        limit: &Limit,
+    ) -> StdResult<bool, CallError> {
+        let mut ops = self.replacement(-1, acl.to_vec()).to_vec();
+        ops.push(Op::Check {
+            path: self.path.to_string(),
+            version: i32::MAX,
+        });
+        match caller.call(&Request::Multi(ops), &self.path, limit) {
+            Err(CallError::Refused(ErrorCode::NO_AUTH)) => Ok(false),
+            Ok(_) | Err(CallError::Refused(_)) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     fn replace_under_a_stake(
         &self,
         caller: &mut Caller,
@@ -127,21 +176,19 @@ impl Job {
         limit: &Limit,
     ) -> StdResult<(), CallError> {
         let (session, stake) = (&self.locks.session, format!("{}/{STAKE}", self.path));
-        let owner = session.status.snapshot().session;
-        match caller.call_once(&self.stake(&stake), &stake, limit) {
-            // Another client's, or this one's if an answer was lost.
+        let replaced = match caller.call_once(&self.stake(&stake), &stake, limit) {
+            // Another client's or thread's, or one of an answer that was lost, which goes.
             Err(CallError::Refused(ErrorCode::NODE_EXISTS)) => {
-                let there = caller.call(&Request::exists(&stake), &stake, limit)?;
-                if !matches!(there, Reply::Stat(stat) if stat.ephemeral_owner == owner) {
-                    return Ok(caller.pause(PAUSE, limit)?);
-                }
+                return Ok(caller.pause(PAUSE, limit)?);
             }
-            made => drop(made?),
-        }
-        let replaced = self.replace_with(caller, &stake, what, limit);
+            // It may come to be after the next look.
+            Ok(None) => Ok(false),
+            Ok(Some(_)) => self.replace_with(caller, &stake, what, limit),
+            Err(error) => Err(error),
+        };
         if !matches!(replaced, Ok(true)) {
             let release = Release {
-                session: owner,
+                session: session.status.snapshot().session,
                 waiter: None,
                 closing: None,
                 not_before: None,
@@ -161,9 +208,7 @@ impl Job {
         limit: &Limit,
     ) -> StdResult<bool, CallError> {
         let path = &*self.path;
-        let now = caller.call(&Request::exists(path), path, limit)?;
-        let is_same = |now: Stat| (now.czxid, now.version) == (seen.czxid, seen.version);
-        if !matches!(now, Reply::Stat(now) if is_same(now)) {
+        if !self.is_still(caller, &seen, limit)? {
             return Ok(false);
         }
         let mut ops = vec![Op::Delete {

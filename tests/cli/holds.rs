@@ -25,6 +25,7 @@ on_every_server! {
     a_paused_job_keeps_its_record
     a_path_that_nobody_uses_any_more_is_paused_for_a_job_too
     a_path_that_was_only_paused_or_held_is_as_it_was
+    what_somebody_keeps_at_a_path_outlasts_its_pause
     a_semaphore_is_not_paused_or_held
     a_command_for_a_permit_waits_for_a_hold_and_names_it
     a_pause_that_a_command_for_a_permit_meets_ends_at_its_time
@@ -456,6 +457,26 @@ fn a_path_that_was_only_paused_or_held_is_as_it_was(hosts: &str) {
             assert_eq!(done.code, Some(0), "{keep}, {use_it}: {done:?}");
             assert_eq!(log.words(), ["two"]);
         }
+    }
+}
+
+/// It is no job's, and kazoo's locks rely on a node that they have seen.
+fn what_somebody_keeps_at_a_path_outlasts_its_pause(hosts: &str) {
+    let mut raw = Raw::connect(hosts);
+    for kept in ["", "10.0.0.5", "41"] {
+        let path = fresh_path("kept");
+        raw.create_all(&path);
+        if !kept.is_empty() {
+            raw.set_data(&path, kept.as_bytes()).unwrap();
+        }
+        let made = raw.stat(&path).expect("a node").czxid;
+        assert_eq!(
+            run(hosts, &format!("pause {path} --reason incident")).code,
+            Some(0)
+        );
+        assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));
+        assert_eq!(raw.data(&path).as_deref(), Some(kept.as_bytes()));
+        assert_eq!(raw.stat(&path).expect("a node").czxid, made);
     }
 }
 

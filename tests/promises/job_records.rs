@@ -21,6 +21,8 @@ on_every_server! {
     a_job_takes_over_the_path_of_a_lock_that_nobody_uses
     a_job_takes_over_nothing_that_was_a_jobs_or_is_in_use
     a_job_takes_over_no_job_that_was_faster
+    a_job_that_another_one_has_taken_over_meanwhile_is_a_job
+    a_place_that_may_not_be_replaced_stays_a_jobs_for_all_that_come
     a_path_that_is_taken_over_stays_as_open_as_it_was
     a_lock_leaves_no_note_where_a_record_was
 }
@@ -250,6 +252,62 @@ fn a_job_takes_over_no_job_that_was_faster(place: Place) {
     let faster = place.connect(&hosts).job(&path).unwrap();
     run(&faster);
     assert_eq!(raw.stat(&path).expect("a record").version, 2);
+    network.heal();
+    let ended = slow.recv_timeout(SOON).expect("an end");
+    assert!(matches!(ended, Ok(Once::DoneBefore(_))), "{ended:?}");
+}
+
+/// A client looks at an idle lock, and before it looks closer another one has made a job of it.
+fn a_job_that_another_one_has_taken_over_meanwhile_is_a_job(place: Place) {
+    let hosts = place.shared().hosts();
+    let client = place.connect(&hosts);
+    // The second look at the path's node, and the one at the directories of a semaphore.
+    for (permits, look) in [(0, 1), (1, 1), (1, 2)] {
+        let path = fresh_path("meanwhile");
+        leave_idle(&client, &path, permits);
+        let network = Proxy::start(&hosts);
+        let job = place.connect(&network.hosts()).job(&path).unwrap();
+        network.delay(LAG);
+        let slow = aside(move || job.once(NIGHT, |_| Ok::<_, Infallible>(())));
+        eventually("it looks", || network.requests(op::GET_DATA) >= look);
+        network.blackhole_at_next_request(op::GET_DATA);
+        eventually("it has looked", || network.fired());
+        run(&client.job(&path).unwrap());
+        network.delay(Duration::ZERO);
+        network.heal();
+        let ended = slow.recv_timeout(SOON).expect("an end");
+        assert!(
+            matches!(ended, Ok(Once::DoneBefore(_))),
+            "{permits} {look}: {ended:?}"
+        );
+    }
+}
+
+fn leave_idle(client: &Client, path: &str, permits: u32) {
+    match permits {
+        0 => client.mutex(path).unwrap().lock().unwrap().unlock(),
+        some => {
+            let semaphore = client.semaphore(path, some).unwrap();
+            semaphore.acquire().unwrap().unlock()
+        }
+    }
+    .unwrap();
+}
+
+/// Who dies, or is refused, on the way to its record leaves the path as it was.
+fn a_place_that_may_not_be_replaced_stays_a_jobs_for_all_that_come(place: Place) {
+    let (hosts, above) = (place.shared().hosts(), fresh_path("guarded"));
+    let mut raw = Raw::connect(&hosts);
+    let path = format!("{above}/job");
+    raw.create_all(&path);
+    raw.forbid_creates(&above).unwrap();
+    let network = Proxy::start(&hosts);
+    let client = place.connect(&network.hosts());
+    network.blackhole_at_next_request(op::SET_DATA);
+    let job = client.job(&path).unwrap();
+    let slow = aside(move || job.once(NIGHT, |_| Ok::<_, Infallible>(())));
+    eventually("it is about to write", || network.fired());
+    run(&place.connect(&hosts).job(&path).unwrap());
     network.heal();
     let ended = slow.recv_timeout(SOON).expect("an end");
     assert!(matches!(ended, Ok(Once::DoneBefore(_))), "{ended:?}");
