@@ -33,7 +33,7 @@ const STAKE: &str = "taken-over-by-a-job";
 /// How long to wait while another client has its stake there.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Another client was faster: look again.
+/// Another client, or the server that removes containers, was faster: look again.
 const FASTER: CallError = CallError::Refused(ErrorCode::BAD_VERSION);
 
 /// A node that may be free.
@@ -102,15 +102,16 @@ impl Job {
         }
         let rest = self.unused_directories()?;
         let others = names.iter().filter(|name| *name != STAKE).count();
+        if acl == Err(ErrorCode::NO_NODE) {
+            return Err(FASTER);
+        }
         let acl = acl.ok().and_then(whole);
         if others == rest.len() {
             return Ok(Some(Idle { stat, acl, rest }));
         }
         // The looks at a path that was replaced between them do not fit together.
-        match self.is_still(caller, &stat, limit)? {
-            true => Ok(None),
-            false => Err(FASTER),
-        }
+        let fits = self.is_still(caller, &stat, limit)?;
+        fits.then_some(None).ok_or(FASTER)
     }
 
     /// Whether the path's node is the one that was seen.
