@@ -25,6 +25,7 @@ use crate::session::cleaner::Release;
 use crate::time::limit::Limit;
 use zklock_core::journal::Journal;
 use zklock_core::mending::{Standing, is_free, standing};
+use zklock_core::release_note::is_note;
 use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request, Stat};
 
 /// The name of the stake.
@@ -75,16 +76,10 @@ impl Job {
 
     /// The path's node, if nobody uses it and no run was written down there.
     fn idle(&self, caller: &mut Caller, limit: &Limit) -> StdResult<Option<Idle>, CallError> {
-        let (session, path) = (&self.locks.session, &*self.path);
-        let looks = [
-            session.transport.capabilities().sync(path),
-            Request::get(path),
-            Request::list(path),
-            Request::GetAcl {
-                path: path.to_owned(),
-            },
-        ];
-        let mut answers = caller.call_all(&looks, path, limit)?.into_iter().skip(1);
+        let mut answers = caller
+            .call_all(&self.looks(), &self.path, limit)?
+            .into_iter()
+            .skip(1);
         let mut answer = || answers.next().unwrap_or(Err(ErrorCode::NO_NODE));
         let (data, names, acl) = (answer(), answer(), answer());
         let (Reply::Data { data, stat }, Reply::Children { names, .. }) = (
@@ -102,16 +97,30 @@ impl Job {
         }
         let rest = self.unused_directories()?;
         let others = names.iter().filter(|name| *name != STAKE).count();
-        if acl == Err(ErrorCode::NO_NODE) {
-            return Err(FASTER);
-        }
-        let acl = acl.ok().and_then(whole);
-        if others == rest.len() {
+        let acl = match acl {
+            Err(ErrorCode::NO_NODE) => return Err(FASTER),
+            acl => acl.ok().and_then(whole),
+        };
+        // A number may be anybody's; a semaphore's has a directory below it.
+        let is_ours = data.is_empty() || is_note(&data) || !rest.is_empty();
+        if is_ours && others == rest.len() {
             return Ok(Some(Idle { stat, acl, rest }));
         }
         // The looks at a path that was replaced between them do not fit together.
         let fits = self.is_still(caller, &stat, limit)?;
         fits.then_some(None).ok_or(FASTER)
+    }
+
+    fn looks(&self) -> [Request; 4] {
+        let path = &*self.path;
+        [
+            self.locks.session.transport.capabilities().sync(path),
+            Request::get(path),
+            Request::list(path),
+            Request::GetAcl {
+                path: path.to_owned(),
+            },
+        ]
     }
 
     /// Whether the path's node is the one that was seen.

@@ -20,6 +20,7 @@ on_every_server! {
     what_is_written_meanwhile_is_not_mended
     a_job_takes_over_the_path_of_a_lock_that_nobody_uses
     a_job_takes_over_nothing_that_was_a_jobs_or_is_in_use
+    a_job_takes_over_no_number_that_may_be_anybodys
     a_job_takes_over_no_job_that_was_faster
     a_job_that_another_one_has_taken_over_meanwhile_is_a_job
     a_place_that_may_not_be_replaced_stays_a_jobs_for_all_that_come
@@ -165,6 +166,28 @@ fn a_job_takes_over_the_path_of_a_lock_that_nobody_uses(place: Place) {
         });
         run(&job);
         assert_eq!(job.last().unwrap().expect("a run").slot(), NIGHT);
+    }
+}
+
+/// kazoo's `Counter`, a setting of a program, an address that somebody keeps.
+fn a_job_takes_over_no_number_that_may_be_anybodys(place: Place) {
+    let hosts = place.shared().hosts();
+    let (client, mut raw) = (place.connect(&hosts), Raw::connect(&hosts));
+    for (data, writes) in [("41", 1), ("10", 0), ("10.0.0.5", 0)] {
+        let path = fresh_path("kept");
+        raw.create_all(&path);
+        match writes {
+            0 => {
+                raw.delete(&path).unwrap();
+                raw.create(&path, data.as_bytes(), PERSISTENT).unwrap();
+            }
+            _ => raw.set_data(&path, data.as_bytes()).unwrap(),
+        }
+        let job = client.job(&path).unwrap();
+        let ended = job.once(NIGHT, |_| Ok::<_, Infallible>(()));
+        assert!(matches!(ended, Err(Error::Unmarked { .. })), "{ended:?}");
+        assert_eq!(raw.data(&path).as_deref(), Some(data.as_bytes()));
+        assert_eq!(raw.children(&path), Some(vec![]));
     }
 }
 
