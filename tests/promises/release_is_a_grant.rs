@@ -167,16 +167,26 @@ fn a_release_after_a_reconnect_is_a_grant(place: Place) {
 fn a_release_that_was_answered_is_seen_by_who_tries_at_a_server_that_lags() {
     let server = Server::start().expect("a server");
     let [holder, other] = [(); 2].map(|()| connect(server.hosts()));
-    for kind in KINDS {
+    let same = KINDS.map(|kind| (kind, kind));
+    // A path that was a semaphore's is free for a mutex, and the other way round.
+    let others = [
+        (Kind::Permit, Kind::Mutex),
+        (Kind::Permits, Kind::WriteToWrite),
+        (Kind::Mutex, Kind::Permit),
+    ];
+    for (first, then) in same.into_iter().chain(others) {
         let path = fresh_path("lag");
-        let held = kind.take(&holder, &path, true).expect("the first holder");
+        let held = first.take(&holder, &path, true).expect("the first holder");
         // From this node on, only its owner sees what is done.
         server.hide_next_create();
         let hidden = holder.mutex(&format!("{path}-hidden"));
         let _hidden = hidden.and_then(|mutex| mutex.lock()).expect("another lock");
         held.unlock().expect("an answer");
-        let tried = kind.try_take(&other, &path).expect("an answer");
-        assert!(tried.is_some(), "{kind:?} was refused though it is free");
+        let tried = then.try_take(&other, &path).expect("an answer");
+        assert!(
+            tried.is_some(),
+            "{then:?} was refused, free after {first:?}"
+        );
     }
 }
 

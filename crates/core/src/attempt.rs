@@ -219,7 +219,7 @@ impl Attempt {
                     Ok(false) => State::Create,
                     Ok(true) if self.patience == Patience::Waits => State::Full,
                     // A server that lags still shows a node whose deletion was answered.
-                    Ok(true) if state == State::Peek => State::CatchUp,
+                    Ok(true) | Err(_) if self.looks_again(&state) => State::CatchUp,
                     Ok(true) => State::Finish(Outcome::Gone),
                     Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
                 }
@@ -244,6 +244,11 @@ impl Attempt {
             // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
         }
+    }
+
+    /// Whether a try looks again, at a server that has caught up.
+    fn looks_again(&self, state: &State) -> bool {
+        self.patience == Patience::Tries && *state == State::Peek
     }
 
     /// The transitions of an attempt whose node stands in the queue.

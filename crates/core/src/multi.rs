@@ -180,7 +180,7 @@ impl Multi {
         match (state, event) {
             (State::Peek(at), Event::Children(names)) => match self.peeked(at, &names) {
                 // A server that lags still shows a node whose deletion was answered.
-                State::Finish(Outcome::Gone) => State::PeekAgain(at),
+                State::Finish(Outcome::Gone | Outcome::Foreign(..)) => State::PeekAgain(at),
                 state => state,
             },
             (State::PeekAgain(at), Event::Children(names)) => self.peeked(at, &names),

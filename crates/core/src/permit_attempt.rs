@@ -140,7 +140,9 @@ impl Permit {
 
             (State::Open, Event::Looked(look)) => match self.opened(&look) {
                 // A server that lags still shows a permit whose return was answered.
-                State::Meet(_) | State::Finish(Outcome::Gone) => State::OpenAgain,
+                State::Meet(_) | State::Finish(Outcome::Gone | Outcome::Foreign(_)) => {
+                    State::OpenAgain
+                }
                 state => state,
             },
             (State::OpenAgain, Event::Looked(look)) => self.opened(&look),
