@@ -91,8 +91,10 @@ impl ServerState {
             Err(request) => *request,
         };
         match request {
-            // A leader answers it at once, too, though a follower may be ahead of what it has applied.
-            Request::Sync { path } => Ok(Reply::Synced { path }),
+            Request::Sync { path } => {
+                self.catch_up_with(by.connection);
+                Ok(Reply::Synced { path })
+            }
             Request::SetWatches(lists) => {
                 let view = self.view_of(by.connection);
                 let missed = view.set_watches(lists, by.connection);

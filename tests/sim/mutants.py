@@ -336,9 +336,9 @@ MUTANTS = [
         "late-limit-rounded-up",
         "a limit ends at the next whole millisecond, and one more",
         "src/time/limit.rs",
-        "            Some(deadline) => channel.recv_deadline(deadline).map_err(|_| LimitReached),\n",
-        "            Some(deadline) => channel.recv_deadline(deadline + Duration::from_millis(1)).map_err(|_| LimitReached),\n",
-        "            Some(deadline) => channel.recv_deadline(deadline + Duration::from_millis(u64::from({mutant}))).map_err(|_| LimitReached),\n",
+        "            match wait_any(&all, until) {\n",
+        "            match wait_any(&all, until.map(|until| until + Duration::from_millis(1))) {\n",
+        "            match wait_any(&all, until.map(|until| until + Duration::from_millis(u64::from({mutant})))) {\n",
     ),
     # The heartbeat and the leases.
     (
