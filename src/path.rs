@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result};
 
+pub(crate) use zklock_core::path::{ancestors, name, parent};
+
 /// Checks that `root` can have locks below it: as [`check`], but `/` passes too.
 pub(crate) fn check_root(root: &str) -> Result<()> {
     match root {
@@ -54,23 +56,6 @@ fn broken_rule(path: &str) -> Option<&'static str> {
 /// last 16 of two bytes, and whatever takes two UTF-16 units, such as an emoji.
 pub(crate) fn is_refused(c: char) -> bool {
     c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
-}
-
-/// Returns the last part of a node's path.
-pub(crate) fn name(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(_, name)| name)
-}
-
-/// Returns the path of a node's directory.
-pub(crate) fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(parent, _)| parent)
-}
-
-/// Returns the paths above `path`, outermost first.
-pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices('/')
-        .map(|(at, _)| &path[..at])
-        .filter(|path| !path.is_empty())
 }
 
 #[cfg(test)]

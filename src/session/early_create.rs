@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use crate::path;
 use crate::system::sync::Mutex;
-use crate::transport::{Answer, Answered, Call, Failure};
+use crate::transport::{Answer, Call};
 use zklock_core::attempt::Orphan;
+use zklock_core::joined;
 use zklock_core::validity::Stamp;
-use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request, culprit};
+use zklock_jute::Request;
 
 /// The calls of a waiting thread; the first is its create.
 pub(crate) struct EarlyCreate(Mutex<State>);
@@ -100,18 +101,14 @@ pub(super) fn join(
     (deleted, left): (Answer, Left),
 ) -> Vec<Call> {
     let mut calls = calls.into_iter();
-    let delete = Op::Delete {
-        path: node,
-        version: -1,
-    };
     let first = calls.next().map(|mut create| {
         let prefix = prefix(&create.request);
         let answer = mem::replace(&mut create.answer, Box::new(drop));
         create.answer = Box::new(move |answered| match early.is_read() {
             true => answer(answered),
-            false => drop(orphan(answered, prefix).map(left)),
+            false => drop(joined::orphan(answered, &prefix).map(left)),
         });
-        joined(delete, create, deleted)
+        joined(node, create, deleted)
     });
     first.into_iter().chain(calls).collect()
 }
@@ -123,76 +120,17 @@ fn prefix(create: &Request) -> String {
     }
 }
 
-/// What a create has left, by its answer.
-fn orphan(answered: Answered, prefix: String) -> Option<Orphan> {
-    match answered.map_err(Failure::sorted) {
-        Ok(Reply::Created { path, .. }) => Some(Orphan::Node(path::name(&path).to_owned())),
-        Ok(_) | Err(Failure::Lost) => Some(Orphan::Prefix(prefix)),
-        Err(_) => None,
-    }
-}
-
-fn joined(delete: Op, create: Call, deleted: Answer) -> Call {
-    let mut ops = vec![delete];
-    if let Request::Create {
-        path,
-        data,
-        acl,
-        mode,
-        ..
-    } = create.request
-    {
-        ops.push(Op::Create {
-            path,
-            data,
-            acl,
-            mode,
-            stat: false,
-        });
-    }
+fn joined(node: String, create: Call, deleted: Answer) -> Call {
     let created = create.answer;
     Call {
-        request: Request::Multi(ops),
+        request: joined::request(node, create.request),
         watch: None,
         answer: Box::new(move |answered| {
-            let (delete, create) = parts(answered);
+            let (delete, create) = joined::parts(answered);
             created(create);
             deleted(delete);
         }),
     }
-}
-
-/// What an answer to the transaction says of the deletion, and of the create.
-fn parts(answered: Answered) -> (Answered, Answered) {
-    let neither = || (Err(Failure::NotSent), Err(Failure::NotSent));
-    let results = match answered.map_err(Failure::sorted) {
-        Ok(Reply::Multi(results)) => results,
-        // What is wrong with the whole need not be wrong with either part: each goes alone.
-        Err(Failure::TooLong(_) | Failure::Refused(ErrorCode::UNIMPLEMENTED)) => return neither(),
-        // A refusal of the whole does not say how far the server came.
-        Ok(_) | Err(Failure::Refused(_)) => return (Err(Failure::Lost), Err(Failure::Lost)),
-        Err(failure) => return (Err(failure), Err(failure)),
-    };
-    match culprit(&results) {
-        Some((0, code)) if is_verdict(code) => {
-            return (Err(Failure::Refused(code)), Err(Failure::NotSent));
-        }
-        // The create may be refused because of the node that was to go: a quota still counts it.
-        Some(_) => return neither(),
-        None => {}
-    }
-    let mut results = results.into_iter();
-    match (results.next(), results.next()) {
-        (Some(Ok(_)), Some(Ok(OpReply::Created { path, stat }))) => {
-            (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))
-        }
-        _ => (Err(Failure::Lost), Err(Failure::Lost)),
-    }
-}
-
-/// Whether this code is about the part itself, and not about another part that failed.
-fn is_verdict(code: ErrorCode) -> bool {
-    code != ErrorCode::OK && code != ErrorCode::RUNTIME_INCONSISTENCY
 }
 
 impl fmt::Debug for EarlyCreate {
@@ -203,5 +141,3 @@ impl fmt::Debug for EarlyCreate {
 
 #[cfg(all(test, zklock_sim))]
 mod orders;
-#[cfg(test)]
-mod tests;

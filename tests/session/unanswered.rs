@@ -91,14 +91,17 @@ fn without_a_connection_every_try_ends_soon_and_with_an_error() {
     }
 }
 
-#[test]
-fn a_limit_that_ends_without_a_connection_tells_of_a_holder_that_a_server_named() {
+/// A server, and two clients of it: the first over this network.
+fn scene() -> (Server, Proxy, [Client; 2]) {
     let server = Server::start().expect("a server");
     let network = Proxy::start(server.hosts());
-    let (client, other) = (
-        connect(&network.hosts(), TIMEOUT),
-        connect(server.hosts(), TIMEOUT),
-    );
+    let clients = [&network.hosts(), server.hosts()].map(|hosts| connect(hosts, TIMEOUT));
+    (server, network, clients)
+}
+
+#[test]
+fn a_limit_that_ends_without_a_connection_tells_of_a_holder_that_a_server_named() {
+    let (_server, network, [client, other]) = scene();
     let _held = other.mutex("/m").unwrap().lock().unwrap();
     let (to, waits) = bounded(1);
     let mutex = client.mutex("/m").unwrap();
@@ -134,12 +137,7 @@ fn a_guard_of_this_client_is_told_as_taken_without_a_connection_too() {
 
 #[test]
 fn a_wait_for_a_change_that_no_server_answers_fails_at_its_limit() {
-    let server = Server::start().expect("a server");
-    let network = Proxy::start(server.hosts());
-    let (client, other) = (
-        connect(&network.hosts(), TIMEOUT),
-        connect(server.hosts(), TIMEOUT),
-    );
+    let (_server, network, [client, other]) = scene();
     let _held = other.mutex("/m").unwrap().lock().unwrap();
     network.blackhole();
     let fails = || {
@@ -168,12 +166,7 @@ fn a_wait_for_a_change_that_no_server_answers_fails_at_its_limit() {
 
 #[test]
 fn a_wait_for_a_change_whose_connection_breaks_later_returns_what_a_server_told() {
-    let server = Server::start().expect("a server");
-    let network = Proxy::start(server.hosts());
-    let (client, other) = (
-        connect(&network.hosts(), TIMEOUT),
-        connect(server.hosts(), TIMEOUT),
-    );
+    let (_server, network, [client, other]) = scene();
     let _held = other.mutex("/m").unwrap().lock().unwrap();
     let known = client.contenders("/m").unwrap();
     let looks = || network.requests(op::GET_CHILDREN) + network.requests(op::EXISTS);

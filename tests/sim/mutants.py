@@ -700,9 +700,9 @@ MUTANTS = [
         "early-create-answer-left",
         "what a create has left that nobody waits for any more is not cleaned up",
         "src/session/early_create.rs",
-        "            false => drop(orphan(answered, prefix).map(left)),",
-        "            false => drop((orphan(answered, prefix), left)),",
-        "            false => drop(orphan(answered, prefix).filter(|_| !{mutant}).map(left)),",
+        "            false => drop(joined::orphan(answered, &prefix).map(left)),",
+        "            false => drop((joined::orphan(answered, &prefix), left)),",
+        "            false => drop(joined::orphan(answered, &prefix).filter(|_| !{mutant}).map(left)),",
     ),
     (
         "early-create-looked-for-too-soon",
@@ -715,7 +715,7 @@ MUTANTS = [
     (
         "early-create-lost-is-unsent",
         "a transaction whose reply was lost counts as not sent for the create",
-        "src/session/early_create.rs",
+        "crates/core/src/joined.rs",
         "        Err(failure) => return (Err(failure), Err(failure)),",
         "        Err(failure) => return (Err(failure), Err(Failure::NotSent)),",
         "        Err(failure) if {mutant} => return (Err(failure), Err(Failure::NotSent)),\n"

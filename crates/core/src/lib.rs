@@ -29,6 +29,8 @@
 //! - [`guard_state`] says what a guard is, from its last proof and what happened since,
 //! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] keeps at it until it
 //!   is gone,
+//! - [`joined`] puts a deletion and the next create into one transaction, and parts its answer,
+//! - [`refusals`] says why a lock's directory cannot be made, and [`path`] takes paths apart,
 //! - [`connection`] says which server is next, when one is left, and what it knows,
 //! - [`client`] is all of this for the mutexes of one client, in one value.
 //!
@@ -59,18 +61,21 @@ pub mod downgrade;
 pub mod grant_proof;
 pub mod guard_state;
 pub mod job;
+pub mod joined;
 pub mod journal;
 pub mod lifetime;
 pub mod mending;
 pub mod multi;
 pub mod name;
 pub mod overdue_holder;
+pub mod path;
 pub mod permit_attempt;
 pub mod permit_number;
 pub mod permits;
 pub mod places;
 pub mod proof;
 pub mod queue;
+pub mod refusals;
 pub mod release_note;
 pub mod renewals;
 pub mod seen_ahead;

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
-use self::several::{Births, Parents};
+use self::several::Births;
 use super::ask::{Ticket, Time};
 use super::calls::CallId;
 use super::link::Link;
@@ -26,6 +26,7 @@ use crate::attempt::{Action, Attempt, Event, Orphan, Outcome, OwnNode, Patience}
 use crate::dialect::Role;
 use crate::grant_proof::{GrantProof, Next};
 use crate::queue::{Contest, Foreign};
+use crate::refusals::Refusals;
 use crate::skip_listing::LastGrant;
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names};
@@ -42,7 +43,7 @@ pub(super) struct Acquisition {
     flight: Vec<(CallId, Step)>,
     /// A listing that arrived before the attempt asked for it.
     listing: Option<Names>,
-    parents: Parents,
+    parents: Refusals,
     births: Births,
     watches: Watches,
     /// The events of watched nodes, which the attempt takes in when it waits.
@@ -117,7 +118,7 @@ impl Acquisition {
             proof: GrantProof::default(),
             flight: Vec::new(),
             listing: None,
-            parents: Parents::default(),
+            parents: Refusals::default(),
             births: Births::default(),
             watches: Watches::default(),
             events: VecDeque::new(),

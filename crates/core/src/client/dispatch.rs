@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 use super::ask::{GuardId, Outcome, Ticket, Time};
 use super::calls::{CallId, Creation, Open, Purpose};
 use super::line::Line;
-use super::releases::parts;
 use super::{Alarm, Asked, Core, Wants};
 use crate::answer::Answered;
+use crate::joined;
 use zklock_jute::EventKind;
 
 impl Core {
@@ -86,7 +86,7 @@ impl Core {
             Purpose::Create(creation) => self.created(&creation, open.id, answered),
             Purpose::Deletion(id) => self.deleted(id, answered),
             Purpose::Both(id, creation) => {
-                let (deletion, create) = parts(answered);
+                let (deletion, create) = joined::parts(answered);
                 self.deleted(id, deletion);
                 self.created(&creation, open.id, create);
             }

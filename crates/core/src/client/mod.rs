@@ -104,9 +104,9 @@ pub use self::ask::{
 use self::leases::Leases;
 use self::line::{Line, Waiter};
 use self::link::Link;
-use self::names::split;
 use self::releases::Releases;
 use crate::answer::Failure;
+use crate::path;
 use zklock_jute::{ErrorCode, Event, Reply, Request, failure};
 
 /// See the module's documentation.
@@ -270,7 +270,7 @@ impl Core {
     pub fn event(&mut self, now: Time, event: &Event) {
         self.pass(now);
         self.link.received();
-        let (dir, name) = split(&event.path);
+        let (dir, name) = (path::parent(&event.path), path::name(&event.path));
         // The event of a node, or of a directory whose children are watched.
         self.happened(dir, (name, &event.path), event.kind);
         self.happened(&event.path, ("", &event.path), event.kind);

@@ -1,4 +1,4 @@
-//! Paths, and the ids in the names of nodes.
+//! The paths of nodes, and the ids in their names.
 
 use alloc::string::String;
 
@@ -30,22 +30,6 @@ pub(super) fn node_in(dir: &str, name: &str) -> String {
     node
 }
 
-/// The directory of a node, and its name there.
-pub(super) fn split(path: &str) -> (&str, &str) {
-    path.rsplit_once('/').unwrap_or(("", path))
-}
-
-pub(super) fn name_of(path: &str) -> &str {
-    split(path).1
-}
-
-/// The ancestors of a directory, the outermost first, and the directory itself.
-pub(super) fn parents(dir: &str) -> impl Iterator<Item = &str> {
-    let ends = dir.match_indices('/').map(|(at, _)| at);
-    let above = ends.map(|at| &dir[..at]).filter(|path| !path.is_empty());
-    above.chain([dir])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,12 +46,5 @@ mod tests {
         }
         assert_ne!(id_of(7), id_of(8));
         assert_eq!(id_of(7), "00000000-0000-8000-8000-000000000007");
-    }
-
-    #[test]
-    fn a_path_is_taken_apart() {
-        assert_eq!(split("/a/b"), ("/a", "b"));
-        assert_eq!(split("/a"), ("", "a"));
-        assert!(parents("/a/b/c").eq(["/a", "/a/b", "/a/b/c"]));
     }
 }

@@ -8,11 +8,10 @@ use super::acquisition::Acquisition;
 use super::ask::{Ticket, Time};
 use super::calls::{Creation, Purpose};
 use super::link::Link;
-use super::names::name_of;
-use crate::answer::{Answered, Failure};
+use crate::answer::Answered;
 use crate::attempt::Orphan;
 use crate::deletions::{Deletion, Deletions, Ended, Progress};
-use zklock_jute::{ErrorCode, OpReply, Reply, culprit};
+use crate::joined;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -99,12 +98,9 @@ impl Releases {
 
     /// The create of an attempt that has ended is answered: deletes what it has left.
     pub(super) fn created(&mut self, creation: &Creation, answered: Answered, link: &mut Link) {
-        let orphan = match answered {
-            Ok(Reply::Created { path, .. }) => Orphan::Node(name_of(&path).into()),
-            Ok(_) | Err(Failure::Lost) => Orphan::Prefix(creation.prefix.clone()),
-            Err(_) => return,
-        };
-        self.delete(&creation.path, orphan, link);
+        if let Some(orphan) = joined::orphan(answered, &creation.prefix) {
+            self.delete(&creation.path, orphan, link);
+        }
     }
 
     /// There is this session now, or none: the ends of others have deleted their nodes.
@@ -115,35 +111,5 @@ impl Releases {
     /// How many are open.
     pub(super) fn len(&self) -> usize {
         self.deletions.len()
-    }
-}
-
-/// What an answer to a transaction says of the deletion, and of the create. If only one of the two
-/// is refused, the other counts as not sent.
-pub(super) fn parts(answered: Answered) -> (Answered, Answered) {
-    let neither = || (Err(Failure::NotSent), Err(Failure::NotSent));
-    let results = match answered {
-        Ok(Reply::Multi(results)) => results,
-        // What is wrong with the whole need not be wrong with either part: each goes alone.
-        Err(Failure::TooLong(_) | Failure::Refused(ErrorCode::UNIMPLEMENTED)) => return neither(),
-        // A refusal of the whole does not say how far the server came.
-        Ok(_) | Err(Failure::Refused(_)) => return (Err(Failure::Lost), Err(Failure::Lost)),
-        Err(failure) => return (Err(failure), Err(failure)),
-    };
-    let is_verdict = |code| code != ErrorCode::OK && code != ErrorCode::RUNTIME_INCONSISTENCY;
-    match culprit(&results) {
-        Some((0, code)) if is_verdict(code) => {
-            return (Err(Failure::Refused(code)), Err(Failure::NotSent));
-        }
-        // The create may be refused because of the node that was to go: a quota still counts it.
-        Some(_) => return neither(),
-        None => {}
-    }
-    let mut results = results.into_iter();
-    match (results.next(), results.next()) {
-        (Some(Ok(_)), Some(Ok(OpReply::Created { path, stat }))) => {
-            (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))
-        }
-        _ => (Err(Failure::Lost), Err(Failure::Lost)),
     }
 }

@@ -8,9 +8,10 @@ use super::acquisition::{Acquisition, Reached};
 use super::ask::{Grant, GuardId, Outcome, Ticket};
 use super::leases::Lease;
 use super::line::{Line, Turn, Waiter};
-use super::names::{node_in, split};
+use super::names::node_in;
 use super::{Alarm, Core, Wants};
 use crate::attempt::{Orphan, Patience};
+use crate::path;
 use crate::skip_listing::LastGrant;
 
 /// So many lines are kept for the next thread that comes, to spare it a listing.
@@ -156,7 +157,7 @@ impl Core {
         if let Some(ticket) = told.filter(|_| held) {
             self.limit(ticket, lease.trust(&self.link).until);
         }
-        let (dir, name) = split(&lease.node);
+        let (dir, name) = (path::parent(&lease.node), path::name(&lease.node));
         let (node, told) = (Orphan::Node(name.into()), told.filter(|_| held));
         let id = self.releases.begin(dir, node, told, &self.link);
         if held && has_waited {

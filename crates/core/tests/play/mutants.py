@@ -242,14 +242,14 @@ MUTANTS = [
     (
         "abandoned-create-lost",
         "the same, if the answer was lost",
-        "releases.rs",
-        "            Ok(_) | Err(Failure::Lost) => Orphan::Prefix(creation.prefix.clone()),",
-        "            Ok(_) => Orphan::Prefix(creation.prefix.clone()),",
+        "../joined.rs",
+        "        Ok(_) | Err(Failure::Lost) => Some(Orphan::Prefix(prefix.to_owned())),",
+        "        Ok(_) => Some(Orphan::Prefix(prefix.to_owned())),",
     ),
     (
         "lost-is-unsent",
         "a transaction whose answer was lost counts as not sent for the create",
-        "releases.rs",
+        "../joined.rs",
         "        Err(failure) => return (Err(failure), Err(failure)),",
         "        Err(failure) => return (Err(failure), Err(Failure::NotSent)),",
     ),

@@ -6,8 +6,8 @@ use super::{Acquisition, Step};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Event, Origin};
 use crate::client::link::Link;
-use crate::client::names::name_of;
 use crate::grant_proof::GrantProof;
+use crate::path;
 use crate::proof::{self, Proof};
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names, Reply, Request, Stat};
@@ -47,7 +47,7 @@ impl Acquisition {
         Ok(Some(match (step, answered) {
             (Step::Create(stamp), Ok(Reply::Created { path, stat })) => {
                 self.proof = GrantProof::on(stamp);
-                Event::Created(name_of(&path).into(), stat.map(origin))
+                Event::Created(path::name(&path).into(), stat.map(origin))
             }
             (Step::Create(_), Ok(_) | Err(Failure::Lost)) => Event::ReplyLost,
             (Step::Create(_), Err(GONE)) => Event::NoNode,
@@ -94,9 +94,9 @@ impl Acquisition {
 
     fn parent_made(&mut self, answered: &Answered) -> Result<(), Failure> {
         match answered {
-            Err(Failure::Refused(code)) => self.parents.refused(*code),
+            Err(Failure::Refused(code)) => self.parents.add(*code),
             Err(failure) => return Err(*failure),
-            Ok(_) => self.parents.made(),
+            Ok(_) => self.parents.none(),
         }
         if self.is_on_its_way(|step| *step == Step::Parent) {
             return Ok(());

@@ -4,17 +4,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::several::{Births, Parents};
+use super::several::Births;
 use super::{Acquisition, Step, Watches};
 use crate::attempt::{Action, Event, Patience};
 use crate::client::calls::{Creation, Purpose};
 use crate::client::link::Link;
-use crate::client::names::{node_in, parents};
+use crate::client::names::node_in;
 use crate::grant_proof::Next;
+use crate::joined;
+use crate::path;
 use crate::proof;
 use crate::queue::{Blocked, Place};
+use crate::refusals::Refusals;
 use crate::validity::Stamp;
-use zklock_jute::{CreateMode, Op, Request};
+use zklock_jute::{CreateMode, Request};
 
 impl Acquisition {
     /// Sends what this action needs, unless it is on its way. Returns whether an answer was there.
@@ -70,28 +73,8 @@ impl Acquisition {
             return false;
         };
         let (stamp, creation) = (link.stamp(), self.creation(&prefix));
-        let delete = Op::Delete {
-            path: node.into(),
-            version: -1,
-        };
-        let mut ops = vec![delete];
-        if let Request::Create {
-            path,
-            data,
-            acl,
-            mode,
-            ..
-        } = self.creates(&prefix, link)
-        {
-            ops.push(Op::Create {
-                path,
-                data,
-                acl,
-                mode,
-                stat: false,
-            });
-        }
-        let call = link.send(Request::Multi(ops), Purpose::Both(deletion, creation));
+        let joined = joined::request(node.into(), self.creates(&prefix, link));
+        let call = link.send(joined, Purpose::Both(deletion, creation));
         self.flight.push((call, Step::Create(stamp)));
         self.send(Request::list(&self.path), Step::List, link);
         true
@@ -119,13 +102,13 @@ impl Acquisition {
         if self.is_on_its_way(|step| *step == Step::Parent) {
             return;
         }
-        self.parents = Parents::default();
+        self.parents = Refusals::default();
         let idle = match link.settings.dialect.takes_containers() {
             true => CreateMode::Container,
             false => CreateMode::Persistent,
         };
         let own = self.path.clone();
-        for path in parents(&own) {
+        for path in path::ancestors(&own).chain([&*own]) {
             let is_own = path.len() == own.len();
             let request = Request::Create {
                 path: path.into(),
