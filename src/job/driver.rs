@@ -1,7 +1,7 @@
 //! Carries out a run; [`Once`] decides.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::record::RunRecord;
 use super::run::Run;
@@ -38,6 +38,8 @@ pub(super) struct JobDriver<'a, 'q> {
     is_over: bool,
     /// How long servers are waited for when the work has ended, if that is not a session timeout.
     patience: Option<Duration>,
+    /// How long to wait for the stake of another client, once one was seen.
+    pub(super) stake_until: Option<Instant>,
     /// The session of the lock.
     session: i64,
 }
@@ -69,6 +71,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             max_time: None,
             is_over: false,
             patience: None,
+            stake_until: None,
             session: 0,
         }
     }

@@ -1,6 +1,9 @@
 //! Forgets what a job has done, and gives it a record where its own was replaced.
 
+use std::result::Result as StdResult;
+
 use super::Job;
+use super::idle_lock::{PAUSE, STAKED};
 use super::record::RunRecord;
 use crate::error::{Error, Result};
 use crate::session::Session;
@@ -125,16 +128,15 @@ impl Job {
     /// For a job whose calls fail with [`Error::Unmarked`], although its path is right: a client of
     /// an older version used the path as a semaphore, or somebody wrote there by hand. The node is
     /// replaced in one transaction, which deletes what was read and nothing else. The new one has
-    /// the access control list of this client, and knows of no run. Blocks for four round trips, or
-    /// for four more each time that somebody writes, at most 15 s each, also when the connection is
+    /// the access control list of this client, and knows of no run. Blocks for six round trips, or
+    /// for six more each time that somebody writes, about 15 s in all, also when the connection is
     /// lost.
     ///
     /// # Errors
     ///
     /// Fails with [`Error::Refused`] while somebody uses the path, with [`Error::Unmarked`] if its
     /// data is somebody else's, such as a mark of abandonment or any other text, or the node is a
-    /// contender's, with [`Error::Unconfirmed`] if the answer was lost, and with
-    /// [`Error::Unsupported`] on a handle of the `zookeeper` crate. Otherwise as
+    /// contender's, and with [`Error::Unsupported`] on a handle of the `zookeeper` crate. Otherwise as
     /// [`last`](Self::last).
     ///
     /// # Example
@@ -156,12 +158,14 @@ impl Job {
         if !self.locks.session.transport.capabilities().multi {
             return Err(Error::Unsupported { what: "a job" });
         }
+        let (mut caller, mut mended) = (self.locks.session.caller(), None);
+        let limit = Session::query_limit();
         loop {
             let Some(Seen { data, stat }) = self.newest()? else {
-                return Ok(None);
+                return Ok(mended);
             };
             match standing(&data) {
-                Standing::Whole => return Ok(None),
+                Standing::Whole => return Ok(mended),
                 Standing::Kept => return Err(self.unmarked()),
                 Standing::Torn | Standing::Unclaimed if stat.has_session() => {
                     return Err(self.unmarked());
@@ -169,10 +173,13 @@ impl Job {
                 Standing::Torn | Standing::Unclaimed => {}
             }
             let acl = self.locks.session.settings.acl.entries().to_vec();
-            let mut ops = self.unused_directories()?;
-            ops.extend(self.replacement(stat.version, acl));
-            if self.write(&Request::Multi(ops))? {
-                return Ok(Some(data));
+            let what = (stat, acl, self.unused_directories()?);
+            match self.replace_under_a_stake(&mut caller, what, &limit) {
+                Ok(true) => return Ok(Some(data)),
+                // The next look tells; another client may have done the same.
+                Ok(false) => mended = Some(data),
+                Err(CallError::Refused(STAKED)) if caller.pause(PAUSE, &limit).is_ok() => {}
+                refused => drop(self.written(refused.map(Some))?),
             }
         }
     }
@@ -225,15 +232,19 @@ impl Job {
 
     /// Returns whether it was written; if not, somebody has changed what was seen.
     fn write(&self, request: &Request) -> Result<bool> {
-        let (session, limit) = (&self.locks.session, Session::query_limit());
-        match session.caller().call_once(request, &self.path, &limit) {
+        let (mut caller, limit) = (self.locks.session.caller(), Session::query_limit());
+        self.written(caller.call_once(request, &self.path, &limit))
+    }
+
+    fn written<T>(&self, answered: StdResult<Option<T>, CallError>) -> Result<bool> {
+        match answered {
             Ok(Some(_)) => Ok(true),
             Ok(None) => Err(Session::unconfirmed()),
             Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => Ok(false),
-            Err(CallError::Refused(ErrorCode::NOT_EMPTY)) => {
+            Err(CallError::Refused(ErrorCode::NOT_EMPTY | STAKED)) => {
                 Err(self.in_use("somebody uses the path: try again when nobody does"))
             }
-            Err(error) => Err(error.into_error(&self.path, || session.unanswered())),
+            Err(error) => Err(error.into_error(&self.path, || self.locks.session.unanswered())),
         }
     }
 

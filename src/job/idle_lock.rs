@@ -22,7 +22,9 @@ use crate::error::Result;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::session::cleaner::Release;
-use crate::time::limit::Limit;
+use crate::system::clock;
+use crate::time::limit::{Limit, from_now};
+use zklock_core::attempt::Patience;
 use zklock_core::journal::Journal;
 use zklock_core::mending::{Standing, is_free, standing};
 use zklock_core::release_note::is_note;
@@ -32,10 +34,16 @@ use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request, Stat};
 const STAKE: &str = "taken-over-by-a-job";
 
 /// How long to wait while another client has its stake there.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a try waits for a stake, which takes its owner a round trip: it may have been killed.
+const PASSING: Duration = Duration::from_secs(1);
 
 /// Another client, or the server that removes containers, was faster: look again.
 const FASTER: CallError = CallError::Refused(ErrorCode::BAD_VERSION);
+
+/// The stake is another client's or thread's, or one of an answer that was lost, which goes.
+pub(super) const STAKED: ErrorCode = ErrorCode::NODE_EXISTS;
 
 /// A node that may be free.
 struct Idle {
@@ -46,31 +54,57 @@ struct Idle {
     rest: Vec<Op>,
 }
 
+/// What became of a look at a path that is no job's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Takeover {
+    /// It may be a job's now: look again.
+    Tried,
+    /// Another client has its stake there, or had a moment ago.
+    Staked,
+    /// It stays what it is.
+    Refused,
+}
+
 impl JobDriver<'_, '_> {
-    /// See [`Job::take_over`].
-    pub(super) fn take_over(&self) -> Result<bool> {
+    /// Returns whether the path is worth another look. A try that another client's stake outlasts has found
+    /// the path taken.
+    pub(super) fn take_over(&mut self) -> Result<bool> {
         let job = Job {
             locks: self.locks.clone(),
             path: self.path.clone(),
         };
-        job.take_over(&self.request.limit)
+        let found = job.take_over(&self.request.limit)?;
+        self.request.taken = found == Takeover::Staked;
+        if self.request.taken {
+            let until = *self.stake_until.get_or_insert_with(|| from_now(PASSING));
+            if self.request.patience == Patience::Tries && until <= clock::now() {
+                return Err(self.gave_up());
+            }
+        }
+        Ok(found != Takeover::Refused)
     }
 }
 
 impl Job {
-    /// Returns whether the path is worth another look: it may be a job's now.
-    pub(crate) fn take_over(&self, limit: &Limit) -> Result<bool> {
+    /// Makes an unused lock's path a job's.
+    pub(crate) fn take_over(&self, limit: &Limit) -> Result<Takeover> {
         let mut caller = self.locks.session.caller();
         let looked = self.idle(&mut caller, limit);
         let taken = looked.and_then(|idle| match idle {
-            Some(idle) => self.replace(&mut caller, idle, limit).map(|()| true),
-            None => Ok(false),
+            Some(idle) => self.replace(&mut caller, idle, limit),
+            None => Err(CallError::Refused(ErrorCode::NOT_EMPTY)),
         });
         match taken {
-            Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => Ok(true),
-            Err(CallError::Refused(_)) => Ok(false),
-            // The next look comes to the same end.
-            taken => taken.or_else(|error| error.or(&self.path, true)),
+            Ok(()) | Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => {
+                Ok(Takeover::Tried)
+            }
+            Err(CallError::Refused(STAKED)) => {
+                // Where the limit ends it, the next look comes to the same end.
+                let _ = caller.pause(PAUSE, limit);
+                Ok(Takeover::Staked)
+            }
+            Err(CallError::Refused(_)) => Ok(Takeover::Refused),
+            Err(error) => error.or(&self.path, Takeover::Tried),
         }
     }
 
@@ -96,14 +130,16 @@ impl Job {
             return Ok(None);
         }
         let rest = self.unused_directories()?;
-        let others = names.iter().filter(|name| *name != STAKE).count();
+        if names.iter().any(|name| name == STAKE) {
+            return Err(CallError::Refused(STAKED));
+        }
         let acl = match acl {
             Err(ErrorCode::NO_NODE) => return Err(FASTER),
             acl => acl.ok().and_then(whole),
         };
         // A number may be anybody's; a semaphore's has a directory below it.
         let is_ours = data.is_empty() || is_note(&data) || !rest.is_empty();
-        if is_ours && others == rest.len() {
+        if is_ours && names.len() == rest.len() {
             return Ok(Some(Idle { stat, acl, rest }));
         }
         // The looks at a path that was replaced between them do not fit together.
@@ -143,7 +179,9 @@ impl Job {
             Some(acl) if was_never_used && !self.may_replace(caller, &acl, limit)? => {
                 Err(CallError::Refused(ErrorCode::NO_AUTH))
             }
-            Some(acl) => self.replace_under_a_stake(caller, (stat, acl, rest), limit),
+            Some(acl) => self
+                .replace_under_a_stake(caller, (stat, acl, rest), limit)
+                .map(drop),
             None => Err(CallError::Refused(ErrorCode::NO_AUTH)),
         };
         match replaced {
@@ -179,18 +217,16 @@ impl Job {
         }
     }
 
-    fn replace_under_a_stake(
+    /// Replaces the node that was seen and what is below it; returns whether that is known.
+    pub(super) fn replace_under_a_stake(
         &self,
         caller: &mut Caller,
         what: (Stat, Vec<Access>, Vec<Op>),
         limit: &Limit,
-    ) -> StdResult<(), CallError> {
+    ) -> StdResult<bool, CallError> {
         let (session, stake) = (&self.locks.session, format!("{}/{STAKE}", self.path));
         let replaced = match caller.call_once(&self.stake(&stake), &stake, limit) {
-            // Another client's or thread's, or one of an answer that was lost, which goes.
-            Err(CallError::Refused(ErrorCode::NODE_EXISTS)) => {
-                return Ok(caller.pause(PAUSE, limit)?);
-            }
+            Err(CallError::Refused(STAKED)) => return Err(CallError::Refused(STAKED)),
             // It may come to be after the next look.
             Ok(None) => Ok(false),
             Ok(Some(_)) => self.replace_with(caller, &stake, what, limit),
@@ -206,7 +242,7 @@ impl Job {
             };
             session.cleaner.release(slice::from_ref(&stake), &release);
         }
-        replaced.map(drop)
+        replaced
     }
 
     /// Replaces the node that was seen, and deletes the stake; returns whether that is known.

@@ -63,3 +63,9 @@ def pytest_runtest_logreport(report):
     if report.when == "call" or report.outcome != "passed":
         name = report.nodeid.rsplit("/", 1)[-1]
         print(f"\n@ {report.outcome} {name}", flush=True)
+
+
+def pytest_unconfigure():
+    """Ends the process: threads of kazoo's that a test has left would keep it."""
+    sys.stdout.flush()
+    os._exit(0)

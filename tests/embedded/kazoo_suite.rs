@@ -32,7 +32,7 @@ const DIFFERENT: [(&str, &str); 0] = [];
 const TRIES: usize = 3;
 
 /// In seconds; a part of it is enough for all tests on a slow machine.
-const LIMIT: &str = "1200";
+const LIMIT: &str = "600";
 
 /// A server that the tests can stop, with everything it knows, and start again.
 trait Stoppable: Sync {
@@ -117,7 +117,7 @@ fn run_suite(python: &Path, tests: &[String], server: &impl Stoppable) -> BTreeM
     thread::scope(|scope| {
         scope.spawn(|| obey(&control, server));
         let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/embedded");
-        // A suite that hangs after all tests is beyond pytest's own limit.
+        // A suite that hangs between tests is beyond pytest's own limit.
         let output = Command::new("timeout")
             .args(["--kill-after=10", LIMIT])
             .arg(python)

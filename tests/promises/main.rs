@@ -25,6 +25,7 @@ mod job_history;
 mod job_limits;
 mod job_order;
 mod job_records;
+mod job_stakes;
 mod job_state;
 mod jobs;
 mod killed_processes;
