@@ -25,9 +25,6 @@ needed() {
   command -v strace >/dev/null || echo strace
   command -v krb5kdc >/dev/null || echo krb5-kdc
   command -v kadmin.local >/dev/null || echo krb5-admin-server
-  [ -e /usr/include/gssapi/gssapi.h ] || echo libkrb5-dev
-  command -v pkg-config >/dev/null || echo pkg-config
-  [ -n "$(ls -d /usr/lib/llvm-*/lib/libclang.so* /usr/lib/llvm-*/lib/libclang-[0-9]*.so* 2>/dev/null)" ] || echo libclang-dev
   python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
   [ -e /usr/share/java/curator-recipes.jar ] || echo libcurator-recipes-java
   [ -n "${ZKLOCK_TEST_CLASSPATH:-}" ] || {

@@ -14,7 +14,7 @@ copy=$target/oldest-dependencies
 # It is compiled below.
 cargo package --workspace --quiet --allow-dirty --no-verify
 rm -rf "$copy/package"
-for crate in zklock zklock-core zklock-jute; do
+for crate in zklock zklock-core zklock-gssapi zklock-jute; do
   mkdir -p "$copy/package/$crate"
   cd "$copy/package/$crate"
   # With today's time: cargo takes what is as old as a package's files for compiled.
@@ -30,6 +30,7 @@ cat >>Cargo.toml <<'END'
 [workspace]
 [patch.crates-io]
 zklock-core.path = "../zklock-core"
+zklock-gssapi.path = "../zklock-gssapi"
 zklock-jute.path = "../zklock-jute"
 END
 if [ "${1:-}" = --update ]; then
@@ -38,4 +39,4 @@ if [ "${1:-}" = --update ]; then
 fi
 cp "$lock" Cargo.lock
 exec cargo check --quiet --locked --lib --bins --target-dir "$copy/target" \
-  --features "cli metrics mysql sasl tls"
+  --features "cli metrics mysql sasl-gssapi tls"

@@ -22,6 +22,10 @@ fn run(job: &Job, slot: &str, options: JobOptions<'_>) -> Result<Once<(), Infall
     job.once_with(slot, options, |_| Ok::<_, Infallible>(()))
 }
 
+fn is_done(ended: Result<Once<(), Infallible>, Error>) {
+    assert!(matches!(ended, Ok(Once::Done(()))), "{ended:?}");
+}
+
 /// The owner of the stake is dead, and its session lasts.
 fn who_dies_on_the_way_to_a_record_leaves_a_path_that_is_taken(place: Place) {
     let (hosts, path) = (place.shared().hosts(), fresh_path("staked"));
@@ -38,15 +42,14 @@ fn who_dies_on_the_way_to_a_record_leaves_a_path_that_is_taken(place: Place) {
     assert!(matches!(waited, Err(Error::GaveUp { .. })), "{waited:?}");
     let waits = aside(move || run(&job, "a", JobOptions::new()));
     dead.delete(&stake).unwrap();
-    let ended = waits.recv_timeout(SOON).expect("an end");
-    assert!(matches!(ended, Ok(Once::Done(()))), "{ended:?}");
+    is_done(waits.recv_timeout(SOON).expect("an end"));
 }
 
 /// A slow client reads a record that cannot be read, and meanwhile another one mends it and writes as often.
 fn a_repair_mends_no_job_that_was_mended_faster(place: Place) {
     let (hosts, path) = (place.shared().hosts(), fresh_path("mended"));
     let faster = place.connect(&hosts).job(&path).unwrap();
-    run(&faster, "a", JobOptions::new()).unwrap();
+    is_done(run(&faster, "a", JobOptions::new()));
     let mut raw = Raw::connect(&hosts);
     for _ in 0..2 {
         raw.set_data(&path, b"2").unwrap();
@@ -59,7 +62,7 @@ fn a_repair_mends_no_job_that_was_mended_faster(place: Place) {
     eventually("it has looked", || network.fired());
     faster.repair().unwrap();
     for slot in ["b", "c"] {
-        run(&faster, slot, JobOptions::new()).unwrap();
+        is_done(run(&faster, slot, JobOptions::new()));
     }
     assert_eq!(raw.stat(&path).expect("a record").version, version);
     network.heal();

@@ -10,16 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use libgssapi::context::{ClientCtx, CtxFlags, SecurityContext};
-use libgssapi::credential::{Cred, CredUsage};
-use libgssapi::error::Error;
-use libgssapi::name::Name;
-use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, GSS_NT_KRB5_PRINCIPAL, OidSet};
-
 use super::mechanism::{LoginFailure, Mechanism, NOT_CONFIGURED, Step};
 use crate::system::channel::bounded;
 use crate::system::thread;
 use crate::time::clock::Moment;
+use zklock_gssapi::{Context, Error};
 
 /// The bit for "no security layer" among the layers that a server offers.
 const NO_LAYER: u8 = 1;
@@ -52,8 +47,8 @@ pub(super) struct KerberosLogin {
 
 enum Stage {
     Start,
-    Context(ClientCtx),
-    Layer(ClientCtx),
+    Context(Context),
+    Layer(Context),
     Sent,
 }
 
@@ -94,8 +89,7 @@ impl Mechanism for KerberosLogin {
                 return Err(LoginFailure::Server(NOT_CONFIGURED.to_owned()));
             }
             Stage::Context(mut ctx) => {
-                let answer = ctx.step(Some(token), None).map_err(untrusted)?;
-                let answer = answer.map_or_else(Vec::new, |answer| answer.to_vec());
+                let answer = ctx.step(token).map_err(untrusted)?;
                 let stage = match ctx.is_complete() {
                     true => Stage::Layer(ctx),
                     false => Stage::Context(ctx),
@@ -108,8 +102,8 @@ impl Mechanism for KerberosLogin {
                     let reason = "it demands a security layer".to_owned();
                     return Err(LoginFailure::Server(reason));
                 }
-                let choice = ctx.wrap(false, &[NO_LAYER, 0, 0, 0]).map_err(untrusted)?;
-                (Step::Prove(choice.to_vec()), Stage::Sent)
+                let choice = ctx.wrap(&[NO_LAYER, 0, 0, 0]).map_err(untrusted)?;
+                (Step::Prove(choice), Stage::Sent)
             }
             Stage::Sent => (Step::Done, Stage::Sent),
         };
@@ -120,10 +114,10 @@ impl Mechanism for KerberosLogin {
 
 impl KerberosLogin {
     /// Returns a context, its first token, and who the client is.
-    fn ticket(&self) -> Result<(ClientCtx, Vec<u8>, String), LoginFailure> {
+    fn ticket(&self) -> Result<(Context, Vec<u8>, String), LoginFailure> {
         let (service, principal) = (self.service.clone(), self.principal.clone());
         let limit = self.deadline.saturating_since(Moment::now());
-        let ask = move || first_token(&service, principal.as_deref());
+        let ask = move || Context::begin(&service, principal.as_deref());
         let token = self.waiters.wait(limit, ask);
         let token = token.and_then(|token| token.map_err(|error| error.to_string()));
         token.map_err(|why| {
@@ -171,28 +165,6 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn first_token(
-    service: &str,
-    principal: Option<&str>,
-) -> Result<(ClientCtx, Vec<u8>, String), Error> {
-    let target = Name::new(service.as_bytes(), Some(GSS_NT_HOSTBASED_SERVICE))?;
-    let own = principal.map(|name| Name::new(name.as_bytes(), Some(GSS_NT_KRB5_PRINCIPAL)));
-    let kerberos = OidSet::singleton(GSS_MECH_KRB5)?;
-    let own = own.transpose()?;
-    let cred = Cred::acquire(own.as_ref(), None, CredUsage::Initiate, Some(&kerberos))?;
-    let name = cred.name()?.display_name()?;
-    let name = String::from_utf8_lossy(&name).into_owned();
-    // The server proves its identity, too. The client's tickets are not delegated.
-    let flags = CtxFlags::GSS_C_MUTUAL_FLAG | CtxFlags::GSS_C_INTEG_FLAG;
-    let mut ctx = ClientCtx::new(Some(cred), target, flags, Some(GSS_MECH_KRB5));
-    let token = ctx.step(None, None)?;
-    Ok((
-        ctx,
-        token.map_or_else(Vec::new, |token| token.to_vec()),
-        name,
-    ))
 }
 
 fn untrusted(error: Error) -> LoginFailure {
