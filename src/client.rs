@@ -53,8 +53,8 @@ use crate::transport::session_state::{SessionEvent, SessionState};
 /// # After a fork
 ///
 /// A session belongs to the process that opened it. A forked child must not use the clients and
-/// guards of its parent: a request fails with [`Error::Closed`], or hangs if another thread of the
-/// parent was in the middle of one at the fork. Dropping them in the child releases nothing,
+/// guards of its parent: a request or a release fails with [`Error::Closed`], or hangs if another thread of the
+/// parent was in the middle of one at the fork. Dropping or closing them in the child releases nothing,
 /// because the locks are the parent's. A guard's `check`, which does no I/O, may pass in the child
 /// for up to half a session timeout after the parent has released the lock. Starting a program with
 /// [`std::process::Command`] is not such a fork.

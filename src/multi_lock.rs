@@ -142,8 +142,9 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths. None of them is locked
-    /// then, and nothing is left in their queues.
+    /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths, and with [`Error::RequestTooLong`] if
+    /// there are so many that the transaction has more than a megabyte, which several thousand have. None of
+    /// them is locked then, and nothing is left in their queues.
     pub fn lock(&self) -> Result<MultiGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }

@@ -103,15 +103,6 @@ impl Client {
         self.locks.session.tidy_after_hold(path)
     }
 
-    /// As [`contenders`](Self::contenders), from a server that has caught up with the leader; for the
-    /// program.
-    #[doc(hidden)]
-    pub fn contenders_caught_up(&self, path: &str) -> Result<Vec<Contender>> {
-        path::check(path)?;
-        self.locks.session.catch_up(path)?;
-        self.locks.session.contenders(path)
-    }
-
     /// Returns the lock that the last wait or try has found taken, and the hold that has it, for the
     /// program; `None` if it is the only one that was asked for, and no hold has it. Does no I/O.
     #[doc(hidden)]

@@ -48,15 +48,15 @@ impl Client {
     #[doc(alias = "CheckSequencer")]
     pub fn is_current(&self, path: &str, token: FencingToken) -> Result<bool> {
         path::check(path)?;
-        let session = &self.locks.session;
-        session.catch_up(path)?;
-        session.is_held_with(path, token)
+        self.locks.session.is_held_with(path, token)
     }
 
     /// Lists the holders of the lock at `path` and its waiters, in the order of the queue.
     ///
     /// Blocks for a few round trips, at most 15 s each. A path that does not exist has no
-    /// contenders, and is not created.
+    /// contenders, and is not created. It reads from a server that has caught up with its leader: whoever has
+    /// been told that the lock is theirs, or released, is listed so. A server that leads may be a few
+    /// milliseconds behind.
     ///
     /// # Errors
     ///

@@ -253,9 +253,11 @@ impl Contender {
 }
 
 impl Session {
-    /// Lists the holders of the lock at a path, and then its waiters, in the order of the queue.
+    /// Lists the holders of the lock at a path, and then its waiters, in the order of the queue, as a server
+    /// has them that has caught up with its leader.
     pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
-        let listed = self.contenders_within(path, Self::query_limit);
+        let sync = self.transport.capabilities().sync(path);
+        let listed = self.listed(&[sync], path, Self::query_limit);
         listed.map_err(|error| error.into_error(path, || self.unanswered()))
     }
 
@@ -271,22 +273,33 @@ impl Session {
         Ok(look()? || look()?)
     }
 
-    /// As [`contenders`](Self::contenders), with a limit for each request.
+    /// As [`contenders`](Self::contenders), as the server has them, with a limit for each request.
     pub(crate) fn contenders_within(
         self: &Arc<Self>,
         path: &str,
         limit: impl Fn() -> Limit,
     ) -> std::result::Result<Vec<Contender>, CallError> {
+        self.listed(&[], path, limit)
+    }
+
+    /// Lists the contenders behind these requests.
+    fn listed(
+        self: &Arc<Self>,
+        first: &[Request],
+        path: &str,
+        limit: impl Fn() -> Limit,
+    ) -> std::result::Result<Vec<Contender>, CallError> {
         let dirs = Places::of(path);
-        let looks = [
+        let mut looks = first.to_vec();
+        looks.extend([
             Request::list(&dirs.own),
             Request::list(&dirs.leases),
             Request::list(&dirs.locks),
             Request::list(&dirs.beside),
             Request::get(path),
-        ];
+        ]);
         let answers = self.caller().call_all(&looks, path, &limit())?;
-        let mut answers = answers.into_iter();
+        let mut answers = answers.into_iter().skip(first.len());
         let mut names = |dir: &str, counts: bool| match answers.next() {
             Some(Ok(Reply::Children { names, .. })) => Ok(Some(names)),
             Some(Err(code)) if counts && code != ErrorCode::NO_NODE => Err(refused(dir, code)),

@@ -233,6 +233,9 @@ impl Error {
                 f,
                 "the system cannot start a thread for the client: {reason}; raise its limits, or use fewer clients"
             ),
+            Self::Unconfirmed { what, next, limit } if limit.is_zero() => {
+                write!(f, "{what} is not confirmed: {next}")
+            }
             Self::Unconfirmed { what, next, limit } => {
                 write!(f, "{what} is not confirmed after {limit:.1?}: {next}")
             }
@@ -257,7 +260,8 @@ impl Error {
             }
             Self::RequestTooLong { path, bytes, limit } => write!(
                 f,
-                "a request for {path} has {bytes} bytes and the limit is {limit}: shorten it, or raise jute.maxbuffer of the servers and max_buffer of this client"
+                "a request for {:.300} has {bytes} bytes and the limit is {limit}: shorten it, or raise jute.maxbuffer of the servers and max_buffer of this client",
+                path
             ),
             Self::ReplyTooLong { path, bytes, limit } => write!(
                 f,

@@ -19,8 +19,8 @@ impl Job {
     /// was none.
     ///
     /// Deletes the path's node while nobody runs the job or waits for it. What another client
-    /// writes there meanwhile is read before it is deleted. Blocks for three round trips, or for
-    /// three more each time that somebody writes, at most 15 s each, also when the connection is
+    /// writes there meanwhile is read before it is deleted. Blocks for two round trips, or for
+    /// two more each time that somebody writes, at most 15 s each, also when the connection is
     /// lost.
     ///
     /// # Errors
@@ -128,8 +128,8 @@ impl Job {
     /// For a job whose calls fail with [`Error::Unmarked`], although its path is right: a client of
     /// an older version used the path as a semaphore, or somebody wrote there by hand. The node is
     /// replaced in one transaction, which deletes what was read and nothing else. The new one has
-    /// the access control list of this client, and knows of no run. Blocks for six round trips, or
-    /// for six more each time that somebody writes, about 15 s in all, also when the connection is
+    /// the access control list of this client, and knows of no run. Blocks for five round trips, or
+    /// for five more each time that somebody writes, about 15 s in all, also when the connection is
     /// lost.
     ///
     /// # Errors
@@ -220,8 +220,8 @@ impl Job {
     /// The path's node as the leader has it.
     fn newest(&self) -> Result<Option<Seen>> {
         let session = &self.locks.session;
-        session.catch_up(&self.path)?;
-        Ok(match session.read(&Request::get(&self.path), &self.path)? {
+        let read = session.read_latest(Request::get(&self.path), &self.path)?;
+        Ok(match read {
             Some(Reply::Data { data, stat }) => Some(Seen {
                 data: data.into(),
                 stat,

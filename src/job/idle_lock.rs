@@ -129,10 +129,10 @@ impl Job {
         if !is_free(&data, stat.version) || stat.has_session() {
             return Ok(None);
         }
-        let rest = self.unused_directories()?;
         if names.iter().any(|name| name == STAKE) {
             return Err(CallError::Refused(STAKED));
         }
+        let rest = self.unused_directories()?;
         let acl = match acl {
             Err(ErrorCode::NO_NODE) => return Err(FASTER),
             acl => acl.ok().and_then(whole),

@@ -10,7 +10,8 @@ use zklock_jute::{Reply, Request};
 impl Job {
     /// Returns the last run that finished; `None` if none has.
     ///
-    /// Blocks for one round trip, at most 15 s, also when the connection is lost.
+    /// Blocks for one round trip, at most 15 s, also when the connection is lost. It reads from a server that
+    /// has caught up with its leader; see [`Client::contenders`](crate::Client::contenders).
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl Job {
     /// As [`last`](Self::last).
     pub fn running(&self) -> Result<Option<RunRecord>> {
         match self.journal()?.running {
-            Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::new(run))),
+            Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::under_way(run))),
             _ => Ok(None),
         }
     }
@@ -111,11 +112,8 @@ impl Job {
     }
 
     fn journal(&self) -> Result<Journal> {
-        let read = self
-            .locks
-            .session
-            .read(&Request::get(&self.path), &self.path)?;
-        match read {
+        let session = &self.locks.session;
+        match session.read_latest(Request::get(&self.path), &self.path)? {
             Some(Reply::Data { data, stat }) => {
                 let data: Vec<u8> = data.into();
                 Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())

@@ -29,12 +29,23 @@ use zklock_core::journal::{Outcome, PastRun};
 pub struct RunRecord {
     run: PastRun,
     owner: Owner,
+    is_under_way: bool,
 }
 
 impl RunRecord {
     pub(crate) fn new(run: PastRun) -> Self {
-        let owner = Owner::parse(run.owner.as_bytes());
-        Self { run, owner }
+        Self {
+            owner: Owner::parse(run.owner.as_bytes()),
+            run,
+            is_under_way: false,
+        }
+    }
+
+    pub(crate) fn under_way(run: PastRun) -> Self {
+        Self {
+            is_under_way: true,
+            ..Self::new(run)
+        }
     }
 
     /// Returns the slot that was run; empty for a run of
@@ -97,6 +108,7 @@ impl fmt::Display for RunRecord {
         }
         match self.message() {
             Some(message) => write!(f, ": {}", message.replace(char::is_control, "\u{fffd}")),
+            None if self.is_under_way => f.write_str(": under way"),
             None if self.outcome() == Outcome::Unknown => {
                 f.write_str(": nobody wrote down how it ended")
             }

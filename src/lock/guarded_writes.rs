@@ -72,6 +72,9 @@ impl RawGuard {
     }
 
     fn admit(&self, ops: &[Op]) -> Result<()> {
+        if self.session().is_inherited() {
+            return Err(Error::Closed);
+        }
         if !self.session().transport.capabilities().multi {
             return Err(Error::Unsupported {
                 what: "a transaction",

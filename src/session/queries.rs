@@ -133,6 +133,21 @@ impl Session {
         }
     }
 
+    /// As [`read`](Self::read), from a server that has caught up with its leader.
+    pub(crate) fn read_latest(&self, request: Request, path: &str) -> Result<Option<Reply>> {
+        let requests = [self.transport.capabilities().sync(path), request];
+        let answers = self
+            .caller()
+            .call_all(&requests, path, &Self::query_limit());
+        match answers.map(|mut answers| answers.pop()) {
+            Ok(Some(Ok(reply))) => Ok(Some(reply)),
+            Ok(Some(Err(ErrorCode::NO_NODE))) => Ok(None),
+            Ok(Some(Err(code))) => Err(refused(path, code)),
+            Ok(None) => Err(self.unanswered()),
+            Err(error) => Err(error.into_error(path, || self.unanswered())),
+        }
+    }
+
     /// Has the server that answers catch up with its leader.
     pub(crate) fn catch_up(&self, path: &str) -> Result<()> {
         let sync = self.transport.capabilities().sync(path);

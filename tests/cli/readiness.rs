@@ -124,6 +124,13 @@ fn a_probe_tells_whether_this_machine_is_active(hosts: &str) {
     let none = probe();
     assert_eq!(none.code, Some(1), "{none:?}");
     assert_eq!(none.out, format!("no machine is active for {path}\n"));
+    let pause = |kind: &str| Zklock::run(hosts, &format!("{kind} {path}"), "");
+    assert_eq!(pause("pause --reason repair").code, Some(0));
+    let paused = probe();
+    assert_eq!(paused.code, Some(1), "{paused:?}");
+    let said = format!("no machine is active for {path}: ");
+    assert!(paused.out.starts_with(&said), "{paused:?}");
+    assert_eq!(pause("resume").code, Some(0));
     let mut standby = Zklock::start(hosts, &format!("standby {path}"), &log.beat("beat"));
     log.await_word("beat");
     let here = probe();

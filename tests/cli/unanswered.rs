@@ -347,6 +347,43 @@ fn servers_that_greet_and_answer_nothing_are_told() {
     assert!(ended.err.contains(said), "{ended:?}");
 }
 
+/// It waited for its own lock until they did.
+#[test]
+fn doctor_ends_although_servers_greet_and_answer_nothing_more() {
+    let proxy = Proxy::start(embedded());
+    proxy.blackhole_at_next_request(op::CREATE2);
+    let (ended, took) = timed(|| Zklock::run(&proxy.hosts(), "doctor /silent", ""));
+    assert!(proxy.fired());
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended
+            .out
+            .contains("no lock can be taken here: no ZooKeeper server"),
+        "{ended:?}"
+    );
+    assert!(took < Duration::from_secs(60), "{took:?}");
+}
+
+/// It was said to be not confirmed after 0.0ns.
+#[test]
+fn what_servers_did_not_confirm_is_said_also_after_a_signal() {
+    let (path, log, proxy) = (fresh_path("done"), Log::new(), Proxy::start(embedded()));
+    let args = format!("--session-timeout 4 once --slot a {path}");
+    let script = format!("trap 'exit 0' TERM; {}", log.beat("in"));
+    let (run, said) = Zklock::start_logged(&proxy.hosts(), &args, &script);
+    log.await_word("in");
+    proxy.refuse();
+    // As timeout(1) does.
+    run.signal("TERM");
+    run.signal("TERM");
+    eventually("it waits", || said.contains("no server answers: waiting"));
+    assert_eq!(run.end().code, Some(75));
+    assert!(
+        said.contains("the end of the job's run is not confirmed: it may"),
+        "{said:?}"
+    );
+}
+
 /// It said nothing, and then that it was granted.
 #[test]
 fn a_lock_that_is_not_granted_yet_after_a_reconnect_is_told() {

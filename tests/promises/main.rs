@@ -15,6 +15,7 @@ mod early_creates;
 mod fairness;
 mod faults;
 mod first_mistakes;
+mod fresh_reads;
 mod giving_up;
 mod guard_events;
 mod guards;

@@ -128,5 +128,8 @@ fn use_it(client: Client, guard: zklock::MutexGuard) {
     let mutex = client.mutex("/tests/another").unwrap();
     let refused = mutex.try_lock_for(Duration::from_secs(10));
     assert!(matches!(refused, Err(Error::Closed)));
-    drop(guard.unlock());
+    let written = guard.transaction().set("/x", "").commit();
+    assert!(matches!(written, Err(Error::Closed)), "{written:?}");
+    let released = guard.unlock();
+    assert!(matches!(released, Err(Error::Closed)), "{released:?}");
 }

@@ -55,6 +55,9 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
     if waited_in_vain && !once.nonblock && signal.is_none() {
         check_answered(answered, &once.path)?;
     }
+    if let (Err(error @ Error::Unconfirmed { .. }), Some(_)) = (&ran, signal) {
+        say(&error.to_string());
+    }
     match (ran, signal) {
         (Ok(Ran::Done(ending)), _) => Ok(ending),
         (Ok(Ran::Failed(failed)), _) => failed,

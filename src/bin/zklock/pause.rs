@@ -19,7 +19,7 @@ pub(crate) fn pause(args: &Args, pause: &Pause) -> Result<u8, Failure> {
     let hold = wanted(&pause.reason, pause.lasting, pause.until);
     let node = client.pause(&pause.path, &hold);
     let node = node.map_err(|error| refused(&path, error))?;
-    let present = client.contenders_caught_up(&pause.path)?;
+    let present = client.contenders(&pause.path)?;
     let below = client.strangers(&pause.path).unwrap_or_default();
     drop(client.close());
     let Some(place) = present.iter().position(|one| one.node() == node) else {

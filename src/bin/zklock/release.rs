@@ -15,10 +15,7 @@ const NONE: u8 = 1;
 
 pub(crate) fn release(args: &Args, release: &Release) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
-    let (present, path) = (
-        client.contenders_caught_up(&release.path)?,
-        plain(&release.path),
-    );
+    let (present, path) = (client.contenders(&release.path)?, plain(&release.path));
     let mut holds = present.iter().filter(|one| one.hold().is_some());
     let Some(first) = holds.next() else {
         let holder = present.iter().find(|one| one.holds());

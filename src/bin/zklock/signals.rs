@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, Signal, kill, raise};
@@ -22,6 +22,10 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
 /// As above, after a second signal.
 const SECOND_LEAVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// A signal that comes again within this time is the same one: timeout(1) sends it to its child, and then to
+/// the group of both.
+const ECHO: Duration = Duration::from_millis(100);
 
 /// How long a stop may take to begin: SIGCONT cancels one that has not.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
@@ -188,8 +192,10 @@ fn forward(
     continues: &Sender<()>,
     state: &Arc<Mutex<SignalState>>,
 ) {
+    let mut last = None;
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
+        let is_echo = is_echo(last.replace((signal, Instant::now())), signal);
         let (own, early) = {
             let mut state = state.lock();
             let own = state.own.contains(signal);
@@ -205,7 +211,7 @@ fn forward(
             let _ = continues.try_send(());
             continue;
         }
-        if own {
+        if own || early && is_echo && ends(signal) {
             continue;
         }
         // Sent before the cancel, whose receiver looks for the signal.
@@ -213,13 +219,14 @@ fn forward(
             return;
         }
         if early && ends(signal) {
-            let most = match cancels.try_send(()) {
-                Ok(()) => LEAVE_LIMIT,
-                Err(_) => SECOND_LEAVE_LIMIT,
-            };
-            limit(signal, most, state.clone());
+            let is_first = cancels.try_send(()).is_ok();
+            limit(signal, is_first, state.clone());
         }
     }
+}
+
+fn is_echo(before: Option<(Signal, Instant)>, signal: Signal) -> bool {
+    before.is_some_and(|(same, at)| same == signal && at.elapsed() < ECHO)
 }
 
 /// Stops this process with SIGTSTP, which tells a `zklock` around this one to stop too.
@@ -231,7 +238,11 @@ fn stop() {
 }
 
 /// Ends the program if the queue is not left in time.
-fn limit(signal: Signal, limit: Duration, state: Arc<Mutex<SignalState>>) {
+fn limit(signal: Signal, is_first: bool, state: Arc<Mutex<SignalState>>) {
+    let limit = match is_first {
+        true => LEAVE_LIMIT,
+        false => SECOND_LEAVE_LIMIT,
+    };
     let end = move || {
         thread::sleep(limit);
         // If the lock has been acquired meanwhile, the signal goes to the command.

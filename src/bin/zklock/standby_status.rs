@@ -24,18 +24,20 @@ pub(crate) fn status(args: &Args, standby: &Standby) -> Result<u8, Failure> {
     let host = uname().nodename().to_string_lossy().into_owned();
     let is_here = |holder: &&Contender| holder.owner().host.as_deref() == Some(&host);
     let path = plain(&standby.path);
-    let (said, code) = match holder {
-        None => (format!("no machine is active for {path}"), PASSIVE),
-        Some(holder) if is_here(&holder) => {
-            let name = who(holder.owner());
-            (format!("this machine is active for {path}: {name}"), 0)
+    let named = |holder: &Contender| who(holder.owner());
+    let (said, code) = match (holder, holder.and_then(Contender::hold)) {
+        (None, _) => (format!("no machine is active for {path}"), PASSIVE),
+        (_, Some(hold)) => {
+            let hold = plain(&hold.to_string());
+            (format!("no machine is active for {path}: {hold}"), PASSIVE)
         }
-        Some(holder) => {
-            let name = who(holder.owner());
-            (
-                format!("another machine is active for {path}: {name}"),
-                PASSIVE,
-            )
+        (Some(holder), _) if is_here(&holder) => {
+            let said = format!("this machine is active for {path}: {}", named(holder));
+            (said, 0)
+        }
+        (Some(holder), _) => {
+            let said = format!("another machine is active for {path}: {}", named(holder));
+            (said, PASSIVE)
         }
     };
     written(writeln!(io::stdout(), "{said}"))?;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{RawGuard, Replaces};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lock::release_writes::Closing;
 use crate::path;
 use crate::session::cleaner::{Ended, Release};
@@ -75,6 +75,9 @@ impl RawGuard {
         let count = self.nodes().len();
         self.give_up(Some(&endings.slot()));
         held?;
+        if self.session.is_inherited() {
+            return Err(Error::Closed);
+        }
         for _ in 0..count {
             match endings.recv(&*self.session.transport, &limit) {
                 Ok(Ended::Deleted | Ended::Presumed) => {}

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use serde_json::json;
+use zklock::Client;
 
 use self::finding::{Finding, Level, table};
 use self::server::View;
@@ -50,10 +51,9 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
     findings.extend(server::compare(&seen));
     match connect(args, None, patience) {
         Ok(client) => {
-            findings.extend(trial::go_through(&client, doctor.path.as_deref()));
-            if let Some(path) = &doctor.path {
-                findings.extend(lock::look(&client, path, doctor.older_than, &seen));
-                findings.extend(record::look(&client, path));
+            match ask(&client, doctor, &seen) {
+                Ok(found) => findings.extend(found),
+                Err(silence) => findings.push(silence),
             }
             drop(client.close());
         }
@@ -71,6 +71,16 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
     let worst = findings.iter().map(|finding| finding.level).max();
     written(show(doctor, &findings))?;
     Ok(worst.map_or(0, |level| level as u8))
+}
+
+/// Takes a lock and looks at the path. Fails if no server answers any more.
+fn ask(client: &Client, doctor: &Doctor, seen: &[View]) -> Result<Vec<Finding>, Finding> {
+    let mut findings = trial::go_through(client, doctor.path.as_deref())?;
+    if let Some(path) = &doctor.path {
+        findings.extend(lock::look(client, path, doctor.older_than, seen));
+        findings.extend(record::look(client, path));
+    }
+    Ok(findings)
 }
 
 /// Looks at all servers at once, and says which of them take long.

@@ -1,5 +1,6 @@
 //! Tries what a lock needs, below a node of its own.
 
+use std::result::Result as StdResult;
 use std::time::{Duration, SystemTime};
 
 use zklock::{Client, Error, Result};
@@ -10,12 +11,20 @@ use crate::table::brief;
 /// Clocks that differ by more than this make the times in lists hard to read.
 const ODD: Duration = Duration::from_secs(60);
 
-/// Takes a lock that nobody else takes, asks the quorum, writes, and cleans up.
-pub(super) fn go_through(client: &Client, path: Option<&str>) -> Vec<Finding> {
+/// How long servers may take to grant a lock that nobody else takes.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Takes a lock that nobody else takes, asks the quorum, writes, and cleans up. Fails if no server answers
+/// any more: nothing else can be asked then.
+pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<Finding>, Finding> {
     let above = path.map_or("", |path| lowest_above(client, path));
     let base = format!("{above}/zklock-doctor-{}", uuid::Uuid::new_v4());
     let about = if above.is_empty() { "/" } else { above };
-    let tried = go(client, &base);
+    let refused = |error| Finding::new(Level::Trouble, about, no_lock(&error));
+    let tried = match go(client, &base) {
+        Err(error @ Error::ConnectTimeout { .. }) => return Err(refused(error)),
+        tried => tried,
+    };
     // What could not be deleted is reported below.
     let tidied = client.nodes().delete_all(&base);
     let mut findings = match tried {
@@ -33,17 +42,17 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> Vec<Finding> {
                     .advice("set ZKLOCK_AUTH, or a PATH below which locks are taken"),
             ]
         }
-        Err(error) => vec![Finding::new(
-            Level::Trouble,
-            about,
-            format!("no lock can be taken here: {error}"),
-        )],
+        Err(error) => vec![refused(error)],
     };
     if let Err(error) = tidied {
         let what = format!("{base} could not be deleted: {error}");
         findings.push(Finding::new(Level::Warning, about, what).advice("delete it"));
     }
-    findings
+    Ok(findings)
+}
+
+fn no_lock(error: &Error) -> String {
+    format!("no lock can be taken here: {error}")
 }
 
 /// Returns the lowest existing node above a path. A trial of a path that nobody uses must
@@ -62,7 +71,10 @@ fn lowest_above<'a>(client: &Client, path: &'a str) -> &'a str {
 
 /// Returns how far the servers' clock is ahead.
 fn go(client: &Client, base: &str) -> Result<i128> {
-    let guard = client.mutex(base)?.lock()?;
+    let guard = client.mutex(base)?.try_lock_for(PATIENCE)?;
+    let guard = guard.ok_or_else(|| Error::GaveUp {
+        path: base.to_owned(),
+    })?;
     guard.verify()?;
     let (node, before) = (format!("{base}/written"), SystemTime::now());
     guard.transaction().create(&node, b"").commit()?;
