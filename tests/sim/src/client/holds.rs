@@ -101,7 +101,7 @@ impl Actor {
     /// As `zklock release` does.
     fn release(&self, path: &str) {
         let released = || -> Result<()> {
-            let present = self.client.contenders_caught_up(path)?;
+            let present = self.client.contenders(path)?;
             let first = present.iter().find(|one| one.hold().is_some());
             let Some(first) = first.map(Contender::clone) else {
                 return Ok(());
