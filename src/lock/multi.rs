@@ -179,7 +179,10 @@ impl MultiDriver<'_, '_> {
     fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
         self.looks_at(at, None);
         let path = &self.parts[at].path;
-        let sync = catch_up.then(|| self.session.transport.capabilities().sync(path));
+        let sync = catch_up.then(|| {
+            self.session.cleaner.finish(path, &self.limit);
+            self.session.transport.capabilities().sync(path)
+        });
         let requests: Vec<_> = sync.into_iter().chain([Request::list(path)]).collect();
         let listed = self.caller.call_all(&requests, path, &self.limit);
         match listed.map(|mut answers| answers.pop()) {

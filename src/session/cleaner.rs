@@ -14,7 +14,8 @@ use crate::path;
 use crate::system::channel::Sender;
 use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
-use crate::time::limit::from_now;
+use crate::time::limit::{Limit, from_now};
+use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
@@ -32,6 +33,10 @@ pub(crate) struct Cleaner {
     /// Wakes the background thread, which calls [`push`](Self::push).
     wake: Sender<()>,
 }
+
+/// How long a try waits for the deletion of what earlier calls of its client have left, which takes a few
+/// round trips.
+const PASSING: Duration = Duration::from_secs(1);
 
 /// Who is interested in a deletion.
 struct Interest {
@@ -113,6 +118,22 @@ impl Cleaner {
         let put = |orphan| self.put_orphan(dir, session, orphan);
         let ids: Vec<_> = orphans.into_iter().map(put).collect();
         self.send(&ids);
+    }
+
+    /// Waits until what this client's attempts have left in `dir` is gone, for a moment at most: after that it
+    /// counts as others' nodes do.
+    pub(crate) fn finish(&self, dir: &str, limit: &Limit) {
+        let (endings, mut count) = (Mailbox::new(), 0);
+        for interest in self.entries.lock().in_directory(dir) {
+            if interest.from_attempt && interest.waiter.is_none() {
+                interest.waiter = Some(endings.slot());
+                count += 1;
+            }
+        }
+        let limit = limit.clone().until(Some(from_now(PASSING)));
+        while count > 0 && endings.recv(&*self.transport, &limit).is_ok() {
+            count -= 1;
+        }
     }
 
     /// The node belongs to `session`, or to a later one if the session changed unnoticed; the

@@ -276,6 +276,12 @@ impl<X> Deletions<X> {
         Some(self.open.remove(&id)?.1)
     }
 
+    /// What their users have added to those in this directory.
+    pub fn in_directory<'a>(&'a mut self, dir: &'a str) -> impl Iterator<Item = &'a mut X> {
+        let all = self.open.values_mut();
+        all.filter_map(move |(entry, with)| (entry.dir == dir).then_some(with))
+    }
+
     /// How many have not ended.
     pub fn len(&self) -> usize {
         self.open.len()

@@ -288,9 +288,8 @@ impl<'a, 'q> Driver<'a, 'q> {
         match action {
             Action::Create(prefix) => self.create(&prefix),
             Action::MakeParents => self.make_parents(),
-            Action::Sync | Action::CatchUp => {
-                self.sync(self.session.transport.capabilities().sync(self.queue.dir))
-            }
+            Action::Sync => self.sync(),
+            Action::CatchUp => self.catch_up(),
             Action::List => self.list(),
             Action::ListAndWatch(queued) => self.list_and_watch(queued),
             Action::Inspect(name) => self.inspect(&name),

@@ -90,8 +90,17 @@ impl Driver<'_, '_> {
         }))
     }
 
-    /// Has the server catch up by this request, and lists the directory in the same write.
-    pub(super) fn sync(&mut self, sync: Request) -> Result<Step> {
+    /// Has the server catch up once what earlier calls of this client have left is gone, which would look
+    /// like somebody else's node.
+    pub(super) fn catch_up(&mut self) -> Result<Step> {
+        let (cleaner, limit) = (&self.session.cleaner, &self.request.limit);
+        cleaner.finish(self.queue.dir, limit);
+        self.sync()
+    }
+
+    /// Has the server catch up, and lists the directory in the same write.
+    pub(super) fn sync(&mut self) -> Result<Step> {
+        let sync = self.session.transport.capabilities().sync(self.queue.dir);
         let call_id = self.post([sync, Request::list(self.queue.dir)]);
         match self.answer(call_id) {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),

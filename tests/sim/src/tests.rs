@@ -146,6 +146,24 @@ fn a_try_for_several_locks_does_not_meet_its_own_nodes() {
     under_seeds(&plan, 30);
 }
 
+/// It met the node of the call before it, which had given up before its answer (seed 678328757).
+#[test]
+fn a_try_does_not_meet_what_a_call_before_it_has_left() {
+    for lock in [
+        Lock::Mutex(0),
+        Lock::Write,
+        Lock::Several(0, 1),
+        Lock::Permit,
+    ] {
+        let step =
+            |nth: u64| Step::of(1 + (nth + 1) % 2 * 200, lock.clone(), 3).within((nth + 1) % 2);
+        let steps = (0..40).map(step).collect();
+        let mut plan = Plan::quiet(vec![ClientPlan::of(vec![steps])]);
+        plan.hop = 20_000;
+        under_seeds(&plan, 30);
+    }
+}
+
 // Failures found by seeds. Each is kept as a plan, since a seed may come to mean another plan.
 
 /// Fails if a `sync` at the leader does not wait for the create (seed 20810).
