@@ -138,7 +138,8 @@ impl Hold {
     }
 }
 
-/// Writes it as `on hold by ann on db1 until 2026-11-26T03:00:00Z: deploy freeze`.
+/// Writes it as `on hold by ann on db1 until 2026-11-26T03:00:00Z: deploy freeze`, and says `which is over`
+/// after that time by this machine's clock.
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("on hold")?;
@@ -149,6 +150,9 @@ impl fmt::Display for Hold {
             write!(f, " on {}", plain(host))?;
         }
         match self.until() {
+            Some(until) if self.seems_over() => {
+                write!(f, " until {}, which is over", written(until))?;
+            }
             Some(until) => write!(f, " until {}", written(until))?,
             None => f.write_str(" until it is released")?,
         }

@@ -184,6 +184,10 @@ fn a_hold_ends_at_its_time(hosts: &str) {
         let told = run(hosts, &format!("doctor {path}"));
         told.out.contains("which is over")
     });
+    for command in ["list", "why"] {
+        let told = run(hosts, &format!("{command} {path}"));
+        assert!(told.out.contains("which is over"), "{told:?}");
+    }
     assert_eq!(listed(hosts, &path).len(), 1);
     let next = Zklock::run(hosts, &format!("run -n {path}"), &log.write("next"));
     assert_eq!(next.code, Some(0), "{next:?}");

@@ -102,6 +102,10 @@ fn a_hook_that_fails_gives_the_lock_up(hosts: &str) {
     let said = "zklock: --on-active ended with status 7: giving the lock up\n";
     assert_eq!(ended.err, said);
     assert_eq!(log.words(), ["down"]);
+    // The command alone has a limit.
+    let options = [("--on-active", "sleep 2; exit 7"), ("--max-time", "1")];
+    let ended = Zklock::spawn(&mut standby(hosts, &path, &options, "true")).end();
+    assert_eq!((ended.code, ended.err), (Some(7), said.to_owned()));
     let options = [("--on-passive", "exit 3")];
     let ended = Zklock::spawn(&mut standby(hosts, &path, &options, "exit 4")).end();
     assert_eq!(ended.code, Some(4));

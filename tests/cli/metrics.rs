@@ -272,6 +272,17 @@ fn what_cannot_be_written_is_told_once_and_ends_no_command() {
     }
     let left: Vec<_> = fs::read_dir(folder.path(".")).unwrap().collect();
     assert_eq!(left.len(), 2, "{left:?}");
+    // The system ends who writes too much, by default.
+    let (path, place) = (fresh_path("limited"), folder.path("limited.prom"));
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
+    limited.args([env!("CARGO_BIN_EXE_zklock"), "--hosts", embedded(), "run"]);
+    limited.arg("--metrics").arg(&place);
+    limited.args([&path, "--", "sh", "-c", "exit 5"]);
+    let ended = end(limited);
+    assert_eq!(ended.code, Some(5), "{ended:?}");
+    let said = format!("zklock: cannot write metrics to {}", place.display());
+    assert!(ended.err.starts_with(&said), "{}", ended.err);
     let ended = end(with(
         Path::new(""),
         embedded(),

@@ -70,6 +70,10 @@ fn the_one_of_several_that_is_taken_or_on_hold_is_named(hosts: &str) {
         let last = taken.err.lines().next_back().unwrap_or_default();
         let said = format!("zklock: {b} is on hold by ");
         assert!(last.starts_with(&said), "{limit}: {taken:?}");
+        if limit != "-n" {
+            let waits = format!("waiting for {b}, which is on hold by ");
+            assert_eq!(taken.err.matches(&waits).count(), 1, "{taken:?}");
+        }
     }
 }
 

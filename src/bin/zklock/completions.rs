@@ -9,6 +9,7 @@ use zklock_core::name::NodeName;
 use crate::args::Args;
 use crate::command_line;
 use crate::connect::connect;
+use crate::failure::{Failure, written};
 use crate::sanitize::plain;
 
 /// How long a shell waits for paths.
@@ -51,7 +52,7 @@ complete -c zklock -n "string match -q '/*' -- (commandline -ct); and not contai
 "#;
 
 /// Writes the completions for a shell to stdout.
-pub(crate) fn write(shell: Shell) {
+pub(crate) fn write(shell: Shell) -> Result<u8, Failure> {
     let mut words = Vec::new();
     clap_complete::generate(shell, &mut command_line::command(), "zklock", &mut words);
     let words = String::from_utf8_lossy(&words);
@@ -61,8 +62,8 @@ pub(crate) fn write(shell: Shell) {
         Shell::Zsh => with_paths(&words),
         _ => words.into_owned(),
     };
-    // This fails if the reader has closed the pipe.
-    let _ = io::stdout().write_all(words.as_bytes());
+    written(io::stdout().write_all(words.as_bytes()))?;
+    Ok(0)
 }
 
 /// Completes the arguments that are paths of locks with a function of ours.

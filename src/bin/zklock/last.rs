@@ -28,7 +28,8 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     let (done, failed, running) = (job.last()?, job.last_failure()?, job.running()?);
     let runs = last.runs.map(|most| newest(&job, most)).transpose()?;
     let present = client.contenders(&last.path)?;
-    let paused = present.iter().find_map(Contender::hold);
+    let is_on = |hold: &&Hold| hold.until().is_none_or(|until| SystemTime::now() < until);
+    let paused = present.iter().filter_map(Contender::hold).find(is_on);
     drop(client.close());
     let lasts = [&done, &failed, &running];
     let text = match (last.json, &runs) {

@@ -115,10 +115,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Pause(pause) => pause::pause(args, pause),
         Task::Check(check) => check::check(args, check),
         Task::Serve(serve) => serve::serve(serve),
-        Task::Completions { shell } => {
-            completions::write(*shell);
-            Ok(0)
-        }
+        Task::Completions { shell } => completions::write(*shell),
         Task::Paths { beginning } => {
             completions::paths(args, beginning);
             Ok(0)

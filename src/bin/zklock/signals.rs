@@ -1,7 +1,8 @@
 //! Turns signals into values in a channel.
 //!
 //! All threads block the signals, and one thread waits for them, so nothing runs in a
-//! handler. Only the disposition of SIGCHLD changes: it must not be ignored.
+//! handler. Only the dispositions of SIGCHLD and SIGXFSZ change: the one must not be ignored, and the other must
+//! not end the program.
 
 use std::fs;
 use std::io;
@@ -88,6 +89,7 @@ impl Signals {
             .map(|signal| (signal as i32).to_string())
             .collect();
         hear_of_children()?;
+        outlive_file_limits()?;
 
         let (to, taken) = unbounded();
         let (cancels, cancel) = bounded(1);
@@ -157,6 +159,16 @@ const GROUP: Pid = Pid::from_raw(0);
 /// The handler never runs, because the signal is blocked, and no child inherits it.
 pub(crate) fn hear_of_children() -> io::Result<()> {
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
+}
+
+/// Sets a handler for SIGXFSZ, which does nothing: a file that may not grow is an error of the write, not the
+/// end of a program that holds a lock. No command inherits it.
+fn outlive_file_limits() -> io::Result<()> {
+    let signal = Signal::SIGXFSZ as i32;
+    match ignored() >> (signal - 1) & 1 {
+        1 => Ok(()),
+        _ => signal_hook::flag::register(signal, Arc::default()).map(drop),
+    }
 }
 
 /// Unblocks signals, given by their numbers, in a process that inherited the mask.

@@ -168,6 +168,7 @@ fn run_active(
     if let Some(hook) = &standby.on_active {
         let what = Guarded {
             command: hook::shell(hook),
+            max_time: None,
             ..standby.what.clone()
         };
         let ended = stage.run(&what, term, variables, &told)?;

@@ -196,6 +196,7 @@ fn draw_connecting(hosts: &str, seen: &Receiver<Infallible>) {
 /// sender is gone.
 fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
     let (mut outage, mut next, mut told) = (Outage::default(), SILENT, false);
+    let mut told_hold = None;
     loop {
         let left = client.held_back();
         if let Some(left) = left.filter(|_| !told) {
@@ -215,9 +216,16 @@ fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
         }
         match seen.recv_timeout(LOOK) {
             // It may take long.
-            Ok(Seen {
-                hold: Some(hold), ..
-            }) => say(&format!("waiting for {path}, which is {hold}")),
+            Ok(Seen { hold, .. }) if hold.is_some() && hold != told_hold => {
+                // One of several locks.
+                let taken = client.found_taken().map(|(path, _)| plain(&path));
+                let path = taken.as_deref().unwrap_or(path);
+                say(&format!(
+                    "waiting for {path}, which is {}",
+                    hold.as_deref().unwrap_or_default()
+                ));
+                told_hold = hold;
+            }
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }

@@ -76,7 +76,7 @@ pub(super) const ONCE_EXAMPLES: &str = "\
 Examples:
   zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
   zklock once --at-most-every 20h --attempts 3 /jobs/backup -- ./backup.sh
-  zklock once -n --slot v42 /jobs/migrate -- ./migrate.sh
+  zklock once -n --slot v0042 /jobs/migrate -- ./migrate.sh
   zklock once --any-order --slot 2026-11-20 /jobs/nightly -- ./report.sh   a night that was left out
 
 The slot is done if the command ends with 0 while it holds the lock. Otherwise the next machine

@@ -176,11 +176,11 @@ fn holds(queue: &LockQueue) -> Vec<Finding> {
     let finding = |one: &Contender| {
         let hold = one.hold()?;
         let is_over = hold.until().is_some_and(|until| until < SystemTime::now());
-        let (level, what) = match is_over {
-            false => (Level::Good, format!("it is {hold}")),
-            true => (Level::Warning, format!("it is {hold}, which is over")),
+        let level = match is_over {
+            false => Level::Good,
+            true => Level::Warning,
         };
-        let finding = Finding::new(level, queue.path(), what);
+        let finding = Finding::new(level, queue.path(), format!("it is {hold}"));
         Some(match is_over {
             false => finding,
             true => {
