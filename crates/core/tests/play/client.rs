@@ -15,6 +15,7 @@ use zklock_core::validity::Validity;
 use zklock_jute::Request;
 
 use crate::plan::{Plan, Want};
+use crate::proofs::Proofs;
 use crate::servers::tree::ConnNo;
 use crate::servers::{Conn, SERVERS, Said, Time, Told};
 use crate::world::{Asked, Happening, PATHS, World};
@@ -42,8 +43,7 @@ pub(crate) struct Client {
     pub(crate) asked: Asked,
     /// When the requests were sent that are not answered, and whether they are writes.
     open: VecDeque<(Time, bool)>,
-    /// When the last write was sent that is answered.
-    pub(crate) committed: Time,
+    pub(crate) proofs: Proofs,
     /// How many releases were to take the next thread's create along.
     pub(crate) joins: u32,
     pub(crate) connected_at: Time,
@@ -125,7 +125,7 @@ impl Client {
             guards: BTreeMap::new(),
             asked: Asked::default(),
             open: VecDeque::new(),
-            committed: Time::ZERO,
+            proofs: Proofs::default(),
             joins: 0,
             connected_at: Time::ZERO,
         }
@@ -152,9 +152,10 @@ impl World {
                 self.tell_story(|| line);
             }
             if let Some(conn) = self.clients[client].conn {
-                if request != Request::Ping {
-                    let sent = (self.now, request.commits());
-                    self.clients[client].open.push_back(sent);
+                let one = &mut self.clients[client];
+                match request {
+                    Request::Ping => one.proofs.pings(self.now),
+                    _ => one.open.push_back((self.now, request.commits())),
                 }
                 self.say(
                     conn,
@@ -196,7 +197,10 @@ impl World {
         }
         one.tick = None;
         match one.core.next_tick() {
-            Some(next) if next <= self.now => self.turn(client, Core::tick),
+            Some(next) if next <= self.now => {
+                self.turn(client, Core::tick);
+                self.judge_tick(client);
+            }
             _ => self.plan_tick(client),
         }
     }
@@ -242,6 +246,12 @@ impl World {
         self.plan(self.now + pause, Happening::Connect { client });
     }
 
+    /// The server that a client is connected to.
+    pub(crate) fn server_of(&self, client: usize) -> Option<usize> {
+        let conn = self.clients[client].conn?;
+        Some(self.conns[conn].server)
+    }
+
     /// The connection of a client ends; what it has sent arrives, or does not.
     pub(crate) fn breaks(&mut self, client: usize, arrives: bool) {
         let Some(conn) = self.clients[client].conn else {
@@ -285,7 +295,9 @@ impl World {
         match told {
             Told::Greeting(Some(session)) => {
                 self.clients[client].is_serving = true;
-                self.clients[client].connected_at = self.now;
+                let one = &mut self.clients[client];
+                one.connected_at = self.now;
+                one.proofs.connected(one.greeted);
                 let server = self.conns[conn].server;
                 self.tell_story(|| format!("c{client} has session {session} at server {server}"));
                 let greeting = Greeting {
@@ -315,13 +327,20 @@ impl World {
                     );
                     self.tell_story(|| line);
                 }
+                let (shortest, longest) = self.plan.granted();
                 let one = &mut self.clients[client];
-                if let Some((sent, true)) = one.open.pop_front().filter(|_| answer.result.is_ok()) {
-                    one.committed = sent;
+                if let Some((sent, commits)) = one.open.pop_front() {
+                    if commits && answer.result.is_ok() {
+                        one.proofs.committed(sent, shortest, longest);
+                    }
+                    one.proofs.answered(sent, self.now);
                 }
                 self.turn(client, |core, now| core.answer(now, answer));
             }
-            Told::Pong => self.turn(client, Core::pong),
+            Told::Pong => {
+                self.clients[client].proofs.pong(self.now);
+                self.turn(client, Core::pong);
+            }
             Told::Event(event) => {
                 self.tell_story(|| {
                     format!("c{client} gets the event {} {:?}", event.path, event.kind)

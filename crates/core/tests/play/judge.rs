@@ -94,16 +94,16 @@ impl World {
         if !self.is_valid(op) {
             return;
         }
-        let committed = self.clients[self.ops[op].client].committed;
-        if committed + self.plan.longest_grant() / 2 < self.ops[op].trust.until {
+        let support = self.clients[self.ops[op].client].proofs.support();
+        if support < self.ops[op].trust.until {
             self.fail(format!(
                 "op {op} trusts its lock for longer than a proof supports"
             ));
         }
         let path = self.ops[op].want.path;
         let mut others = (0..self.ops.len()).filter(|other| *other != op);
-        if let Some(other) = others.find(|it| self.ops[*it].want.path == path && self.is_valid(*it))
-        {
+        let other = others.find(|it| self.ops[*it].want.path == path && self.is_valid(*it));
+        if let Some(other) = other.filter(|_| !self.is_beyond_promise(op)) {
             self.fail(format!("ops {op} and {other} both have a valid guard"));
         }
         if self.plan.is_quiet() && self.ops[op].trust.suspect_from <= self.now {
@@ -117,6 +117,14 @@ impl World {
         let mut held = guards.filter(|op| self.is_valid(*op));
         if let Some(op) = held.find(|op| self.now < self.ops[*op].trust.suspect_from) {
             self.fail(format!("op {op} is held without a connection"));
+        }
+    }
+
+    /// A core has had its tick: it is not to come again until time has passed.
+    pub(crate) fn judge_tick(&mut self, client: usize) {
+        let next = self.clients[client].core.next_tick();
+        if next.is_some_and(|next| next <= self.now) {
+            self.fail(format!("c{client} is ticked, and is due all the same"));
         }
     }
 
@@ -147,12 +155,25 @@ impl World {
         let op = ops.find(|op| self.ops[*op].node.as_deref() == Some(path) && self.is_valid(*op));
         let Some(op) = op else { return };
         let one = &self.ops[op];
-        if !self.clients[one.client].was_evicted {
+        if self.is_beyond_promise(op) {
+            self.seen.beyond += 1;
+        } else if !self.clients[one.client].was_evicted {
             let left = one.trust.until - self.now;
             self.fail(format!(
                 "op {op} trusts its lock for {left:?} after its node went"
             ));
         }
+    }
+
+    /// Whether a precondition of the promise is broken: the leader's pings, and the followers' answers, are a
+    /// tenth of T late at most. Of a server that was silent for longer, and went on all the same, the
+    /// leader may hear of a session when it is about to end it.
+    fn is_beyond_promise(&self, op: usize) -> bool {
+        let (_, longest) = self.plan.granted();
+        let server = self.server_of(self.ops[op].client);
+        let servers = server.into_iter().chain(self.leader());
+        let mut late = servers.map(|server| self.servers[server].was_late);
+        late.any(|at| at != Time::ZERO && self.now < at + longest)
     }
 
     /// An ask for a lock ended without it.
@@ -296,13 +317,16 @@ impl World {
             let lives = self.lives.iter();
             lives.filter(|life| life.is_ahead_of(one.path(), node))
         };
+        let nearest = ahead().max_by_key(|life| life.number());
+        let is_nearest = nearest.is_some_and(|life| life.to == Some(gone));
+        // Several may go in the same moment; the last of them counts.
+        let last = ahead().filter(|life| life.to == Some(gone));
+        let last = last.map(Life::number).max();
         let just_before = |life: &&Life| {
-            let at = life.to.filter(|at| *at < gone);
+            let at = life.to.filter(|_| Some(life.number()) != last);
             at.is_some_and(|at| gone < at + while_it_settles)
         };
         let moved: Vec<_> = ahead().filter(just_before).collect();
-        let nearest = ahead().max_by_key(|life| life.number());
-        let is_nearest = nearest.is_some_and(|life| life.to == Some(gone));
         match moved[..] {
             [] if !is_new => self.trips(1, 1),
             // The one beyond the nearest went just before: since then the queue is listed, and the

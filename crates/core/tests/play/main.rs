@@ -23,6 +23,7 @@
 mod client;
 mod judge;
 mod plan;
+mod proofs;
 mod servers;
 mod troubles;
 mod world;

@@ -315,6 +315,13 @@ MUTANTS = [
         "no-pings",
         "an idle connection sends no pings",
         "link.rs",
+        "        self.calls.last_sent() + self.timeout() / PINGS",
+        "        self.calls.last_sent() + self.timeout() * PINGS",
+    ),
+    (
+        "due-for-ever",
+        "the core wants to be ticked, and does nothing then",
+        "link.rs",
         "        } else if self.pings_at() <= self.now {",
         "        } else if self.pings_at() < Time::ZERO {",
     ),
@@ -322,8 +329,8 @@ MUTANTS = [
         "never-leaves",
         "a server that answers nothing is never left",
         "link.rs",
-        "        if self.leaves_at() <= self.now {\n            self.hangs_up = true;",
-        "        if self.leaves_at() < Time::ZERO {\n            self.hangs_up = true;",
+        "        unanswered.map_or(silent, |at| at.min(silent))",
+        "        unanswered.map_or(silent, |at| at.min(silent)) + self.timeout() * 1_000",
     ),
     (
         "unsent-is-lost",
@@ -358,7 +365,7 @@ zklock-jute = { version = "=0.1.0", path = "crates/jute" }
 [workspace.lints.rust]
 unsafe_code = "forbid"
 [profile.dev]
-opt-level = 1
+opt-level = 3
 debug = 0
 """
 

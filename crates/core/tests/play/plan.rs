@@ -153,9 +153,11 @@ impl Plan {
         self.troubles.is_empty()
     }
 
-    /// The longest timeout that a session may have.
-    pub(crate) fn longest_grant(&self) -> Duration {
-        self.grants.into_iter().max().unwrap_or_default()
+    /// The shortest and the longest timeout that a session may have.
+    pub(crate) fn granted(&self) -> (Duration, Duration) {
+        let [shortest, longest] = [self.grants.iter().min(), self.grants.iter().max()]
+            .map(|timeout| timeout.copied().unwrap_or_default());
+        (shortest, longest)
     }
 
     /// How long a follower and its leader go on without each other.

@@ -14,6 +14,10 @@ impl World {
         let Trouble { what, time, .. } = trouble;
         let until = self.now + time;
         self.tell_story(|| format!("TROUBLE: {what:?} for {time:?}"));
+        if let What::Freeze { server } | What::Cut { server } = what {
+            let node = &mut self.servers[server];
+            node.silent_since = (self.now, node.life);
+        }
         match what {
             What::Break { client, arrives } => self.breaks(client, arrives),
             What::LoseReply { client } => self.clients[client].loses_a_reply = true,
@@ -46,6 +50,9 @@ impl World {
     }
 
     pub(crate) fn trouble_ends(&mut self, what: What) {
+        if let What::Freeze { server } | What::Cut { server } = what {
+            self.goes_on(server);
+        }
         match what {
             What::Cut { server } => {
                 self.servers[server].is_cut = false;
@@ -59,6 +66,16 @@ impl World {
             What::Lag { server } => self.servers[server].lag = Duration::ZERO,
             What::Crash { server } => self.servers[server].is_down = false,
             _ => {}
+        }
+    }
+
+    /// A server is heard again. What it was to say of sessions comes late.
+    fn goes_on(&mut self, server: usize) {
+        let (shortest, _) = self.plan.granted();
+        let node = &mut self.servers[server];
+        let (since, life) = node.silent_since;
+        if node.life == life && since + shortest / 10 < self.now {
+            node.was_late = self.now;
         }
     }
 

@@ -128,6 +128,8 @@ pub(crate) struct Seen {
     pub(crate) lost: u64,
     /// Requests after which a listing is up to date: for a node that may have been created.
     pub(crate) looked_for: u64,
+    /// Guards that were trusted for too long, after servers have broken a precondition.
+    pub(crate) beyond: u64,
 }
 
 impl Seen {
@@ -140,6 +142,7 @@ impl Seen {
         self.expired += other.expired;
         self.lost += other.lost;
         self.looked_for += other.looked_for;
+        self.beyond += other.beyond;
     }
 }
 

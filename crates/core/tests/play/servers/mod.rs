@@ -143,6 +143,10 @@ pub(crate) struct Server {
     pub(crate) is_down: bool,
     pub(crate) is_cut: bool,
     pub(crate) frozen_until: Time,
+    /// Since when the others hear nothing from it, and in which life that began.
+    pub(crate) silent_since: (Time, u32),
+    /// When it last went on after a silence of more than a tenth of a session timeout.
+    pub(crate) was_late: Time,
     pub(crate) lag: Time,
     pub(crate) log: Vec<Rc<Transaction>>,
     pub(crate) committed: usize,

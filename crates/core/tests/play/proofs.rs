@@ -1,0 +1,56 @@
+//! What a client's proofs are worth, by the messages that it has sent and the answers that came: the rule of
+//! `docs/guarantees.md`, written a second time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::servers::Time;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Proofs {
+    /// When the messages of this connection were sent, and when the answers were there.
+    answered: Vec<(Time, Time)>,
+    pings: VecDeque<Time>,
+    /// Until when the best of them supports a lock.
+    support: Time,
+}
+
+impl Proofs {
+    /// A handshake, which counts at once at best, has begun a connection.
+    pub(crate) fn connected(&mut self, sent: Time) {
+        self.answered = vec![(sent, Time::ZERO)];
+        self.pings.clear();
+    }
+
+    pub(crate) fn pings(&mut self, now: Time) {
+        self.pings.push_back(now);
+    }
+
+    pub(crate) fn pong(&mut self, now: Time) {
+        if let Some(sent) = self.pings.pop_front() {
+            self.answered(sent, now);
+        }
+    }
+
+    pub(crate) fn answered(&mut self, sent: Time, now: Time) {
+        let last = self.answered.last().map_or(Time::ZERO, |(last, _)| *last);
+        self.answered.push((sent.max(last), now));
+    }
+
+    /// A quorum has committed what was sent then. Of all servers, the shortest and the longest timeout
+    /// are taken that are worth most.
+    pub(crate) fn committed(&mut self, sent: Time, shortest: Duration, longest: Duration) {
+        let reported = |answered: Time| answered + shortest * 7 / 20 <= sent;
+        let mut heard_of = self.answered.iter().rev();
+        if let Some((touched, _)) = heard_of.find(|(_, answered)| reported(*answered)) {
+            let until = (sent + longest / 2).min(*touched + longest - longest / 100);
+            self.support = self.support.max(until);
+        }
+    }
+
+    /// Until when a lock may be trusted.
+    pub(crate) fn support(&self) -> Time {
+        self.support
+    }
+}
