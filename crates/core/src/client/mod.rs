@@ -346,6 +346,16 @@ impl Core {
         self.wakes.pop_front()
     }
 
+    /// Whether another thread of this client is before the one with this ticket. That one may wake it
+    /// without a word of the server, so a thread that reads what the server sends would sleep on.
+    pub fn is_in_line(&self, ticket: Ticket) -> bool {
+        let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) else {
+            return false;
+        };
+        let line = self.lines.get(path);
+        line.is_some_and(|line| line.waiting.iter().any(|waiter| waiter.ticket == ticket))
+    }
+
     /// The next guard to tell something.
     pub fn next_notice(&mut self) -> Option<(GuardId, Notice)> {
         self.leases.notices.pop_front()
