@@ -15,6 +15,7 @@ use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem;
 use core::time::Duration;
 
 use super::answer::{Answered, Failure};
@@ -292,9 +293,14 @@ impl<X> Deletions<X> {
         self.open.is_empty()
     }
 
-    /// A session is served; the ends of others have deleted their nodes.
-    pub fn serves(&mut self, session: i64) {
-        self.open.retain(|_, (entry, _)| entry.session == session);
+    /// A session is served; the ends of others have deleted their nodes. Returns what their users have
+    /// added to those.
+    pub fn serves(&mut self, session: i64) -> Vec<X> {
+        let (open, ended): (BTreeMap<_, _>, BTreeMap<_, _>) = mem::take(&mut self.open)
+            .into_iter()
+            .partition(|(_, (entry, _))| entry.session == session);
+        self.open = open;
+        ended.into_values().map(|(_, with)| with).collect()
     }
 
     /// Every session has ended.

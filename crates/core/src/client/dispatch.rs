@@ -142,6 +142,13 @@ impl Core {
         }
     }
 
+    /// There is this session now, or none. Whoever waits for a release of another one waits for nothing.
+    pub(super) fn serves(&mut self, session: i64) {
+        for ticket in self.releases.serves(session) {
+            self.wake(ticket, Outcome::Lost);
+        }
+    }
+
     /// Has the quorum confirm a lock for a thread that wants to know.
     pub(super) fn verify(&mut self, ticket: Ticket, guard: GuardId) {
         if !self.leases.verify(ticket, guard, &mut self.link) {

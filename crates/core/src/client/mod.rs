@@ -186,7 +186,7 @@ impl Core {
         self.pass(now);
         let resumed = self.link.greeted(greeting);
         if !resumed {
-            self.releases.serves(greeting.session);
+            self.serves(greeting.session);
         }
         // Others wait for what is to be deleted, so that goes first.
         self.releases.send_due(&mut self.link);
@@ -225,7 +225,7 @@ impl Core {
     pub fn expired(&mut self, now: Time) {
         self.pass(now);
         self.link.session = 0;
-        self.releases.serves(0);
+        self.serves(0);
         self.leases.link_changed();
         self.settle();
     }

@@ -4,6 +4,8 @@
 //! ended that it belongs to. A release may take the create of the next thread along: both are then one
 //! transaction, one write of the quorum, and one round trip.
 
+use alloc::vec::Vec;
+
 use super::acquisition::Acquisition;
 use super::ask::{Ticket, Time};
 use super::calls::{Creation, Purpose};
@@ -103,9 +105,14 @@ impl Releases {
         }
     }
 
-    /// There is this session now, or none: the ends of others have deleted their nodes.
-    pub(super) fn serves(&mut self, session: i64) {
-        self.deletions.serves(session);
+    /// There is this session now, or none: the ends of others have deleted their nodes. Returns who waits
+    /// for those.
+    pub(super) fn serves(&mut self, session: i64) -> Vec<Ticket> {
+        self.deletions
+            .serves(session)
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// How many are open.

@@ -424,3 +424,21 @@ fn any_result(chance: &mut fastrand::Rng) -> Result<Reply, ErrorCode> {
         _ => return Err(ErrorCode(chance.i32(-130..0))),
     })
 }
+
+#[test]
+fn who_waits_for_a_release_is_told_when_the_session_is_over() {
+    // A server says that it has expired, or gives another one.
+    let ends: [fn(&mut Desk); 2] = [
+        |desk| desk.core.expired(desk.now),
+        |desk| desk.connect(SESSION + 1),
+    ];
+    for end in ends {
+        let (mut desk, grant) = Desk::held();
+        let unlock = Ask::Unlock { guard: grant.guard };
+        let ticket = desk.core.ask(desk.now, Thread(1), unlock);
+        desk.core.broke(desk.now);
+        assert_eq!(desk.wakes(), []);
+        end(&mut desk);
+        assert_eq!(desk.wakes(), [(ticket, Outcome::Lost)]);
+    }
+}
