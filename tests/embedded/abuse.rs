@@ -138,6 +138,9 @@ fn a_client_that_does_not_read_stalls_nobody() {
     for i in 0..100 {
         other.create(&format!("/n{i}"), PERSISTENT).unwrap();
     }
+    eventually("the server has read its first request", || {
+        server.watch_count() > 0
+    });
     other.delete("/big").unwrap();
     // It gets what it has asked for as soon as it reads.
     assert_eq!(deaf.hear().unwrap().unwrap().len(), 900_000 + 4 + 68);
