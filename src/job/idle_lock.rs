@@ -74,8 +74,9 @@ impl JobDriver<'_, '_> {
             path: self.path.clone(),
         };
         let found = job.take_over(&self.request.limit)?;
-        self.request.taken = found == Takeover::Staked;
-        if self.request.taken {
+        if found == Takeover::Staked {
+            // It stays said if the limit ends the next look.
+            self.request.taken = true;
             let until = *self.stake_until.get_or_insert_with(|| from_now(PASSING));
             if self.request.patience == Patience::Tries && until <= clock::now() {
                 return Err(self.gave_up());
