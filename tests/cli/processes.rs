@@ -24,6 +24,8 @@ on_every_server! {
     a_keeper_that_was_stopped_goes_on
     a_keeper_that_is_stopped_before_the_command_begins_goes_on
     a_keeper_that_a_debugger_holds_does_not_save_the_command
+    what_a_keeper_leaves_is_the_commands_even_if_a_debugger_hides_its_end
+    a_debugger_that_does_not_reap_a_keeper_delays_no_end
     what_is_killed_in_place_of_a_keeper_is_the_commands
     nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed
     nothing_of_a_command_is_left_where_few_files_may_be_open
@@ -330,20 +332,33 @@ fn a_keeper_that_is_stopped_before_the_command_begins_goes_on(hosts: &str) {
     }
 }
 
-/// Stops a process as a debugger does: SIGCONT does not continue it.
+/// Stops a process as a debugger does, so that SIGCONT does not continue it, or lets it run, and keeps its end
+/// for itself.
 const DEBUGGER: &str = "import ctypes, os, sys, time
 kernel, process = ctypes.CDLL(None), int(sys.argv[1])
-for request in 0x4206, 0x4207: kernel.ptrace(request, process, 0, 0)
-os.waitpid(process, 0x40000000)
-print('held', flush=True)
+kernel.ptrace(0x4206, process, 0, 0)
+if sys.argv[2] == 'stop':
+    kernel.ptrace(0x4207, process, 0, 0)
+    os.waitpid(process, 0x40000000)
+print('watching', flush=True)
+try:
+    while sys.argv[2] != 'stop':
+        stop = os.waitid(os.P_PID, process, os.WSTOPPED)
+        kernel.ptrace(7, process, 0, stop.si_status)
+except ChildProcessError: pass
 time.sleep(100)";
+
+fn debug(process: &str, how: &str) -> Lines {
+    let mut debugger = Command::new("python3");
+    let debugger = Lines::of(debugger.args(["-c", DEBUGGER, process, how]));
+    assert_eq!(debugger.hear(), "watching");
+    debugger
+}
 
 /// Takes the lock from this one, whose keeper can do nothing.
 #[track_caller]
 fn evict_with_its_keeper_held(hosts: &str, path: &str, mut zklock: Zklock) -> Ended {
-    let mut debugger = Command::new("python3");
-    let debugger = Lines::of(debugger.args(["-c", DEBUGGER, &keeper_of(zklock.id())]));
-    assert_eq!(debugger.hear(), "held");
+    let _debugger = debug(&keeper_of(zklock.id()), "stop");
     Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
     let ended = zklock.end();
     assert_eq!(ended.code, Some(75), "{ended:?}");
@@ -362,6 +377,54 @@ fn a_keeper_that_a_debugger_holds_does_not_save_the_command(hosts: &str) {
     evict_with_its_keeper_held(hosts, &path, zklock);
     assert!(log.is_still());
     await_queue(hosts, &path, 0);
+}
+
+fn what_a_keeper_leaves_is_the_commands_even_if_a_debugger_hides_its_end(hosts: &str) {
+    if !is_root() {
+        return println!("only root can debug everywhere");
+    }
+    let (path, log) = (fresh_path("hidden"), Log::new());
+    let beat = log.beat("beat");
+    let script = format!("setsid sh -c '{beat}' & {beat}");
+    let (mut zklock, said) = Zklock::start_logged(hosts, &format!("run -vv {path}"), &script);
+    log.await_word("beat");
+    let (id, keeper) = (zklock.id(), keeper_of(zklock.id()));
+    let _debugger = debug(&keeper, "stop");
+    let not_hearing = debug(&thread_of(id, "zklock-keeper"), "stop");
+    run(Command::new("kill").args(["-KILL", &keeper]));
+    let children = || fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    eventually("it has adopted the command", || {
+        children().is_ok_and(|all| all.split_whitespace().count() > 1)
+    });
+    zklock.signal("USR1");
+    eventually("it looks at its processes", || said.contains("cannot ask"));
+    drop(not_hearing);
+    assert_eq!(zklock.end().code, Some(70), "{:?}", said.words());
+    assert_eq!(log.writers("beat"), 0);
+    await_queue(hosts, &path, 0);
+}
+
+fn a_debugger_that_does_not_reap_a_keeper_delays_no_end(hosts: &str) {
+    if !is_root() {
+        return println!("only root can debug everywhere");
+    }
+    let (path, log) = (fresh_path("watched"), Log::new());
+    let script = format!("{}; read line", log.write("begun"));
+    let mut zklock = Zklock::start(hosts, &format!("run {path}"), &script);
+    log.await_word("begun");
+    let _debugger = debug(&keeper_of(zklock.id()), "watch");
+    zklock.feed("\n");
+    assert_eq!(zklock.end().code, Some(0));
+}
+
+/// Returns the thread of this process that has this name.
+fn thread_of(process: u32, name: &str) -> String {
+    let all = fs::read_dir(format!("/proc/{process}/task")).expect("a list of threads");
+    let is_it = |thread: &fs::DirEntry| {
+        fs::read_to_string(thread.path().join("comm")).is_ok_and(|read| read.trim() == name)
+    };
+    let found = all.flatten().find(is_it).expect("a thread");
+    found.file_name().into_string().expect("a number")
 }
 
 fn what_is_killed_in_place_of_a_keeper_is_the_commands(hosts: &str) {

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::{Receiver, bounded, unbounded};
 use zklock::embedded::Server;
 
 use crate::support::leash::Leashed;
@@ -140,7 +140,9 @@ impl Zklock {
         let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
         let ended = within(SOON, || self.has_ended());
         assert!(ended, "zklock does not end");
-        let [out, err] = [out, err].map(|text| text.join().expect("reading"));
+        // What it should have killed may have them open, too.
+        let text = |read: Receiver<String>| read.recv_timeout(SOON).expect("an output that ends");
+        let [out, err] = [text(out), text(err)];
         let status = self.0.ended().expect("an end");
         let signal = status.signal();
         Ended {
@@ -153,14 +155,16 @@ impl Zklock {
 }
 
 /// Reads all of an output in the background.
-fn read(output: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+fn read(output: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (to, whole) = bounded(1);
     thread::spawn(move || {
         let mut text = String::new();
         if let Some(mut output) = output {
             output.read_to_string(&mut text).expect("reading");
         }
-        text
-    })
+        drop(to.send(text));
+    });
+    whole
 }
 
 /// The output of a running program, line by line; the program is killed on drop.
@@ -289,9 +293,9 @@ impl Log {
         format!("echo {word} >> {}", self.0.path("log").display())
     }
 
-    /// Returns the script that writes this word repeatedly, and never ends.
+    /// Returns the script that writes this word repeatedly, as long as there is this log.
     pub(crate) fn beat(&self, word: &str) -> String {
-        format!("while :; do {}; sleep 0.02; done", self.write(word))
+        format!("while {}; do sleep 0.02; done", self.write(word))
     }
 
     /// Writes a word itself.

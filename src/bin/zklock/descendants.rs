@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
-    test_kill_process, wait, waitid,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, test_kill_process, wait,
 };
 #[cfg(target_os = "linux")]
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
@@ -140,9 +139,10 @@ impl Descendants {
     pub(crate) fn only_of(&mut self, child: Pid) {
         let mut others = self.children().unwrap_or_default();
         others.retain(|other| *other != child);
-        // Asked afterwards: when it ends, its children become this process's.
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if !others.is_empty() && matches!(waitid(WaitId::Pid(child), ended), Ok(None)) {
+        // Asked afterwards: when it ends, its children become this process's. A debugger hides its end from
+        // waitid(2).
+        let lives = || read_threads(child).is_some_and(|one| one.state > State::Dead);
+        if !others.is_empty() && lives() {
             self.strangers.extend(others);
         }
     }

@@ -27,6 +27,7 @@ use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -46,6 +47,9 @@ pub(crate) const LISTEN: &str = "__listen";
 
 /// How long a helper may take to end when nothing is left for it to do.
 const END_LIMIT: Duration = Duration::from_millis(500);
+
+/// How often to look whether it has ended. Its socket is closed just before.
+const END_POLL: Duration = Duration::from_micros(200);
 
 /// Returns a command that starts this program as a helper.
 pub(crate) fn command(helper: &str) -> Command {
@@ -67,12 +71,13 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Pid> {
 }
 
 /// Reaps a process that ends by itself, and disconnects these messages; returns those that were not
-/// taken. It may have been stopped: then it is left.
+/// taken. It may have been stopped, or a debugger may keep its end for itself: then it is left.
 pub(crate) fn reap<T>(process: Pid, messages: &Receiver<T>) -> Vec<T> {
     let until = Instant::now() + END_LIMIT;
     let rest = iter::from_fn(|| messages.recv_deadline(until).ok()).collect();
-    if Instant::now() < until {
-        let _ = retry_on_intr(|| waitpid(Some(process), WaitOptions::empty()));
+    let ended = || retry_on_intr(|| waitpid(Some(process), WaitOptions::NOHANG));
+    while Instant::now() < until && matches!(ended(), Ok(None)) {
+        thread::sleep(END_POLL);
     }
     rest
 }
