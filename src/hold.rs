@@ -83,8 +83,9 @@ impl Hold {
         }
     }
 
-    /// Whether it is over by this machine's clock, which decides nothing.
-    pub(crate) fn seems_over(&self) -> bool {
+    /// Returns whether it is over by this machine's clock, which decides nothing.
+    #[doc(hidden)]
+    pub fn seems_over(&self) -> bool {
         let now = SystemTime::UNIX_EPOCH.checked_add(process::since_epoch());
         self.until().is_some_and(|until| Some(until) <= now)
     }

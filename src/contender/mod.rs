@@ -237,10 +237,9 @@ impl Contender {
     /// The version of the node's data, if it is the same node of the same session.
     fn version(&self) -> Result<Option<i32>> {
         // A server that lags may show a node that had the same name before.
-        self.session.catch_up(path::parent(&self.node))?;
         let seen = self
             .session
-            .read(&Request::exists(&self.node), &self.node)?;
+            .read_latest(Request::exists(&self.node), &self.node)?;
         Ok(match seen {
             Some(Reply::Stat(stat)) => {
                 let same = stat.czxid == self.stat.czxid

@@ -238,15 +238,8 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     /// Reads from a server that has caught up: a later session may not know yet how the lock's
     /// session ended.
     fn confirm(&self) -> Result<Event> {
-        let mut caller = self.session().caller();
         let (path, limit) = (&**self.path, &self.request.limit);
-        let sync = self.session().transport.capabilities().sync(path);
-        let answers = caller.call_all(&[sync, Request::get(path)], path, limit);
-        self.data(answers.and_then(|mut answers| match answers.pop() {
-            Some(Ok(reply)) => Ok(reply),
-            Some(Err(code)) => Err(CallError::Refused(code)),
-            None => Err(CallError::LimitReached),
-        }))
+        self.data(self.session().ask_latest(Request::get(path), path, limit))
     }
 
     fn data(&self, answered: std::result::Result<Reply, CallError>) -> Result<Event> {

@@ -47,6 +47,9 @@ impl Lock for RawGuard {
                 Ok(Err(Failure::TooLong(long))) => {
                     return Err(Error::too_long(long, longest(&ops)));
                 }
+                Ok(Err(Failure::Closed)) if self.session().is_inherited() => {
+                    return Err(Error::Closed);
+                }
                 // It may have been carried out, or may still be.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
                     self.in_doubt();
@@ -72,9 +75,6 @@ impl RawGuard {
     }
 
     fn admit(&self, ops: &[Op]) -> Result<()> {
-        if self.session().is_inherited() {
-            return Err(Error::Closed);
-        }
         if !self.session().transport.capabilities().multi {
             return Err(Error::Unsupported {
                 what: "a transaction",

@@ -123,17 +123,20 @@ impl Cleaner {
     /// Waits until what this client's attempts have left in `dir` is gone, for a moment at most: after that it
     /// counts as others' nodes do.
     pub(crate) fn finish(&self, dir: &str, limit: &Limit) {
-        let (endings, mut count) = (Mailbox::new(), 0);
-        for interest in self.entries.lock().in_directory(dir) {
-            if interest.from_attempt && interest.waiter.is_none() {
-                interest.waiter = Some(endings.slot());
-                count += 1;
-            }
+        let mut entries = self.entries.lock();
+        let is_left = |one: &&mut Interest| one.from_attempt && one.waiter.is_none();
+        let left: Vec<_> = entries.in_directory(dir).filter(is_left).collect();
+        if left.is_empty() {
+            return;
         }
+        let (endings, count) = (Mailbox::new(), left.len());
+        for interest in left {
+            interest.waiter = Some(endings.slot());
+        }
+        drop(entries);
         let limit = limit.clone().until(Some(from_now(PASSING)));
-        while count > 0 && endings.recv(&*self.transport, &limit).is_ok() {
-            count -= 1;
-        }
+        // Whatever ends the wait, the next look tells.
+        let _ = (0..count).try_for_each(|_| endings.recv(&*self.transport, &limit).map(drop));
     }
 
     /// The node belongs to `session`, or to a later one if the session changed unnoticed; the

@@ -126,24 +126,37 @@ impl Session {
 
     /// Repeats a read until it is answered; `None` if the node does not exist.
     pub(crate) fn read(&self, request: &Request, path: &str) -> Result<Option<Reply>> {
-        match self.caller().call(request, path, &Self::query_limit()) {
-            Ok(reply) => Ok(Some(reply)),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(None),
-            Err(error) => Err(error.into_error(path, || self.unanswered())),
-        }
+        let answered = self.caller().call(request, path, &Self::query_limit());
+        self.if_there(answered, path)
     }
 
     /// As [`read`](Self::read), from a server that has caught up with its leader.
     pub(crate) fn read_latest(&self, request: Request, path: &str) -> Result<Option<Reply>> {
+        let answered = self.ask_latest(request, path, &Self::query_limit());
+        self.if_there(answered, path)
+    }
+
+    /// Asks a server that has caught up with its leader, until it answers or the limit is reached.
+    pub(crate) fn ask_latest(
+        &self,
+        request: Request,
+        path: &str,
+        limit: &Limit,
+    ) -> std::result::Result<Reply, CallError> {
         let requests = [self.transport.capabilities().sync(path), request];
-        let answers = self
-            .caller()
-            .call_all(&requests, path, &Self::query_limit());
-        match answers.map(|mut answers| answers.pop()) {
-            Ok(Some(Ok(reply))) => Ok(Some(reply)),
-            Ok(Some(Err(ErrorCode::NO_NODE))) => Ok(None),
-            Ok(Some(Err(code))) => Err(refused(path, code)),
-            Ok(None) => Err(self.unanswered()),
+        let mut answers = self.caller().call_all(&requests, path, limit)?;
+        let answer = answers.pop().ok_or(LimitReached)?;
+        answer.map_err(CallError::Refused)
+    }
+
+    fn if_there(
+        &self,
+        answered: std::result::Result<Reply, CallError>,
+        path: &str,
+    ) -> Result<Option<Reply>> {
+        match answered {
+            Ok(reply) => Ok(Some(reply)),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(None),
             Err(error) => Err(error.into_error(path, || self.unanswered())),
         }
     }

@@ -15,7 +15,6 @@ use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::mem;
 use core::time::Duration;
 
 use super::answer::{Answered, Failure};
@@ -296,11 +295,10 @@ impl<X> Deletions<X> {
     /// A session is served; the ends of others have deleted their nodes. Returns what their users have
     /// added to those.
     pub fn serves(&mut self, session: i64) -> Vec<X> {
-        let (open, ended): (BTreeMap<_, _>, BTreeMap<_, _>) = mem::take(&mut self.open)
-            .into_iter()
-            .partition(|(_, (entry, _))| entry.session == session);
-        self.open = open;
-        ended.into_values().map(|(_, with)| with).collect()
+        let of_another =
+            |(id, (entry, _)): (&u64, &(Deletion, X))| (entry.session != session).then_some(*id);
+        let ended: Vec<_> = self.open.iter().filter_map(of_another).collect();
+        ended.into_iter().filter_map(|id| self.take(id)).collect()
     }
 
     /// Every session has ended.

@@ -28,8 +28,8 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     let (done, failed, running) = (job.last()?, job.last_failure()?, job.running()?);
     let runs = last.runs.map(|most| newest(&job, most)).transpose()?;
     let present = client.contenders(&last.path)?;
-    let is_on = |hold: &&Hold| hold.until().is_none_or(|until| SystemTime::now() < until);
-    let paused = present.iter().filter_map(Contender::hold).find(is_on);
+    let mut holds = present.iter().filter_map(Contender::hold);
+    let paused = holds.find(|hold| !hold.seems_over());
     drop(client.close());
     let lasts = [&done, &failed, &running];
     let text = match (last.json, &runs) {

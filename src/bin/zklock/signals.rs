@@ -77,7 +77,8 @@ struct SignalState {
 impl Signals {
     /// Blocks the signals and starts the thread; no other thread may exist before.
     pub(crate) fn take() -> io::Result<Self> {
-        let set = wanted();
+        let ignored = Ignored::read();
+        let set = wanted(ignored);
         // SIGTTOU would stop a background process that writes to its terminal, and the
         // heartbeat of its session with it.
         let mut blocked = set;
@@ -89,7 +90,7 @@ impl Signals {
             .map(|signal| (signal as i32).to_string())
             .collect();
         hear_of_children()?;
-        outlive_file_limits()?;
+        outlive_file_limits(ignored)?;
 
         let (to, taken) = unbounded();
         let (cancels, cancel) = bounded(1);
@@ -158,17 +159,20 @@ const GROUP: Pid = Pid::from_raw(0);
 ///
 /// The handler never runs, because the signal is blocked, and no child inherits it.
 pub(crate) fn hear_of_children() -> io::Result<()> {
-    signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
+    handle(Signal::SIGCHLD)
 }
 
 /// Sets a handler for SIGXFSZ, which does nothing: a file that may not grow is an error of the write, not the
 /// end of a program that holds a lock. No command inherits it.
-fn outlive_file_limits() -> io::Result<()> {
-    let signal = Signal::SIGXFSZ as i32;
-    match ignored() >> (signal - 1) & 1 {
-        1 => Ok(()),
-        _ => signal_hook::flag::register(signal, Arc::default()).map(drop),
+fn outlive_file_limits(ignored: Ignored) -> io::Result<()> {
+    match ignored.has(Signal::SIGXFSZ) {
+        true => Ok(()),
+        false => handle(Signal::SIGXFSZ),
     }
+}
+
+fn handle(signal: Signal) -> io::Result<()> {
+    signal_hook::flag::register(signal as i32, Arc::default()).map(drop)
 }
 
 /// Unblocks signals, given by their numbers, in a process that inherited the mask.
@@ -207,7 +211,7 @@ fn forward(
     let mut last = None;
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
-        let is_echo = is_echo(last.replace((signal, Instant::now())), signal);
+        let is_echo = ends(signal) && is_echo(last.replace((signal, Instant::now())), signal);
         let (own, early) = {
             let mut state = state.lock();
             let own = state.own.contains(signal);
@@ -223,7 +227,7 @@ fn forward(
             let _ = continues.try_send(());
             continue;
         }
-        if own || early && is_echo && ends(signal) {
+        if own || early && is_echo {
             continue;
         }
         // Sent before the cancel, whose receiver looks for the signal.
@@ -274,19 +278,26 @@ fn exit_by(signal: Signal) {
 }
 
 /// Returns the signals to handle, without those that the caller ignores, as nohup(1) does.
-fn wanted() -> SigSet {
-    let ignored = ignored();
-    let is_ignored = |signal: Signal| ignored >> (signal as u32 - 1) & 1 == 1;
+fn wanted(ignored: Ignored) -> SigSet {
     TAKEN
         .into_iter()
-        .filter(|signal| *signal == Signal::SIGCHLD || !is_ignored(*signal))
+        .filter(|signal| *signal == Signal::SIGCHLD || !ignored.has(*signal))
         .collect()
 }
 
-/// Returns the mask of ignored signals, where the system provides it.
-fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
+/// The mask of the signals that the caller ignores, where the system provides it.
+#[derive(Clone, Copy)]
+struct Ignored(u64);
+
+impl Ignored {
+    fn read() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        Self(mask.unwrap_or(0))
+    }
+
+    fn has(self, signal: Signal) -> bool {
+        self.0 >> (signal as u32 - 1) & 1 == 1
+    }
 }

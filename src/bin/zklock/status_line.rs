@@ -216,15 +216,14 @@ fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
         }
         match seen.recv_timeout(LOOK) {
             // It may take long.
-            Ok(Seen { hold, .. }) if hold.is_some() && hold != told_hold => {
+            Ok(Seen {
+                hold: Some(hold), ..
+            }) if told_hold.as_ref() != Some(&hold) => {
                 // One of several locks.
                 let taken = client.found_taken().map(|(path, _)| plain(&path));
                 let path = taken.as_deref().unwrap_or(path);
-                say(&format!(
-                    "waiting for {path}, which is {}",
-                    hold.as_deref().unwrap_or_default()
-                ));
-                told_hold = hold;
+                say(&format!("waiting for {path}, which is {hold}"));
+                told_hold = Some(hold);
             }
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,

@@ -75,12 +75,10 @@ impl RawGuard {
         let count = self.nodes().len();
         self.give_up(Some(&endings.slot()));
         held?;
-        if self.session.is_inherited() {
-            return Err(Error::Closed);
-        }
         for _ in 0..count {
             match endings.recv(&*self.session.transport, &limit) {
                 Ok(Ended::Deleted | Ended::Presumed) => {}
+                Ok(Ended::GoneBefore) if self.session.is_inherited() => return Err(Error::Closed),
                 Ok(Ended::GoneBefore) => return Err(self.found_gone()),
                 Err(LimitReached) => return Err(self.lease.lost()),
             }

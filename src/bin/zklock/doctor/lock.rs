@@ -175,17 +175,11 @@ fn asked_to_leave(queue: &LockQueue) -> Vec<Finding> {
 fn holds(queue: &LockQueue) -> Vec<Finding> {
     let finding = |one: &Contender| {
         let hold = one.hold()?;
-        let is_over = hold.until().is_some_and(|until| until < SystemTime::now());
-        let level = match is_over {
-            false => Level::Good,
-            true => Level::Warning,
-        };
-        let finding = Finding::new(level, queue.path(), format!("it is {hold}"));
-        Some(match is_over {
-            false => finding,
-            true => {
-                finding.advice("zklock release ends it, and so does who waits with zklock next")
-            }
+        let finding = |level| Finding::new(level, queue.path(), format!("it is {hold}"));
+        Some(match hold.seems_over() {
+            false => finding(Level::Good),
+            true => finding(Level::Warning)
+                .advice("zklock release ends it, and so does who waits with zklock next"),
         })
     };
     queue.contenders().iter().filter_map(finding).collect()

@@ -20,7 +20,10 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<F
     let above = path.map_or("", |path| lowest_above(client, path));
     let base = format!("{above}/zklock-doctor-{}", uuid::Uuid::new_v4());
     let about = if above.is_empty() { "/" } else { above };
-    let refused = |error| Finding::new(Level::Trouble, about, no_lock(&error));
+    let refused = |error: Error| {
+        let what = format!("no lock can be taken here: {error}");
+        Finding::new(Level::Trouble, about, what)
+    };
     let tried = match go(client, &base) {
         Err(error @ Error::ConnectTimeout { .. }) => return Err(refused(error)),
         tried => tried,
@@ -49,10 +52,6 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<F
         findings.push(Finding::new(Level::Warning, about, what).advice("delete it"));
     }
     Ok(findings)
-}
-
-fn no_lock(error: &Error) -> String {
-    format!("no lock can be taken here: {error}")
 }
 
 /// Returns the lowest existing node above a path. A trial of a path that nobody uses must
