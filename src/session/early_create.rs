@@ -20,7 +20,7 @@ use crate::transport::{Answer, Call};
 use zklock_core::attempt::Orphan;
 use zklock_core::joined;
 use zklock_core::validity::Stamp;
-use zklock_jute::Request;
+use zklock_jute::{Op, Request};
 
 /// The calls of a waiting thread; the first is its create.
 pub(crate) struct EarlyCreate(Mutex<State>);
@@ -122,8 +122,12 @@ fn prefix(create: &Request) -> String {
 
 fn joined(node: String, create: Call, deleted: Answer) -> Call {
     let created = create.answer;
+    let delete = Op::Delete {
+        path: node,
+        version: -1,
+    };
     Call {
-        request: joined::request(node, create.request),
+        request: joined::request(vec![delete], create.request),
         watch: None,
         answer: Box::new(move |answered| {
             let (delete, create) = joined::parts(answered);

@@ -15,13 +15,14 @@ use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::iter;
 use core::time::Duration;
 
 use super::answer::{Answered, Failure};
 use super::attempt::Orphan;
 use super::cleanup::{Action, Cleanup, Event};
 use super::connection::Capabilities;
-use zklock_jute::{ErrorCode, Op, Reply, Request, failure};
+use zklock_jute::{ErrorCode, Op, Reply, Request, culprit, failure};
 
 /// How long to wait before a refused request is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,9 +38,8 @@ pub struct Deletion {
     turn: Turn,
     /// The listing of the directory is too long for a reply.
     crowded: bool,
-    /// What is written into the directory, over which version, in the transaction that deletes the
-    /// node.
-    closing: Option<(Vec<u8>, i32)>,
+    /// What is written in the transaction that deletes the node.
+    closing: Vec<Op>,
     /// A request got no answer: if the node is gone, that request may have deleted it.
     retried: bool,
 }
@@ -86,7 +86,7 @@ impl Deletion {
             cleanup: Cleanup::new(orphan),
             turn: Turn::Due,
             crowded: false,
-            closing: None,
+            closing: Vec::new(),
             retried: false,
         }
     }
@@ -94,8 +94,31 @@ impl Deletion {
     /// Has this written into the directory, over this version, with the deletion.
     #[must_use]
     pub fn closing(mut self, with: Option<(&[u8], i32)>) -> Self {
-        self.closing = with.map(|(data, version)| (data.to_vec(), version));
+        let write = with.map(|(data, version)| writes(&self.dir, data, version));
+        self.closing.extend(write);
         self
+    }
+
+    /// Has this written with the deletion.
+    #[must_use]
+    pub fn writing(mut self, ops: Vec<Op>) -> Self {
+        self.closing = ops;
+        self
+    }
+
+    /// Whether something is to be written with the deletion.
+    pub fn writes(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    /// Whether that may have been written.
+    pub fn may_have_written(&self) -> bool {
+        self.writes() && (self.retried || self.turn == Turn::Asked)
+    }
+
+    /// Writes nothing with the deletion.
+    pub fn writes_nothing(&mut self) {
+        self.closing.clear();
     }
 
     /// Puts the first request off until then.
@@ -117,26 +140,35 @@ impl Deletion {
 
     /// The node that the next request deletes, and nothing else.
     pub fn node(&self) -> Option<String> {
-        match (self.cleanup.action(), &self.closing) {
-            (Action::Delete(name), None) => Some(format!("{}/{name}", self.dir)),
+        match self.cleanup.action() {
+            Action::Delete(name) if self.closing.is_empty() => Some(format!("{}/{name}", self.dir)),
             _ => None,
         }
     }
 
+    /// What the next request does, if it deletes a node.
+    pub fn ops(&self) -> Option<Vec<Op>> {
+        let Action::Delete(name) = self.cleanup.action() else {
+            return None;
+        };
+        let delete = deletes(&self.dir, &name);
+        Some(iter::once(delete).chain(self.closing.clone()).collect())
+    }
+
     /// Returns the next request, which is sent now; `None` if one is under way.
     pub fn ask(&mut self, capabilities: Capabilities) -> Option<Request> {
-        let request = match (self.turn, self.cleanup.action(), &self.closing) {
-            (Turn::Asked, ..) | (_, Action::Done, _) => return None,
-            (_, Action::Sync, _) => capabilities.sync(&self.dir),
+        let request = match (self.turn, self.cleanup.action()) {
+            (Turn::Asked, _) | (_, Action::Done) => return None,
+            (_, Action::Sync) => capabilities.sync(&self.dir),
             // Since ZooKeeper 3.6, a session can ask for its own nodes.
-            (_, Action::List, _) if self.crowded => Request::GetEphemerals {
+            (_, Action::List) if self.crowded => Request::GetEphemerals {
                 below: self.dir.clone(),
             },
-            (_, Action::List, _) => Request::list(&self.dir),
-            (_, Action::Delete(name), None) => Request::delete(format!("{}/{name}", self.dir)),
-            (_, Action::Delete(name), Some((data, version))) => {
-                close(&self.dir, &name, data, *version)
+            (_, Action::List) => Request::list(&self.dir),
+            (_, Action::Delete(name)) if self.closing.is_empty() => {
+                Request::delete(format!("{}/{name}", self.dir))
             }
+            (_, Action::Delete(_)) => Request::Multi(self.ops()?),
         };
         self.turn = Turn::Asked;
         Some(request)
@@ -162,7 +194,8 @@ impl Deletion {
     /// Takes in a failure; returns it if it will hardly pass by itself.
     fn failed(&mut self, now: Duration, failure: Failure) -> Option<Failure> {
         let refused = matches!(failure, Failure::Refused(_) | Failure::TooLong(_));
-        if refused && self.closing.take().is_some() {
+        if refused && !self.closing.is_empty() {
+            self.writes_nothing();
             // What may not be written must neither prevent nor delay the deletion.
             self.retried = true;
             return None;
@@ -214,9 +247,9 @@ impl Deletion {
             (Action::Sync, Ok(_)) => Ok(Event::Synced),
             // A refusal passes through the quorum as well.
             (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
-            (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
-                None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
-                Some(code) => Err(Failure::Refused(code)),
+            (Action::Delete(_), Ok(Reply::Multi(results))) => match culprit(&results) {
+                None | Some((0, ErrorCode::NO_NODE)) => Ok(Event::Gone),
+                Some((_, code)) => Err(Failure::Refused(code)),
             },
             (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
             (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
@@ -229,17 +262,22 @@ impl Deletion {
 
 /// Deletes a node and writes into its directory over this version, or does neither.
 pub fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
-    Request::Multi(vec![
-        Op::Delete {
-            path: format!("{dir}/{name}"),
-            version: -1,
-        },
-        Op::SetData {
-            path: dir.to_owned(),
-            data: data.to_vec().into(),
-            version,
-        },
-    ])
+    Request::Multi(vec![deletes(dir, name), writes(dir, data, version)])
+}
+
+fn deletes(dir: &str, name: &str) -> Op {
+    Op::Delete {
+        path: format!("{dir}/{name}"),
+        version: -1,
+    }
+}
+
+fn writes(dir: &str, data: &[u8], version: i32) -> Op {
+    Op::SetData {
+        path: dir.to_owned(),
+        data: data.to_vec().into(),
+        version,
+    }
 }
 
 /// The deletions of one session by their numbers, each with what its user adds.
@@ -271,6 +309,11 @@ impl<X> Deletions<X> {
         self.open.get_mut(&id)
     }
 
+    /// The one to which its user has added this.
+    pub fn find(&mut self, is_it: impl Fn(&X) -> bool) -> Option<&mut (Deletion, X)> {
+        self.open.values_mut().find(|(_, with)| is_it(with))
+    }
+
     /// Takes out the one with this number.
     pub fn take(&mut self, id: u64) -> Option<X> {
         Some(self.open.remove(&id)?.1)
@@ -292,13 +335,14 @@ impl<X> Deletions<X> {
         self.open.is_empty()
     }
 
-    /// A session is served; the ends of others have deleted their nodes. Returns what their users have
-    /// added to those.
-    pub fn serves(&mut self, session: i64) -> Vec<X> {
+    /// A session is served; the ends of others have deleted their nodes. Returns those, with what their
+    /// users have added.
+    pub fn serves(&mut self, session: i64) -> Vec<(Deletion, X)> {
         let of_another =
             |(id, (entry, _)): (&u64, &(Deletion, X))| (entry.session != session).then_some(*id);
         let ended: Vec<_> = self.open.iter().filter_map(of_another).collect();
-        ended.into_iter().filter_map(|id| self.take(id)).collect()
+        let ended = ended.iter().filter_map(|id| self.open.remove(id));
+        ended.collect()
     }
 
     /// Every session has ended.

@@ -5,20 +5,15 @@
 //! create is refused, both do, and the refusal comes again when the create goes alone.
 
 use alloc::borrow::ToOwned;
-use alloc::string::String;
-use alloc::vec;
+use alloc::vec::Vec;
 
 use super::answer::{Answered, Failure};
 use super::attempt::Orphan;
 use super::path;
 use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request, culprit};
 
-/// The transaction that deletes this node and carries out this create.
-pub fn request(node: String, create: Request) -> Request {
-    let mut ops = vec![Op::Delete {
-        path: node,
-        version: -1,
-    }];
+/// The transaction of these `ops`, the first of which deletes a node, and of this create.
+pub fn request(mut ops: Vec<Op>, create: Request) -> Request {
     if let Request::Create {
         path,
         data,
@@ -27,13 +22,14 @@ pub fn request(node: String, create: Request) -> Request {
         ..
     } = create
     {
-        ops.push(Op::Create {
+        let create = Op::Create {
             path,
             data,
             acl,
             mode,
             stat: false,
-        });
+        };
+        ops.insert(1, create);
     }
     Request::Multi(ops)
 }
@@ -48,7 +44,7 @@ pub fn orphan(answered: Answered, prefix: &str) -> Option<Orphan> {
 }
 
 /// What an answer to the transaction says of the deletion, and of the create. If only one of the two
-/// is refused, the other counts as not sent.
+/// is refused, the other counts as not sent; if it is what is written besides, both do.
 pub fn parts(answered: Answered) -> (Answered, Answered) {
     let neither = || (Err(Failure::NotSent), Err(Failure::NotSent));
     let results = match answered.map_err(Failure::sorted) {

@@ -60,6 +60,7 @@ pub mod dialect;
 pub mod downgrade;
 pub mod grant_proof;
 pub mod guard_state;
+pub mod hold;
 pub mod job;
 pub mod joined;
 pub mod journal;

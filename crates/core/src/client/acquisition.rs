@@ -7,6 +7,9 @@
 //! action that finds its answer there sends nothing. Nothing in flight outlives the connection.
 
 mod answers;
+mod holds;
+mod listings;
+mod seen_holds;
 mod sends;
 mod several;
 
@@ -16,6 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
+use self::seen_holds::Holds;
 use self::several::Births;
 use super::ask::{Ticket, Time};
 use super::calls::CallId;
@@ -27,6 +31,7 @@ use crate::dialect::Role;
 use crate::grant_proof::{GrantProof, Next};
 use crate::queue::{Contest, Foreign};
 use crate::refusals::Refusals;
+use crate::seen_ahead::SeenAhead;
 use crate::skip_listing::LastGrant;
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names};
@@ -43,6 +48,8 @@ pub(super) struct Acquisition {
     flight: Vec<(CallId, Step)>,
     /// A listing that arrived before the attempt asked for it.
     listing: Option<Names>,
+    seen: SeenAhead,
+    holds: Holds,
     parents: Refusals,
     births: Births,
     watches: Watches,
@@ -81,6 +88,10 @@ enum Step {
     Proof(Stamp, bool),
     /// Our own node, which is gone: whether the session is.
     Evicted,
+    /// A hold ahead.
+    Hold,
+    /// Of a hold that is over.
+    Removal,
 }
 
 /// The nodes that are watched.
@@ -118,6 +129,8 @@ impl Acquisition {
             proof: GrantProof::default(),
             flight: Vec::new(),
             listing: None,
+            seen: SeenAhead::default(),
+            holds: Holds::default(),
             parents: Refusals::default(),
             births: Births::default(),
             watches: Watches::default(),
@@ -186,6 +199,7 @@ impl Acquisition {
         self.watches = Watches::default();
         self.events.clear();
         self.rests_until = None;
+        self.forget_holds();
     }
 
     /// There is a connection again, with the same session or another.
@@ -238,7 +252,11 @@ impl Acquisition {
         if self.is_last() {
             self.stays_proven(link);
         }
-        false
+        let due = self.is_hold_due(link);
+        if due {
+            self.attempt.handle(Event::Woken);
+        }
+        due
     }
 
     /// What an event of a watched node says to the attempt.

@@ -10,7 +10,7 @@ use crate::connection::Capabilities;
 use crate::dialect::Dialect;
 use crate::queue::Foreign;
 use crate::validity::Validity;
-use zklock_jute::{Access, ErrorCode, Permissions, Reply};
+use zklock_jute::{Access, ErrorCode, Op, Permissions, Reply};
 
 /// A moment, counted from one fixed moment that is longer ago than any session lasts.
 pub type Time = Duration;
@@ -40,6 +40,9 @@ pub struct Settings {
     pub acl: Vec<Access>,
     /// How many times in a row a lock goes from thread to thread while other clients wait.
     pub local_handoffs: u32,
+    /// Whether releases leave a note, and holders are told of those of the ones ahead. That costs a read
+    /// for each grant.
+    pub notes: bool,
 }
 
 impl Settings {
@@ -55,6 +58,7 @@ impl Settings {
                 id: "anyone".into(),
             }],
             local_handoffs: 0,
+            notes: false,
         }
     }
 }
@@ -100,10 +104,19 @@ pub enum Ask {
         /// When to give up.
         until: Option<Time>,
     },
+    /// To carry all of this out while the lock is held, or nothing of it.
+    Commit {
+        /// The guard. Its node must stand when the servers carry it out.
+        guard: GuardId,
+        /// What to do, in this order.
+        ops: Vec<Op>,
+    },
     /// To release the lock, and to be told how that ended.
     Unlock {
         /// The guard.
         guard: GuardId,
+        /// What to do in the transaction that deletes its node, if anything.
+        ops: Vec<Op>,
     },
 }
 
@@ -126,12 +139,20 @@ pub enum Outcome {
     Foreign(Foreign),
     /// The server refused a request.
     Refused(ErrorCode),
+    /// The servers refused this step of a transaction, and did nothing of it. A lock that is released
+    /// was held until then, and is given up.
+    StepRefused(usize, ErrorCode),
     /// The quorum has confirmed the lock.
     Verified,
-    /// The node was there until its deletion, which is confirmed.
+    /// What was to be done under the lock is done.
+    Committed,
+    /// The node was there until its deletion, which is confirmed. What was to be done with it is done.
     Released,
-    /// The lock was lost before.
+    /// The lock was lost before. Nothing was done under it.
     Lost,
+    /// An answer was lost, or did not come in time: what was to be done under the lock is done, or not, or
+    /// may still be done as long as its node stands.
+    InDoubt,
 }
 
 /// A lock that is granted.
@@ -154,6 +175,12 @@ pub enum Notice {
     Trust(Validity),
     /// Another client asks its holder to release the lock.
     Revoked,
+    /// Whether all that were ahead have said that they released it in order. Told once, with
+    /// [`Settings::notes`], and only if somebody was ahead.
+    Follows {
+        /// See above.
+        released: bool,
+    },
 }
 
 /// The trust in a lock that is lost.

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::ask::{GuardId, Ticket, Time};
+use super::commit::Commit;
 use crate::answer::Failure;
 use crate::validity::Stamp;
 use zklock_jute::Request;
@@ -31,6 +32,10 @@ pub(super) enum Purpose {
     Both(u64, Creation),
     /// A check of the nodes of these guards.
     Check(Vec<u64>, Stamp),
+    /// A transaction under a guard.
+    Commit(Commit, Stamp),
+    /// A read of the directory of this node.
+    Note(Arc<str>),
     /// A read of the node of this guard, which leaves a watch.
     Watch(u64),
     /// A check for a thread that wants to know.

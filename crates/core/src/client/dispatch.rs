@@ -5,10 +5,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::Core;
 use super::ask::{GuardId, Outcome, Ticket, Time};
+use super::asked::{Alarm, Asked, Wants};
 use super::calls::{CallId, Creation, Open, Purpose};
 use super::line::Line;
-use super::{Alarm, Asked, Core, Wants};
 use crate::answer::Answered;
 use crate::joined;
 use zklock_jute::EventKind;
@@ -45,6 +46,7 @@ impl Core {
     /// Sends what the turn has made due.
     pub(super) fn settle(&mut self) {
         self.leases.look_if_due(&mut self.link);
+        self.orderly.look(&mut self.link);
     }
 
     /// Notes that a thread waits for something.
@@ -91,6 +93,11 @@ impl Core {
                 self.created(&creation, open.id, create);
             }
             Purpose::Check(ids, stamp) => self.leases.checked(&ids, stamp, &answered, &self.link),
+            Purpose::Commit(commit, stamp) => self.committed(commit, stamp, answered),
+            Purpose::Note(node) => {
+                let told = self.orderly.was_read(&node, &answered);
+                self.leases.notices.extend(told);
+            }
             Purpose::Watch(id) => self.leases.was_read(id, &answered, &self.link),
             Purpose::Verify(ticket, guard, stamp) => {
                 let asked = (ticket, guard, stamp);
@@ -118,10 +125,8 @@ impl Core {
     }
 
     fn deleted(&mut self, id: u64, answered: Answered) {
-        match self.releases.answered(id, answered, &mut self.link) {
-            Some((ticket, true)) => self.wake(ticket, Outcome::Released),
-            Some((ticket, false)) => self.wake(ticket, Outcome::Lost),
-            None => {}
+        if let Some((ticket, outcome)) = self.releases.answered(id, answered, &mut self.link) {
+            self.wake(ticket, outcome);
         }
     }
 
@@ -144,8 +149,8 @@ impl Core {
 
     /// There is this session now, or none. Whoever waits for a release of another one waits for nothing.
     pub(super) fn serves(&mut self, session: i64) {
-        for ticket in self.releases.serves(session) {
-            self.wake(ticket, Outcome::Lost);
+        for (ticket, outcome) in self.releases.serves(session) {
+            self.wake(ticket, outcome);
         }
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Lease {
     pub(super) session: i64,
     belief: Belief,
     is_revoked: bool,
+    /// How many transactions under it may still be carried out.
+    unanswered: u32,
     /// What its guard was told last.
     told: Validity,
 }
@@ -66,6 +68,7 @@ impl Leases {
             session: link.session,
             belief: Belief::new(stamp),
             is_revoked: false,
+            unanswered: 0,
             told: LOST,
         };
         lease.told = lease.trust(link);
@@ -76,11 +79,13 @@ impl Leases {
         (GuardId(id), trust)
     }
 
-    /// The same lock for the next thread; `None` unless it is beyond doubt and nobody asks for it.
+    /// The same lock for the next thread; `None` unless it is beyond doubt, nobody asks for it, and nothing
+    /// may still be done in its former holder's name.
     pub(super) fn succeed(&mut self, lease: &Lease, link: &Link) -> Option<(GuardId, Validity)> {
         let mut belief = lease.belief;
         let held = belief.state(link.lifetime.terms(), link.now) == GuardState::Held;
-        let stamp = belief.stamp.filter(|_| held && !lease.is_revoked)?;
+        let is_free = !lease.is_revoked && lease.unanswered == 0;
+        let stamp = belief.stamp.filter(|_| held && is_free)?;
         let lock = (lease.path.clone(), lease.node.clone(), lease.token);
         Some(self.begin(lock, stamp, link))
     }
@@ -217,6 +222,16 @@ impl Leases {
         if let Some(lease) = self.held.get_mut(&guard.0) {
             lease.belief.stamp = None;
             tell(&mut self.notices, guard.0, lease, link);
+        }
+    }
+
+    /// A transaction under the lock of this guard is sent, or it is known how it ended.
+    pub(super) fn writes(&mut self, guard: GuardId, begins: bool) {
+        if let Some(lease) = self.held.get_mut(&guard.0) {
+            match begins {
+                true => lease.unanswered += 1,
+                false => lease.unanswered -= 1,
+            }
         }
     }
 

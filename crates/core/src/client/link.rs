@@ -37,6 +37,8 @@ pub(super) struct Link {
     /// The connection is of no use any more.
     pub(super) hangs_up: bool,
     ids: u128,
+    /// It was at least so late at the servers, since the epoch, at this moment.
+    clock: Option<(Duration, Time)>,
 }
 
 impl Link {
@@ -59,6 +61,7 @@ impl Link {
             received: Time::ZERO,
             promptness: Promptness::new(Duration::ZERO),
             hangs_up: false,
+            clock: None,
         }
     }
 
@@ -145,6 +148,19 @@ impl Link {
         if let Some(sent) = self.calls.pong() {
             self.lifetime.answered(sent, self.now);
         }
+    }
+
+    /// The servers have shown this time, in milliseconds since the epoch.
+    pub(super) fn saw_clock(&mut self, millis: i64) {
+        let shown = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+        self.clock = Some((shown.max(self.servers_time()), self.now));
+    }
+
+    /// The least that it can be at the servers, since the epoch; 0 if that is not known.
+    pub(super) fn servers_time(&self) -> Duration {
+        self.clock.map_or(Duration::ZERO, |(time, at)| {
+            time.saturating_add(self.now.saturating_sub(at))
+        })
     }
 
     /// Something arrived.

@@ -9,9 +9,10 @@
 //!  tick                │    │                     │    │
 //!                      │    │ line per path       │    ├──► next_notice    what guards may believe
 //!     what users want  │    │   └ acquisition     │    │
-//!                      │    │ leases   releases   │    ├──► hangs_up       leave the server
-//!  ask, cancel         │    │ link (calls)        │    │
-//!  release             ├───►└─────────────────────┘────┴──► next_tick      come again by then
+//!                      │    │ leases   writes     │    ├──► hangs_up       leave the server
+//!  ask, cancel         │    │ releases orderly    │    │
+//!  release             ├───►│ link (calls)        ├────┴──► next_tick      come again by then
+//!                           └─────────────────────┘
 //! ```
 //!
 //! A [`Core`] is a value. It performs no I/O, starts no thread and reads no clock: every input says
@@ -73,37 +74,46 @@
 //!  release             ──► delete mine and create, list     with the next thread's create
 //! ```
 //!
-//! `turns` says whose turn it is at a path, `acquisition` leads one thread to the head of the queue,
-//! `leases` and `releases` are what follows, and `link` is what all of them send through.
+//! `turns` says whose turn it is at a path, `acquisition` leads one thread to the head of the queue, past
+//! holds that are over; `leases`, `writes` under a lock and `releases` are what follows, `orderly` is the
+//! word that a release leaves, and `link` is what all of them send through.
 //!
 //! # What stays out
 //!
 //! Everything that is not a mutex; what connects, logs in and picks a server (in
-//! [`connection`](crate::connection)); holds, notes and marks; whom a waiter is told of; servers without
-//! transactions or `create2`.
+//! [`connection`](crate::connection)); the making of holds, and marks; whom a waiter is told of; servers
+//! without transactions or `create2`.
 
 mod acquisition;
 mod ask;
+mod asked;
 mod calls;
+mod commit;
 mod dispatch;
 mod leases;
 mod line;
 mod link;
 mod names;
+mod orderly;
 mod releases;
 mod turns;
+mod writes;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::mem;
 
 pub use self::ask::{
     Answer, Ask, Grant, Greeting, GuardId, LOST, Notice, Outcome, Settings, Thread, Ticket, Time,
 };
+use self::asked::{Alarm, Asked, Wants};
+use self::commit::Commit;
 use self::leases::Leases;
 use self::line::{Line, Waiter};
 use self::link::Link;
+use self::orderly::Orderly;
 use self::releases::Releases;
 use crate::answer::Failure;
 use crate::path;
@@ -116,33 +126,13 @@ pub struct Core {
     lines: BTreeMap<Arc<str>, Line>,
     leases: Leases,
     releases: Releases,
+    orderly: Orderly,
+    /// The transactions that could not be sent yet.
+    unsent: Vec<Commit>,
     asks: BTreeMap<Ticket, Asked>,
     last_ticket: u64,
     alarms: BTreeSet<(Time, Alarm)>,
     wakes: VecDeque<(Ticket, Outcome)>,
-}
-
-/// An ask that is not answered yet.
-#[derive(Debug)]
-struct Asked {
-    wants: Wants,
-    until: Option<Time>,
-}
-
-#[derive(Debug)]
-enum Wants {
-    Lock(Arc<str>),
-    Verify,
-    Unlock,
-}
-
-/// What is due at some time.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Alarm {
-    /// The limit of an ask.
-    Limit(Ticket),
-    /// Something that an acquisition puts off.
-    Step(Ticket),
 }
 
 impl Core {
@@ -153,6 +143,8 @@ impl Core {
             lines: BTreeMap::new(),
             leases: Leases::default(),
             releases: Releases::default(),
+            orderly: Orderly::default(),
+            unsent: Vec::new(),
             asks: BTreeMap::new(),
             last_ticket: 0,
             alarms: BTreeSet::new(),
@@ -193,6 +185,9 @@ impl Core {
         self.leases.connected();
         for (ticket, guard) in mem::take(&mut self.leases.unsent) {
             self.verify(ticket, guard);
+        }
+        for commit in mem::take(&mut self.unsent) {
+            self.commit(commit);
         }
         self.settle();
         for path in self.paths() {
@@ -310,9 +305,13 @@ impl Core {
                 self.note(ticket, Wants::Verify, until);
                 self.verify(ticket, guard);
             }
-            Ask::Unlock { guard } => {
+            Ask::Commit { guard, ops } => {
+                self.note(ticket, Wants::Commit(guard), None);
+                self.commits((ticket, guard), ops);
+            }
+            Ask::Unlock { guard, ops } => {
                 self.note(ticket, Wants::Unlock, None);
-                self.give_back(guard, Some(ticket));
+                self.give_back(guard, Some(ticket), ops);
             }
         }
         self.settle();
@@ -329,7 +328,7 @@ impl Core {
     /// A guard is dropped.
     pub fn release(&mut self, now: Time, guard: GuardId) {
         self.pass(now);
-        self.give_back(guard, None);
+        self.give_back(guard, None, Vec::new());
         self.settle();
     }
 }

@@ -7,33 +7,42 @@
 use alloc::vec::Vec;
 
 use super::acquisition::Acquisition;
-use super::ask::{Ticket, Time};
+use super::ask::{Outcome, Ticket, Time};
 use super::calls::{Creation, Purpose};
 use super::link::Link;
-use crate::answer::Answered;
+use crate::answer::{Answered, Failure};
 use crate::attempt::Orphan;
 use crate::deletions::{Deletion, Deletions, Ended, Progress};
 use crate::joined;
+use zklock_jute::{Op, Reply, culprit};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     /// Each with the thread that waits for its end, if one does.
-    deletions: Deletions<Option<Ticket>>,
+    deletions: Deletions<Option<Told>>,
     /// When the next one is due that is put off.
     pub(super) next: Option<Time>,
 }
 
+/// A thread that waits for the end of a release.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) ticket: Ticket,
+    /// It has something written with the deletion.
+    pub(super) writes: bool,
+}
+
 impl Releases {
-    /// Takes over a node, to be sent for soon.
+    /// Takes over a node, to be sent for soon. `ops` are carried out with its deletion, or not at all.
     pub(super) fn begin(
         &mut self,
-        dir: &str,
-        orphan: Orphan,
-        told: Option<Ticket>,
+        (dir, orphan): (&str, Orphan),
+        ops: Vec<Op>,
+        told: Option<Told>,
         link: &Link,
     ) -> u64 {
-        let deletion = Deletion::new(dir, link.session, orphan);
+        let deletion = Deletion::new(dir, link.session, orphan).writing(ops);
         self.deletions.begin(deletion, told)
     }
 
@@ -41,7 +50,7 @@ impl Releases {
     pub(super) fn delete(&mut self, dir: &str, orphan: Orphan, link: &mut Link) {
         // Without a session, there is nothing that it could own.
         if link.session != 0 {
-            let id = self.begin(dir, orphan, None, link);
+            let id = self.begin((dir, orphan), Vec::new(), None, link);
             self.send(id, link);
         }
     }
@@ -67,10 +76,10 @@ impl Releases {
     /// Sends a deletion together with the first create of an attempt, or before it.
     pub(super) fn leave_with(&mut self, id: u64, next: &mut Acquisition, link: &mut Link) {
         let deletion = self.deletions.get(id).map(|(deletion, _)| deletion);
-        let node = deletion.as_ref().and_then(|deletion| deletion.node());
+        let ops = deletion.as_ref().and_then(|deletion| deletion.ops());
         let joins = link.is_connected() && link.knows.multi;
-        match (deletion, node.filter(|_| joins)) {
-            (Some(deletion), Some(node)) if next.create_with((id, &node), link) => {
+        match (deletion, ops.filter(|_| joins)) {
+            (Some(deletion), Some(ops)) if next.create_with((id, &ops), link) => {
                 // The transaction is its request.
                 let _ = deletion.ask(link.knows);
             }
@@ -78,23 +87,49 @@ impl Releases {
         }
     }
 
-    /// Takes in an answer. Returns who is to be told, and whether the node was there to the end.
+    /// Takes in an answer. Returns who is to be told what.
     pub(super) fn answered(
         &mut self,
         id: u64,
         answered: Answered,
         link: &mut Link,
-    ) -> Option<(Ticket, bool)> {
-        let (deletion, _) = self.deletions.get(id)?;
+    ) -> Option<(Ticket, Outcome)> {
+        let (deletion, told) = self.deletions.get(id)?;
+        let wrote = deletion.may_have_written();
+        let refusal = refusal(&answered);
         match deletion.answered(link.now, answered) {
             Progress::GoesOn(_) => {
+                // The deletion goes on without what the servers did not write.
+                let refused = wrote && !deletion.writes();
+                let told = told.take_if(|told| refused && told.writes);
                 self.send_due(link);
-                None
+                Some((told?.ticket, refusal?))
             }
             Progress::Ended(ended) => {
                 let told = self.deletions.take(id)??;
-                Some((told, ended != Ended::GoneBefore))
+                let outcome = match ended {
+                    Ended::Presumed if told.writes => Outcome::InDoubt,
+                    Ended::Deleted | Ended::Presumed => Outcome::Released,
+                    Ended::GoneBefore => Outcome::Lost,
+                };
+                Some((told.ticket, outcome))
             }
+        }
+    }
+
+    /// Nobody waits for the end of this thread's release any more: what may not have been sent is not
+    /// written. Returns what is known of it.
+    pub(super) fn gives_up(&mut self, ticket: Ticket) -> Outcome {
+        let is_its = |told: &Option<Told>| told.is_some_and(|told| told.ticket == ticket);
+        match self.deletions.find(is_its) {
+            Some((deletion, told)) => {
+                let outcome = unanswered(deletion, *told);
+                if outcome == Outcome::Lost {
+                    deletion.writes_nothing();
+                }
+                outcome
+            }
+            None => Outcome::Lost,
         }
     }
 
@@ -106,17 +141,39 @@ impl Releases {
     }
 
     /// There is this session now, or none: the ends of others have deleted their nodes. Returns who waits
-    /// for those.
-    pub(super) fn serves(&mut self, session: i64) -> Vec<Ticket> {
-        self.deletions
-            .serves(session)
-            .into_iter()
-            .flatten()
-            .collect()
+    /// for those, and what is known of them.
+    pub(super) fn serves(&mut self, session: i64) -> Vec<(Ticket, Outcome)> {
+        let ended = self.deletions.serves(session).into_iter();
+        let told = ended.filter_map(|(deletion, told)| {
+            let outcome = unanswered(&deletion, told);
+            Some((told?.ticket, outcome))
+        });
+        told.collect()
     }
 
     /// How many are open.
     pub(super) fn len(&self) -> usize {
         self.deletions.len()
+    }
+}
+
+/// What is known of a release whose answer nobody waits for any more.
+fn unanswered(deletion: &Deletion, told: Option<Told>) -> Outcome {
+    match told {
+        Some(told) if told.writes && deletion.may_have_written() => Outcome::InDoubt,
+        _ => Outcome::Lost,
+    }
+}
+
+/// What the thread is told whose writes are refused with this answer.
+fn refusal(answered: &Answered) -> Option<Outcome> {
+    match answered {
+        Ok(Reply::Multi(results)) => match culprit(results)? {
+            (0, code) => Some(Outcome::Refused(code)),
+            // The node's deletion comes first.
+            (place, code) => Some(Outcome::StepRefused(place - 1, code)),
+        },
+        Err(Failure::Refused(code)) => Some(Outcome::Refused(*code)),
+        _ => None,
     }
 }

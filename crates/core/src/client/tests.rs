@@ -24,7 +24,11 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let core = Core::new(Settings::new(Dialect::Curator, 0));
+        Self::with(Settings::new(Dialect::Curator, 0))
+    }
+
+    fn with(settings: Settings) -> Self {
+        let core = Core::new(settings);
         let mut desk = Self {
             core,
             now: START,
@@ -125,7 +129,11 @@ impl Desk {
 
     /// Held by the first thread, behind nobody.
     fn held() -> (Self, Grant) {
-        let mut desk = Self::new();
+        Self::new().holds()
+    }
+
+    fn holds(self) -> (Self, Grant) {
+        let mut desk = self;
         desk.lock(1);
         desk.sent();
         let mine = name(1, 0);
@@ -167,6 +175,7 @@ fn told(request: &Request) -> String {
         Request::Create { path, .. } => format!("create {}", short(path)),
         Request::Delete { path, .. } => format!("delete {}", short(path)),
         Request::Exists { path, watch } => format!("exists {}{}", short(path), watches(watch)),
+        Request::GetData { path, .. } if path == PATH => "get the directory".to_string(),
         Request::GetData { path, watch } => format!("get {}{}", short(path), watches(watch)),
         Request::GetChildren { .. } => "list".to_string(),
         Request::Multi(ops) => {
@@ -319,13 +328,19 @@ fn what_no_server_sends_breaks_nothing() {
     assert!(!desk.core.hangs_up());
 }
 
+mod holds;
+mod writes;
+
 /// Whatever arrives, in whatever order: a turn ends, nothing panics, and every ask is woken at most
 /// once.
 #[test]
 fn no_input_is_too_much() {
     for seed in 0..3_000 {
         let mut chance = fastrand::Rng::with_seed(seed);
-        let mut desk = Desk::new();
+        let mut settings = Settings::new(Dialect::Curator, 0);
+        settings.notes = chance.bool();
+        settings.local_handoffs = chance.u32(..3);
+        let mut desk = Desk::with(settings);
         let (mut asked, mut guards) = (Vec::new(), Vec::new());
         for _ in 0..60 {
             any_input(&mut desk, &mut chance, &mut asked, &guards);
@@ -350,7 +365,7 @@ fn any_input(
 ) {
     let time = chance.choice([Time::ZERO, T / 1000, T / 8, T]).unwrap_or(T);
     desk.after(time);
-    match chance.u8(..16) {
+    match chance.u8(..18) {
         0 => desk.core.broke(desk.now),
         1 => desk.connect(chance.choice([SESSION, 8]).unwrap_or(SESSION)),
         2 => {
@@ -375,6 +390,16 @@ fn any_input(
             }
         }
         9 => desk.goes(&any_name(chance)),
+        10 | 11 => {
+            if let Some(guard) = chance.choice(guards.iter().copied()) {
+                let ops = (0..chance.usize(..2)).map(|_| writes::write()).collect();
+                let ask = match chance.bool() {
+                    true => Ask::Commit { guard, ops },
+                    false => Ask::Unlock { guard, ops },
+                };
+                asked.push(desk.core.ask(desk.now, Thread(1), ask));
+            }
+        }
         _ => {
             let result = any_result(chance);
             desk.answers(result);
@@ -434,7 +459,10 @@ fn who_waits_for_a_release_is_told_when_the_session_is_over() {
     ];
     for end in ends {
         let (mut desk, grant) = Desk::held();
-        let unlock = Ask::Unlock { guard: grant.guard };
+        let unlock = Ask::Unlock {
+            guard: grant.guard,
+            ops: Vec::new(),
+        };
         let ticket = desk.core.ask(desk.now, Thread(1), unlock);
         desk.core.broke(desk.now);
         assert_eq!(desk.wakes(), []);

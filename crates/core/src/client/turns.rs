@@ -4,18 +4,24 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::Core;
 use super::acquisition::{Acquisition, Reached};
 use super::ask::{Grant, GuardId, Outcome, Ticket};
+use super::asked::{Alarm, Wants};
 use super::leases::Lease;
 use super::line::{Line, Turn, Waiter};
 use super::names::node_in;
-use super::{Alarm, Core, Wants};
+use super::releases::Told;
 use crate::attempt::{Orphan, Patience};
 use crate::path;
 use crate::skip_listing::LastGrant;
+use zklock_jute::Op;
 
 /// So many lines are kept for the next thread that comes, to spare it a listing.
 const IDLE_LINES: usize = 1024;
+
+/// Who waits for the end of a release, what is written with it, and the word of it.
+type Farewell = (Option<Ticket>, (Vec<Op>, Option<Op>));
 
 impl Core {
     /// A thread wants the lock at a path.
@@ -91,6 +97,10 @@ impl Core {
                 let node: Arc<str> = node_in(path, &mine.name).into();
                 let lock = (path.clone(), node.clone(), mine.origin.czxid);
                 let (guard, trust) = self.leases.begin(lock, stamp, &self.link);
+                if let Some(lease) = self.leases.get(guard) {
+                    self.orderly
+                        .begin((guard, lease), &mut acquisition, &self.link);
+                }
                 line.last = LastGrant::new(&mine, line.last);
                 let has_waited = acquisition.is_taken;
                 line.turn = Some((thread, Turn::Holds { guard, has_waited }));
@@ -134,7 +144,7 @@ impl Core {
     }
 
     /// A guard gives its lock up: to the next thread of this client, or to the servers.
-    pub(super) fn give_back(&mut self, guard: GuardId, told: Option<Ticket>) {
+    pub(super) fn give_back(&mut self, guard: GuardId, told: Option<Ticket>, ops: Vec<Op>) {
         let lease = self.leases.end(guard);
         let turn = lease
             .as_ref()
@@ -143,25 +153,45 @@ impl Core {
             return self.unlocked(told, Outcome::Lost);
         };
         let held = lease.is_believed(&self.link);
-        if held && self.hand_on(&lease, has_waited) {
+        if held && ops.is_empty() && self.hand_on(&lease, has_waited) {
             return self.unlocked(told, Outcome::Released);
         }
         if !held {
             self.unlocked(told, Outcome::Lost);
         }
+        let word = self.orderly.end(&lease);
         if lease.session != self.link.session {
             // Its node went with its session.
             return self.next_turn(&lease.path, None);
         }
+        let writes = match held {
+            true => (ops, word),
+            false => Default::default(),
+        };
+        self.leave(&lease, (told.filter(|_| held), writes), held && has_waited);
+    }
+
+    /// Has the node of a lock deleted, and written what is to be written with that. If others may wait,
+    /// the next thread's create goes along.
+    fn leave(&mut self, lease: &Lease, (told, (ops, word)): Farewell, joins: bool) {
         // Nobody waits for longer than the lock could have been trusted.
-        if let Some(ticket) = told.filter(|_| held) {
+        if let Some(ticket) = told {
             self.limit(ticket, lease.trust(&self.link).until);
         }
+        let writes = !ops.is_empty();
+        let told = told.map(|ticket| Told { ticket, writes });
+        let ops = match writes {
+            true => ops,
+            false => word.into_iter().collect(),
+        };
+        if let Some(line) = self.lines.get_mut(&lease.path).filter(|_| !ops.is_empty()) {
+            // If that is refused, the node is ahead of the next one for a while.
+            line.last = None;
+        }
         let (dir, name) = (path::parent(&lease.node), path::name(&lease.node));
-        let (node, told) = (Orphan::Node(name.into()), told.filter(|_| held));
-        let id = self.releases.begin(dir, node, told, &self.link);
-        if held && has_waited {
-            // Others may wait: the next thread's create goes along with the deletion.
+        let node = Orphan::Node(name.into());
+        let id = self.releases.begin((dir, node), ops, told, &self.link);
+        if joins {
             return self.next_turn(&lease.path, Some(id));
         }
         self.releases.send(id, &mut self.link);
@@ -188,6 +218,7 @@ impl Core {
             return false;
         };
         line.streak += 1;
+        self.orderly.hand_on(lease, guard);
         line.turn = Some((waiter.thread, Turn::Holds { guard, has_waited }));
         let grant = Grant {
             guard,
@@ -207,7 +238,14 @@ impl Core {
         let path = match &asked.wants {
             Wants::Lock(path) => path.clone(),
             Wants::Verify => return self.wake(ticket, Outcome::GaveUp { taken: false }),
-            Wants::Unlock => return self.wake(ticket, Outcome::Lost),
+            Wants::Commit(guard) => {
+                let outcome = self.gives_up_commit(ticket, *guard);
+                return self.wake(ticket, outcome);
+            }
+            Wants::Unlock => {
+                let outcome = self.releases.gives_up(ticket);
+                return self.wake(ticket, outcome);
+            }
         };
         let Some(line) = self.lines.get_mut(&path) else {
             return;

@@ -47,13 +47,16 @@ pub(crate) struct Client {
     /// How many releases were to take the next thread's create along.
     pub(crate) joins: u32,
     pub(crate) connected_at: Time,
+    /// When its connection last broke.
+    pub(crate) broke_at: Time,
 }
 
 /// What a ticket is for.
 #[derive(Clone, Copy, Debug)]
-enum Waits {
+pub(crate) enum Waits {
     Lock(usize),
     Verify(usize),
+    Commit(usize),
     Unlock(usize),
 }
 
@@ -68,7 +71,7 @@ enum Does {
     Pauses,
     Asks,
     Holds(usize),
-    /// The same, and it has verified the lock.
+    /// The same, and it has verified the lock, or written under it.
     HoldsOn(usize),
     Unlocks,
 }
@@ -91,6 +94,10 @@ pub(crate) struct Op {
     pub(crate) ended: Option<(Time, String)>,
     /// Its guard came from another thread of its client.
     pub(crate) was_handed_on: bool,
+    /// Its thread released it, and it was held until then.
+    pub(crate) was_orderly: bool,
+    /// It was told how those ahead left.
+    pub(crate) is_told: bool,
 }
 
 impl ThreadState {
@@ -103,6 +110,7 @@ impl Client {
     pub(crate) fn new(at: usize, threads: &[Vec<Want>], plan: &Plan) -> Self {
         let mut settings = Settings::new(Dialect::Curator, (at as u128) << 100);
         settings.local_handoffs = plan.local_handoffs;
+        settings.notes = plan.notes;
         let threads = threads.iter().map(|script| ThreadState {
             script: script.clone(),
             next: 0,
@@ -128,6 +136,7 @@ impl Client {
             proofs: Proofs::default(),
             joins: 0,
             connected_at: Time::ZERO,
+            broke_at: Time::ZERO,
         }
     }
 }
@@ -280,6 +289,7 @@ impl World {
         one.conn = None;
         if std::mem::take(&mut one.is_serving) {
             self.seen.broken += 1;
+            one.broke_at = self.now;
             self.tell_story(|| format!("c{client} has lost its connection"));
             self.turn(client, Core::broke);
             self.judge_doubt(client);
@@ -369,6 +379,12 @@ impl World {
         match self.clients[client].threads[thread].does {
             Does::Pauses => self.asks(client, thread),
             Does::Holds(op) if self.ops[op].want.verifies => self.verifies(client, thread, op),
+            Does::Holds(op) if self.ops[op].want.commits => {
+                self.clients[client].threads[thread].does = Does::HoldsOn(op);
+                if let Some(guard) = self.ops[op].guard {
+                    self.commits((client, thread), op, guard);
+                }
+            }
             Does::Holds(op) | Does::HoldsOn(op) => self.releases(client, thread, op),
             Does::Asks | Does::Unlocks => {}
         }
@@ -398,6 +414,8 @@ impl World {
             released: None,
             ended: None,
             was_handed_on: false,
+            was_orderly: false,
+            is_told: false,
         });
         self.tell_story(|| format!("c{client}.{thread} wants {} (op {op})", PATHS[want.path]));
         let ask = Ask::Lock {
@@ -415,7 +433,13 @@ impl World {
     }
 
     /// The ticket is known before its wake-up, which may come in the same turn.
-    fn ticket(&mut self, client: usize, thread: usize, ask: Ask, waits: Waits) -> Ticket {
+    pub(crate) fn ticket(
+        &mut self,
+        client: usize,
+        thread: usize,
+        ask: Ask,
+        waits: Waits,
+    ) -> Ticket {
         let one = &mut self.clients[client];
         let ticket = one.core.ask(self.now, Thread(thread as u64), ask);
         one.tickets.insert(ticket, waits);
@@ -453,12 +477,20 @@ impl World {
         };
         self.tell_story(|| format!("c{client}.{thread} releases op {op}"));
         self.clients[client].joins += u32::from(self.is_to_join(op));
+        self.judge_untold(op);
+        self.ops[op].was_orderly = self.is_valid(op);
         self.ops[op].released = Some(self.now);
         self.clients[client].guards.remove(&guard);
         match self.ops[op].want.unlocks {
             true => {
                 self.clients[client].threads[thread].does = Does::Unlocks;
-                self.ticket(client, thread, Ask::Unlock { guard }, Waits::Unlock(op));
+                let ops = self.farewell(op);
+                self.ticket(
+                    client,
+                    thread,
+                    Ask::Unlock { guard, ops },
+                    Waits::Unlock(op),
+                );
             }
             false => {
                 self.turn(client, |core, now| core.release(now, guard));
@@ -472,7 +504,7 @@ impl World {
         let Some(waits) = one.tickets.remove(&ticket) else {
             return self.fail("a thread is woken twice");
         };
-        let (Waits::Lock(op) | Waits::Verify(op) | Waits::Unlock(op)) = waits;
+        let (Waits::Lock(op) | Waits::Verify(op) | Waits::Commit(op) | Waits::Unlock(op)) = waits;
         let thread = self.ops[op].thread;
         self.tell_story(|| format!("c{client}.{thread} is told of op {op}: {outcome:?}"));
         match (waits, outcome) {
@@ -487,8 +519,16 @@ impl World {
                 let at = self.now + self.ops[op].want.hold / 2;
                 self.plan(at, Happening::Act { client, thread });
             }
+            (Waits::Commit(op), outcome) => {
+                self.judge_writing((op, false), &outcome);
+                let at = self.now + self.ops[op].want.hold / 2;
+                self.plan(at, Happening::Act { client, thread });
+            }
             (Waits::Unlock(op), outcome) => {
-                self.judge_verdict(op, &outcome);
+                match self.ops[op].want.leaves {
+                    true => self.judge_writing((op, true), &outcome),
+                    false => self.judge_verdict(op, &outcome),
+                }
                 self.next_want(client, thread);
             }
         }
@@ -511,7 +551,7 @@ impl World {
         one.node = Some(node);
         one.guard = Some(grant.guard);
         one.trust = grant.trust;
-        let hold = match one.want.verifies {
+        let hold = match one.want.verifies || one.want.commits {
             true => one.want.hold / 2,
             false => one.want.hold,
         };
@@ -545,6 +585,10 @@ impl World {
         let Some(op) = self.clients[client].guards.get(&guard).copied() else {
             return;
         };
+        if let Notice::Follows { released } = notice {
+            self.tell_story(|| format!("op {op} is told that those ahead released: {released}"));
+            self.judge_follows(op, released);
+        }
         if let Notice::Trust(trust) = notice {
             // A guard that has seen its time pass stays lost.
             let one = &mut self.ops[op];

@@ -7,6 +7,7 @@ use zklock_core::client::Outcome;
 use zklock_jute::{Event, EventKind};
 
 use crate::client::Op;
+use crate::holds::is_hold;
 use crate::servers::Time;
 use crate::world::{BEGINNING, Life, PATHS, World};
 
@@ -32,15 +33,16 @@ impl Op {
 }
 
 impl Life {
-    fn is_in(&self, dir: &str) -> bool {
-        self.path.rsplit_once('/').is_some_and(|(of, _)| of == dir) && self.owner != 0
+    pub(crate) fn is_in(&self, dir: &str) -> bool {
+        let contends = self.owner != 0 || is_hold(&self.path);
+        self.path.rsplit_once('/').is_some_and(|(of, _)| of == dir) && contends
     }
 
-    fn number(&self) -> &str {
+    pub(crate) fn number(&self) -> &str {
         &self.path[self.path.len().saturating_sub(10)..]
     }
 
-    fn is_ahead_of(&self, dir: &str, node: &str) -> bool {
+    pub(crate) fn is_ahead_of(&self, dir: &str, node: &str) -> bool {
         self.is_in(dir) && *self.number() < node[node.len().saturating_sub(10)..]
     }
 }
@@ -225,7 +227,7 @@ impl World {
     }
 
     /// Nobody waits for a verdict for longer than the lock could be trusted.
-    fn judge_late(&mut self, op: usize) {
+    pub(crate) fn judge_late(&mut self, op: usize) {
         let one = &self.ops[op];
         let client = &self.clients[one.client];
         let asked = one.released.unwrap_or(self.now);
@@ -253,7 +255,7 @@ impl World {
 
 // Was anything late?
 impl World {
-    fn trips(&self, trips: u32, hops: u32) -> Duration {
+    pub(crate) fn trips(&self, trips: u32, hops: u32) -> Duration {
         (self.plan.trip + self.plan.jitter) * trips + self.plan.hop * hops + ROUNDING
     }
 
@@ -295,13 +297,16 @@ impl World {
             (true, true) => trips + 6,
             (false, _) => trips + 6,
         };
-        let called = from + self.trips(trips, trips * 2);
+        // Holds are read before the queue is waited for, and removed by who waits.
+        let more = 8 * self.holds_ahead_of(one);
+        let called = from + self.trips(trips + more, (trips + more) * 2);
         let ahead = self
             .lives
             .iter()
             .filter(|life| life.is_ahead_of(one.path(), node));
         let gone = ahead.filter_map(|life| life.to).max();
-        match gone.map(|gone| gone + self.after_release(one, node, gone)) {
+        let after = |gone| self.after_release(one, node, gone) + self.trips(more, more * 2);
+        match gone.map(|gone| gone + after(gone)) {
             Some(due) if called < due => (due, "a release"),
             _ => (called, why),
         }
@@ -362,14 +367,19 @@ impl World {
 
     fn judge_costs(&mut self, client: usize) {
         let asked = self.clients[client].asked;
-        let (mut lists, mut reads, mut checks, mut count) = (4, 4, 2, 0);
+        let (mut lists, mut reads, mut checks, mut count, mut commits) = (4, 4, 2, 0, 0);
         for op in self.ops.iter().filter(|op| op.client == client) {
             let gone = self.gone_during(op);
+            let holds = self.holds_ahead_of(op);
             count += 1;
-            lists += 1 + gone + u32::from(op.want.tries);
-            reads += 3 * gone + 4;
+            lists += 3 * holds + 1 + gone + u32::from(op.want.tries);
+            reads += 8 * holds * (1 + gone) + 3 * gone + 4 + u32::from(self.plan.notes);
+            commits += u32::from(op.want.commits);
             let time = op.released.unwrap_or(self.now) - op.asked.max(BEGINNING);
-            checks += 1 + (time.as_nanos() / (self.plan.timeout / 8).as_nanos()) as u32 + gone;
+            checks += 2 * holds
+                + 1
+                + (time.as_nanos() / (self.plan.timeout / 8).as_nanos()) as u32
+                + gone;
         }
         // Who comes first makes the directory, and creates again.
         let creates =
@@ -378,13 +388,14 @@ impl World {
             .lives
             .iter()
             .filter(|life| life.owner == self.clients[client].core.session().0);
-        let deletes = nodes.count() as u32;
+        let deletes = nodes.count() as u32 + 2 * self.plan.pauses.len() as u32;
         for (what, is, most) in [
             ("creates", asked.creates + asked.both, creates),
             ("deletions", asked.deletes + asked.both, deletes),
             ("listings", asked.lists, lists),
             ("reads", asked.reads, reads),
             ("checks", asked.checks, checks),
+            ("transactions", asked.commits, commits),
             (
                 "releases without the next create",
                 self.clients[client].joins,
@@ -418,7 +429,8 @@ impl World {
         };
         let is_followed = self.ops.iter().any(waits);
         let quiet = self.plan.is_quiet() && self.plan.local_handoffs == 0;
-        quiet && has_waited && is_followed
+        // Behind a hold that is over, it may not have come to wait for others.
+        quiet && has_waited && is_followed && self.holds_ahead_of(one) == 0
     }
 
     /// How many nodes went from its queue while it was in line and waited.

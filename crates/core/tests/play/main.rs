@@ -14,19 +14,23 @@
 //! A third of the seeds are quiet: nothing breaks, and so nothing may be late, suspect or lost, and no
 //! request may be sent in vain. In the others connections break or go silent, replies are lost, processes
 //! stop, ticks come late, nodes are deleted by others, and servers freeze, lag, crash, lose each other and elect
-//! leaders.
+//! leaders. In a quarter of the seeds threads write under their locks, in another one releases leave notes, and in a
+//! third one another program puts holds into the queues.
 //!
 //! `ZKLOCK_PLAY` says how many seeds to play, `ZKLOCK_PLAY_FIRST` from which one on, and
 //! `ZKLOCK_PLAY_SEED` repeats one and tells its story. `mutants.py` breaks the core by hand;
 //! `docs/simulation.md` has the table of what that has shown.
 
 mod client;
+mod holds;
 mod judge;
 mod plan;
 mod proofs;
 mod servers;
 mod troubles;
+mod words;
 mod world;
+mod writes;
 
 use std::env;
 use std::time::Instant;
@@ -84,6 +88,11 @@ fn every_promise_is_kept_whatever_breaks() {
         all.expired,
         all.lost,
         all.looked_for,
+        all.written,
+        all.doubted,
+        all.noted,
+        all.followed,
+        all.unheld,
     ] {
         assert!(seeds < 1_000 || seeds / 1_000 < count, "{all:?}");
     }

@@ -207,15 +207,15 @@ MUTANTS = [
         "release-alone",
         "a release does not take the next thread's create along",
         "turns.rs",
-        "        if held && has_waited {",
-        "        if held && has_waited && self.lines.is_empty() {",
+        "told.filter(|_| held), writes), held && has_waited);",
+        "told.filter(|_| held), writes), has_waited && self.lines.is_empty());",
     ),
     (
         "handed-on-in-doubt",
         "a lock is handed to the next thread although it is suspect",
         "leases.rs",
-        "        let stamp = belief.stamp.filter(|_| held && !lease.is_revoked)?;",
-        "        let _ = held;\n        let stamp = belief.stamp?;",
+        "        let stamp = belief.stamp.filter(|_| held && is_free)?;",
+        "        let _ = held;\n        let stamp = belief.stamp.filter(|_| is_free)?;",
     ),
     # Releases.
     (
@@ -252,6 +252,142 @@ MUTANTS = [
         "../joined.rs",
         "        Err(failure) => return (Err(failure), Err(failure)),",
         "        Err(failure) => return (Err(failure), Err(Failure::NotSent)),",
+    ),
+    # Writes.
+    (
+        "commit-unguarded",
+        "a write under a lock is carried out whether its node stands or not",
+        "writes.rs",
+        "            path: lease.node.as_ref().into(),\n            version: -1,",
+        "            path: \"/w\".into(),\n            version: -1,",
+    ),
+    (
+        "commit-repeated",
+        "a write under a lock whose answer was lost is sent again",
+        "writes.rs",
+        "                return self.wake(commit.ticket, Outcome::InDoubt);",
+        "                return self.unsent.push(commit);",
+    ),
+    (
+        "commit-confident",
+        "a write under a lock counts as done when its time is over",
+        "writes.rs",
+        "            return Outcome::InDoubt;",
+        "            return Outcome::Committed;",
+    ),
+    (
+        "commit-in-anothers-name",
+        "a lock is handed on although a write in its former holder's name may still be carried out",
+        "leases.rs",
+        "!lease.is_revoked && lease.unanswered == 0;",
+        "!lease.is_revoked;",
+    ),
+    (
+        "farewell-handed-on",
+        "a lock is handed on, and what was to be written with its release is not",
+        "turns.rs",
+        "        if held && ops.is_empty() && self.hand_on(",
+        "        if held && self.hand_on(",
+    ),
+    (
+        "farewell-when-lost",
+        "who has lost its lock writes with its release all the same",
+        "turns.rs",
+        "            false => Default::default(),\n        };\n        self.leave",
+        "            false => (ops, word),\n        };\n        self.leave",
+    ),
+    (
+        "farewell-presumed",
+        "what was to be written with a release whose answer was lost counts as written",
+        "releases.rs",
+        "                    Ended::Presumed if told.writes => Outcome::InDoubt,",
+        "                    Ended::Presumed if told.writes => Outcome::Released,",
+    ),
+    (
+        "farewell-refused-unseen",
+        "what the servers did not write with a release counts as in doubt",
+        "releases.rs",
+        "told.take_if(|told| refused && told.writes);",
+        "told.take_if(|told| refused && !told.writes);",
+    ),
+    (
+        "farewell-followed-blindly",
+        "the next thread takes it that the node is gone whose release may be refused",
+        "turns.rs",
+        "            line.last = None;\n        }\n        let (dir",
+        "            let _ = line;\n        }\n        let (dir",
+    ),
+    # The word of a release.
+    (
+        "note-over-anything",
+        "a note replaces what another program keeps in the directory",
+        "orderly.rs",
+        "                let is_free = note.is_some() && !was_written;",
+        "                let is_free = !was_written;",
+    ),
+    (
+        "note-over-any-version",
+        "a note replaces what came since the directory was read",
+        "orderly.rs",
+        "            version: word.replaces?,",
+        "            version: word.replaces.map(|_| -1)?,",
+    ),
+    (
+        "word-of-nobody",
+        "those ahead count as released in order if there is any note",
+        "orderly.rs",
+        "note.is_some_and(|note| seen.released(&note));",
+        "note.is_some_and(|note| note != Note::default());",
+    ),
+    (
+        "word-unheard",
+        "a holder is not told how those ahead left",
+        "acquisition/listings.rs",
+        "            self.seen.look(contest, &names, mine);",
+        "            let _ = (contest, mine);",
+    ),
+    (
+        "word-left-behind",
+        "a read that is under way is lost when the lock is handed on",
+        "orderly.rs",
+        "            word.guard = to;",
+        "            word.guard = to;\n            word.replaces = None;\n            word.is_asked = true;",
+    ),
+    # Holds.
+    (
+        "hold-removed-early",
+        "a hold is removed a moment before its end",
+        "acquisition/holds.rs",
+        "            if end <= time {",
+        "            if end <= time + Duration::from_millis(20) {",
+    ),
+    (
+        "hold-clock-from-nowhere",
+        "the servers' time is counted from an older moment than the one at which it was shown",
+        "link.rs",
+        "        self.clock = Some((shown.max(self.servers_time()), self.now));",
+        "        let at = self.clock.map_or(self.now, |(_, at)| at);\n        self.clock = Some((shown.max(self.servers_time()), at));",
+    ),
+    (
+        "hold-looked-at-once",
+        "a waiter does not look again when a hold is over",
+        "acquisition/holds.rs",
+        "            self.holds.again = Some(self.holds.again.map_or(at, |again| again.min(at)));",
+        "            let _ = at;",
+    ),
+    (
+        "hold-forgotten-in-a-break",
+        "when to look again at a hold is forgotten when the connection breaks",
+        "acquisition/holds.rs",
+        "        self.holds.removes.clear();\n",
+        "        self.holds.removes.clear();\n        self.holds.again = None;\n",
+    ),
+    (
+        "hold-watched-before-it-is-read",
+        "the watches leave before the holds are read, and a node that is gone is taken for our own",
+        "acquisition/sends.rs",
+        "waits && !names.iter().any(may_be_hold);",
+        "waits;\n        let _ = may_be_hold;",
     ),
     # Leases.
     (
@@ -359,6 +495,7 @@ rust-version = "1.85"
 license = "MIT"
 [workspace.dependencies]
 fastrand = "2.1"
+parking_lot = ">=0.12, <0.14"
 proptest = { version = "1", default-features = false, features = ["std"] }
 serde_json = { version = "1.0.100", default-features = false, features = ["float_roundtrip"] }
 zklock-jute = { version = "=0.1.0", path = "crates/jute" }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::holds::Pause;
 use crate::servers::SERVERS;
 
 /// The plan of one run.
@@ -24,6 +25,11 @@ pub(crate) struct Plan {
     pub(crate) expiry: Duration,
     pub(crate) clients: Vec<Vec<Script>>,
     pub(crate) local_handoffs: u32,
+    /// Threads write under their locks.
+    pub(crate) writes: bool,
+    /// Releases leave notes.
+    pub(crate) notes: bool,
+    pub(crate) pauses: Vec<Pause>,
     pub(crate) troubles: Vec<Trouble>,
 }
 
@@ -43,6 +49,12 @@ pub(crate) struct Want {
     pub(crate) verifies: bool,
     /// Waits for the end of its release.
     pub(crate) unlocks: bool,
+    /// Writes in the middle of the hold.
+    pub(crate) commits: bool,
+    /// Writes with its release.
+    pub(crate) leaves: bool,
+    /// The servers refuse what it writes.
+    pub(crate) is_refused: bool,
 }
 
 /// Something goes wrong.
@@ -104,6 +116,10 @@ pub(crate) enum What {
     },
     /// The leader gives up.
     Resign,
+    /// Another program writes into the directory of a lock.
+    Write {
+        path: usize,
+    },
 }
 
 impl Plan {
@@ -136,6 +152,9 @@ impl Plan {
                 _ => Duration::ZERO,
             },
             local_handoffs: chance.choice([0, 0, 2]).unwrap_or(0),
+            writes: seed % 4 == 1,
+            notes: seed % 4 == 2 || seed % 16 == 5,
+            pauses: Vec::new(),
             troubles: Vec::new(),
             clients,
         };
@@ -146,7 +165,52 @@ impl Plan {
             }
             plan.troubles = troubles(chance, plan.clients.len(), hold * 4 + ms(200), timeout);
         }
+        plan.add_writes(&mut Rng::with_seed(!seed), hold);
+        if seed % 4 == 3 {
+            plan.add_pauses(&mut Rng::with_seed(!seed), hold);
+        }
         plan
+    }
+
+    /// What threads write, and what another program writes.
+    fn add_writes(&mut self, chance: &mut Rng, hold: Duration) {
+        let quiet = self.is_quiet();
+        let writes = self.writes;
+        for want in self
+            .clients
+            .iter_mut()
+            .flatten()
+            .flatten()
+            .filter(|_| writes)
+        {
+            want.commits = chance.bool();
+            want.verifies &= !want.commits;
+            want.leaves = want.unlocks && chance.bool();
+            // The create of the next thread, which goes along with a release, is late then.
+            want.is_refused = chance.u8(..5) == 0 && (!quiet || !want.leaves);
+        }
+        if self.notes && !quiet && chance.u8(..3) == 0 {
+            let at = Duration::from_nanos(chance.u64(0..hold.as_nanos() as u64 * 4));
+            let what = What::Write {
+                path: chance.usize(..2),
+            };
+            let time = Duration::ZERO;
+            self.troubles.push(Trouble { at, what, time });
+        }
+    }
+
+    /// What another program holds.
+    fn add_pauses(&mut self, chance: &mut Rng, hold: Duration) {
+        let up_to = |chance: &mut Rng, time: Duration| {
+            Duration::from_nanos(chance.u64(0..time.as_nanos() as u64))
+        };
+        let one = |_| Pause {
+            at: up_to(chance, hold * 2),
+            path: chance.usize(..2),
+            lasts: (chance.u8(..5) != 0).then(|| up_to(chance, hold * 2)),
+            released: up_to(chance, hold),
+        };
+        self.pauses = (0..2).map(one).collect();
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -189,6 +253,9 @@ impl fmt::Display for Plan {
                 }
             }
         }
+        for pause in &self.pauses {
+            writeln!(f, "{pause:?}")?;
+        }
         for Trouble { at, what, time } in &self.troubles {
             writeln!(f, "{what:?} at {at:?} for {time:?}")?;
         }
@@ -226,6 +293,9 @@ fn want(chance: &mut Rng, paths: usize, hold: Duration) -> Want {
         },
         verifies: chance.u8(..6) == 0,
         unlocks: chance.bool(),
+        commits: false,
+        leaves: false,
+        is_refused: false,
     }
 }
 

@@ -39,6 +39,7 @@ impl World {
                 self.servers[server].is_down = true;
             }
             What::Revoke => self.revoke(),
+            What::Write { path } => self.write_elsewhere(path),
             What::Vanish { client } => self.vanish(client),
             What::Resign => {
                 if let Some(leader) = self.leader() {

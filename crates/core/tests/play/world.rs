@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use zklock_core::client::Ticket;
-use zklock_jute::Request;
+use zklock_jute::{Op, Request};
 
-use crate::client::{Client, Op};
+use crate::client::{self, Client};
+use crate::holds::is_hold;
 use crate::plan::{Plan, Trouble, What};
 use crate::servers::tree::{Change, ConnNo};
 use crate::servers::{Conn, Message, SERVERS, Said, Server, Time, Told, pop_if};
+use crate::writes::{WRITTEN, Writes};
 
 /// When a run begins: longer after the fixed moment than any session lasts.
 pub(crate) const BEGINNING: Time = Duration::from_secs(1_000);
@@ -87,6 +89,9 @@ pub(crate) enum Happening {
     Trouble(Trouble),
     Over(What),
     Calm,
+    /// Another program makes a pause, or ends it.
+    Pause(usize),
+    Release(usize),
 }
 
 /// When a message to another server arrives, and in which lives of the two it was sent.
@@ -97,6 +102,8 @@ type Sent = (Time, (u32, u32), Message);
 pub(crate) struct Life {
     pub(crate) path: Rc<str>,
     pub(crate) owner: i64,
+    /// When it was created by the servers' clock, in milliseconds.
+    pub(crate) written: i64,
     pub(crate) from: Time,
     pub(crate) to: Option<Time>,
 }
@@ -111,6 +118,8 @@ pub(crate) struct Asked {
     pub(crate) lists: u32,
     pub(crate) reads: u32,
     pub(crate) checks: u32,
+    /// Transactions under a guard.
+    pub(crate) commits: u32,
 }
 
 /// What the runs of many seeds have met.
@@ -130,6 +139,14 @@ pub(crate) struct Seen {
     pub(crate) looked_for: u64,
     /// Guards that were trusted for too long, after servers have broken a precondition.
     pub(crate) beyond: u64,
+    /// Writes under guards, and those of them that are in doubt.
+    pub(crate) written: u64,
+    pub(crate) doubted: u64,
+    /// Notes of orderly releases, and those who were told that all ahead had left one.
+    pub(crate) noted: u64,
+    pub(crate) followed: u64,
+    /// Holds that a waiter has removed.
+    pub(crate) unheld: u64,
 }
 
 impl Seen {
@@ -143,6 +160,11 @@ impl Seen {
         self.lost += other.lost;
         self.looked_for += other.looked_for;
         self.beyond += other.beyond;
+        self.written += other.written;
+        self.doubted += other.doubted;
+        self.noted += other.noted;
+        self.followed += other.followed;
+        self.unheld += other.unheld;
     }
 }
 
@@ -159,7 +181,7 @@ pub(crate) struct World {
     pub(crate) servers: [Server; SERVERS],
     pub(crate) conns: Vec<Conn>,
     pub(crate) clients: Vec<Client>,
-    pub(crate) ops: Vec<Op>,
+    pub(crate) ops: Vec<client::Op>,
     pub(crate) epoch: i64,
     pub(crate) last_session: i64,
     /// What is under way from one server to another, or waits for the end of a cut.
@@ -168,6 +190,9 @@ pub(crate) struct World {
     pub(crate) lives: Vec<Life>,
     /// The nodes that another client has deleted.
     pub(crate) evicted: Vec<String>,
+    pub(crate) writes: Writes,
+    /// The directories into which another program has written.
+    pub(crate) foreign: Vec<String>,
     pub(crate) is_calm: bool,
     pub(crate) seen: Seen,
     story: Option<Vec<String>>,
@@ -197,12 +222,15 @@ impl World {
             recorded: 0,
             lives: Vec::new(),
             evicted: Vec::new(),
+            writes: Writes::default(),
+            foreign: Vec::new(),
             is_calm: false,
             seen: Seen::default(),
             story: tells.then(Vec::new),
             failure: None,
         };
         world.begin_servers();
+        world.begin_writes();
         world.begin_clients();
         world
     }
@@ -216,6 +244,9 @@ impl World {
         }
         for trouble in self.plan.troubles.clone() {
             self.plan(BEGINNING + trouble.at, Happening::Trouble(trouble));
+        }
+        for (at, pause) in self.plan.pauses.clone().into_iter().enumerate() {
+            self.plan(BEGINNING + pause.at, Happening::Pause(at));
         }
         let last = self.plan.troubles.iter().map(|it| it.at + it.time).max();
         let calm = last.map_or(Duration::ZERO, |last| last + self.plan.timeout);
@@ -273,7 +304,9 @@ impl World {
         let holds = self.plan.clients.iter().flatten().flatten();
         let holds = holds.map(|want| want.hold + want.pause);
         let troubles = self.plan.troubles.iter().map(|it| it.at + it.time).max();
-        holds.sum::<Duration>() + troubles.unwrap_or_default()
+        let pauses = self.plan.pauses.iter();
+        let pauses = pauses.map(|it| it.at + it.lasts.unwrap_or(it.released));
+        holds.chain(pauses).sum::<Duration>() + troubles.unwrap_or_default()
     }
 
     fn is_done(&self) -> bool {
@@ -305,6 +338,8 @@ impl World {
             Happening::Trouble(trouble) => self.trouble(trouble),
             Happening::Over(what) => self.trouble_ends(what),
             Happening::Calm => self.calm(),
+            Happening::Pause(pause) => self.pause(pause),
+            Happening::Release(pause) => self.release_pause(pause),
             of_a_server => self.server_does(of_a_server),
         }
     }
@@ -350,7 +385,11 @@ impl World {
             | Happening::Expire { server, .. }
             | Happening::Look { server, .. }
             | Happening::Limit { server, .. } => self.servers[*server].frozen_until,
-            Happening::Trouble(_) | Happening::Over(_) | Happening::Calm => Time::ZERO,
+            Happening::Trouble(_)
+            | Happening::Over(_)
+            | Happening::Calm
+            | Happening::Pause(_)
+            | Happening::Release(_) => Time::ZERO,
         };
         (self.now < until).then_some(until)
     }
@@ -459,11 +498,12 @@ impl World {
             match change {
                 Change::Created(path) => {
                     let node = self.servers[server].tree.nodes.get(path);
-                    let owner = node.map_or(0, |node| node.owner);
+                    let (owner, written) = node.map_or((0, 0), |node| (node.owner, node.ctime));
                     self.tell_story(|| format!("{path} is created by session {session}"));
                     self.lives.push(Life {
                         path: path.clone(),
                         owner,
+                        written,
                         from: self.now,
                         to: None,
                     });
@@ -474,10 +514,30 @@ impl World {
                     if let Some(life) = lives.find(|life| life.path == *path) {
                         life.to = Some(self.now);
                     }
+                    // The directory may be made anew.
+                    self.foreign.retain(|dir| **dir != **path);
                     self.judge_deletion(path);
+                    if is_hold(path) {
+                        self.judge_hold(path, session);
+                    }
                 }
-                Change::Set(_) => {}
+                Change::Set(path) => self.judge_set((server, path), session, changes),
             }
+        }
+    }
+
+    /// The data of a node is written.
+    fn judge_set(&mut self, (server, path): (usize, &str), session: i64, changes: &[Change]) {
+        let node = self.servers[server].tree.nodes.get(path);
+        let data = node.map(|node| node.data.clone()).unwrap_or_default();
+        let deleted = changes.iter().find_map(|change| match change {
+            Change::Deleted(path) => Some(&**path),
+            _ => None,
+        });
+        match path {
+            WRITTEN => self.judge_write(&data, deleted),
+            path if PATHS.contains(&path) => self.judge_note((path, &data), session, deleted),
+            _ => {}
         }
     }
 
@@ -489,11 +549,13 @@ impl World {
             Request::Delete { path, .. } if path.ends_with("/_sync") => self.seen.looked_for += 1,
             Request::Delete { .. } => asked.deletes += 1,
             Request::GetChildren { .. } => asked.lists += 1,
-            Request::Multi(ops) => match ops.len() {
-                2 if matches!(ops[0], zklock_jute::Op::Delete { .. }) => {
+            Request::Multi(ops) => match ops[..] {
+                [Op::Delete { .. }, Op::Create { .. }, ..] => {
                     asked.both += 1;
                     self.seen.joined += 1;
                 }
+                [Op::Delete { .. }, ..] => asked.deletes += 1,
+                [Op::Check { .. }, Op::SetData { .. }] => asked.commits += 1,
                 _ => asked.checks += 1,
             },
             _ => asked.reads += 1,

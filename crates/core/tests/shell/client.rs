@@ -212,7 +212,10 @@ impl Guard<'_> {
 
     /// Releases the lock, and waits for how that ends.
     pub(crate) fn unlock(self) -> Outcome {
-        let unlock = Ask::Unlock { guard: self.id };
+        let unlock = Ask::Unlock {
+            guard: self.id,
+            ops: Vec::new(),
+        };
         self.client.shared.ask(unlock, None, &Sleeper::new(true))
     }
 }

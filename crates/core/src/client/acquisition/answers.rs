@@ -24,7 +24,12 @@ impl Acquisition {
     ) -> Result<(), Failure> {
         match step {
             Step::Parent => self.parent_made(&answered),
-            Step::List => self.listed(answered),
+            Step::List => self.listed(answered, link),
+            Step::Hold => self.hold_read(answered, link),
+            Step::Removal => {
+                self.hold_removed(&answered);
+                Ok(())
+            }
             Step::Own if answered == Err(GONE) => self.own_is_gone(),
             // A client that may not read a node is told nothing of it, not even that it goes.
             Step::Nearest if answered == Err(Failure::Refused(ErrorCode::NO_AUTH)) => {
@@ -34,6 +39,15 @@ impl Acquisition {
             Step::Birth => self.born(&answered),
             Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answered, link),
             step => {
+                if let Ok(
+                    Reply::Created {
+                        stat: Some(stat), ..
+                    }
+                    | Reply::Stat(stat),
+                ) = &answered
+                {
+                    link.saw_clock(stat.ctime);
+                }
                 if let Some(event) = self.said(step, answered)? {
                     self.attempt.handle(event);
                 }
@@ -69,10 +83,10 @@ impl Acquisition {
         }))
     }
 
-    fn listed(&mut self, answered: Answered) -> Result<(), Failure> {
+    fn listed(&mut self, answered: Answered, link: &mut Link) -> Result<(), Failure> {
         match answered {
             Ok(Reply::Children { names, .. }) if self.wants_a_listing() => {
-                self.attempt.handle(Event::Children(names));
+                self.takes_in(names, link);
             }
             Ok(Reply::Children { names, .. }) => self.listing = Some(names),
             // The directory is not there: a create says so too, and makes it.

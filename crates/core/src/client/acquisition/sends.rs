@@ -12,12 +12,13 @@ use crate::client::link::Link;
 use crate::client::names::node_in;
 use crate::grant_proof::Next;
 use crate::joined;
+use crate::name::may_be_hold;
 use crate::path;
 use crate::proof;
 use crate::queue::{Blocked, Place};
 use crate::refusals::Refusals;
 use crate::validity::Stamp;
-use zklock_jute::{CreateMode, Request};
+use zklock_jute::{CreateMode, Names, Op, Request};
 
 impl Acquisition {
     /// Sends what this action needs, unless it is on its way. Returns whether an answer was there.
@@ -62,18 +63,18 @@ impl Acquisition {
         }
     }
 
-    /// Sends the first create in one transaction with the deletion of this node. Returns `false` if
-    /// the attempt begins with something else.
+    /// Sends the first create in one transaction with those of this deletion. Returns `false` if the
+    /// attempt begins with something else.
     pub(in crate::client) fn create_with(
         &mut self,
-        (deletion, node): (u64, &str),
+        (deletion, ops): (u64, &[Op]),
         link: &mut Link,
     ) -> bool {
         let Action::Create(prefix) = self.attempt.action() else {
             return false;
         };
         let (stamp, creation) = (link.stamp(), self.creation(&prefix));
-        let joined = joined::request(node.into(), self.creates(&prefix, link));
+        let joined = joined::request(ops.to_vec(), self.creates(&prefix, link));
         let call = link.send(joined, Purpose::Both(deletion, creation));
         self.flight.push((call, Step::Create(stamp)));
         self.send(Request::list(&self.path), Step::List, link);
@@ -138,9 +139,12 @@ impl Acquisition {
 
     /// Lists the queue. If that has moved, the proof leaves too that a grant may need.
     fn list(&mut self, link: &mut Link) -> bool {
+        if self.looks_at_holds() {
+            return false;
+        }
         if let Some(names) = self.listing.take() {
-            self.attempt.handle(Event::Children(names));
-            return true;
+            self.takes_in(names, link);
+            return !self.looks_at_holds();
         }
         if !self.is_on_its_way(|step| *step == Step::List) {
             self.send(Request::list(&self.path), Step::List, link);
@@ -159,7 +163,9 @@ impl Acquisition {
         if looked || waits && self.is_on_its_way(|step| *step == Step::List) {
             return;
         }
-        let names = self.listing.as_ref().filter(|_| waits);
+        // Holds are read before the queue is waited for.
+        let is_plain = |names: &&Names| waits && !names.iter().any(may_be_hold);
+        let names = self.listing.as_ref().filter(is_plain);
         match names.map(|names| self.attempt.contest().place(names, name)) {
             Some(Place::Blocked(blocked)) if blocked.watches_around() => {
                 self.watch(&blocked, Some(name), link);

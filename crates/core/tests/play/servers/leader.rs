@@ -170,7 +170,11 @@ impl World {
         leading.zxid += 1;
         let zxid = leading.zxid;
         let members: Vec<_> = leading.members.keys().copied().collect();
-        let transaction = Rc::new(Transaction { zxid, ask });
+        let transaction = Rc::new(Transaction {
+            zxid,
+            time: self.now,
+            ask,
+        });
         self.servers[leader].log.push(transaction.clone());
         for member in members {
             self.send(leader, member, Message::Propose(transaction.clone()));

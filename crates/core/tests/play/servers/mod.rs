@@ -94,6 +94,8 @@ pub(crate) enum Deed {
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) zxid: i64,
+    /// When the leader took it in.
+    pub(crate) time: Time,
     pub(crate) ask: Ask,
 }
 

@@ -7,6 +7,7 @@ use zklock_jute::{ErrorCode, Reply, Request};
 
 use super::tree::{Change, ConnNo};
 use super::{Ask, Deed, Message, Role, Said, Step, Told, Work, pop_if};
+use crate::holds::servers_millis;
 use crate::world::{Happening, World};
 
 impl World {
@@ -199,6 +200,7 @@ impl World {
         };
         node.applied += 1;
         node.zxid = done.zxid;
+        node.tree.clock = servers_millis(done.time);
         let (session, zxid) = (done.ask.session, done.zxid);
         let (result, changes) = match &done.ask.deed {
             Deed::Begin { timeout } => {

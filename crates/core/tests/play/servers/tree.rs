@@ -14,7 +14,9 @@ pub(crate) type ConnNo = usize;
 pub(crate) struct Node {
     pub(crate) owner: i64,
     pub(crate) czxid: i64,
-    data: Rc<[u8]>,
+    pub(crate) ctime: i64,
+    mtime: i64,
+    pub(crate) data: Rc<[u8]>,
     version: i32,
     /// How many children it has had.
     created: i32,
@@ -25,6 +27,8 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) nodes: BTreeMap<Rc<str>, Node>,
+    /// The time of the present transaction.
+    pub(crate) clock: i64,
     watches: Vec<(Rc<str>, ConnNo, Watch)>,
 }
 
@@ -169,14 +173,22 @@ impl Tree {
                 let gone = self.remove(path).ok_or(ErrorCode::NO_NODE)?;
                 Ok((OpReply::Deleted, Some(Change::Deleted(gone))))
             }
-            Op::SetData { path, data, .. } => {
+            Op::SetData {
+                path,
+                data,
+                version,
+            } => {
                 let (key, _) = self
                     .nodes
                     .get_key_value(path.as_str())
                     .ok_or(ErrorCode::NO_NODE)?;
                 let key = key.clone();
                 let node = self.nodes.get_mut(&key).ok_or(ErrorCode::NO_NODE)?;
+                if *version != -1 && *version != node.version {
+                    return Err(ErrorCode::BAD_VERSION);
+                }
                 node.version += 1;
+                node.mtime = self.clock;
                 node.data = data.to_vec().into();
                 Ok((OpReply::Set(self.stat(&key)), Some(Change::Set(key))))
             }
@@ -198,7 +210,9 @@ impl Tree {
             number = parent.created;
         }
         let node: Rc<str> = match mode {
-            CreateMode::EphemeralSequential => format!("{path}{number:010}").into(),
+            CreateMode::EphemeralSequential | CreateMode::PersistentSequential => {
+                format!("{path}{number:010}").into()
+            }
             _ => path.into(),
         };
         if self.nodes.contains_key(&node) {
@@ -215,6 +229,8 @@ impl Tree {
         let made = Node {
             owner,
             czxid: zxid,
+            ctime: self.clock,
+            mtime: self.clock,
             data: data.into(),
             ..Node::default()
         };
@@ -245,6 +261,8 @@ impl Tree {
         let node = self.nodes.get(path).cloned().unwrap_or_default();
         Stat {
             czxid: node.czxid,
+            ctime: node.ctime,
+            mtime: node.mtime,
             version: node.version,
             ephemeral_owner: node.owner,
             num_children: node.children,

@@ -1,0 +1,154 @@
+//! Holds in the queue: nodes without a session, which stand for a pause. A waiter removes one whose time
+//! is over.
+//!
+//! A hold's name shows what it is, so a listing without one costs nothing, and only who sees one reads
+//! it. The time is the servers': the births of our nodes and the last changes of holds say how late it
+//! was there, and this machine's clock counts from then on, so that a hold is never removed early. The
+//! removal itself admits nobody: who removed it lists the queue again.
+
+use alloc::vec::Vec;
+use core::mem;
+use core::time::Duration;
+
+use super::seen_holds::{Look, Seen};
+use super::{Acquisition, Step};
+use crate::answer::{Answered, Failure};
+use crate::attempt::{Event, Patience};
+use crate::client::link::Link;
+use crate::client::names::node_in;
+use crate::hold;
+use crate::name::NodeName;
+use zklock_jute::{ErrorCode, Names, Reply, Request};
+
+/// How much later each waiter looks than the one ahead of it: the first one removes the hold.
+const ONE_AFTER_THE_OTHER: Duration = Duration::from_secs(1);
+
+impl Acquisition {
+    /// Reads the holds in a listing before the attempt takes that in. Returns the listing if there are
+    /// none.
+    pub(super) fn past_holds(&mut self, names: Names, link: &mut Link) -> Option<Names> {
+        let mine = self.attempt.node();
+        let ahead = match mine.is_some() || self.patience == Patience::Tries {
+            true => self.attempt.contest().holds_ahead(&names, mine),
+            false => Vec::new(),
+        };
+        self.holds.again = None;
+        let seen = |(name, place): &(NodeName<'_>, usize)| Seen {
+            name: name.text.into(),
+            place: *place as u32,
+            version: -1,
+            end: None,
+        };
+        let asked: Vec<_> = ahead.iter().map(seen).collect();
+        if asked.is_empty() {
+            return Some(names);
+        }
+        for hold in &asked {
+            let read = Request::get(&node_in(&self.path, &hold.name));
+            self.send(read, Step::Hold, link);
+        }
+        self.holds.look = Some(Look {
+            names,
+            asked,
+            seen: Vec::new(),
+        });
+        None
+    }
+
+    /// Whether a listing waits for its holds, or the next one for the removal of some.
+    pub(super) fn looks_at_holds(&self) -> bool {
+        self.holds.look.is_some() || !self.holds.removes.is_empty()
+    }
+
+    /// A hold is read, or is gone, or may not be read.
+    pub(super) fn hold_read(&mut self, answered: Answered, link: &mut Link) -> Result<(), Failure> {
+        let Some(mut look) = self.holds.look.take() else {
+            return Ok(());
+        };
+        let mut hold = look.asked.remove(0);
+        match answered {
+            Ok(Reply::Data { data, stat }) if !stat.has_session() => {
+                link.saw_clock(stat.mtime);
+                hold.version = stat.version;
+                hold.end = hold::end(&data, &stat);
+                look.seen.push(hold);
+            }
+            Ok(_) | Err(Failure::Refused(_) | Failure::TooLong(_)) => {}
+            Err(failure) => return Err(failure),
+        }
+        match look.asked.is_empty() {
+            true => self.holds_read(look, link),
+            false => self.holds.look = Some(look),
+        }
+        Ok(())
+    }
+
+    /// Removes the holds that are over, whatever stands ahead of them: a waiter that watches the nearest
+    /// node may never hear of what goes before that. Plans to look again when the next one is.
+    fn holds_read(&mut self, look: Look, link: &mut Link) {
+        if self.attempt.node().is_none() {
+            return self.without_past(&look, link);
+        }
+        let time = link.servers_time();
+        for hold in &look.seen {
+            let Some(end) = hold.end.filter(|_| !self.holds.kept.contains(&hold.name)) else {
+                continue;
+            };
+            if end <= time {
+                let remove = Request::Delete {
+                    path: node_in(&self.path, &hold.name),
+                    version: hold.version,
+                };
+                self.send(remove, Step::Removal, link);
+                self.holds.removes.push_back(hold.name.clone());
+                continue;
+            }
+            let later = ONE_AFTER_THE_OTHER.saturating_mul(hold.place);
+            let at = link.now.saturating_add(end - time).saturating_add(later);
+            self.holds.again = Some(self.holds.again.map_or(at, |again| again.min(at)));
+        }
+        if self.holds.removes.is_empty() {
+            self.attempt.handle(Event::Children(look.names));
+        }
+    }
+
+    /// A contender without a node that may take holds for over enters the queue, to learn the servers'
+    /// time.
+    fn without_past(&mut self, look: &Look, link: &Link) {
+        let time = link.servers_time();
+        let over = |hold: &&Seen| hold.end.is_some_and(|end| time.is_zero() || end <= time);
+        let over = look.seen.iter().filter(over);
+        let over: Vec<_> = over.map(|hold| &*hold.name).collect();
+        self.attempt
+            .handle(Event::Children(look.names.without(&over)));
+    }
+
+    /// A removal is answered; after the last one, the queue is listed again.
+    pub(super) fn hold_removed(&mut self, answered: &Answered) {
+        let removed = self.holds.removes.pop_front();
+        match answered {
+            Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => {}
+            Err(Failure::Refused(_)) => self.holds.kept.extend(removed),
+            _ => {}
+        }
+    }
+
+    /// The connection broke. When to look again stays: a waiter that was setting its watches does not list
+    /// the queue again because of that.
+    pub(super) fn forget_holds(&mut self) {
+        self.holds.look = None;
+        self.holds.removes.clear();
+    }
+
+    /// Whether the holds ahead are to be looked at again; if not, plans to.
+    pub(super) fn is_hold_due(&mut self, link: &Link) -> bool {
+        match self.holds.again {
+            Some(again) if again <= link.now => mem::take(&mut self.holds.again).is_some(),
+            Some(again) => {
+                self.rests_until = Some(self.rests_until.map_or(again, |at| at.min(again)));
+                false
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What threads wait for, and what is due at some time.
+
+use alloc::sync::Arc;
+
+use super::ask::{GuardId, Ticket, Time};
+
+/// An ask that is not answered yet.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) wants: Wants,
+    pub(super) until: Option<Time>,
+}
+
+#[derive(Debug)]
+pub(super) enum Wants {
+    Lock(Arc<str>),
+    Verify,
+    Commit(GuardId),
+    Unlock,
+}
+
+/// What is due at some time.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Alarm {
+    /// The limit of an ask.
+    Limit(Ticket),
+    /// Something that an acquisition puts off.
+    Step(Ticket),
+}

@@ -1,0 +1,14 @@
+//! A transaction under a guard.
+
+use alloc::vec::Vec;
+
+use super::ask::{GuardId, Ticket};
+use zklock_jute::Op;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Commit {
+    pub(super) ticket: Ticket,
+    pub(super) guard: GuardId,
+    pub(super) ops: Vec<Op>,
+}

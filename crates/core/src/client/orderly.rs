@@ -1,0 +1,120 @@
+//! The word of an orderly release: a note in the directory, which the transaction writes that deletes
+//! the node.
+//!
+//! Who waited for a lock knows that the nodes ahead are gone, and not why: their holders released it, or
+//! were evicted and may not know yet. One read of the directory, sent with the grant, says both how those
+//! ahead left and what the own note may replace: a note, or nothing. A lock that is released before that
+//! read is answered leaves none, as nothing waits for it; how its holder left is unknown then.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::mem;
+
+use super::acquisition::Acquisition;
+use super::ask::{GuardId, Notice};
+use super::calls::Purpose;
+use super::leases::Lease;
+use super::link::Link;
+use crate::answer::{Answered, Failure};
+use crate::path;
+use crate::release_note::Note;
+use crate::seen_ahead::SeenAhead;
+use zklock_jute::{Op, Reply, Request};
+
+/// What is known of the directories of the locks that are held.
+#[derive(Debug, Default)]
+pub(super) struct Orderly {
+    /// By their nodes, which pass from guard to guard.
+    held: BTreeMap<Arc<str>, Word>,
+}
+
+#[derive(Debug)]
+struct Word {
+    guard: GuardId,
+    dir: Arc<str>,
+    /// Whom its thread has seen ahead, if it is not told yet how they left.
+    seen: SeenAhead,
+    is_asked: bool,
+    /// The version of the data that a note may replace.
+    replaces: Option<i32>,
+}
+
+impl Orderly {
+    /// A lock is granted.
+    pub(super) fn begin(
+        &mut self,
+        (guard, lease): (GuardId, &Lease),
+        by: &mut Acquisition,
+        link: &Link,
+    ) {
+        if !link.settings.notes || !link.knows.multi {
+            return;
+        }
+        let word = Word {
+            guard,
+            dir: lease.path.clone(),
+            seen: by.seen(),
+            is_asked: false,
+            replaces: None,
+        };
+        self.held.insert(lease.node.clone(), word);
+    }
+
+    /// The lock is this guard's now.
+    pub(super) fn hand_on(&mut self, lease: &Lease, to: GuardId) {
+        if let Some(word) = self.held.get_mut(&lease.node) {
+            word.guard = to;
+            // The next thread has waited for nobody else.
+            word.seen = SeenAhead::default();
+        }
+    }
+
+    /// The lock is released, in order or not. Returns what the transaction writes that deletes its node.
+    pub(super) fn end(&mut self, lease: &Lease) -> Option<Op> {
+        let word = self.held.remove(&lease.node)?;
+        let data = Note::default().with(path::name(&lease.node))?;
+        Some(Op::SetData {
+            path: word.dir.as_ref().into(),
+            data: data.into(),
+            version: word.replaces?,
+        })
+    }
+
+    /// Reads the directories that are not read yet.
+    pub(super) fn look(&mut self, link: &mut Link) {
+        if !link.is_connected() {
+            return;
+        }
+        for (node, word) in self.held.iter_mut().filter(|(_, word)| !word.is_asked) {
+            word.is_asked = true;
+            link.send(Request::get(&word.dir), Purpose::Note(node.clone()));
+        }
+    }
+
+    /// A directory is read, or not. Returns what its guard is told.
+    pub(super) fn was_read(
+        &mut self,
+        node: &str,
+        answered: &Answered,
+    ) -> Option<(GuardId, Notice)> {
+        let word = self.held.get_mut(node)?;
+        let note = match answered {
+            Ok(Reply::Data { data, stat }) => {
+                let note = Note::parse(data);
+                // What somebody has deleted may have been a job's record, which a note must not follow.
+                let was_written = data.is_empty() && 0 < stat.version;
+                let is_free = note.is_some() && !was_written;
+                word.replaces = is_free.then_some(stat.version);
+                note
+            }
+            Err(Failure::Lost | Failure::NotSent) => {
+                word.is_asked = false;
+                return None;
+            }
+            _ => None,
+        };
+        let seen = mem::take(&mut word.seen);
+        let released = note.is_some_and(|note| seen.released(&note));
+        (!seen.is_empty()).then_some((word.guard, Notice::Follows { released }))
+    }
+}

@@ -1,0 +1,102 @@
+//! Writes under a guard: one transaction, with a check of its node in front.
+//!
+//! The node of a granted lock exists exactly as long as the lock is held, and no contender can come
+//! ahead of it. So what is committed together with a check of the node is committed by the holder,
+//! whatever any clock says. It is sent once: if its answer is lost, nobody knows whether it was
+//! carried out, and a second one might do harm.
+
+use alloc::vec::Vec;
+use core::{iter, slice};
+
+use super::Core;
+use super::ask::{GuardId, Outcome, Ticket};
+use super::calls::Purpose;
+use super::commit::Commit;
+use crate::answer::{Answered, Failure};
+use crate::validity::Stamp;
+use zklock_jute::{ErrorCode, Op, Reply, Request, culprit};
+
+impl Core {
+    /// A thread wants these carried out under its lock. Nobody waits for longer than that can be
+    /// trusted.
+    pub(super) fn commits(&mut self, (ticket, guard): (Ticket, GuardId), ops: Vec<Op>) {
+        if let Some(lease) = self.leases.get(guard) {
+            let deletes = |op: &Op| matches!(op, Op::Delete { path, .. } if **path == *lease.node);
+            if let Some(step) = ops.iter().position(deletes) {
+                let outcome = Outcome::StepRefused(step, ErrorCode::BAD_ARGUMENTS);
+                return self.wake(ticket, outcome);
+            }
+            let until = lease.trust(&self.link).until;
+            self.limit(ticket, until);
+        }
+        self.commit(Commit { ticket, guard, ops });
+    }
+
+    /// Sends a transaction, or keeps it until there is a connection.
+    pub(super) fn commit(&mut self, commit: Commit) {
+        let lease = self.leases.get(commit.guard);
+        let Some(lease) = lease.filter(|lease| lease.is_believed(&self.link)) else {
+            return self.wake(commit.ticket, Outcome::Lost);
+        };
+        if !self.link.is_connected() {
+            return self.unsent.push(commit);
+        }
+        if !self.link.knows.multi {
+            return self.wake(commit.ticket, Outcome::Refused(ErrorCode::UNIMPLEMENTED));
+        }
+        let check = Op::Check {
+            path: lease.node.as_ref().into(),
+            version: -1,
+        };
+        let ops = iter::once(check).chain(commit.ops.iter().cloned());
+        let (request, stamp) = (Request::Multi(ops.collect()), self.link.stamp());
+        self.leases.writes(commit.guard, true);
+        self.link.send(request, Purpose::Commit(commit, stamp));
+    }
+
+    /// A transaction is answered.
+    pub(super) fn committed(&mut self, commit: Commit, stamp: Stamp, answered: Answered) {
+        let outcome = match &answered {
+            Ok(Reply::Multi(results)) => match culprit(results) {
+                None => Outcome::Committed,
+                Some((0, ErrorCode::NO_NODE)) => Outcome::Lost,
+                Some((0, code)) => Outcome::Refused(code),
+                Some((place, code)) => Outcome::StepRefused(place - 1, code),
+            },
+            Err(Failure::Refused(code)) => Outcome::Refused(*code),
+            Err(Failure::TooLong(_)) => Outcome::Refused(ErrorCode::MARSHALLING_ERROR),
+            Err(Failure::NotSent) => {
+                self.leases.writes(commit.guard, false);
+                if self.asks.contains_key(&commit.ticket) {
+                    self.unsent.push(commit);
+                }
+                return;
+            }
+            // It may have been carried out, or may still be.
+            Ok(_) | Err(Failure::Lost | Failure::Closed) => {
+                return self.wake(commit.ticket, Outcome::InDoubt);
+            }
+        };
+        self.leases.writes(commit.guard, false);
+        // The check in front proves the lock too, or that it is gone.
+        if matches!(outcome, Outcome::Committed | Outcome::Lost) {
+            let ids = slice::from_ref(&commit.guard.0);
+            self.leases.checked(ids, stamp, &answered, &self.link);
+        }
+        self.wake(commit.ticket, outcome);
+    }
+
+    /// Nobody waits for this transaction any more. Returns what is known of it.
+    pub(super) fn gives_up_commit(&mut self, ticket: Ticket, guard: GuardId) -> Outcome {
+        let is_its = |commit: &Commit| commit.ticket == ticket;
+        let Some(at) = self.unsent.iter().position(is_its) else {
+            return Outcome::InDoubt;
+        };
+        self.unsent.swap_remove(at);
+        let lease = self.leases.get(guard);
+        match lease.is_some_and(|lease| lease.is_believed(&self.link)) {
+            true => Outcome::GaveUp { taken: false },
+            false => Outcome::Lost,
+        }
+    }
+}
