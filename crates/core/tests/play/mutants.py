@@ -359,6 +359,7 @@ rust-version = "1.85"
 license = "MIT"
 [workspace.dependencies]
 fastrand = "2.1"
+parking_lot = "0.12"
 proptest = { version = "1", default-features = false, features = ["std"] }
 serde_json = { version = "1.0.100", default-features = false, features = ["float_roundtrip"] }
 zklock-jute = { version = "=0.1.0", path = "crates/jute" }
@@ -429,11 +430,13 @@ def take(scratch):
         target = scratch / "crates" / crate
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(ROOT / "crates" / crate, target)
+        manifest = target / "Cargo.toml"
+        lines = manifest.read_text().splitlines(keepends=True)
+        # For other tests than the play.
+        others = ("zklock = {", "zklock-testkit")
+        manifest.write_text("".join(line for line in lines if not line.startswith(others)))
     (scratch / "Cargo.toml").write_text(MANIFEST)
     shutil.copy(ROOT / "Cargo.lock", scratch / "Cargo.lock")
-    manifest = scratch / "crates/core/Cargo.toml"
-    lines = manifest.read_text().splitlines(keepends=True)
-    manifest.write_text("".join(line for line in lines if not line.startswith("zklock = {")))
 
 
 if __name__ == "__main__":
