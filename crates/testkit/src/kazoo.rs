@@ -15,7 +15,7 @@ pub fn python(folder: &Path) -> PathBuf {
     python::with(folder, &[KAZOO])
 }
 
-/// As [`python`], with kazoo's source package and what its own tests need.
+/// As [`python()`], with kazoo's source package and what its own tests need.
 pub fn python_with_suite(folder: &Path) -> PathBuf {
     let packages = [&["--no-binary", "kazoo", KAZOO], &SUITE[..]].concat();
     python::with(folder, &packages)
