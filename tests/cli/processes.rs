@@ -23,6 +23,7 @@ on_every_server! {
     nothing_of_a_command_is_left_when_its_keeper_is_killed
     a_keeper_that_was_stopped_goes_on
     a_keeper_that_is_stopped_before_the_command_begins_goes_on
+    a_signal_that_continues_a_command_begins_it_no_sooner
     a_keeper_that_a_debugger_holds_does_not_save_the_command
     what_a_keeper_leaves_is_the_commands_even_if_a_debugger_hides_its_end
     a_debugger_that_does_not_reap_a_keeper_delays_no_end
@@ -328,6 +329,27 @@ fn a_keeper_that_is_stopped_before_the_command_begins_goes_on(hosts: &str) {
             assert!(stop.is_ok());
         }
         let ended = zklock.end();
+        assert_eq!(ended.code, Some(5), "{ended:?}");
+    }
+}
+
+/// Runs `zklock`, and continues the process that becomes its command again and again.
+const CONTINUER: &str = "import os, subprocess, sys
+def child(process):
+    with open(f'/proc/{process}/task/{process}/children') as all: return int(all.read().split()[0])
+zklock, head = subprocess.Popen(sys.argv[1:]), None
+while zklock.poll() is None:
+    try:
+        head = head or child(child(zklock.pid))
+        os.kill(head, 18)
+    except (OSError, IndexError): pass
+sys.exit(zklock.returncode)";
+
+fn a_signal_that_continues_a_command_begins_it_no_sooner(hosts: &str) {
+    for _ in 0..rounds(5) {
+        let path = fresh_path("continued");
+        let words = ["python3", "-c", CONTINUER, ZKLOCK, "run", &path, "--", "sh"];
+        let ended = Zklock::spawn(&mut shell(hosts, &words, "exit 5")).end();
         assert_eq!(ended.code, Some(5), "{ended:?}");
     }
 }

@@ -117,7 +117,7 @@ impl Child {
 
     /// Lets the command begin.
     pub(crate) fn begin(&self) {
-        self.signal_head(Signal::SIGCONT);
+        self.ask(Kind::Begin, 0);
     }
 
     /// Starts a helper that reports what the terminal sends to the group.
