@@ -162,7 +162,7 @@ impl Keeper {
         self.say(Kind::Gone, self.obeyed, "");
         if let Some(session) = self.session.filter(|_| ends_unheard(&self.zklock)) {
             state_files::remove_what_is_left();
-            session.end();
+            session.end(&mut self.descendants);
         }
         Ok(())
     }
