@@ -182,7 +182,9 @@ impl Keeper {
         // Where orphans are not adopted, the group has to be gone too.
         let is_gone =
             || cfg!(target_os = "linux") || test_kill_process_group(self.head) == Err(Errno::SRCH);
-        !has_others && is_gone()
+        // What is dead may be a debugger's to reap.
+        let are_dead = || self.killing && self.descendants.are_dead_but(None);
+        (!has_others || are_dead()) && is_gone()
     }
 
     /// If `zklock run` is gone, the next look at the socket tells.
@@ -291,7 +293,7 @@ impl Keeper {
         let late = Instant::now().saturating_duration_since(until);
         let at_most = match late > STOP_LIMIT {
             true => State::Uninterruptible,
-            false => State::Stopped,
+            false => State::Traced,
         };
         let told = self.descendants.stop(at_most, &mut self.suspended);
         if told.is_ok() || late >= LAST_STOP {

@@ -184,9 +184,9 @@ impl<'a> Supervisor<'a> {
     pub(crate) fn run(mut self) -> Result<(Ended, Child), Failure> {
         self.begin()?;
         let events = self.order.lock.events().clone();
-        let reports = self.child.reports.clone();
         while !self.child.is_gone {
             let wait = self.look_at_time().min(self.look_at_lock());
+            let reports = self.child.reports.clone();
             self.child.spare_bystanders();
             select! {
                 recv(reports) -> report => self.reported(report.ok().as_ref()),
