@@ -359,6 +359,7 @@ rust-version = "1.85"
 license = "MIT"
 [workspace.dependencies]
 fastrand = "2.1"
+parking_lot = ">=0.12, <0.14"
 proptest = { version = "1", default-features = false, features = ["std"] }
 serde_json = { version = "1.0.100", default-features = false, features = ["float_roundtrip"] }
 zklock-jute = { version = "=0.1.0", path = "crates/jute" }
