@@ -25,6 +25,7 @@ mod judge;
 mod plan;
 mod proofs;
 mod servers;
+mod told;
 mod troubles;
 mod world;
 
@@ -84,6 +85,8 @@ fn every_promise_is_kept_whatever_breaks() {
         all.expired,
         all.lost,
         all.looked_for,
+        all.told,
+        all.explained,
     ] {
         assert!(seeds < 1_000 || seeds / 1_000 < count, "{all:?}");
     }
