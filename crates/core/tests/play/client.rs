@@ -452,10 +452,11 @@ impl World {
 
     /// The ticket is known before its wake-up, which may come in the same turn.
     fn ticket(&mut self, client: usize, thread: usize, ask: Ask, waits: Waits) -> Ticket {
+        let follows = matches!(waits, Waits::Lock(op) if self.follows(op));
         let one = &mut self.clients[client];
         let ticket = one.core.ask(self.now, Thread(thread as u64), ask);
         one.tickets.insert(ticket, waits);
-        if matches!(waits, Waits::Lock(op) if Op::follows(op)) {
+        if follows {
             one.core.follow(self.now, ticket);
         }
         self.carry_out(client);

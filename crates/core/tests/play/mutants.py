@@ -383,6 +383,14 @@ MUTANTS = [
         "true,",
     ),
     (
+        "telling-costs",
+        "for who wants to know whom it waits for, the server is asked for something",
+        "news.rs",
+        "            self.news.stir(&path);\n        }\n        self.settle();",
+        "            self.news.stir(&path);\n            if self.link.is_connected() {\n"
+        "                self.link.calls.ping(self.link.now);\n            }\n        }\n        self.settle();",
+    ),
+    (
         "expiry-is-silence",
         "a lock that was lost with its session is said not to be confirmed",
         "leases.rs",

@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<Vec<Script>>,
     pub(crate) local_handoffs: u32,
     pub(crate) troubles: Vec<Trouble>,
+    /// Threads want to know whom they wait for.
+    pub(crate) follows: bool,
 }
 
 /// What a thread does, one after the other.
@@ -141,6 +143,7 @@ impl Plan {
             },
             local_handoffs: chance.choice([0, 0, 2]).unwrap_or(0),
             troubles: Vec::new(),
+            follows: true,
             clients,
         };
         if !is_quiet {

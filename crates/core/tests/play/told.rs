@@ -16,11 +16,6 @@ impl Op {
     fn is_open(&self) -> bool {
         self.released.is_none() && self.ended.is_none()
     }
-
-    /// Three of four want to know whom they wait for.
-    pub(crate) fn follows(at: usize) -> bool {
-        at % 4 != 0
-    }
 }
 
 impl Life {
@@ -33,13 +28,18 @@ impl Life {
 
 // Whom a thread waits for.
 impl World {
+    /// Three of four want to know whom they wait for.
+    pub(crate) fn follows(&self, op: usize) -> bool {
+        self.plan.follows && op % 4 != 0
+    }
+
     /// A thread is told whom it waits for.
     pub(crate) fn told(&mut self, client: usize, ticket: Ticket, ahead: Ahead) {
         self.tell_story(|| format!("c{client} is told of {ticket:?}: {ahead:?}"));
         let Some(op) = self.op_of(client, ticket) else {
             return self.fail("a thread is told whom it waits for, and does not wait");
         };
-        if !Op::follows(op) {
+        if !self.follows(op) {
             return self.fail(format!("op {op} is told what it does not want to know"));
         }
         let place = |ahead: &Ahead| {
@@ -109,7 +109,7 @@ impl World {
         for op in 0..self.ops.len() {
             let one = &self.ops[op];
             let waits = one.client == client && one.is_open() && one.granted.is_none();
-            if !waits || !Op::follows(op) {
+            if !waits || !self.follows(op) {
                 continue;
             }
             let Some(place) = self.line_ahead(op) else {
@@ -132,7 +132,7 @@ impl World {
         let Some(mine) = self.lives.iter().find(|life| &*life.path == node) else {
             return;
         };
-        if one.was_handed_on || !Op::follows(op) || mine.from < one.asked {
+        if one.was_handed_on || !self.follows(op) || mine.from < one.asked {
             return;
         }
         let looks = self.trips(10, 12);
