@@ -1,8 +1,9 @@
 //! Plays whole runs of several cores against simulated servers, each from a seed.
 //!
 //! [`plan`] says what a seed stands for, [`servers`] how the ensemble behaves, [`client`] what the
-//! shell around a core does, and [`judge`] what must hold. Time is virtual, requests are typed, and there
-//! is no thread: a seed is the same run every time, and takes a fraction of a millisecond.
+//! shell around a core does, [`judge`] what must hold, and [`told`] what users are to be told. Time is
+//! virtual, requests are typed, and there is no thread: a seed is the same run every time, and takes a
+//! fraction of a millisecond.
 //!
 //! ```text
 //!  plan ──► world ──► servers (leader, followers, links)     judge ◄── what guards believe,
@@ -13,8 +14,8 @@
 //!
 //! A third of the seeds are quiet: nothing breaks, and so nothing may be late, suspect or lost, and no
 //! request may be sent in vain. In the others connections break or go silent, replies are lost, processes
-//! stop, ticks come late, nodes are deleted by others, and servers freeze, lag, crash, lose each other and elect
-//! leaders.
+//! stop, clients are closed, ticks come late, nodes are deleted by others, and servers freeze, lag, crash,
+//! lose each other and elect leaders.
 //!
 //! `ZKLOCK_PLAY` says how many seeds to play, `ZKLOCK_PLAY_FIRST` from which one on, and
 //! `ZKLOCK_PLAY_SEED` repeats one and tells its story. `mutants.py` breaks the core by hand;
