@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::loss::Loss;
 use crate::attempt::Patience;
 use crate::connection::Capabilities;
 use crate::dialect::Dialect;
@@ -130,8 +131,10 @@ pub enum Outcome {
     Verified,
     /// The node was there until its deletion, which is confirmed.
     Released,
-    /// The lock was lost before.
-    Lost,
+    /// The lock was lost before, for this reason.
+    Lost(Loss),
+    /// The core has ended, for this reason: it grants nothing any more.
+    Over(Loss),
 }
 
 /// A lock that is granted.
@@ -150,8 +153,10 @@ pub struct Grant {
 /// What a guard is told after its grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Notice {
-    /// It may be trusted so long from now on; a lost one has [`LOST`].
+    /// It may be trusted so long from now on.
     Trust(Validity),
+    /// It is lost, for this reason.
+    Lost(Loss),
     /// Another client asks its holder to release the lock.
     Revoked,
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::ask::{GuardId, Outcome, Ticket, Time};
 use super::calls::{CallId, Creation, Open, Purpose};
 use super::line::Line;
+use super::loss::Loss;
 use super::{Alarm, Asked, Core, Wants};
 use crate::answer::Answered;
 use crate::joined;
@@ -45,6 +46,7 @@ impl Core {
     /// Sends what the turn has made due.
     pub(super) fn settle(&mut self) {
         self.leases.look_if_due(&mut self.link);
+        self.tell_news();
     }
 
     /// Notes that a thread waits for something.
@@ -71,6 +73,10 @@ impl Core {
         if let Some(until) = asked.until {
             self.alarms.remove(&(until, Alarm::Limit(ticket)));
         }
+        self.news.woken(ticket);
+        if let Wants::Lock(path) = &asked.wants {
+            self.news.stir(path);
+        }
         self.wakes.push_back((ticket, outcome));
     }
 
@@ -96,7 +102,7 @@ impl Core {
                 let asked = (ticket, guard, stamp);
                 match self.leases.verified(asked, &answered, &self.link) {
                     Some(true) => self.wake(ticket, Outcome::Verified),
-                    Some(false) => self.wake(ticket, Outcome::Lost),
+                    Some(false) => self.not_verified(ticket, guard),
                     None => {}
                 }
             }
@@ -118,10 +124,17 @@ impl Core {
     }
 
     fn deleted(&mut self, id: u64, answered: Answered) {
-        match self.releases.answered(id, answered, &mut self.link) {
+        let Some(done) = self.releases.answered(id, answered, &mut self.link) else {
+            return;
+        };
+        match done.told {
             Some((ticket, true)) => self.wake(ticket, Outcome::Released),
-            Some((ticket, false)) => self.wake(ticket, Outcome::Lost),
+            Some((ticket, false)) => self.wake(ticket, Outcome::Lost(self.link.gone())),
             None => {}
+        }
+        // A try may have waited for it.
+        if let Some(path) = done.left_in {
+            self.advance(&path.into());
         }
     }
 
@@ -134,7 +147,7 @@ impl Core {
         if let Some(guard) = guard {
             let node = self.leases.get(guard).map(|lease| lease.node.clone());
             if node.as_deref() == Some(path) {
-                self.leases.happened(guard, kind, &self.link);
+                self.leases.happened(guard, kind, &mut self.link);
             }
         } else if let Some(acquisition) = self.lines.get_mut(&dir).and_then(Line::acquisition) {
             acquisition.happened(name, kind);
@@ -145,14 +158,19 @@ impl Core {
     /// There is this session now, or none. Whoever waits for a release of another one waits for nothing.
     pub(super) fn serves(&mut self, session: i64) {
         for ticket in self.releases.serves(session) {
-            self.wake(ticket, Outcome::Lost);
+            self.wake(ticket, Outcome::Lost(Loss::SessionExpired));
         }
     }
 
     /// Has the quorum confirm a lock for a thread that wants to know.
     pub(super) fn verify(&mut self, ticket: Ticket, guard: GuardId) {
         if !self.leases.verify(ticket, guard, &mut self.link) {
-            self.wake(ticket, Outcome::Lost);
+            self.not_verified(ticket, guard);
         }
+    }
+
+    fn not_verified(&mut self, ticket: Ticket, guard: GuardId) {
+        let why = self.leases.why(guard, &self.link);
+        self.wake(ticket, Outcome::Lost(why));
     }
 }

@@ -6,11 +6,11 @@
 //!  greets, connected ──┐                               ┌──► next_request   to write, in order
 //!  broke, expired      │    ┌─────────────────────┐    │
 //!  answer, pong, event ├───►│        Core         │────┼──► next_wake      whom to wake, with what
-//!  tick                │    │                     │    │
-//!                      │    │ line per path       │    ├──► next_notice    what guards may believe
-//!     what users want  │    │   └ acquisition     │    │
+//!  tick, ends          │    │                     │    │
+//!                      │    │ line per path       │    ├──► next_news      whom a thread waits for
+//!     what users want  │    │   └ acquisition     │    ├──► next_notice    what guards may believe
 //!                      │    │ leases   releases   │    ├──► hangs_up       leave the server
-//!  ask, cancel         │    │ link (calls)        │    │
+//!  ask, follow, cancel │    │ link (calls)        │    │
 //!  release             ├───►└─────────────────────┘────┴──► next_tick      come again by then
 //! ```
 //!
@@ -45,6 +45,7 @@
 //!   have made the session shorter.
 //! - [`connected`](Core::connected): a server serves, the same session as before or another one.
 //! - [`broke`](Core::broke): the connection is gone. [`expired`](Core::expired): so is the session.
+//!   [`ends`](Core::ends): there will be neither again.
 //! - [`answer`](Core::answer) and [`event`](Core::event): what the server sends, in its order; an answer
 //!   is for the oldest request that has none. [`pong`](Core::pong) answers the oldest ping.
 //! - [`tick`](Core::tick): the time that [`next_tick`](Core::next_tick) has named has come. A tick may be
@@ -55,14 +56,16 @@
 //!
 //! Each [`ask`](Core::ask) has a [`Ticket`], and each ticket is woken once, by its [`Outcome`]: the
 //! thread behind it sleeps in between. [`cancel`](Core::cancel) has it woken now.
-//! [`release`](Core::release) is a guard's drop: nobody waits for it.
+//! [`release`](Core::release) is a guard's drop: nobody waits for it. A ticket that is
+//! [followed](Core::follow) is told whom it waits for, at first and when that changes: other clients' nodes, by
+//! what its watches read anyway, or threads of its own client. [`Counts`] are there to be read.
 //!
 //! # What guards believe
 //!
 //! A guard holds the last [`Validity`](crate::validity::Validity) it was told: by its [`Grant`], then by
 //! [`Notice`]s. It compares that with its own clock, and asks nobody. A lock is lost from `until` on,
 //! whether or not the core has had its turn by then, and stays lost: a shell that has seen that moment pass
-//! disregards later notices.
+//! disregards later notices. A lock that is lost has a [`Loss`], and the first reason stays.
 //!
 //! # A contended lock, turn by turn
 //!
@@ -79,17 +82,21 @@
 //! # What stays out
 //!
 //! Everything that is not a mutex; what connects, logs in and picks a server (in
-//! [`connection`](crate::connection)); holds, notes and marks; whom a waiter is told of; servers without
+//! [`connection`](crate::connection)); holds, notes and marks; circles of waiters; servers without
 //! transactions or `create2`.
 
 mod acquisition;
 mod ask;
 mod calls;
+mod counts;
 mod dispatch;
+mod end;
 mod leases;
 mod line;
 mod link;
+mod loss;
 mod names;
+mod news;
 mod releases;
 mod turns;
 
@@ -101,9 +108,13 @@ use core::mem;
 pub use self::ask::{
     Answer, Ask, Grant, Greeting, GuardId, LOST, Notice, Outcome, Settings, Thread, Ticket, Time,
 };
+pub use self::counts::Counts;
 use self::leases::Leases;
 use self::line::{Line, Waiter};
 use self::link::Link;
+pub use self::loss::Loss;
+use self::news::News;
+pub use self::news::{Ahead, Nearest};
 use self::releases::Releases;
 use crate::answer::Failure;
 use crate::path;
@@ -120,6 +131,8 @@ pub struct Core {
     last_ticket: u64,
     alarms: BTreeSet<(Time, Alarm)>,
     wakes: VecDeque<(Ticket, Outcome)>,
+    news: News,
+    counts: Counts,
 }
 
 /// An ask that is not answered yet.
@@ -132,7 +145,7 @@ struct Asked {
 #[derive(Debug)]
 enum Wants {
     Lock(Arc<str>),
-    Verify,
+    Verify(GuardId),
     Unlock,
 }
 
@@ -157,6 +170,8 @@ impl Core {
             last_ticket: 0,
             alarms: BTreeSet::new(),
             wakes: VecDeque::new(),
+            news: News::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -224,7 +239,7 @@ impl Core {
     /// A server says that the session has expired. There is no connection.
     pub fn expired(&mut self, now: Time) {
         self.pass(now);
-        self.link.session = 0;
+        self.link.expired();
         self.serves(0);
         self.leases.link_changed();
         self.settle();
@@ -307,7 +322,7 @@ impl Core {
                 self.lock(&path, waiter);
             }
             Ask::Verify { guard, until } => {
-                self.note(ticket, Wants::Verify, until);
+                self.note(ticket, Wants::Verify(guard), until);
                 self.verify(ticket, guard);
             }
             Ask::Unlock { guard } => {
@@ -346,16 +361,6 @@ impl Core {
         self.wakes.pop_front()
     }
 
-    /// Whether another thread of this client is before the one with this ticket. That one may wake it
-    /// without a word of the server, so a thread that reads what the server sends would sleep on.
-    pub fn is_in_line(&self, ticket: Ticket) -> bool {
-        let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) else {
-            return false;
-        };
-        let line = self.lines.get(path);
-        line.is_some_and(|line| line.waiting.iter().any(|waiter| waiter.ticket == ticket))
-    }
-
     /// The next guard to tell something.
     pub fn next_notice(&mut self) -> Option<(GuardId, Notice)> {
         self.leases.notices.pop_front()
@@ -375,7 +380,8 @@ impl Core {
             self.releases.next,
             self.link.next_tick(),
         ];
-        rest.into_iter().flatten().min()
+        let next = rest.into_iter().flatten().min();
+        next.filter(|_| self.link.over.is_none())
     }
 }
 

@@ -4,6 +4,8 @@
 //! ended that it belongs to. A release may take the create of the next thread along: both are then one
 //! transaction, one write of the quorum, and one round trip.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::acquisition::Acquisition;
@@ -18,10 +20,29 @@ use crate::joined;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    /// Each with the thread that waits for its end, if one does.
-    deletions: Deletions<Option<Ticket>>,
+    deletions: Deletions<Interest>,
     /// When the next one is due that is put off.
     pub(super) next: Option<Time>,
+    /// How many leftovers are known to be gone.
+    pub(super) leftovers: u64,
+}
+
+/// Who is interested in a deletion.
+#[derive(Debug)]
+struct Interest {
+    /// The thread that waits for its end, if one does.
+    told: Option<Ticket>,
+    /// It comes from an attempt, not from a guard.
+    is_leftover: bool,
+}
+
+/// A deletion that has ended.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// Who is to be told, and whether the node was there to the end.
+    pub(super) told: Option<(Ticket, bool)>,
+    /// Where an attempt had left it.
+    pub(super) left_in: Option<String>,
 }
 
 impl Releases {
@@ -34,7 +55,9 @@ impl Releases {
         link: &Link,
     ) -> u64 {
         let deletion = Deletion::new(dir, link.session, orphan);
-        self.deletions.begin(deletion, told)
+        let is_leftover = false;
+        self.deletions
+            .begin(deletion, Interest { told, is_leftover })
     }
 
     /// Deletes what an attempt left.
@@ -42,8 +65,17 @@ impl Releases {
         // Without a session, there is nothing that it could own.
         if link.session != 0 {
             let id = self.begin(dir, orphan, None, link);
+            if let Some((_, interest)) = self.deletions.get(id) {
+                interest.is_leftover = true;
+            }
             self.send(id, link);
         }
+    }
+
+    /// Whether something is left in this directory of attempts that have ended.
+    pub(super) fn are_left_in(&mut self, dir: &str) -> bool {
+        let mut interests = self.deletions.in_directory(dir);
+        interests.any(|interest| interest.is_leftover)
     }
 
     /// Sends what is due, if a pause is over or there is a connection again.
@@ -78,22 +110,25 @@ impl Releases {
         }
     }
 
-    /// Takes in an answer. Returns who is to be told, and whether the node was there to the end.
+    /// Takes in an answer, which may end its deletion.
     pub(super) fn answered(
         &mut self,
         id: u64,
         answered: Answered,
         link: &mut Link,
-    ) -> Option<(Ticket, bool)> {
-        let (deletion, _) = self.deletions.get(id)?;
+    ) -> Option<Done> {
+        let (deletion, interest) = self.deletions.get(id)?;
         match deletion.answered(link.now, answered) {
             Progress::GoesOn(_) => {
                 self.send_due(link);
                 None
             }
             Progress::Ended(ended) => {
-                let told = self.deletions.take(id)??;
-                Some((told, ended != Ended::GoneBefore))
+                let left_in = interest.is_leftover.then(|| deletion.dir().to_owned());
+                let told = self.deletions.take(id)?.told;
+                self.leftovers += u64::from(left_in.is_some());
+                let told = told.map(|ticket| (ticket, ended != Ended::GoneBefore));
+                Some(Done { told, left_in })
             }
         }
     }
@@ -111,8 +146,14 @@ impl Releases {
         self.deletions
             .serves(session)
             .into_iter()
-            .flatten()
+            .filter_map(|interest| interest.told)
             .collect()
+    }
+
+    /// Every session has ended.
+    pub(super) fn clear(&mut self) {
+        self.deletions.clear();
+        self.next = None;
     }
 
     /// How many are open.

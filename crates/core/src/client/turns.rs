@@ -8,6 +8,7 @@ use super::acquisition::{Acquisition, Reached};
 use super::ask::{Grant, GuardId, Outcome, Ticket};
 use super::leases::Lease;
 use super::line::{Line, Turn, Waiter};
+use super::loss::Loss;
 use super::names::node_in;
 use super::{Alarm, Core, Wants};
 use crate::attempt::{Orphan, Patience};
@@ -20,6 +21,9 @@ const IDLE_LINES: usize = 1024;
 impl Core {
     /// A thread wants the lock at a path.
     pub(super) fn lock(&mut self, path: &Arc<str>, waiter: Waiter) {
+        if let Some(why) = self.link.over {
+            return self.wake(waiter.ticket, Outcome::Over(why));
+        }
         let line = self.lines.entry(path.clone()).or_default();
         if line.has(waiter.thread) {
             self.wake(waiter.ticket, Outcome::WouldDeadlock);
@@ -66,6 +70,7 @@ impl Core {
         let Some(acquisition) = self.lines.get_mut(path).and_then(Line::acquisition) else {
             return;
         };
+        acquisition.own_is_left = acquisition.tries() && self.releases.are_left_in(path);
         let reached = acquisition.advance(&mut self.link);
         if let Some(at) = acquisition.rests_until.take() {
             self.alarms.insert((at, Alarm::Step(acquisition.ticket)));
@@ -73,6 +78,7 @@ impl Core {
         if let Some(reached) = reached {
             self.reached(path, reached);
         }
+        self.news.stir(path);
     }
 
     /// The thread that had the turn has the lock, or never will.
@@ -93,6 +99,8 @@ impl Core {
                 let (guard, trust) = self.leases.begin(lock, stamp, &self.link);
                 line.last = LastGrant::new(&mine, line.last);
                 let has_waited = acquisition.is_taken;
+                self.counts.grants += 1;
+                self.counts.waits += u64::from(has_waited);
                 line.turn = Some((thread, Turn::Holds { guard, has_waited }));
                 let token = mine.origin.czxid;
                 let grant = Grant {
@@ -135,19 +143,20 @@ impl Core {
 
     /// A guard gives its lock up: to the next thread of this client, or to the servers.
     pub(super) fn give_back(&mut self, guard: GuardId, told: Option<Ticket>) {
+        let why = self.leases.why(guard, &self.link);
         let lease = self.leases.end(guard);
         let turn = lease
             .as_ref()
             .and_then(|lease| self.lines.get_mut(&lease.path)?.turn.take());
         let (Some(lease), Some((_, Turn::Holds { has_waited, .. }))) = (lease, turn) else {
-            return self.unlocked(told, Outcome::Lost);
+            return self.unlocked(told, Outcome::Lost(why));
         };
         let held = lease.is_believed(&self.link);
         if held && self.hand_on(&lease, has_waited) {
             return self.unlocked(told, Outcome::Released);
         }
         if !held {
-            self.unlocked(told, Outcome::Lost);
+            self.unlocked(told, Outcome::Lost(why));
         }
         if lease.session != self.link.session {
             // Its node went with its session.
@@ -188,6 +197,8 @@ impl Core {
             return false;
         };
         line.streak += 1;
+        self.counts.grants += 1;
+        self.counts.handed_on += 1;
         line.turn = Some((waiter.thread, Turn::Holds { guard, has_waited }));
         let grant = Grant {
             guard,
@@ -206,8 +217,8 @@ impl Core {
         };
         let path = match &asked.wants {
             Wants::Lock(path) => path.clone(),
-            Wants::Verify => return self.wake(ticket, Outcome::GaveUp { taken: false }),
-            Wants::Unlock => return self.wake(ticket, Outcome::Lost),
+            Wants::Verify(_) => return self.wake(ticket, Outcome::GaveUp { taken: false }),
+            Wants::Unlock => return self.wake(ticket, Outcome::Lost(Loss::NotConfirmed)),
         };
         let Some(line) = self.lines.get_mut(&path) else {
             return;
@@ -223,6 +234,16 @@ impl Core {
                 self.wake(ticket, Outcome::GaveUp { taken });
             }
         }
+    }
+
+    /// Whether another thread of this client is before the one with this ticket. That one may wake it
+    /// without a word of the server, so a thread that reads what the server sends would sleep on.
+    pub fn is_in_line(&self, ticket: Ticket) -> bool {
+        let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) else {
+            return false;
+        };
+        let line = self.lines.get(path);
+        line.is_some_and(|line| line.waiting.iter().any(|waiter| waiter.ticket == ticket))
     }
 
     /// Whether a thread that is not first in line may say that the lock is taken. Without a connection,

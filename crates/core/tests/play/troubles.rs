@@ -40,6 +40,7 @@ impl World {
             }
             What::Revoke => self.revoke(),
             What::Vanish { client } => self.vanish(client),
+            What::Close { client } => self.closes(client),
             What::Resign => {
                 if let Some(leader) = self.leader() {
                     self.resign(leader);

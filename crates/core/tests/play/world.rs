@@ -99,6 +99,10 @@ pub(crate) struct Life {
     pub(crate) owner: i64,
     pub(crate) from: Time,
     pub(crate) to: Option<Time>,
+    /// By which changes it came and went.
+    pub(crate) zxids: (i64, Option<i64>),
+    /// Its data, version by version.
+    pub(crate) data: Vec<Rc<[u8]>>,
 }
 
 /// What a client has asked the servers for.
@@ -130,6 +134,10 @@ pub(crate) struct Seen {
     pub(crate) looked_for: u64,
     /// Guards that were trusted for too long, after servers have broken a precondition.
     pub(crate) beyond: u64,
+    /// What waiting threads were told.
+    pub(crate) told: u64,
+    /// Losses whose reason was made more exact.
+    pub(crate) explained: u64,
 }
 
 impl Seen {
@@ -143,6 +151,8 @@ impl Seen {
         self.lost += other.lost;
         self.looked_for += other.looked_for;
         self.beyond += other.beyond;
+        self.told += other.told;
+        self.explained += other.explained;
     }
 }
 
@@ -460,12 +470,15 @@ impl World {
                 Change::Created(path) => {
                     let node = self.servers[server].tree.nodes.get(path);
                     let owner = node.map_or(0, |node| node.owner);
+                    let data = node.map(|node| node.data.clone()).into_iter().collect();
                     self.tell_story(|| format!("{path} is created by session {session}"));
                     self.lives.push(Life {
                         path: path.clone(),
                         owner,
                         from: self.now,
                         to: None,
+                        zxids: (zxid, None),
+                        data,
                     });
                 }
                 Change::Deleted(path) => {
@@ -473,11 +486,20 @@ impl World {
                     let mut lives = self.lives.iter_mut().rev();
                     if let Some(life) = lives.find(|life| life.path == *path) {
                         life.to = Some(self.now);
+                        life.zxids.1 = Some(zxid);
                     }
                     self.judge_deletion(path);
                 }
-                Change::Set(_) => {}
+                Change::Set(path) => self.record_data(server, path),
             }
+        }
+    }
+
+    fn record_data(&mut self, server: usize, path: &str) {
+        let node = self.servers[server].tree.nodes.get(path);
+        let mut lives = self.lives.iter_mut().rev();
+        if let Some(life) = lives.find(|life| &*life.path == path) {
+            life.data.extend(node.map(|node| node.data.clone()));
         }
     }
 

@@ -203,6 +203,7 @@ impl Acquisition {
         self.flight
             .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
         self.events.clear();
+        self.seen = Default::default();
         if let Some(mine) = mine {
             self.look_at_own(mine, link);
         }

@@ -14,7 +14,7 @@ pub(crate) type ConnNo = usize;
 pub(crate) struct Node {
     pub(crate) owner: i64,
     pub(crate) czxid: i64,
-    data: Rc<[u8]>,
+    pub(crate) data: Rc<[u8]>,
     version: i32,
     /// How many children it has had.
     created: i32,

@@ -1,0 +1,30 @@
+//! The end of a core.
+
+use core::mem;
+
+use super::ask::{Outcome, Time};
+use super::loss::Loss;
+use super::{Core, Wants};
+
+impl Core {
+    /// There will never be a connection again: the client was closed, or its credentials were refused. Every
+    /// thread is woken, and every guard is lost. What nodes there are go with their session.
+    pub fn ends(&mut self, now: Time, why: Loss) {
+        self.pass(now);
+        self.link.ends(why);
+        self.lines.clear();
+        self.releases.clear();
+        for (ticket, asked) in mem::take(&mut self.asks) {
+            let outcome = match asked.wants {
+                Wants::Lock(_) => Outcome::Over(why),
+                Wants::Verify(guard) => Outcome::Lost(self.leases.why(guard, &self.link)),
+                Wants::Unlock => Outcome::Lost(why),
+            };
+            self.news.woken(ticket);
+            self.wakes.push_back((ticket, outcome));
+        }
+        self.alarms.clear();
+        self.leases.link_changed();
+        self.settle();
+    }
+}
