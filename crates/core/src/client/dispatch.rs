@@ -5,10 +5,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::ask::{GuardId, Outcome, Ticket, Time};
+use super::ask::{GuardId, Loss, Outcome, Ticket, Time};
 use super::calls::{CallId, Creation, Open, Purpose};
 use super::line::Line;
-use super::loss::Loss;
 use super::{Alarm, Asked, Core, Wants};
 use crate::answer::Answered;
 use crate::joined;

@@ -2,8 +2,7 @@
 
 use core::mem;
 
-use super::ask::{Outcome, Time};
-use super::loss::Loss;
+use super::ask::{Loss, Outcome, Time};
 use super::{Core, Wants};
 
 impl Core {

@@ -11,10 +11,9 @@ use alloc::vec::Vec;
 use core::mem;
 use core::slice;
 
-use super::ask::{GuardId, LOST, Notice, Ticket, Time};
+use super::ask::{GuardId, LOST, Loss, Notice, Ticket, Time};
 use super::calls::Purpose;
 use super::link::Link;
-use super::loss::Loss;
 use crate::answer::{Answered, Failure};
 use crate::guard_state::{Belief, News};
 use crate::proof::{self, Proof};

@@ -3,9 +3,8 @@
 
 use core::time::Duration;
 
-use super::ask::{Greeting, Settings, Time};
+use super::ask::{Greeting, Loss, Settings, Time};
 use super::calls::{CallId, Calls, Purpose};
-use super::loss::Loss;
 use crate::connection::Capabilities;
 use crate::connection::promptness::Promptness;
 use crate::guard_state::News;

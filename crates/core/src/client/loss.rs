@@ -1,42 +1,8 @@
 //! Why a lock was lost.
 
-use super::ask::GuardId;
+use super::ask::{GuardId, Loss};
 use super::leases::{Lease, Leases};
 use super::link::Link;
-
-/// Why a lock was lost, or a call ended without its lock.
-///
-/// The first reason stays that the core knew of: a holder whose machine slept finds
-/// [`NotConfirmed`](Self::NotConfirmed) when it wakes, whatever is heard of its session later. Only
-/// [`NodeGone`](Self::NodeGone) is made more exact.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Loss {
-    /// Another client deleted the node while the session went on.
-    Evicted,
-    /// The session expired.
-    SessionExpired,
-    /// No quorum confirmed the lock in time.
-    NotConfirmed,
-    /// The connection broke, and its transport cannot tell whether the session survived.
-    Disconnected,
-    /// The node is gone, and it is not known yet whether it was deleted or went with the session. The next
-    /// notice says which.
-    NodeGone,
-    /// The client was closed.
-    Closed,
-    /// The servers refused the client's credentials.
-    AuthFailed,
-    /// The guard was given up before.
-    GivenUp,
-}
-
-impl Loss {
-    /// Whether it says more than an earlier reason.
-    fn explains(self, earlier: Self) -> bool {
-        let explained = matches!(self, Self::Evicted | Self::SessionExpired);
-        earlier == Self::NodeGone && explained
-    }
-}
 
 impl Link {
     /// Why nothing is left of this session, if nothing is.

@@ -91,6 +91,7 @@ mod calls;
 mod counts;
 mod dispatch;
 mod end;
+mod follow;
 mod leases;
 mod line;
 mod link;
@@ -106,15 +107,13 @@ use core::fmt;
 use core::mem;
 
 pub use self::ask::{
-    Answer, Ask, Grant, Greeting, GuardId, LOST, Notice, Outcome, Settings, Thread, Ticket, Time,
+    Ahead, Answer, Ask, Counts, Grant, Greeting, GuardId, LOST, Loss, Nearest, Notice, Outcome,
+    Settings, Thread, Ticket, Time,
 };
-pub use self::counts::Counts;
 use self::leases::Leases;
 use self::line::{Line, Waiter};
 use self::link::Link;
-pub use self::loss::Loss;
 use self::news::News;
-pub use self::news::{Ahead, Nearest};
 use self::releases::Releases;
 use crate::answer::Failure;
 use crate::path;

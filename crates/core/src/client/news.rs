@@ -8,37 +8,11 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::mem;
 
 use super::acquisition::Acquisition;
-use super::ask::{Ticket, Time};
+use super::ask::{Ahead, Nearest, Ticket};
 use super::line::{Line, Turn};
 use super::names::node_in;
-use super::{Core, Wants};
-use zklock_jute::Stat;
-
-/// Whom an ask waits for.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Ahead {
-    /// How many are known to be ahead: nodes of the queue, or for a thread in line behind others of its client,
-    /// those threads, of which only the first stands in the queue.
-    pub count: usize,
-    /// The nearest of them has the lock.
-    pub holds: bool,
-    /// The nearest node; `None` if the nearest is another thread of this client.
-    pub nearest: Option<Nearest>,
-}
-
-/// The nearest node ahead.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Nearest {
-    /// Its full name.
-    pub node: String,
-    /// Its data, as its watch has found it; none if this client may not read it.
-    pub data: Vec<u8>,
-    /// The same of its stat, which is zero then.
-    pub stat: Stat,
-}
 
 /// How many are ahead, whether the nearest has the lock, and its node: what is told again if it changes.
 pub(super) type Place = (usize, bool, Option<String>);
@@ -47,9 +21,9 @@ pub(super) type Place = (usize, bool, Option<String>);
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// Who wants to know, and the place that it was told last.
-    told: BTreeMap<Ticket, Option<Place>>,
+    pub(super) told: BTreeMap<Ticket, Option<Place>>,
     /// The lines in which something has moved in this turn.
-    stirred: Vec<Arc<str>>,
+    pub(super) stirred: Vec<Arc<str>>,
     pub(super) out: VecDeque<(Ticket, Ahead)>,
 }
 
@@ -84,35 +58,8 @@ impl News {
     }
 }
 
-impl Core {
-    /// The thread with this ticket wants to know whom it waits for, from now on until it is woken.
-    pub fn follow(&mut self, now: Time, ticket: Ticket) {
-        self.pass(now);
-        if let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
-            let path = path.clone();
-            self.news.told.insert(ticket, None);
-            self.news.stir(&path);
-        }
-        self.settle();
-    }
-
-    /// The next thread to tell whom it waits for.
-    pub fn next_news(&mut self) -> Option<(Ticket, Ahead)> {
-        self.news.out.pop_front()
-    }
-
-    /// Tells those whose place has changed in this turn.
-    pub(super) fn tell_news(&mut self) {
-        for path in mem::take(&mut self.news.stirred) {
-            if let Some(line) = self.lines.get(&path) {
-                line.tell(&mut self.news);
-            }
-        }
-    }
-}
-
 impl Line {
-    fn tell(&self, news: &mut News) {
+    pub(super) fn tell(&self, news: &mut News) {
         if let Some((_, Turn::Acquires(acquisition))) = &self.turn {
             if let Some(place) = acquisition.place() {
                 news.tell(acquisition.ticket, place, || acquisition.nearest());

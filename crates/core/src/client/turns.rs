@@ -5,10 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::acquisition::{Acquisition, Reached};
-use super::ask::{Grant, GuardId, Outcome, Ticket};
+use super::ask::{Grant, GuardId, Loss, Outcome, Ticket};
 use super::leases::Lease;
 use super::line::{Line, Turn, Waiter};
-use super::loss::Loss;
 use super::names::node_in;
 use super::{Alarm, Core, Wants};
 use crate::attempt::{Orphan, Patience};
