@@ -21,11 +21,6 @@
 //!
 //! `wait` is a process for `peers/waiting.py`: threads of one client that each get the lock once.
 
-// Tests use more of it.
-#[allow(dead_code)]
-#[path = "../tests/support/relay.rs"]
-mod relay;
-
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
@@ -33,8 +28,7 @@ use std::{env, fs, thread};
 use rustix::time::{ClockId, clock_gettime};
 use zklock::Client;
 use zklock::diagnostics::Requests;
-
-use self::relay::Relay;
+use zklock_testkit::relay::Relay;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -209,15 +209,14 @@ mod session;
 #[cfg(zklock_sim)]
 #[doc(hidden)]
 pub mod sim;
-/// Helpers shared by the unit tests and the tests in `tests`.
-#[cfg(test)]
-#[path = "../tests/support/mod.rs"]
-mod support;
 mod system;
 mod time;
 mod token;
 mod transaction;
 mod transport;
+
+#[cfg(test)]
+use zklock_testkit as support;
 
 pub use crate::acl::{Acl, Permission};
 pub use crate::builder::ClientBuilder;

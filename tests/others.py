@@ -143,7 +143,7 @@ def outcomes_by_test(which, tests, command, folder, environment):
 
 def kazoo(which):
     """kazoo's source package, all modules, on one server that the tests stop and start again."""
-    pinned = re.search(r'"(kazoo==[^"]+)"', (ROOT / "tests/support/kazoo.rs").read_text())[1]
+    pinned = re.search(r'"(kazoo==[^"]+)"', (ROOT / "crates/testkit/src/kazoo.rs").read_text())[1]
     python = WORK / "venv/bin/python"
     server = Server(which, WORK / which / "kazoo", *free_ports(1))
     server.run()
@@ -222,7 +222,7 @@ def prepare(suites):
     java.write_text(f'#!/bin/sh\nexec python3 {Path(__file__).resolve()} java "$@"\n')
     java.chmod(0o755)
     if kazoo in suites and not (WORK / "venv").exists():
-        pinned = re.search(r'"(kazoo==[^"]+)"', (ROOT / "tests/support/kazoo.rs").read_text())[1]
+        pinned = re.search(r'"(kazoo==[^"]+)"', (ROOT / "crates/testkit/src/kazoo.rs").read_text())[1]
         say([sys.executable, "-m", "venv", WORK / "venv"])
         say([WORK / "venv/bin/python", "-m", "pip", "install", "--quiet", "--no-binary", "kazoo",
              pinned, "objgraph", "pytest", "pytest-timeout"])

@@ -29,8 +29,8 @@ mod sound;
 mod store;
 mod story;
 mod stuck;
-#[path = "../support/mod.rs"]
-mod support;
 mod txn_log;
 mod workload;
 mod writer;
+
+use zklock_testkit as support;

@@ -21,6 +21,7 @@ on_every_server! {
     the_passive_hook_runs_and_the_lock_is_free_when_zklock_is_killed_between_two_commands
     a_hook_that_fails_gives_the_lock_up
     a_passive_hook_that_hangs_is_killed_and_told
+    what_the_last_hook_of_a_killed_zklock_leaves_ends_before_the_lock_is_free
     an_active_hook_that_hangs_ends_with_the_lock
     the_passive_hook_runs_however_the_term_ends
     the_events_are_those_of_the_term_in_order
@@ -124,6 +125,25 @@ fn a_passive_hook_that_hangs_is_killed_and_told(hosts: &str) {
     let said = "zklock: --on-passive did not end within 0.5 s: killed it";
     assert!(ended.err.starts_with(said), "{}", ended.err);
     assert!(log.is_still());
+}
+
+fn what_the_last_hook_of_a_killed_zklock_leaves_ends_before_the_lock_is_free(hosts: &str) {
+    for end in [":", "sleep 60"] {
+        let (path, log) = (fresh_path("left"), Log::new());
+        let down = format!(
+            "setsid sh -c '{}' & {}; {end}",
+            log.beat("down"),
+            log.write("hook")
+        );
+        let options = [("--on-passive", &*down), ("--grace", "0.5")];
+        let script = format!("{}; exec sleep 100", log.write("runs"));
+        let mut zklock = Zklock::spawn(&mut standby(hosts, &path, &options, &script));
+        log.await_word("runs");
+        zklock.kill();
+        log.await_word("hook");
+        await_queue(hosts, &path, 0);
+        assert_eq!(log.writers("down"), 0, "{end}");
+    }
 }
 
 fn an_active_hook_that_hangs_ends_with_the_lock(hosts: &str) {

@@ -24,10 +24,10 @@ mod several;
 mod signals;
 mod standby;
 mod succession;
-#[path = "../support/mod.rs"]
-mod support;
 mod terminal;
 mod time_limits;
 mod unanswered;
 mod usage;
 mod waits;
+
+use zklock_testkit as support;

@@ -1,6 +1,6 @@
 //! Which processes are a command's: all that descend from it, and no others.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -23,9 +23,12 @@ on_every_server! {
     nothing_of_a_command_is_left_when_its_keeper_is_killed
     a_keeper_that_was_stopped_goes_on
     a_keeper_that_is_stopped_before_the_command_begins_goes_on
+    a_signal_that_continues_a_command_begins_it_no_sooner
     a_keeper_that_a_debugger_holds_does_not_save_the_command
     what_a_keeper_leaves_is_the_commands_even_if_a_debugger_hides_its_end
     a_debugger_that_does_not_reap_a_keeper_delays_no_end
+    a_debugger_that_does_not_reap_what_is_killed_delays_no_end
+    what_is_orphaned_while_a_keeper_ends_is_the_commands
     what_is_killed_in_place_of_a_keeper_is_the_commands
     nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed
     nothing_of_a_command_is_left_where_few_files_may_be_open
@@ -332,6 +335,27 @@ fn a_keeper_that_is_stopped_before_the_command_begins_goes_on(hosts: &str) {
     }
 }
 
+/// Runs `zklock`, and continues the process that becomes its command again and again.
+const CONTINUER: &str = "import os, subprocess, sys
+def child(process):
+    with open(f'/proc/{process}/task/{process}/children') as all: return int(all.read().split()[0])
+zklock, head = subprocess.Popen(sys.argv[1:]), None
+while zklock.poll() is None:
+    try:
+        head = head or child(child(zklock.pid))
+        os.kill(head, 18)
+    except (OSError, IndexError): pass
+sys.exit(zklock.returncode)";
+
+fn a_signal_that_continues_a_command_begins_it_no_sooner(hosts: &str) {
+    for _ in 0..rounds(5) {
+        let path = fresh_path("continued");
+        let words = ["python3", "-c", CONTINUER, ZKLOCK, "run", &path, "--", "sh"];
+        let ended = Zklock::spawn(&mut shell(hosts, &words, "exit 5")).end();
+        assert_eq!(ended.code, Some(5), "{ended:?}");
+    }
+}
+
 /// Stops a process as a debugger does, so that SIGCONT does not continue it, or lets it run, and keeps its end
 /// for itself.
 const DEBUGGER: &str = "import ctypes, os, sys, time
@@ -348,7 +372,7 @@ try:
 except ChildProcessError: pass
 time.sleep(100)";
 
-fn debug(process: &str, how: &str) -> Lines {
+pub(crate) fn debug(process: &str, how: &str) -> Lines {
     let mut debugger = Command::new("python3");
     let debugger = Lines::of(debugger.args(["-c", DEBUGGER, process, how]));
     assert_eq!(debugger.hear(), "watching");
@@ -415,6 +439,86 @@ fn a_debugger_that_does_not_reap_a_keeper_delays_no_end(hosts: &str) {
     let _debugger = debug(&keeper_of(zklock.id()), "watch");
     zklock.feed("\n");
     assert_eq!(zklock.end().code, Some(0));
+}
+
+fn a_debugger_that_does_not_reap_what_is_killed_delays_no_end(hosts: &str) {
+    if !is_root() {
+        return println!("only root can debug everywhere");
+    }
+    let (path, log) = (fresh_path("watched"), Log::new());
+    let script = format!("{}; exec sleep 100", log.write("$$"));
+    let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
+    eventually("it begins", || !log.words().is_empty());
+    let _debugger = debug(&log.words()[0], "watch");
+    Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
+    assert_eq!(zklock.end().code, Some(75));
+}
+
+/// Runs a program with a file open whose file system never answers a process that closes it, if the process
+/// is the one that is named in another file.
+const HUNG: &str = "import ctypes, os, struct, sys
+folder, named, program = sys.argv[1], sys.argv[2], sys.argv[3:]
+kernel, device = ctypes.CDLL(None), os.open('/dev/fuse', os.O_RDWR)
+options = f'fd={device},rootmode=40000,user_id=0,group_id=0'.encode()
+if kernel.mount(b'hung', folder.encode(), b'fuse', 0, options): sys.exit('no mount')
+if os.fork():
+    os.dup2(os.open(folder + '/file', os.O_RDONLY), 9)
+    os.execvp(program[0], program)
+kernel.prctl(1, 9)
+def attributes(mode): return struct.pack('<6Q10I', 2, *[0] * 8, mode, 1, *[0] * 5)
+while True:
+    request = os.read(device, 1 << 17)
+    _, operation, unique, node, _, _, process, _ = struct.unpack_from('<IIQQIIII', request)
+    if operation == 25 and str(process) == open(named).read(): continue
+    answer = {
+        1: struct.pack('<4QII', 2, *[0] * 5) + attributes(0o100444),
+        3: struct.pack('<QQ', 0, 0) + attributes(0o40555 if node == 1 else 0o100444),
+        14: bytes(16), 18: b'', 25: b'',
+        26: struct.pack('<4I2H2I', 7, 31, 0, 0, 9, 9, 4096, 0).ljust(64, b'\\0'),
+    }.get(operation)
+    error = 0 if answer is not None else -38
+    os.write(device, struct.pack('<IiQ', 16 + len(answer or b''), error, unique) + (answer or b''))";
+
+fn what_is_orphaned_while_a_keeper_ends_is_the_commands(hosts: &str) {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return println!("only root can mount a file system everywhere");
+    }
+    let (path, log) = (fresh_path("ending"), Log::new());
+    let named = log.file().with_file_name("named");
+    fs::write(&named, "").expect("writing");
+    let mount = log.file().with_file_name("mount");
+    fs::create_dir(&mount).expect("a folder");
+    let (mount, named_there) = (mount.display().to_string(), named.display().to_string());
+    let place = ["unshare", "-m", "python3", "-c", HUNG, &mount, &named_there];
+    let words = [&place[..], &[ZKLOCK, "run", "-v", &path, "--", "bash"]].concat();
+    let beat = log.beat("beat");
+    let script = format!(
+        "exec 9<&-; sh -c '{}; setsid sh -c \"{beat}\" & exec sleep 100' & exec sleep 100",
+        log.write("$$")
+    );
+    let said = Log::new();
+    let errors = File::options().append(true).open(said.file());
+    let mut zklock = Zklock::spawn_to(&mut shell(hosts, &words, &script), errors.expect("opening"));
+    log.await_word("beat");
+    let (id, keeper) = (zklock.id(), keeper_of(zklock.id()));
+    fs::write(&named, &keeper).expect("writing");
+    run(Command::new("kill").args(["-KILL", &keeper]));
+    let state = format!("/proc/{keeper}/stat");
+    eventually("its end hangs", || {
+        fs::read_to_string(&state).is_ok_and(|stat| stat.contains(") D "))
+    });
+    run(Command::new("kill").args(["-KILL", &log.words()[0]]));
+    let children = || fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    eventually("it has adopted the orphan", || {
+        children().is_ok_and(|all| all.split_whitespace().count() > 2)
+    });
+    for passed in ["SIGHUP", "SIGTERM"] {
+        zklock.signal(&passed[3..]);
+        eventually("it looks at its processes", || said.contains(passed));
+    }
+    Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
+    assert_eq!(zklock.end().code, Some(75), "{:?}", said.words());
+    assert_eq!(log.writers("beat"), 0);
 }
 
 /// Returns the thread of this process that has this name.

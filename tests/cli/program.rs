@@ -295,7 +295,7 @@ impl Log {
 
     /// Returns the script that writes this word repeatedly, as long as there is this log.
     pub(crate) fn beat(&self, word: &str) -> String {
-        format!("while {}; do sleep 0.02; done", self.write(word))
+        format!("while :; do {} || exit; sleep 0.02; done", self.write(word))
     }
 
     /// Writes a word itself.

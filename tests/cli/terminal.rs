@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::processes::is_root;
+use crate::processes::{debug, is_root};
 use crate::program::{Log, Zklock, await_queue, command, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
@@ -15,6 +15,7 @@ on_every_server! {
     ctrl_c_ends_a_script_around_a_wait
     ctrl_z_stops_all_that_a_command_has_started
     ctrl_z_stops_no_zklock_whose_command_runs_on
+    ctrl_z_stops_what_a_debugger_watches
     ctrl_z_stops_processes_that_replace_each_other
     ctrl_z_stops_no_zklock_under_a_process_that_is_hidden
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
@@ -143,6 +144,41 @@ fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
         eventually("it ends", || terminal.has_ended());
         await_queue(hosts, &path, 0);
     }
+}
+
+fn ctrl_z_stops_what_a_debugger_watches(hosts: &str) {
+    if !is_root() {
+        return println!("only root can debug everywhere");
+    }
+    let (path, log) = (fresh_path("watched"), Log::new());
+    let stop = log.file().with_file_name("stop");
+    let until = format!("until [ -e {} ]", stop.display());
+    let beat = log.beat("beat").replace("while :", &until);
+    let job = format!("{}; {beat}", log.write("$$"));
+    let run = format!("{} -- setsid -w sh -c '{job}'", zklock(&path));
+    let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
+    let mut terminal = start(hosts, &log, "held=^Z,go=^J", "bash", &script);
+    log.await_word("beat");
+    let held = &log.words()[0];
+    let debugger = debug(held, "stop");
+    let list = || fs::read_to_string(format!("/proc/{held}/task/{held}/children")).expect("a list");
+    let is_dead = |child: &str| {
+        fs::read_to_string(format!("/proc/{child}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+    };
+    eventually("what it waits for ends", || {
+        list().split_whitespace().all(is_dead)
+    });
+    log.say("held");
+    log.await_word("stopped");
+    drop(debugger);
+    assert!(log.is_still());
+    log.say("go");
+    eventually("it goes on", || {
+        log.words().last().is_some_and(|word| word == "beat")
+    });
+    fs::write(stop, "").expect("writing");
+    eventually("it ends", || terminal.has_ended());
+    await_queue(hosts, &path, 0);
 }
 
 /// Returns a reader of the state of the process that holds this lock, as in proc(5).

@@ -2,11 +2,9 @@
 //!
 //! This is a count, and so the same on every machine: only a change of the code makes it grow.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use zklock::embedded::Server;
 use zklock::{Client, Mutex};
+use zklock_testkit as support;
 
 use crate::support::fresh_path;
 use crate::support::worker::{self, Worker};

@@ -6,8 +6,8 @@
 
 mod footprint;
 mod requests;
-#[path = "../support/mod.rs"]
-mod support;
 mod system_calls;
 #[path = "../support/transport.rs"]
 mod transport;
+
+use zklock_testkit as support;

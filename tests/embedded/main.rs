@@ -13,7 +13,7 @@ mod libraries;
 mod mistakes;
 mod order;
 mod sessions;
-#[path = "../support/mod.rs"]
-mod support;
 mod wire;
 mod words;
+
+use zklock_testkit as support;

@@ -8,8 +8,6 @@
 mod servers;
 mod statements;
 mod storage;
-#[path = "../support/mod.rs"]
-mod support;
 mod tokens;
 
 use std::path::Path;
@@ -17,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use zklock::Client;
+use zklock_testkit as support;
 
 use crate::servers::{Server, Session};
 use crate::statements::marked;

@@ -16,8 +16,6 @@ mod ours;
 mod peer;
 mod permits;
 mod queue;
-#[path = "../support/mod.rs"]
-mod support;
 mod table;
 
 use std::thread;
@@ -25,6 +23,7 @@ use std::time::Duration;
 
 use zklock::embedded::Server;
 use zklock::{Client, Dialect};
+use zklock_testkit as support;
 
 use crate::contender::Said;
 use crate::crowd::{Mishaps, queue_in_order, start_all, traffic};

@@ -36,8 +36,6 @@ mod storm;
 #[allow(dead_code)]
 #[path = "../chaos/story.rs"]
 mod story;
-#[path = "../support/mod.rs"]
-mod support;
 mod tables;
 mod tls;
 
@@ -45,6 +43,7 @@ use std::time::Duration;
 
 use zklock::GuardEvent;
 use zklock::mysql::{Client, Mutex, MutexGuard};
+use zklock_testkit as support;
 
 /// How late a deadline may be met: 100 ms are promised, and the rest is for a busy machine.
 const LATE: Duration = Duration::from_secs(3);

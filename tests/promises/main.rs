@@ -51,8 +51,8 @@ mod shards;
 mod shared_paths;
 mod standby;
 mod standby_daemons;
-#[path = "../support/mod.rs"]
-mod support;
 mod transactions;
 #[path = "../support/transport.rs"]
 mod transport;
+
+use zklock_testkit as support;

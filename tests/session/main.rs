@@ -34,8 +34,6 @@ mod sasl;
 mod secrets;
 mod silent;
 mod slow_log;
-#[path = "../support/mod.rs"]
-mod support;
 mod unanswered;
 mod waiting_log;
 mod watches;
@@ -44,6 +42,7 @@ use std::env;
 use std::time::Duration;
 
 use zklock::Client;
+use zklock_testkit as support;
 
 /// Longer than any call takes unless it hangs, shorter than a hang.
 const SOON: Duration = Duration::from_secs(10);

@@ -45,10 +45,6 @@
 #[macro_use]
 extern crate alloc;
 
-#[cfg(test)]
-#[path = "../../../tests/support/fuzz.rs"]
-mod fuzz;
-
 pub mod abandonment;
 pub mod answer;
 pub mod attempt;

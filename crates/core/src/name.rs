@@ -176,9 +176,9 @@ pub(super) fn of_short(short: &str) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use zklock_testkit::fuzz;
 
     use super::*;
-    use crate::fuzz;
 
     const ID: &str = "6f9c1c9e-5a0b-4b57-9a3e-0123456789ab";
 

@@ -16,9 +16,6 @@ mod child_names;
 mod codec;
 mod connect;
 mod error_code;
-#[cfg(test)]
-#[path = "../../../tests/support/fuzz.rs"]
-mod fuzz;
 mod multi;
 mod op_code;
 mod reply;

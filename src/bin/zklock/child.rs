@@ -14,7 +14,7 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::{Receiver, bounded, unbounded};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -117,7 +117,7 @@ impl Child {
 
     /// Lets the command begin.
     pub(crate) fn begin(&self) {
-        self.signal_head(Signal::SIGCONT);
+        self.ask(Kind::Begin, 0);
     }
 
     /// Starts a helper that reports what the terminal sends to the group.
@@ -170,9 +170,10 @@ impl Child {
                 return;
             }
         }
-        // A debugger holds it, or it is frozen.
+        // A debugger holds it, or it is frozen: it is as good as gone.
         self.spare_bystanders();
         self.descendants.kill();
+        self.reports = bounded(0).1;
     }
 
     /// Takes none of the orphans that this process has adopted for the command's, which the keeper
@@ -218,7 +219,8 @@ impl Child {
         let _ = rustix::process::kill_process_group(self.group, rustix::process::Signal::KILL);
         self.descendants.kill();
         let (_, is_left) = self.descendants.reap();
-        self.is_gone = !is_left || self.descendants.living().is_ok_and(|rest| rest.is_empty());
+        // A keeper that is frozen keeps nothing any more.
+        self.is_gone = !is_left || self.descendants.are_dead_but(self.process);
         if !self.is_gone {
             thread::sleep(REST_POLL);
         }

@@ -266,9 +266,9 @@ fn parse(text: &str) -> Option<Vec<(String, String)>> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use zklock_testkit::fuzz;
 
     use super::*;
-    use crate::fuzz;
 
     const VALID: &[&str] = &[
         "digest:ann:secret",

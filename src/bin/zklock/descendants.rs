@@ -5,6 +5,7 @@
 //! tells: a subreaper without children has none. What is read here, the lists of children in
 //! `/proc`, only finds those to send a signal to. What cannot be read counts as running.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::Path;
@@ -18,21 +19,23 @@ use rustix::process::{
 #[cfg(target_os = "linux")]
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
-/// How long to chase processes that start while others are being stopped.
+/// How long to chase processes that change meanwhile.
 const CHASE: Duration = Duration::from_millis(20);
-
-/// How many times to look at processes that change meanwhile.
-const LOOKS: usize = 8;
 
 /// How long a process may take to notice a signal before it is looked at again.
 const NOTICE: Duration = Duration::from_millis(1);
 
-const RESTLESS: &str = "its processes replace each other";
+/// The kernel's flag of a process that has begun to end.
+const ENDING: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum State {
     Dead,
+    /// It still has its open files, and adopts nothing any more.
+    Ending,
     Stopped,
+    /// In the hands of a debugger, which may let it run on: stopped only if it is sent a signal, too.
+    Traced,
     /// In a call that no signal interrupts, such as vfork(2) or a write to a disk.
     Uninterruptible,
     Running,
@@ -72,7 +75,7 @@ impl Process {
 
     /// Whether it is not stopped.
     pub(crate) fn runs(&self) -> bool {
-        self.state > State::Stopped
+        self.state > State::Traced
     }
 
     /// Returns its name and number.
@@ -139,10 +142,10 @@ impl Descendants {
     pub(crate) fn only_of(&mut self, child: Pid) {
         let mut others = self.children().unwrap_or_default();
         others.retain(|other| *other != child);
-        // Asked afterwards: when it ends, its children become this process's. A debugger hides its end from
-        // waitid(2).
-        let lives = || read_threads(child).is_some_and(|one| one.state > State::Dead);
-        if !others.is_empty() && lives() {
+        // Asked afterwards: from when it begins to end, orphans become this process's. waitid(2) does not tell
+        // of that, nor of its end if a debugger hides it.
+        let adopts = || read_threads(child).is_some_and(|one| one.state > State::Ending);
+        if !others.is_empty() && adopts() {
             self.strangers.extend(others);
         }
     }
@@ -181,19 +184,21 @@ impl Descendants {
 
     /// Returns the living descendants. Those that are started during the look can be missed.
     pub(crate) fn living(&self) -> io::Result<Vec<Process>> {
-        let mut all = Vec::new();
-        for _ in 0..LOOKS {
-            let (found, is_still) = self.look()?;
-            all = found;
-            all.retain(|one| one.state > State::Dead);
-            if is_still {
+        let until = Instant::now() + CHASE;
+        loop {
+            let (mut all, is_still) = self.look()?;
+            if is_still || Instant::now() > until {
+                all.retain(|one| one.state > State::Dead);
                 return Ok(all);
             }
         }
-        match all.is_empty() {
-            true => Err(io::Error::other(RESTLESS)),
-            false => Ok(all),
-        }
+    }
+
+    /// Whether all are dead but this one.
+    pub(crate) fn are_dead_but(&self, child: Option<Pid>) -> bool {
+        let is_dead = |one: &Process| one.state == State::Dead || Some(one.id) == child;
+        let look = self.look();
+        look.is_ok_and(|(all, is_still)| is_still && all.iter().all(is_dead))
     }
 
     /// Returns the descendants, and whether a second look has found the same.
@@ -201,7 +206,7 @@ impl Descendants {
     /// Who is orphaned meanwhile goes to an ancestor, so ancestors are looked at again last.
     fn look(&self) -> io::Result<(Vec<Process>, bool)> {
         let children = self.children()?;
-        let all = below(&children);
+        let all = below(&children, |_| ());
         let is_same = |one: &Process| read(one.id).as_ref() == Some(one);
         let are_same = all.iter().rev().all(is_same);
         Ok((all, are_same && self.children()? == children))
@@ -214,7 +219,7 @@ impl Descendants {
         loop {
             let (all, is_still) = self.look()?;
             let before = stopped.len();
-            for process in all.iter().filter(|one| one.runs()) {
+            for process in all.iter().filter(|one| one.state > State::Stopped) {
                 if !stopped.iter().any(|other| other.is(process)) {
                     process.signal(Signal::STOP)?;
                     stopped.push(process.clone());
@@ -223,7 +228,7 @@ impl Descendants {
             let rests = is_still && stopped.len() == before;
             let why = match all.iter().find(|one| one.state > at_most) {
                 None if rests => return Ok(()),
-                None => RESTLESS.to_owned(),
+                None => "its processes replace each other".to_owned(),
                 Some(process) => format!("process {} does not stop", process.describe()),
             };
             if Instant::now() > until {
@@ -238,14 +243,14 @@ impl Descendants {
     /// Kills the descendants that are found, without waiting for their end: repeat it, as others may
     /// have started meanwhile.
     pub(crate) fn kill(&self) {
+        let children = self.children().unwrap_or_default();
         // This needs no other file, and is allowed for most of what cannot be read.
-        for child in self.children().unwrap_or_default() {
+        for child in &children {
             // Not reaped yet, so the number is still its own.
-            let _ = kill_process(child, Signal::KILL);
+            let _ = kill_process(*child, Signal::KILL);
         }
-        for process in self.look().unwrap_or_default().0 {
-            drop(process.signal(Signal::KILL));
-        }
+        // Each as it is found: what is dead starts no other.
+        below(&children, |one| drop(one.signal(Signal::KILL)));
     }
 }
 
@@ -258,14 +263,15 @@ fn open_list() -> io::Result<File> {
     File::open(format!("/proc/self/task/{me}/children"))
 }
 
-/// Returns these processes and their descendants, each after its parent.
-fn below(children: &[Pid]) -> Vec<Process> {
-    let mut all: Vec<_> = children.iter().copied().filter_map(read).collect();
-    let mut at = 0;
-    while let Some(process) = all.get(at) {
-        let children: Vec<_> = process.children.iter().copied().filter_map(read).collect();
-        all.extend(children);
-        at += 1;
+/// Returns these processes and their descendants, each after its parent, and shows each before it reads on.
+fn below(children: &[Pid], show: impl Fn(&Process)) -> Vec<Process> {
+    let mut ids: VecDeque<_> = children.iter().copied().collect();
+    let mut all = Vec::new();
+    while let Some(id) = ids.pop_front() {
+        let found = read(id);
+        found.iter().for_each(&show);
+        ids.extend(found.iter().flat_map(|one| &one.children));
+        all.extend(found);
     }
     all
 }
@@ -325,7 +331,9 @@ fn parse(stat: &[u8]) -> Option<Process> {
         id: number(id.trim())?,
         state: match *rest.first()?.as_bytes().first()? {
             b'Z' | b'X' | b'x' => State::Dead,
-            b'T' | b't' => State::Stopped,
+            _ if rest.get(6)?.parse::<u32>().ok()? & ENDING != 0 => State::Ending,
+            b'T' => State::Stopped,
+            b't' => State::Traced,
             b'D' => State::Uninterruptible,
             _ => State::Running,
         },
@@ -342,13 +350,15 @@ mod tests {
 
     #[test]
     fn a_name_that_is_cut_or_has_spaces_and_parentheses_is_read() {
-        for (letter, state) in [
-            ('Z', State::Dead),
-            ('T', State::Stopped),
-            ('D', State::Uninterruptible),
-            ('S', State::Running),
+        for (letter, flags, state) in [
+            ('Z', 4_194_564, State::Dead),
+            ('D', 4_194_564, State::Ending),
+            ('T', 4_194_560, State::Stopped),
+            ('t', 4_194_560, State::Traced),
+            ('D', 4_194_560, State::Uninterruptible),
+            ('S', 4_194_560, State::Running),
         ] {
-            let rest = format!(") {letter} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 99 4096\n");
+            let rest = format!(") {letter} 1 7 7 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 1 0 99 4096\n");
             let process = parse(&[b"12 (a) R 1 (\xc3", rest.as_bytes()].concat());
             let process = process.expect("a process");
             let numbers = (process.id.as_raw_pid(), process.group, process.started);

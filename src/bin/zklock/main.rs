@@ -34,9 +34,6 @@ mod doctor;
 mod exit;
 mod failure;
 mod forget;
-#[cfg(test)]
-#[path = "../../../tests/support/fuzz.rs"]
-mod fuzz;
 mod held;
 mod held_lock;
 mod helper;

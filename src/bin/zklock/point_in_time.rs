@@ -99,9 +99,9 @@ fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Opt
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use zklock_testkit::fuzz;
 
     use super::*;
-    use crate::fuzz;
 
     const VALID: &[&str] = &[
         "2026-11-26T06:00:00Z",

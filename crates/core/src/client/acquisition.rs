@@ -18,6 +18,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
+use core::time::Duration;
 
 use self::seen_holds::Holds;
 use self::several::Births;
@@ -34,15 +35,18 @@ use crate::refusals::Refusals;
 use crate::seen_ahead::SeenAhead;
 use crate::skip_listing::LastGrant;
 use crate::validity::Stamp;
-use zklock_jute::{ErrorCode, EventKind, Names};
+use zklock_jute::{Data, ErrorCode, EventKind, Names, Stat};
+
+/// How long a try waits for the deletion of what its client has left, which takes a few round trips.
+const PASSING: Duration = Duration::from_secs(1);
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Acquisition {
     pub(super) ticket: Ticket,
-    path: Arc<str>,
+    pub(super) path: Arc<str>,
     patience: Patience,
-    attempt: Attempt,
+    pub(super) attempt: Attempt,
     proof: GrantProof,
     /// What is on its way, and what for.
     flight: Vec<(CallId, Step)>,
@@ -53,6 +57,8 @@ pub(super) struct Acquisition {
     parents: Refusals,
     births: Births,
     watches: Watches,
+    /// What the watch on the nearest node has found.
+    pub(super) found: (Data, Stat),
     /// The events of watched nodes, which the attempt takes in when it waits.
     events: VecDeque<(String, EventKind)>,
     /// The queue has moved since it was listed.
@@ -65,6 +71,10 @@ pub(super) struct Acquisition {
     /// A server has shown that others are ahead.
     pub(super) is_taken: bool,
     is_cancelled: bool,
+    /// What an earlier attempt of this client has left here is being deleted.
+    pub(super) own_is_left: bool,
+    /// Until when that is waited for.
+    finishes_by: Option<Time>,
 }
 
 /// What an answer is the answer to.
@@ -134,6 +144,7 @@ impl Acquisition {
             parents: Refusals::default(),
             births: Births::default(),
             watches: Watches::default(),
+            found: Default::default(),
             events: VecDeque::new(),
             has_moved: false,
             is_evicted: false,
@@ -141,6 +152,8 @@ impl Acquisition {
             rests_until: None,
             is_taken: false,
             is_cancelled: false,
+            own_is_left: false,
+            finishes_by: None,
         }
     }
 
@@ -168,12 +181,28 @@ impl Acquisition {
                 Action::Finish(outcome) => return Some(self.reached(outcome)),
                 Action::Wait => self.waits(link),
                 _ if !link.is_connected() => false,
+                Action::CatchUp if self.lets_finish(link) => false,
                 action => self.step(action, link),
             };
             if !goes_on {
                 return None;
             }
         }
+    }
+
+    /// Whether it does not wait for others.
+    pub(super) fn tries(&self) -> bool {
+        self.patience == Patience::Tries
+    }
+
+    /// Whether it is to wait for what its client has left, which would look like somebody else's node.
+    fn lets_finish(&mut self, link: &Link) -> bool {
+        let by = *self.finishes_by.get_or_insert(link.now + PASSING);
+        let waits = self.own_is_left && link.now < by;
+        if waits {
+            self.rests_until = Some(by);
+        }
+        waits
     }
 
     /// What the attempt leaves in the directory.

@@ -10,7 +10,7 @@ use crate::connection::Capabilities;
 use crate::dialect::Dialect;
 use crate::queue::Foreign;
 use crate::validity::Validity;
-use zklock_jute::{Access, ErrorCode, Op, Permissions, Reply};
+use zklock_jute::{Access, ErrorCode, Op, Permissions, Reply, Stat};
 
 /// A moment, counted from one fixed moment that is longer ago than any session lasts.
 pub type Time = Duration;
@@ -148,11 +148,13 @@ pub enum Outcome {
     Committed,
     /// The node was there until its deletion, which is confirmed. What was to be done with it is done.
     Released,
-    /// The lock was lost before. Nothing was done under it.
-    Lost,
+    /// The lock was lost before, for this reason. Nothing was done under it.
+    Lost(Loss),
     /// An answer was lost, or did not come in time: what was to be done under the lock is done, or not, or
     /// may still be done as long as its node stands.
     InDoubt,
+    /// The core has ended, for this reason: it grants nothing any more.
+    Over(Loss),
 }
 
 /// A lock that is granted.
@@ -171,8 +173,10 @@ pub struct Grant {
 /// What a guard is told after its grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Notice {
-    /// It may be trusted so long from now on; a lost one has [`LOST`].
+    /// It may be trusted so long from now on.
     Trust(Validity),
+    /// It is lost, for this reason.
+    Lost(Loss),
     /// Another client asks its holder to release the lock.
     Revoked,
     /// Whether all that were ahead have said that they released it in order. Told once, with
@@ -181,6 +185,85 @@ pub enum Notice {
         /// See above.
         released: bool,
     },
+}
+
+/// Why a lock was lost, or a call ended without its lock.
+///
+/// The first reason stays that the core knew of: a holder whose machine slept finds
+/// [`NotConfirmed`](Self::NotConfirmed) when it wakes, whatever is heard of its session later. Only
+/// [`NodeGone`](Self::NodeGone) is made more exact.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Loss {
+    /// Another client deleted the node while the session went on.
+    Evicted,
+    /// The session expired.
+    SessionExpired,
+    /// No quorum confirmed the lock in time.
+    NotConfirmed,
+    /// The connection broke, and its transport cannot tell whether the session survived.
+    Disconnected,
+    /// The node is gone, and it is not known yet whether it was deleted or went with the session. The next
+    /// notice says which.
+    NodeGone,
+    /// The client was closed.
+    Closed,
+    /// The servers refused the client's credentials.
+    AuthFailed,
+    /// The guard was given up before.
+    GivenUp,
+}
+
+impl Loss {
+    /// Whether it says more than an earlier reason.
+    pub(super) fn explains(self, earlier: Self) -> bool {
+        let explained = matches!(self, Self::Evicted | Self::SessionExpired);
+        earlier == Self::NodeGone && explained
+    }
+}
+
+/// Whom an ask waits for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ahead {
+    /// How many are known to be ahead: nodes of the queue, or for a thread in line behind others of its client,
+    /// those threads, of which only the first stands in the queue.
+    pub count: usize,
+    /// The nearest of them has the lock.
+    pub holds: bool,
+    /// The nearest node; `None` if the nearest is another thread of this client.
+    pub nearest: Option<Nearest>,
+}
+
+/// The nearest node ahead.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Nearest {
+    /// Its full name.
+    pub node: String,
+    /// Its data, as its watch has found it; none if this client may not read it.
+    pub data: Vec<u8>,
+    /// The same of its stat, which is zero then.
+    pub stat: Stat,
+}
+
+/// What a core has done so far, in plain numbers. Requests and times are for the shell to count, which sees
+/// all of them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Locks that were granted.
+    pub grants: u64,
+    /// Those among them that waited behind other clients.
+    pub waits: u64,
+    /// Those among them that came from another thread, without a server.
+    pub handed_on: u64,
+    /// Locks that were lost while they were held.
+    pub losses: u64,
+    /// How many times a lock that was held became suspect.
+    pub suspicions: u64,
+    /// Connections after the first one.
+    pub reconnects: u64,
+    /// Sessions that expired.
+    pub expiries: u64,
+    /// Nodes that were deleted which no guard has had.
+    pub leftovers: u64,
 }
 
 /// The trust in a lock that is lost.

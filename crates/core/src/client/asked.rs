@@ -14,7 +14,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) enum Wants {
     Lock(Arc<str>),
-    Verify,
+    Verify(GuardId),
     Commit(GuardId),
     Unlock,
 }

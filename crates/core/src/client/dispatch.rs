@@ -47,6 +47,7 @@ impl Core {
     pub(super) fn settle(&mut self) {
         self.leases.look_if_due(&mut self.link);
         self.orderly.look(&mut self.link);
+        self.tell_news();
     }
 
     /// Notes that a thread waits for something.
@@ -72,6 +73,10 @@ impl Core {
         };
         if let Some(until) = asked.until {
             self.alarms.remove(&(until, Alarm::Limit(ticket)));
+        }
+        self.news.woken(ticket);
+        if let Wants::Lock(path) = &asked.wants {
+            self.news.stir(path);
         }
         self.wakes.push_back((ticket, outcome));
     }
@@ -103,7 +108,7 @@ impl Core {
                 let asked = (ticket, guard, stamp);
                 match self.leases.verified(asked, &answered, &self.link) {
                     Some(true) => self.wake(ticket, Outcome::Verified),
-                    Some(false) => self.wake(ticket, Outcome::Lost),
+                    Some(false) => self.not_verified(ticket, guard),
                     None => {}
                 }
             }
@@ -125,8 +130,15 @@ impl Core {
     }
 
     fn deleted(&mut self, id: u64, answered: Answered) {
-        if let Some((ticket, outcome)) = self.releases.answered(id, answered, &mut self.link) {
+        let Some(done) = self.releases.answered(id, answered, &mut self.link) else {
+            return;
+        };
+        if let Some((ticket, outcome)) = done.told {
             self.wake(ticket, outcome);
+        }
+        // A try may have waited for it.
+        if let Some(path) = done.left_in {
+            self.advance(&path.into());
         }
     }
 
@@ -139,7 +151,7 @@ impl Core {
         if let Some(guard) = guard {
             let node = self.leases.get(guard).map(|lease| lease.node.clone());
             if node.as_deref() == Some(path) {
-                self.leases.happened(guard, kind, &self.link);
+                self.leases.happened(guard, kind, &mut self.link);
             }
         } else if let Some(acquisition) = self.lines.get_mut(&dir).and_then(Line::acquisition) {
             acquisition.happened(name, kind);
@@ -157,7 +169,12 @@ impl Core {
     /// Has the quorum confirm a lock for a thread that wants to know.
     pub(super) fn verify(&mut self, ticket: Ticket, guard: GuardId) {
         if !self.leases.verify(ticket, guard, &mut self.link) {
-            self.wake(ticket, Outcome::Lost);
+            self.not_verified(ticket, guard);
         }
+    }
+
+    fn not_verified(&mut self, ticket: Ticket, guard: GuardId) {
+        let why = self.leases.why(guard, &self.link);
+        self.wake(ticket, Outcome::Lost(why));
     }
 }

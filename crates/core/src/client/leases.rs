@@ -8,13 +8,14 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 use core::slice;
 
-use super::ask::{GuardId, LOST, Notice, Ticket, Time};
+use super::ask::{GuardId, LOST, Loss, Notice, Ticket, Time};
 use super::calls::Purpose;
 use super::link::Link;
 use crate::answer::{Answered, Failure};
-use crate::guard_state::Belief;
+use crate::guard_state::{Belief, News};
 use crate::proof::{self, Proof};
 use crate::renewals::{Look, Renewals, Trust, in_one_check};
 use crate::validity::{GuardState, Stamp, Validity};
@@ -30,12 +31,15 @@ pub(super) struct Lease {
     pub(super) node: Arc<str>,
     pub(super) token: i64,
     pub(super) session: i64,
-    belief: Belief,
+    pub(super) belief: Belief,
+    /// Why it is lost, if it is.
+    pub(super) loss: Option<Loss>,
+    is_suspect: bool,
     is_revoked: bool,
     /// How many transactions under it may still be carried out.
     unanswered: u32,
     /// What its guard was told last.
-    told: Validity,
+    told: Notice,
 }
 
 /// See the module's documentation.
@@ -51,6 +55,10 @@ pub(super) struct Leases {
     pub(super) unsent: Vec<(Ticket, GuardId)>,
     watches: u64,
     pub(super) notices: VecDeque<(GuardId, Notice)>,
+    /// How many were lost.
+    pub(super) losses: u64,
+    /// How many times one became suspect.
+    pub(super) suspicions: u64,
 }
 
 impl Leases {
@@ -67,12 +75,14 @@ impl Leases {
             token,
             session: link.session,
             belief: Belief::new(stamp),
+            loss: None,
+            is_suspect: false,
             is_revoked: false,
             unanswered: 0,
-            told: LOST,
+            told: Notice::Trust(LOST),
         };
-        lease.told = lease.trust(link);
-        let trust = lease.told;
+        let trust = lease.trust(link);
+        lease.told = Notice::Trust(trust);
         let id = self.renewals.begin((), stamp.sent, link.now);
         self.held.insert(id, lease);
         self.is_due = true;
@@ -119,9 +129,10 @@ impl Leases {
         let mut seen = Vec::new();
         for (id, ()) in self.renewals.take_due(link.now) {
             if let Some(lease) = self.held.get_mut(&id) {
-                lease.belief.hear(lease.session, self.renewals.news());
+                lease.hear(self.renewals.news(), link);
                 seen.extend(lease.seen(id, link));
-                tell(&mut self.notices, id, lease, link);
+                self.suspicions += u64::from(lease.turns_suspect(link));
+                self.losses += u64::from(tell(&mut self.notices, id, lease, link));
             }
         }
         let watches = &mut self.watches;
@@ -179,7 +190,7 @@ impl Leases {
             }
             Proof::Gone(at) => {
                 if let Some(id) = ids.get(at) {
-                    self.lose(GuardId(*id), link);
+                    self.lose(GuardId(*id), link.gone(), link);
                 }
                 // A failed check confirms none of the others.
                 self.renewals.failed();
@@ -193,7 +204,7 @@ impl Leases {
     pub(super) fn was_read(&mut self, id: u64, answered: &Answered, link: &Link) {
         match answered {
             Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => self.revoke(id),
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => self.lose(GuardId(id), link),
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => self.lose(GuardId(id), link.gone(), link),
             Err(Failure::Lost | Failure::NotSent) => self.renewals.unwatch(id),
             _ => {}
         }
@@ -207,9 +218,12 @@ impl Leases {
     }
 
     /// A watch on the node of this guard has fired.
-    pub(super) fn happened(&mut self, guard: GuardId, kind: EventKind, link: &Link) {
+    pub(super) fn happened(&mut self, guard: GuardId, kind: EventKind, link: &mut Link) {
         match kind {
-            EventKind::Deleted => self.lose(guard, link),
+            EventKind::Deleted => {
+                self.lose(guard, Loss::NodeGone, link);
+                self.asks_why(guard, link);
+            }
             // The next look reads it again.
             _ => {
                 self.renewals.unwatch(guard.0);
@@ -218,10 +232,18 @@ impl Leases {
         }
     }
 
-    fn lose(&mut self, guard: GuardId, link: &Link) {
+    fn lose(&mut self, guard: GuardId, why: Loss, link: &Link) {
         if let Some(lease) = self.held.get_mut(&guard.0) {
-            lease.belief.stamp = None;
-            tell(&mut self.notices, guard.0, lease, link);
+            lease.lost(why);
+            self.losses += u64::from(tell(&mut self.notices, guard.0, lease, link));
+        }
+    }
+
+    /// The node of this guard went: asks whether the session lasts, or the node went with it.
+    fn asks_why(&mut self, guard: GuardId, link: &mut Link) {
+        if let Some(lease) = self.held.get(&guard.0).filter(|_| link.is_connected()) {
+            let look = Request::exists(&lease.node);
+            link.send(look, Purpose::Watch(guard.0));
         }
     }
 
@@ -290,6 +312,22 @@ impl Lease {
         belief.look(link.lifetime.terms(), link.now).is_some() && self.session == link.session
     }
 
+    /// Takes in what happened to the connection, and that time has passed.
+    fn hear(&mut self, news: News, link: &Link) {
+        self.belief.hear(self.session, news);
+        if self.belief.look(link.lifetime.terms(), link.now).is_none() {
+            let ended = link.ended(self.session);
+            self.lost(ended.unwrap_or(Loss::NotConfirmed));
+        }
+    }
+
+    /// Whether it is suspect, and was not before.
+    fn turns_suspect(&mut self, link: &Link) -> bool {
+        let state = self.belief.state(link.lifetime.terms(), link.now);
+        let before = mem::replace(&mut self.is_suspect, state == GuardState::Suspect);
+        self.is_suspect && !before
+    }
+
     fn seen(&mut self, id: u64, link: &Link) -> Option<Trust> {
         let terms = link.lifetime.terms();
         let stamp = self.belief.look(terms, link.now)?;
@@ -317,11 +355,18 @@ impl Lease {
     }
 }
 
-/// Tells a guard what has changed.
-fn tell(notices: &mut VecDeque<(GuardId, Notice)>, id: u64, lease: &mut Lease, link: &Link) {
+/// Tells a guard what has changed. Returns whether the lock is lost, and was not before.
+fn tell(
+    notices: &mut VecDeque<(GuardId, Notice)>,
+    id: u64,
+    lease: &mut Lease,
+    link: &Link,
+) -> bool {
     let trust = lease.trust(link);
-    if trust != lease.told {
-        lease.told = trust;
-        notices.push_back((GuardId(id), Notice::Trust(trust)));
+    let notice = lease.loss.map_or(Notice::Trust(trust), Notice::Lost);
+    let told = mem::replace(&mut lease.told, notice);
+    if notice != told {
+        notices.push_back((GuardId(id), notice));
     }
+    lease.loss.is_some() && !matches!(told, Notice::Lost(_))
 }

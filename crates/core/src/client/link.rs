@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::ask::{Greeting, Settings, Time};
+use super::ask::{Greeting, Loss, Settings, Time};
 use super::calls::{CallId, Calls, Purpose};
 use crate::connection::Capabilities;
 use crate::connection::promptness::Promptness;
@@ -25,6 +25,10 @@ pub(super) struct Link {
     connected: Option<Time>,
     /// How many connections there were.
     pub(super) connects: u64,
+    /// How many sessions expired.
+    pub(super) expiries: u64,
+    /// Why there will never be a connection again, if so.
+    pub(super) over: Option<Loss>,
     /// The session, which may go on with the next connection; 0 if there is none.
     pub(super) session: i64,
     pub(super) lifetime: Lifetime,
@@ -50,6 +54,8 @@ impl Link {
             calls: Calls::default(),
             connected: None,
             connects: 0,
+            expiries: 0,
+            over: None,
             session: 0,
             lifetime: Lifetime::new(Duration::ZERO, Time::ZERO, Time::ZERO),
             knows: Capabilities {
@@ -96,7 +102,7 @@ impl Link {
             connected: self.connected,
             broke: self.connected.is_none(),
             session: Some(self.session).filter(|session| *session != 0),
-            over: false,
+            over: self.over.is_some(),
             resumes: self.knows.resumes,
         }
     }
@@ -117,6 +123,7 @@ impl Link {
             knows,
         } = greeting;
         let resumed = session == self.session;
+        self.expiries += u64::from(!resumed && self.session != 0);
         match resumed {
             true => self.lifetime.greeted(timeout, asked, self.now),
             false => self.lifetime = Lifetime::new(timeout, asked, self.now),
@@ -135,6 +142,20 @@ impl Link {
     pub(super) fn broke(&mut self) {
         self.connected = None;
         self.hangs_up = false;
+    }
+
+    /// A server says that the session has expired.
+    pub(super) fn expired(&mut self) {
+        self.expiries += u64::from(self.session != 0);
+        self.session = 0;
+    }
+
+    /// There will never be a connection again.
+    pub(super) fn ends(&mut self, why: Loss) {
+        self.over.get_or_insert(why);
+        self.calls.fail();
+        self.broke();
+        self.session = 0;
     }
 
     /// The answer to a request that was sent at `sent`.

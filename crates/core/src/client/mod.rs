@@ -6,11 +6,11 @@
 //!  greets, connected ──┐                               ┌──► next_request   to write, in order
 //!  broke, expired      │    ┌─────────────────────┐    │
 //!  answer, pong, event ├───►│        Core         │────┼──► next_wake      whom to wake, with what
-//!  tick                │    │                     │    │
-//!                      │    │ line per path       │    ├──► next_notice    what guards may believe
-//!     what users want  │    │   └ acquisition     │    │
+//!  tick, ends          │    │                     │    │
+//!                      │    │ line per path       │    ├──► next_news      whom a thread waits for
+//!     what users want  │    │   └ acquisition     │    ├──► next_notice    what guards may believe
 //!                      │    │ leases   writes     │    ├──► hangs_up       leave the server
-//!  ask, cancel         │    │ releases orderly    │    │
+//!  ask, follow, cancel │    │ releases orderly    │    │
 //!  release             ├───►│ link (calls)        ├────┴──► next_tick      come again by then
 //!                           └─────────────────────┘
 //! ```
@@ -46,6 +46,7 @@
 //!   have made the session shorter.
 //! - [`connected`](Core::connected): a server serves, the same session as before or another one.
 //! - [`broke`](Core::broke): the connection is gone. [`expired`](Core::expired): so is the session.
+//!   [`ends`](Core::ends): there will be neither again.
 //! - [`answer`](Core::answer) and [`event`](Core::event): what the server sends, in its order; an answer
 //!   is for the oldest request that has none. [`pong`](Core::pong) answers the oldest ping.
 //! - [`tick`](Core::tick): the time that [`next_tick`](Core::next_tick) has named has come. A tick may be
@@ -56,14 +57,16 @@
 //!
 //! Each [`ask`](Core::ask) has a [`Ticket`], and each ticket is woken once, by its [`Outcome`]: the
 //! thread behind it sleeps in between. [`cancel`](Core::cancel) has it woken now.
-//! [`release`](Core::release) is a guard's drop: nobody waits for it.
+//! [`release`](Core::release) is a guard's drop: nobody waits for it. A ticket that is
+//! [followed](Core::follow) is told whom it waits for, at first and when that changes: other clients' nodes, by
+//! what its watches read anyway, or threads of its own client. [`Counts`] are there to be read.
 //!
 //! # What guards believe
 //!
 //! A guard holds the last [`Validity`](crate::validity::Validity) it was told: by its [`Grant`], then by
 //! [`Notice`]s. It compares that with its own clock, and asks nobody. A lock is lost from `until` on,
 //! whether or not the core has had its turn by then, and stays lost: a shell that has seen that moment pass
-//! disregards later notices.
+//! disregards later notices. A lock that is lost has a [`Loss`], and the first reason stays.
 //!
 //! # A contended lock, turn by turn
 //!
@@ -81,7 +84,7 @@
 //! # What stays out
 //!
 //! Everything that is not a mutex; what connects, logs in and picks a server (in
-//! [`connection`](crate::connection)); the making of holds, and marks; whom a waiter is told of; servers
+//! [`connection`](crate::connection)); the making of holds, and marks; circles of waiters; servers
 //! without transactions or `create2`.
 
 mod acquisition;
@@ -89,11 +92,16 @@ mod ask;
 mod asked;
 mod calls;
 mod commit;
+mod counts;
 mod dispatch;
+mod end;
+mod follow;
 mod leases;
 mod line;
 mod link;
+mod loss;
 mod names;
+mod news;
 mod orderly;
 mod releases;
 mod turns;
@@ -106,13 +114,15 @@ use core::fmt;
 use core::mem;
 
 pub use self::ask::{
-    Answer, Ask, Grant, Greeting, GuardId, LOST, Notice, Outcome, Settings, Thread, Ticket, Time,
+    Ahead, Answer, Ask, Counts, Grant, Greeting, GuardId, LOST, Loss, Nearest, Notice, Outcome,
+    Settings, Thread, Ticket, Time,
 };
 use self::asked::{Alarm, Asked, Wants};
 use self::commit::Commit;
 use self::leases::Leases;
 use self::line::{Line, Waiter};
 use self::link::Link;
+use self::news::News;
 use self::orderly::Orderly;
 use self::releases::Releases;
 use crate::answer::Failure;
@@ -133,6 +143,8 @@ pub struct Core {
     last_ticket: u64,
     alarms: BTreeSet<(Time, Alarm)>,
     wakes: VecDeque<(Ticket, Outcome)>,
+    news: News,
+    counts: Counts,
 }
 
 impl Core {
@@ -149,6 +161,8 @@ impl Core {
             last_ticket: 0,
             alarms: BTreeSet::new(),
             wakes: VecDeque::new(),
+            news: News::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -219,7 +233,7 @@ impl Core {
     /// A server says that the session has expired. There is no connection.
     pub fn expired(&mut self, now: Time) {
         self.pass(now);
-        self.link.session = 0;
+        self.link.expired();
         self.serves(0);
         self.leases.link_changed();
         self.settle();
@@ -302,7 +316,7 @@ impl Core {
                 self.lock(&path, waiter);
             }
             Ask::Verify { guard, until } => {
-                self.note(ticket, Wants::Verify, until);
+                self.note(ticket, Wants::Verify(guard), until);
                 self.verify(ticket, guard);
             }
             Ask::Commit { guard, ops } => {
@@ -345,16 +359,6 @@ impl Core {
         self.wakes.pop_front()
     }
 
-    /// Whether another thread of this client is before the one with this ticket. That one may wake it
-    /// without a word of the server, so a thread that reads what the server sends would sleep on.
-    pub fn is_in_line(&self, ticket: Ticket) -> bool {
-        let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) else {
-            return false;
-        };
-        let line = self.lines.get(path);
-        line.is_some_and(|line| line.waiting.iter().any(|waiter| waiter.ticket == ticket))
-    }
-
     /// The next guard to tell something.
     pub fn next_notice(&mut self) -> Option<(GuardId, Notice)> {
         self.leases.notices.pop_front()
@@ -374,7 +378,8 @@ impl Core {
             self.releases.next,
             self.link.next_tick(),
         ];
-        rest.into_iter().flatten().min()
+        let next = rest.into_iter().flatten().min();
+        next.filter(|_| self.link.over.is_none())
     }
 }
 

@@ -4,10 +4,12 @@
 //! ended that it belongs to. A release may take the create of the next thread along: both are then one
 //! transaction, one write of the quorum, and one round trip.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::acquisition::Acquisition;
-use super::ask::{Outcome, Ticket, Time};
+use super::ask::{Loss, Outcome, Ticket, Time};
 use super::calls::{Creation, Purpose};
 use super::link::Link;
 use crate::answer::{Answered, Failure};
@@ -19,10 +21,29 @@ use zklock_jute::{Op, Reply, culprit};
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    /// Each with the thread that waits for its end, if one does.
-    deletions: Deletions<Option<Told>>,
+    deletions: Deletions<Interest>,
     /// When the next one is due that is put off.
     pub(super) next: Option<Time>,
+    /// How many leftovers are known to be gone.
+    pub(super) leftovers: u64,
+}
+
+/// Who is interested in a deletion.
+#[derive(Debug)]
+struct Interest {
+    /// The thread that waits for its end, if one does.
+    told: Option<Told>,
+    /// It comes from an attempt, not from a guard.
+    is_leftover: bool,
+}
+
+/// What an answer to a deletion leads to.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// Who is to be told what.
+    pub(super) told: Option<(Ticket, Outcome)>,
+    /// Where an attempt had left it, once it is gone.
+    pub(super) left_in: Option<String>,
 }
 
 /// A thread that waits for the end of a release.
@@ -43,7 +64,9 @@ impl Releases {
         link: &Link,
     ) -> u64 {
         let deletion = Deletion::new(dir, link.session, orphan).writing(ops);
-        self.deletions.begin(deletion, told)
+        let is_leftover = false;
+        self.deletions
+            .begin(deletion, Interest { told, is_leftover })
     }
 
     /// Deletes what an attempt left.
@@ -51,8 +74,17 @@ impl Releases {
         // Without a session, there is nothing that it could own.
         if link.session != 0 {
             let id = self.begin((dir, orphan), Vec::new(), None, link);
+            if let Some((_, interest)) = self.deletions.get(id) {
+                interest.is_leftover = true;
+            }
             self.send(id, link);
         }
+    }
+
+    /// Whether something is left in this directory of attempts that have ended.
+    pub(super) fn are_left_in(&mut self, dir: &str) -> bool {
+        let mut interests = self.deletions.in_directory(dir);
+        interests.any(|interest| interest.is_leftover)
     }
 
     /// Sends what is due, if a pause is over or there is a connection again.
@@ -87,50 +119,61 @@ impl Releases {
         }
     }
 
-    /// Takes in an answer. Returns who is to be told what.
+    /// Takes in an answer, which may end its deletion.
     pub(super) fn answered(
         &mut self,
         id: u64,
         answered: Answered,
         link: &mut Link,
-    ) -> Option<(Ticket, Outcome)> {
-        let (deletion, told) = self.deletions.get(id)?;
+    ) -> Option<Done> {
+        let (deletion, interest) = self.deletions.get(id)?;
         let wrote = deletion.may_have_written();
         let refusal = refusal(&answered);
         match deletion.answered(link.now, answered) {
             Progress::GoesOn(_) => {
                 // The deletion goes on without what the servers did not write.
                 let refused = wrote && !deletion.writes();
-                let told = told.take_if(|told| refused && told.writes);
+                let told = interest.told.take_if(|told| refused && told.writes);
                 self.send_due(link);
-                Some((told?.ticket, refusal?))
+                let told = Some((told?.ticket, refusal?));
+                Some(Done {
+                    told,
+                    left_in: None,
+                })
             }
             Progress::Ended(ended) => {
-                let told = self.deletions.take(id)??;
-                let outcome = match ended {
+                let left_in = interest.is_leftover.then(|| deletion.dir().to_owned());
+                let told = self.deletions.take(id)?.told;
+                self.leftovers += u64::from(left_in.is_some());
+                let outcome = |told: Told| match ended {
                     Ended::Presumed if told.writes => Outcome::InDoubt,
                     Ended::Deleted | Ended::Presumed => Outcome::Released,
-                    Ended::GoneBefore => Outcome::Lost,
+                    Ended::GoneBefore => Outcome::Lost(link.gone()),
                 };
-                Some((told.ticket, outcome))
+                let told = told.map(|told| (told.ticket, outcome(told)));
+                Some(Done { told, left_in })
             }
         }
     }
 
     /// Nobody waits for the end of this thread's release any more: what may not have been sent is not
     /// written. Returns what is known of it.
-    pub(super) fn gives_up(&mut self, ticket: Ticket) -> Outcome {
-        let is_its = |told: &Option<Told>| told.is_some_and(|told| told.ticket == ticket);
-        match self.deletions.find(is_its) {
-            Some((deletion, told)) => {
-                let outcome = unanswered(deletion, *told);
-                if outcome == Outcome::Lost {
-                    deletion.writes_nothing();
-                }
-                outcome
-            }
-            None => Outcome::Lost,
+    pub(super) fn gives_up(&mut self, ticket: Ticket, why: Loss) -> Outcome {
+        let is_its = |interest: &Interest| interest.told.is_some_and(|told| told.ticket == ticket);
+        let Some((
+            deletion,
+            Interest {
+                told: Some(told), ..
+            },
+        )) = self.deletions.find(is_its)
+        else {
+            return Outcome::Lost(why);
+        };
+        let outcome = unanswered(deletion, *told, why);
+        if outcome != Outcome::InDoubt {
+            deletion.writes_nothing();
         }
+        outcome
     }
 
     /// The create of an attempt that has ended is answered: deletes what it has left.
@@ -144,11 +187,20 @@ impl Releases {
     /// for those, and what is known of them.
     pub(super) fn serves(&mut self, session: i64) -> Vec<(Ticket, Outcome)> {
         let ended = self.deletions.serves(session).into_iter();
-        let told = ended.filter_map(|(deletion, told)| {
-            let outcome = unanswered(&deletion, told);
-            Some((told?.ticket, outcome))
+        let told = ended.filter_map(|(deletion, interest)| {
+            let told = interest.told?;
+            Some((
+                told.ticket,
+                unanswered(&deletion, told, Loss::SessionExpired),
+            ))
         });
         told.collect()
+    }
+
+    /// Every session has ended.
+    pub(super) fn clear(&mut self) {
+        self.deletions.clear();
+        self.next = None;
     }
 
     /// How many are open.
@@ -158,10 +210,10 @@ impl Releases {
 }
 
 /// What is known of a release whose answer nobody waits for any more.
-fn unanswered(deletion: &Deletion, told: Option<Told>) -> Outcome {
-    match told {
-        Some(told) if told.writes && deletion.may_have_written() => Outcome::InDoubt,
-        _ => Outcome::Lost,
+fn unanswered(deletion: &Deletion, told: Told, why: Loss) -> Outcome {
+    match told.writes && deletion.may_have_written() {
+        true => Outcome::InDoubt,
+        false => Outcome::Lost(why),
     }
 }
 

@@ -10,6 +10,8 @@ use crate::connection::Capabilities;
 use crate::dialect::Dialect;
 use zklock_jute::{EventKind, Names, Op, OpReply, Stat};
 
+mod told;
+
 const T: Duration = Duration::from_secs(20);
 const START: Time = Duration::from_secs(1_000);
 const SESSION: i64 = 7;
@@ -311,7 +313,8 @@ fn a_guard_is_suspect_without_a_connection_and_lost_with_its_session() {
         (Time::ZERO, grant.trust.until)
     );
     desk.core.expired(desk.now);
-    assert_eq!(trust(&mut desk), LOST);
+    let lost = Notice::Lost(Loss::SessionExpired);
+    assert_eq!(desk.core.next_notice(), Some((grant.guard, lost)));
     desk.core.release(desk.now, grant.guard);
     assert_eq!((desk.sent(), desk.core.leftovers()), (Vec::new(), 0));
 }
@@ -342,7 +345,10 @@ fn no_input_is_too_much() {
         settings.local_handoffs = chance.u32(..3);
         let mut desk = Desk::with(settings);
         let (mut asked, mut guards) = (Vec::new(), Vec::new());
-        for _ in 0..60 {
+        for at in 0..60 {
+            if at == 50 {
+                desk.core.ends(desk.now, Loss::Closed);
+            }
             any_input(&mut desk, &mut chance, &mut asked, &guards);
             assert!(desk.sent().len() < 100, "seed {seed}");
             for (ticket, outcome) in desk.wakes() {
@@ -353,6 +359,9 @@ fn no_input_is_too_much() {
                 }
             }
             while desk.core.next_notice().is_some() {}
+            while let Some((ticket, _)) = desk.core.next_news() {
+                assert!(asked.contains(&ticket), "seed {seed}: it was not woken");
+            }
         }
     }
 }
@@ -377,7 +386,9 @@ fn any_input(
         5 | 6 => {
             let thread = chance.u64(..4);
             // A wake-up in the same turn is for a ticket that is known.
-            asked.push(desk.lock(thread));
+            let ticket = desk.lock(thread);
+            asked.push(ticket);
+            desk.core.follow(desk.now, ticket);
         }
         7 => {
             if let Some(ticket) = chance.choice(asked.clone()) {
@@ -467,6 +478,9 @@ fn who_waits_for_a_release_is_told_when_the_session_is_over() {
         desk.core.broke(desk.now);
         assert_eq!(desk.wakes(), []);
         end(&mut desk);
-        assert_eq!(desk.wakes(), [(ticket, Outcome::Lost)]);
+        assert_eq!(
+            desk.wakes(),
+            [(ticket, Outcome::Lost(Loss::SessionExpired))]
+        );
     }
 }

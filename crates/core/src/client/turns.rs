@@ -6,15 +6,16 @@ use alloc::vec::Vec;
 
 use super::Core;
 use super::acquisition::{Acquisition, Reached};
-use super::ask::{Grant, GuardId, Outcome, Ticket};
+use super::ask::{Grant, GuardId, Loss, Outcome, Thread, Ticket};
 use super::asked::{Alarm, Wants};
 use super::leases::Lease;
 use super::line::{Line, Turn, Waiter};
 use super::names::node_in;
 use super::releases::Told;
-use crate::attempt::{Orphan, Patience};
+use crate::attempt::{Orphan, OwnNode, Patience};
 use crate::path;
 use crate::skip_listing::LastGrant;
+use crate::validity::Stamp;
 use zklock_jute::Op;
 
 /// So many lines are kept for the next thread that comes, to spare it a listing.
@@ -26,6 +27,9 @@ type Farewell = (Option<Ticket>, (Vec<Op>, Option<Op>));
 impl Core {
     /// A thread wants the lock at a path.
     pub(super) fn lock(&mut self, path: &Arc<str>, waiter: Waiter) {
+        if let Some(why) = self.link.over {
+            return self.wake(waiter.ticket, Outcome::Over(why));
+        }
         let line = self.lines.entry(path.clone()).or_default();
         if line.has(waiter.thread) {
             self.wake(waiter.ticket, Outcome::WouldDeadlock);
@@ -72,6 +76,7 @@ impl Core {
         let Some(acquisition) = self.lines.get_mut(path).and_then(Line::acquisition) else {
             return;
         };
+        acquisition.own_is_left = acquisition.tries() && self.releases.are_left_in(path);
         let reached = acquisition.advance(&mut self.link);
         if let Some(at) = acquisition.rests_until.take() {
             self.alarms.insert((at, Alarm::Step(acquisition.ticket)));
@@ -79,6 +84,7 @@ impl Core {
         if let Some(reached) = reached {
             self.reached(path, reached);
         }
+        self.news.stir(path);
     }
 
     /// The thread that had the turn has the lock, or never will.
@@ -94,24 +100,8 @@ impl Core {
         }
         let outcome = match reached {
             Reached::Held(mine, stamp) => {
-                let node: Arc<str> = node_in(path, &mine.name).into();
-                let lock = (path.clone(), node.clone(), mine.origin.czxid);
-                let (guard, trust) = self.leases.begin(lock, stamp, &self.link);
-                if let Some(lease) = self.leases.get(guard) {
-                    self.orderly
-                        .begin((guard, lease), &mut acquisition, &self.link);
-                }
                 line.last = LastGrant::new(&mine, line.last);
-                let has_waited = acquisition.is_taken;
-                line.turn = Some((thread, Turn::Holds { guard, has_waited }));
-                let token = mine.origin.czxid;
-                let grant = Grant {
-                    guard,
-                    node,
-                    token,
-                    trust,
-                };
-                return self.wake(acquisition.ticket, Outcome::Held(grant));
+                return self.granted(path, (thread, &mut acquisition), (&mine, stamp));
             }
             Reached::GaveUp { taken } => Outcome::GaveUp { taken },
             Reached::Evicted(node) => Outcome::Evicted(node),
@@ -121,6 +111,34 @@ impl Core {
         line.last = None;
         self.wake(acquisition.ticket, outcome);
         self.next_turn(path, None);
+    }
+
+    /// The thread has the lock, on the strength of this proof of its node.
+    fn granted(
+        &mut self,
+        path: &Arc<str>,
+        (thread, by): (Thread, &mut Acquisition),
+        (mine, stamp): (&OwnNode, Stamp),
+    ) {
+        let (node, token) = (Arc::from(node_in(path, &mine.name)), mine.origin.czxid);
+        let lock = (path.clone(), Arc::clone(&node), token);
+        let (guard, trust) = self.leases.begin(lock, stamp, &self.link);
+        if let Some(lease) = self.leases.get(guard) {
+            self.orderly.begin((guard, lease), by, &self.link);
+        }
+        let has_waited = by.is_taken;
+        self.counts.grants += 1;
+        self.counts.waits += u64::from(has_waited);
+        if let Some(line) = self.lines.get_mut(path) {
+            line.turn = Some((thread, Turn::Holds { guard, has_waited }));
+        }
+        let grant = Grant {
+            guard,
+            node,
+            token,
+            trust,
+        };
+        self.wake(by.ticket, Outcome::Held(grant));
     }
 
     /// Calls the next thread in line.
@@ -145,19 +163,20 @@ impl Core {
 
     /// A guard gives its lock up: to the next thread of this client, or to the servers.
     pub(super) fn give_back(&mut self, guard: GuardId, told: Option<Ticket>, ops: Vec<Op>) {
+        let why = self.leases.why(guard, &self.link);
         let lease = self.leases.end(guard);
         let turn = lease
             .as_ref()
             .and_then(|lease| self.lines.get_mut(&lease.path)?.turn.take());
         let (Some(lease), Some((_, Turn::Holds { has_waited, .. }))) = (lease, turn) else {
-            return self.unlocked(told, Outcome::Lost);
+            return self.unlocked(told, Outcome::Lost(why));
         };
         let held = lease.is_believed(&self.link);
         if held && ops.is_empty() && self.hand_on(&lease, has_waited) {
             return self.unlocked(told, Outcome::Released);
         }
         if !held {
-            self.unlocked(told, Outcome::Lost);
+            self.unlocked(told, Outcome::Lost(why));
         }
         let word = self.orderly.end(&lease);
         if lease.session != self.link.session {
@@ -219,6 +238,8 @@ impl Core {
         };
         line.streak += 1;
         self.orderly.hand_on(lease, guard);
+        self.counts.grants += 1;
+        self.counts.handed_on += 1;
         line.turn = Some((waiter.thread, Turn::Holds { guard, has_waited }));
         let grant = Grant {
             guard,
@@ -237,13 +258,13 @@ impl Core {
         };
         let path = match &asked.wants {
             Wants::Lock(path) => path.clone(),
-            Wants::Verify => return self.wake(ticket, Outcome::GaveUp { taken: false }),
+            Wants::Verify(_) => return self.wake(ticket, Outcome::GaveUp { taken: false }),
             Wants::Commit(guard) => {
                 let outcome = self.gives_up_commit(ticket, *guard);
                 return self.wake(ticket, outcome);
             }
             Wants::Unlock => {
-                let outcome = self.releases.gives_up(ticket);
+                let outcome = self.releases.gives_up(ticket, Loss::NotConfirmed);
                 return self.wake(ticket, outcome);
             }
         };
@@ -261,6 +282,16 @@ impl Core {
                 self.wake(ticket, Outcome::GaveUp { taken });
             }
         }
+    }
+
+    /// Whether another thread of this client is before the one with this ticket. That one may wake it
+    /// without a word of the server, so a thread that reads what the server sends would sleep on.
+    pub fn is_in_line(&self, ticket: Ticket) -> bool {
+        let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) else {
+            return false;
+        };
+        let line = self.lines.get(path);
+        line.is_some_and(|line| line.waiting.iter().any(|waiter| waiter.ticket == ticket))
     }
 
     /// Whether a thread that is not first in line may say that the lock is taken. Without a connection,

@@ -36,7 +36,8 @@ impl Core {
     pub(super) fn commit(&mut self, commit: Commit) {
         let lease = self.leases.get(commit.guard);
         let Some(lease) = lease.filter(|lease| lease.is_believed(&self.link)) else {
-            return self.wake(commit.ticket, Outcome::Lost);
+            let why = self.leases.why(commit.guard, &self.link);
+            return self.wake(commit.ticket, Outcome::Lost(why));
         };
         if !self.link.is_connected() {
             return self.unsent.push(commit);
@@ -59,7 +60,7 @@ impl Core {
         let outcome = match &answered {
             Ok(Reply::Multi(results)) => match culprit(results) {
                 None => Outcome::Committed,
-                Some((0, ErrorCode::NO_NODE)) => Outcome::Lost,
+                Some((0, ErrorCode::NO_NODE)) => Outcome::Lost(self.link.gone()),
                 Some((0, code)) => Outcome::Refused(code),
                 Some((place, code)) => Outcome::StepRefused(place - 1, code),
             },
@@ -79,7 +80,7 @@ impl Core {
         };
         self.leases.writes(commit.guard, false);
         // The check in front proves the lock too, or that it is gone.
-        if matches!(outcome, Outcome::Committed | Outcome::Lost) {
+        if matches!(outcome, Outcome::Committed | Outcome::Lost(_)) {
             let ids = slice::from_ref(&commit.guard.0);
             self.leases.checked(ids, stamp, &answered, &self.link);
         }
@@ -96,7 +97,7 @@ impl Core {
         let lease = self.leases.get(guard);
         match lease.is_some_and(|lease| lease.is_believed(&self.link)) {
             true => Outcome::GaveUp { taken: false },
-            false => Outcome::Lost,
+            false => Outcome::Lost(self.leases.why(guard, &self.link)),
         }
     }
 }

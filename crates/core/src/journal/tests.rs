@@ -3,9 +3,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
+use zklock_testkit::fuzz;
 
 use super::*;
-use crate::fuzz;
 
 pub(crate) fn run(slot: &str, token: i64) -> PastRun {
     PastRun {

@@ -1,13 +1,14 @@
 //! A client's process: threads that want locks, and the shell around their core. It has no opinion.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use zklock_core::attempt::Patience;
 use zklock_core::client::{
-    Ask, Core, Grant, Greeting, GuardId, Notice, Outcome, Settings, Thread, Ticket,
+    Ahead, Ask, Core, Grant, Greeting, GuardId, LOST, Loss, Notice, Outcome, Settings, Thread,
+    Ticket,
 };
 use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Dialect;
@@ -23,7 +24,7 @@ use crate::world::{Asked, Happening, PATHS, World};
 pub(crate) struct Client {
     pub(crate) core: Core,
     conn: Option<ConnNo>,
-    is_serving: bool,
+    pub(crate) is_serving: bool,
     /// When the connect request was sent that is not answered yet.
     greeted: Time,
     /// When the last message to the server, and from it, arrives: none overtakes another.
@@ -43,12 +44,21 @@ pub(crate) struct Client {
     pub(crate) asked: Asked,
     /// When the requests were sent that are not answered, and whether they are writes.
     open: VecDeque<(Time, bool)>,
+    /// When the last request was sent that is answered.
+    pub(crate) answered: Time,
     pub(crate) proofs: Proofs,
     /// How many releases were to take the next thread's create along.
     pub(crate) joins: u32,
     pub(crate) connected_at: Time,
     /// When its connection last broke.
     pub(crate) broke_at: Time,
+    pub(crate) is_closed: bool,
+    /// How many servers have served it, and how many of its sessions expired.
+    pub(crate) greetings: u64,
+    pub(crate) expiries: u64,
+    pub(crate) lost_guards: BTreeSet<GuardId>,
+    /// How many times a guard was told that it is suspect, and was not before.
+    pub(crate) suspicions: u64,
 }
 
 /// What a ticket is for.
@@ -98,6 +108,35 @@ pub(crate) struct Op {
     pub(crate) was_orderly: bool,
     /// It was told how those ahead left.
     pub(crate) is_told: bool,
+    /// Whom it was told to wait for, and when.
+    pub(crate) news: Vec<(Time, Ahead)>,
+    /// Why it was told that its lock is lost.
+    pub(crate) loss: Option<(Time, Loss)>,
+}
+
+impl Op {
+    fn new((client, thread): (usize, usize), want: Want, asked: Time) -> Self {
+        Self {
+            client,
+            thread,
+            want,
+            asked,
+            until: want.limit.map(|limit| asked + limit),
+            cancelled: false,
+            granted: None,
+            node: None,
+            guard: None,
+            trust: LOST,
+            is_lost: false,
+            released: None,
+            ended: None,
+            was_handed_on: false,
+            was_orderly: false,
+            is_told: false,
+            news: Vec::new(),
+            loss: None,
+        }
+    }
 }
 
 impl ThreadState {
@@ -111,6 +150,7 @@ impl Client {
         let mut settings = Settings::new(Dialect::Curator, (at as u128) << 100);
         settings.local_handoffs = plan.local_handoffs;
         settings.notes = plan.notes;
+        settings.card = format!("c{at}").into_bytes();
         let threads = threads.iter().map(|script| ThreadState {
             script: script.clone(),
             next: 0,
@@ -133,10 +173,16 @@ impl Client {
             guards: BTreeMap::new(),
             asked: Asked::default(),
             open: VecDeque::new(),
+            answered: Time::ZERO,
             proofs: Proofs::default(),
             joins: 0,
             connected_at: Time::ZERO,
             broke_at: Time::ZERO,
+            is_closed: false,
+            greetings: 0,
+            expiries: 0,
+            lost_guards: BTreeSet::new(),
+            suspicions: 0,
         }
     }
 }
@@ -178,6 +224,10 @@ impl World {
         while let Some((ticket, outcome)) = self.clients[client].core.next_wake() {
             self.woken(client, ticket, outcome);
         }
+        while let Some((ticket, ahead)) = self.clients[client].core.next_news() {
+            self.told(client, ticket, ahead);
+        }
+        self.judge_line(client);
         if self.clients[client].core.hangs_up() && self.clients[client].is_serving {
             self.tell_story(|| format!("c{client} leaves its server"));
             self.breaks(client, true);
@@ -215,7 +265,7 @@ impl World {
     }
 
     pub(crate) fn connect(&mut self, client: usize) {
-        if self.clients[client].conn.is_some() {
+        if self.clients[client].conn.is_some() || self.clients[client].is_closed {
             return;
         }
         let server = self.chance.usize(..SERVERS);
@@ -307,6 +357,7 @@ impl World {
                 self.clients[client].is_serving = true;
                 let one = &mut self.clients[client];
                 one.connected_at = self.now;
+                one.greetings += 1;
                 one.proofs.connected(one.greeted);
                 let server = self.conns[conn].server;
                 self.tell_story(|| format!("c{client} has session {session} at server {server}"));
@@ -324,6 +375,7 @@ impl World {
             }
             Told::Greeting(None) => {
                 self.seen.expired += 1;
+                self.clients[client].expiries += 1;
                 self.tell_story(|| format!("the session of c{client} has expired"));
                 self.turn(client, Core::expired);
                 self.judge_loss(client);
@@ -344,6 +396,7 @@ impl World {
                         one.proofs.committed(sent, shortest, longest);
                     }
                     one.proofs.answered(sent, self.now);
+                    one.answered = sent;
                 }
                 self.turn(client, |core, now| core.answer(now, answer));
             }
@@ -399,24 +452,7 @@ impl World {
         one.does = Does::Asks;
         let until = want.limit.map(|limit| self.now + limit);
         let op = self.ops.len();
-        self.ops.push(Op {
-            client,
-            thread,
-            want,
-            asked: self.now,
-            until,
-            cancelled: false,
-            granted: None,
-            node: None,
-            guard: None,
-            trust: zklock_core::client::LOST,
-            is_lost: false,
-            released: None,
-            ended: None,
-            was_handed_on: false,
-            was_orderly: false,
-            is_told: false,
-        });
+        self.ops.push(Op::new((client, thread), want, self.now));
         self.tell_story(|| format!("c{client}.{thread} wants {} (op {op})", PATHS[want.path]));
         let ask = Ask::Lock {
             path: Arc::from(PATHS[want.path]),
@@ -440,9 +476,13 @@ impl World {
         ask: Ask,
         waits: Waits,
     ) -> Ticket {
+        let follows = matches!(waits, Waits::Lock(op) if self.follows(op));
         let one = &mut self.clients[client];
         let ticket = one.core.ask(self.now, Thread(thread as u64), ask);
         one.tickets.insert(ticket, waits);
+        if follows {
+            one.core.follow(self.now, ticket);
+        }
         self.carry_out(client);
         ticket
     }
@@ -480,6 +520,7 @@ impl World {
         self.judge_untold(op);
         self.ops[op].was_orderly = self.is_valid(op);
         self.ops[op].released = Some(self.now);
+        self.judge_explained(op);
         self.clients[client].guards.remove(&guard);
         match self.ops[op].want.unlocks {
             true => {
@@ -570,6 +611,27 @@ impl World {
         open && !op.is_lost && self.now < op.trust.until
     }
 
+    /// The op whose thread waits with this ticket.
+    pub(crate) fn op_of(&self, client: usize, ticket: Ticket) -> Option<usize> {
+        match self.clients[client].tickets.get(&ticket) {
+            Some(Waits::Lock(op)) => Some(*op),
+            _ => None,
+        }
+    }
+
+    /// A client ends, and has its session end by itself.
+    pub(crate) fn closes(&mut self, client: usize) {
+        if std::mem::replace(&mut self.clients[client].is_closed, true) {
+            return;
+        }
+        self.turn(client, |core, now| core.ends(now, Loss::Closed));
+        if let Some(conn) = self.clients[client].conn.take() {
+            self.clients[client].is_serving = false;
+            self.forget(conn);
+        }
+        self.judge_end_of(client);
+    }
+
     /// The ops of a client whose guards are open.
     pub(crate) fn guards(&self, client: usize) -> Vec<usize> {
         self.clients[client].guards.values().copied().collect()
@@ -582,23 +644,37 @@ impl World {
     }
 
     fn noticed(&mut self, client: usize, guard: GuardId, notice: Notice) {
+        if let Notice::Lost(_) = notice {
+            self.clients[client].lost_guards.insert(guard);
+        }
         let Some(op) = self.clients[client].guards.get(&guard).copied() else {
             return;
         };
-        if let Notice::Follows { released } = notice {
-            self.tell_story(|| format!("op {op} is told that those ahead released: {released}"));
-            self.judge_follows(op, released);
-        }
-        if let Notice::Trust(trust) = notice {
-            // A guard that has seen its time pass stays lost.
-            let one = &mut self.ops[op];
-            one.is_lost |= one.trust.until <= self.now || trust.until <= self.now;
-            one.trust = trust;
-            if one.is_lost {
-                self.seen.lost += 1;
-                self.tell_story(|| format!("op {op} is lost"));
+        let one = &mut self.ops[op];
+        match notice {
+            Notice::Trust(trust) => {
+                let turns = one.trust.suspect_from.min(one.trust.until) <= self.now;
+                let is_suspect = trust.suspect_from <= self.now && self.now < trust.until;
+                self.clients[client].suspicions += u64::from(is_suspect && !turns);
+                // A guard that has seen its time pass stays lost.
+                one.is_lost |= one.trust.until <= self.now || trust.until <= self.now;
+                one.trust = trust;
+                self.judge_trust(op);
             }
-            self.judge_trust(op);
+            Notice::Lost(why) => {
+                self.seen.lost += u64::from(!one.is_lost);
+                one.is_lost = true;
+                self.tell_story(|| format!("op {op} is lost: {why:?}"));
+                self.judge_reason(op, why);
+                self.ops[op].trust = LOST;
+            }
+            Notice::Follows { released } => {
+                self.tell_story(|| {
+                    format!("op {op} is told that those ahead released: {released}")
+                });
+                self.judge_follows(op, released);
+            }
+            Notice::Revoked => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use zklock_core::client::Outcome;
+use zklock_core::client::{Loss, Outcome};
 use zklock_jute::{Event, EventKind};
 
 use crate::client::Op;
@@ -15,12 +15,12 @@ use crate::world::{BEGINNING, Life, PATHS, World};
 const ROUNDING: Duration = Duration::from_micros(1);
 
 impl Op {
-    fn path(&self) -> &'static str {
+    pub(crate) fn path(&self) -> &'static str {
         PATHS[self.want.path]
     }
 
     /// When its thread left the line.
-    fn left(&self) -> Option<Time> {
+    pub(crate) fn left(&self) -> Option<Time> {
         let ended = self.ended.as_ref().map(|(at, _)| *at);
         self.released.or(ended)
     }
@@ -183,15 +183,19 @@ impl World {
         self.judge_limit(op);
         let one = &self.ops[op];
         let limit = one.until.is_some_and(|until| until <= self.now);
+        let cancelled = one.cancelled;
         let is_right = match outcome {
             Outcome::GaveUp { taken } => {
                 limit || one.cancelled || (one.want.tries && (*taken || !self.plan.is_quiet()))
             }
             Outcome::Evicted(_) => self.clients[one.client].was_evicted,
+            Outcome::Over(why) => *why == Loss::Closed && self.clients[one.client].is_closed,
             _ => false,
         };
         if !is_right {
             self.fail(format!("op {op} ended by {outcome:?}, and had no reason"));
+        } else if *outcome == (Outcome::GaveUp { taken: true }) && !limit && !cancelled {
+            self.judge_try(op);
         }
     }
 
@@ -219,7 +223,11 @@ impl World {
                     self.fail(format!("op {op} is released, and its node is there"));
                 }
             }
-            Outcome::Lost | Outcome::GaveUp { .. } if !quiet => self.judge_late(op),
+            Outcome::Lost(why) if !quiet => {
+                self.judge_late(op);
+                self.judge_reason(op, *why);
+            }
+            Outcome::GaveUp { .. } if !quiet => self.judge_late(op),
             _ => self.fail(format!(
                 "nothing was broken, but op {op} is told {outcome:?}"
             )),
@@ -260,6 +268,7 @@ impl World {
     }
 
     fn judge_time(&mut self, op: usize) {
+        self.judge_news(op);
         let one = self.ops[op].clone();
         let (due, why) = self.due(op, &one);
         if due < self.now {
@@ -349,6 +358,7 @@ impl World {
 impl World {
     pub(crate) fn judge_end(&mut self) {
         for client in 0..self.clients.len() {
+            self.judge_counts(client);
             let (session, _) = self.clients[client].core.session();
             let left = self
                 .standing()

@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) notes: bool,
     pub(crate) pauses: Vec<Pause>,
     pub(crate) troubles: Vec<Trouble>,
+    /// Threads want to know whom they wait for.
+    pub(crate) follows: bool,
 }
 
 /// What a thread does, one after the other.
@@ -99,6 +101,10 @@ pub(crate) enum What {
     Vanish {
         client: usize,
     },
+    /// A client is closed.
+    Close {
+        client: usize,
+    },
     /// A server does nothing for a while.
     Freeze {
         server: usize,
@@ -156,6 +162,7 @@ impl Plan {
             notes: seed % 4 == 2 || seed % 16 == 5,
             pauses: Vec::new(),
             troubles: Vec::new(),
+            follows: true,
             clients,
         };
         if !is_quiet {
@@ -163,7 +170,10 @@ impl Plan {
                 let more = chance.choice([3_000, 9_000]).unwrap_or(3_000);
                 plan.grants = [(); SERVERS].map(|()| timeout + ms(chance.u64(..2) * more));
             }
-            plan.troubles = troubles(chance, plan.clients.len(), hold * 4 + ms(200), timeout);
+            let span = hold * 4 + ms(200);
+            let count = plan.clients.len();
+            plan.troubles = troubles(chance, count, span, timeout);
+            plan.troubles.extend(end(chance, count, span));
         }
         plan.add_writes(&mut Rng::with_seed(!seed), hold);
         if seed % 4 == 3 {
@@ -332,6 +342,18 @@ fn troubles(chance: &mut Rng, clients: usize, span: Duration, timeout: Duration)
         Trouble { at, what, time }
     };
     (0..count).map(one).collect()
+}
+
+/// The end of a client, in one plan of eight.
+fn end(chance: &mut Rng, clients: usize, span: Duration) -> Option<Trouble> {
+    let ends = chance.u8(..8) == 0;
+    ends.then(|| Trouble {
+        what: What::Close {
+            client: chance.usize(..clients),
+        },
+        at: Duration::from_nanos(chance.u64(0..span.as_nanos() as u64)),
+        time: Duration::ZERO,
+    })
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

@@ -41,6 +41,7 @@ impl World {
             What::Revoke => self.revoke(),
             What::Write { path } => self.write_elsewhere(path),
             What::Vanish { client } => self.vanish(client),
+            What::Close { client } => self.closes(client),
             What::Resign => {
                 if let Some(leader) = self.leader() {
                     self.resign(leader);

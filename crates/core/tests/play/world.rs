@@ -106,6 +106,10 @@ pub(crate) struct Life {
     pub(crate) written: i64,
     pub(crate) from: Time,
     pub(crate) to: Option<Time>,
+    /// By which changes it came and went.
+    pub(crate) zxids: (i64, Option<i64>),
+    /// Its data, version by version.
+    pub(crate) data: Vec<Rc<[u8]>>,
 }
 
 /// What a client has asked the servers for.
@@ -147,6 +151,10 @@ pub(crate) struct Seen {
     pub(crate) followed: u64,
     /// Holds that a waiter has removed.
     pub(crate) unheld: u64,
+    /// What waiting threads were told.
+    pub(crate) told: u64,
+    /// Losses whose reason was made more exact.
+    pub(crate) explained: u64,
 }
 
 impl Seen {
@@ -165,6 +173,8 @@ impl Seen {
         self.noted += other.noted;
         self.followed += other.followed;
         self.unheld += other.unheld;
+        self.told += other.told;
+        self.explained += other.explained;
     }
 }
 
@@ -499,6 +509,7 @@ impl World {
                 Change::Created(path) => {
                     let node = self.servers[server].tree.nodes.get(path);
                     let (owner, written) = node.map_or((0, 0), |node| (node.owner, node.ctime));
+                    let data = node.map(|node| node.data.clone()).into_iter().collect();
                     self.tell_story(|| format!("{path} is created by session {session}"));
                     self.lives.push(Life {
                         path: path.clone(),
@@ -506,6 +517,8 @@ impl World {
                         written,
                         from: self.now,
                         to: None,
+                        zxids: (zxid, None),
+                        data,
                     });
                 }
                 Change::Deleted(path) => {
@@ -513,6 +526,7 @@ impl World {
                     let mut lives = self.lives.iter_mut().rev();
                     if let Some(life) = lives.find(|life| life.path == *path) {
                         life.to = Some(self.now);
+                        life.zxids.1 = Some(zxid);
                     }
                     // The directory may be made anew.
                     self.foreign.retain(|dir| **dir != **path);
@@ -521,7 +535,10 @@ impl World {
                         self.judge_hold(path, session);
                     }
                 }
-                Change::Set(path) => self.judge_set((server, path), session, changes),
+                Change::Set(path) => {
+                    self.record_data(server, path);
+                    self.judge_set((server, path), session, changes);
+                }
             }
         }
     }
@@ -538,6 +555,14 @@ impl World {
             WRITTEN => self.judge_write(&data, deleted),
             path if PATHS.contains(&path) => self.judge_note((path, &data), session, deleted),
             _ => {}
+        }
+    }
+
+    fn record_data(&mut self, server: usize, path: &str) {
+        let node = self.servers[server].tree.nodes.get(path);
+        let mut lives = self.lives.iter_mut().rev();
+        if let Some(life) = lives.find(|life| &*life.path == path) {
+            life.data.extend(node.map(|node| node.data.clone()));
         }
     }
 

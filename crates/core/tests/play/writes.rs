@@ -109,14 +109,14 @@ impl World {
         let asked = self.writes.asked[&(op, leaves)];
         let done = self.writes.done.contains_key(&(op, leaves));
         let client = &self.clients[self.ops[op].client];
-        let unanswered = asked.at <= client.broke_at || asked.until <= self.now;
+        let unanswered = asked.at <= client.broke_at || asked.until <= self.now || client.is_closed;
         let refused = self.ops[op].want.is_refused;
         let quiet = self.plan.is_quiet();
         let is_right = match outcome {
             Outcome::Committed => done && !leaves,
             Outcome::Released => done && leaves,
             Outcome::StepRefused(0, ErrorCode::BAD_VERSION) => refused && !done,
-            Outcome::Lost => !done && !quiet && (leaves || !self.is_valid(op)),
+            Outcome::Lost(_) => !done && !quiet && (leaves || !self.is_valid(op)),
             Outcome::GaveUp { .. } => !done && !quiet && !leaves,
             Outcome::InDoubt => !quiet && unanswered,
             _ => false,

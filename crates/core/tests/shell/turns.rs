@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use zklock_core::client::{Core, Notice, Outcome, Time};
+use zklock_core::client::{Core, LOST, Notice, Outcome, Time};
 use zklock_jute::{Request, xid};
 
 use crate::client::{Input, Shared, State, now};
@@ -162,8 +162,10 @@ impl State {
             wakes.push((sleeper, outcome));
         }
         while let Some((guard, notice)) = self.core.next_notice() {
-            if let (Some(trust), Notice::Trust(validity)) = (self.guards.get(&guard), notice) {
-                trust.tell(validity);
+            match (self.guards.get(&guard), notice) {
+                (Some(trust), Notice::Trust(validity)) => trust.tell(validity),
+                (Some(trust), Notice::Lost(_)) => trust.tell(LOST),
+                _ => {}
             }
         }
         wakes

@@ -4,8 +4,9 @@
 
 use alloc::vec::Vec;
 
+use zklock_testkit::fuzz;
+
 use super::*;
-use crate::fuzz;
 
 /// What `Debug` shows is longer than the bytes: names of fields, escapes.
 const MOST_SHOWN_FOR_A_BYTE: usize = 200;

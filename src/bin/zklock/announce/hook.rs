@@ -10,7 +10,7 @@ use crate::run_setup::Stage;
 use crate::stderr::say;
 
 /// How long what was killed may take to be gone.
-const KILL_LIMIT: Duration = Duration::from_millis(250);
+pub(crate) const KILL_LIMIT: Duration = Duration::from_millis(250);
 
 /// Returns the command that a shell runs for this text.
 pub(crate) fn shell(text: &str) -> Vec<std::ffi::OsString> {

@@ -2,15 +2,18 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
+use rustix::process::Signal;
 
 #[cfg(target_os = "linux")]
 use crate::helper::listen::listen;
+use crate::helper::wire::{Kind, receive_files, send};
 use crate::helper::{EXEC, KEEP, LISTEN, at_the_parents_end, keep};
 use crate::signals;
 use crate::stderr::{flush, say};
@@ -23,9 +26,8 @@ pub(crate) fn main() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let ended = match args.next()?.to_str()? {
         EXEC => {
-            let parent = args.next()?.to_str()?.parse().ok()?;
             let unblocked = args.next()?;
-            return Some(exec(Pid::from_raw(parent)?, &unblocked, args.next()?, args));
+            return Some(exec(&unblocked, args.next()?, args));
         }
         KEEP => keep::keep(),
         LISTEN => listen(),
@@ -35,20 +37,12 @@ pub(crate) fn main() -> Option<ExitCode> {
 }
 
 /// Becomes the command.
-fn exec(
-    parent: Pid,
-    unblocked: &OsString,
-    program: OsString,
-    args: impl Iterator<Item = OsString>,
-) -> ExitCode {
+fn exec(unblocked: &OsString, program: OsString, args: impl Iterator<Item = OsString>) -> ExitCode {
     // If it fails, `zklock run` still kills the command.
     at_the_parents_end(Signal::KILL);
-    if getppid() != Some(parent) {
-        // The parent died before the kernel was asked to kill this process with it.
+    if await_input().is_err() {
         return ExitCode::from(NOT_RUN);
     }
-    // Until `zklock run` has given it the terminal, and has looked at the lock again.
-    let _ = kill_process(getpid(), Signal::STOP);
     signals::unblock(&unblocked.to_string_lossy());
     let error = Command::new(&program).args(args).exec();
     say(&format!(
@@ -57,9 +51,19 @@ fn exec(
     ));
     flush();
     ExitCode::from(match error.kind() {
-        io::ErrorKind::NotFound => NOT_FOUND,
+        ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUN,
     })
+}
+
+/// Waits until `zklock run` has given the command the terminal, and has looked at the lock again.
+fn await_input() -> io::Result<()> {
+    let keeper = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    send(&keeper, Kind::Started, 0, b"")?;
+    let mut files = receive_files(&keeper)?.into_iter();
+    // There is none if the keeper has died, also before the kernel was asked to kill this process with it.
+    let input = files.next().ok_or(ErrorKind::UnexpectedEof)?;
+    Ok(rustix::stdio::dup2_stdin(input)?)
 }
 
 /// Without siginfo, a terminal's signal cannot be told from others.

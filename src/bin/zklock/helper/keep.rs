@@ -17,15 +17,12 @@ use std::time::{Duration, Instant};
 use nix::sys::select::{FdSet, pselect};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::time::TimeSpec;
-use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, test_kill_process_group,
-    waitpid,
-};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 
 use crate::descendants::{Descendants, Process, State};
 use crate::helper::session::Session;
-use crate::helper::wire::{Kind, Message, receive, receive_files, send};
+use crate::helper::wire::{Kind, Message, receive, receive_files, send, send_files};
 use crate::helper::{self, EXEC};
 use crate::signals;
 use crate::state_files;
@@ -55,6 +52,8 @@ struct Keeper {
     head: Pid,
     /// While it is not reaped, its number is its group's.
     head_lives: bool,
+    /// Its input, and where it waits for that, until it begins.
+    gate: Option<(UnixStream, OwnedFd)>,
     /// What `Suspend` has stopped.
     suspended: Vec<Process>,
     /// Until when the group has to stop by itself.
@@ -88,8 +87,8 @@ pub(super) fn keep() -> io::Result<()> {
     let key = words.next().unwrap_or_default();
     let count = usize::try_from(brief.number).unwrap_or_default();
     let command = words.by_ref().take(count);
-    let head = match start(input, command) {
-        Ok(head) => head,
+    let (head, gate) = match start(command) {
+        Ok(started) => started,
         Err(error) => return send(&zklock, Kind::Failed, 0, error.to_string().as_bytes()),
     };
     let session = Session::new(key, words.collect());
@@ -97,21 +96,21 @@ pub(super) fn keep() -> io::Result<()> {
     if let Some(before) = before {
         drop(send(&before, Kind::Spare, 0, b""));
     }
-    let keeper = Keeper::new(zklock, descendants, head, session);
+    let keeper = Keeper::new(zklock, descendants, (head, gate, input), session);
     keeper.say(Kind::Started, head.as_raw_pid(), "");
     keeper.run()
 }
 
-/// Starts the process that becomes the command, and waits until it has stopped itself.
-fn start(input: OwnedFd, command: impl Iterator<Item = OsString>) -> io::Result<Pid> {
+/// Starts the process that becomes the command, and waits until it waits for its input at this socket.
+fn start(command: impl Iterator<Item = OsString>) -> io::Result<(Pid, UnixStream)> {
+    let (gate, its_end) = UnixStream::pair()?;
     let mut exec = helper::command(EXEC);
-    exec.arg(getpid().as_raw_pid().to_string());
-    exec.args(env::args_os().skip(2)).args(command).stdin(input);
-    let head = helper::spawn(&mut exec)?;
-    let status = retry_on_intr(|| waitpid(Some(head), WaitOptions::UNTRACED))?;
-    match status.is_some_and(|(_, status)| status.stopped()) {
-        true => Ok(head),
-        false => Err(io::Error::other("the process that becomes it has ended")),
+    exec.args(env::args_os().skip(2)).args(command);
+    let head = helper::spawn(exec.stdin(OwnedFd::from(its_end)))?;
+    drop(exec);
+    match receive(&gate) {
+        Ok(_) => Ok((head, gate)),
+        Err(_) => Err(io::Error::other("the process that becomes it has ended")),
     }
 }
 
@@ -127,12 +126,18 @@ fn become_quiet() -> io::Result<()> {
 }
 
 impl Keeper {
-    fn new(zklock: UnixStream, descendants: Descendants, head: Pid, session: Session) -> Self {
+    fn new(
+        zklock: UnixStream,
+        descendants: Descendants,
+        (head, gate, input): (Pid, UnixStream, OwnedFd),
+        session: Session,
+    ) -> Self {
         Self {
             zklock,
             descendants,
             head,
             head_lives: true,
+            gate: Some((gate, input)),
             suspended: Vec::new(),
             suspending: None,
             killing: false,
@@ -157,7 +162,7 @@ impl Keeper {
         self.say(Kind::Gone, self.obeyed, "");
         if let Some(session) = self.session.filter(|_| ends_unheard(&self.zklock)) {
             state_files::remove_what_is_left();
-            session.end();
+            session.end(&mut self.descendants);
         }
         Ok(())
     }
@@ -177,7 +182,9 @@ impl Keeper {
         // Where orphans are not adopted, the group has to be gone too.
         let is_gone =
             || cfg!(target_os = "linux") || test_kill_process_group(self.head) == Err(Errno::SRCH);
-        !has_others && is_gone()
+        // What is dead may be a debugger's to reap.
+        let are_dead = || self.killing && self.descendants.are_dead_but(None);
+        (!has_others || are_dead()) && is_gone()
     }
 
     /// If `zklock run` is gone, the next look at the socket tells.
@@ -205,6 +212,10 @@ impl Keeper {
             return self.start_killing();
         };
         match (kind, Signal::from_named_raw(number)) {
+            (Kind::Begin, _) => {
+                let gate = self.gate.take();
+                drop(gate.map(|(head, input)| send_files(&head, &[input.as_fd()])));
+            }
             (Kind::SignalAll, Some(signal)) => {
                 self.obeyed += 1;
                 self.signal(signal, true);
@@ -282,7 +293,7 @@ impl Keeper {
         let late = Instant::now().saturating_duration_since(until);
         let at_most = match late > STOP_LIMIT {
             true => State::Uninterruptible,
-            false => State::Stopped,
+            false => State::Traced,
         };
         let told = self.descendants.stop(at_most, &mut self.suspended);
         if told.is_ok() || late >= LAST_STOP {

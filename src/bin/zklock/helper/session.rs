@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use nix::sys::signal::SigSet;
-use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
+use rustix::process::{Signal, kill_process_group};
 
 use crate::announce::ReadyFile;
+use crate::announce::hook::KILL_LIMIT;
 use crate::args::{Args, Task};
 use crate::child::NODE;
 use crate::connect;
+use crate::descendants::Descendants;
 use crate::helper;
 use crate::metrics::note_kill;
 use crate::wanted::Wanted;
@@ -47,7 +49,7 @@ impl Session {
 
     /// Ends it, so that the next holder need not wait for the session timeout. If no server
     /// answers, it ends by itself.
-    pub(super) fn end(self) {
+    pub(super) fn end(self, descendants: &mut Descendants) {
         let args = iter::once("zklock".into()).chain(self.args);
         let (Ok(mut args), Some(key)) = (Args::try_parse_from(args), self.key.to_str()) else {
             return;
@@ -65,7 +67,7 @@ impl Session {
             file.inspect(|file| ReadyFile::remove_after_kill(file, &node));
             if let Some(hook) = &standby.on_passive {
                 let grace = standby.what.grace.unwrap_or(args.session_timeout / 16);
-                let _ = run_hook(hook, &self.folder, Instant::now() + grace);
+                let _ = run_hook(hook, &self.folder, Instant::now() + grace, descendants);
             }
         }
         // Another process may be waiting for what comes out of a pipe.
@@ -81,8 +83,14 @@ impl Session {
     }
 }
 
-/// Runs the last hook of a standby that was killed, and kills it if it takes longer.
-fn run_hook(hook: &str, folder: &Path, until: Instant) -> io::Result<()> {
+/// Runs the last hook of a standby that was killed, and kills it with all that it has started if it takes
+/// longer.
+fn run_hook(
+    hook: &str,
+    folder: &Path,
+    until: Instant,
+    descendants: &mut Descendants,
+) -> io::Result<()> {
     let mut shell = Command::new("sh");
     shell.args(["-c", hook]).stdin(Stdio::null());
     shell.current_dir(folder).process_group(0);
@@ -91,11 +99,14 @@ fn run_hook(hook: &str, folder: &Path, until: Instant) -> io::Result<()> {
     let hook = helper::spawn(&mut shell);
     SigSet::all().thread_set_mask()?;
     let hook = hook?;
-    while Instant::now() < until {
-        match waitpid(Some(hook), WaitOptions::NOHANG)? {
-            Some(_) => return Ok(()),
-            None => thread::sleep(POLL),
+    while descendants.reap().1 && Instant::now() < until + KILL_LIMIT {
+        if until <= Instant::now() {
+            descendants.kill();
+            if !cfg!(target_os = "linux") {
+                let _ = kill_process_group(hook, Signal::KILL);
+            }
         }
+        thread::sleep(POLL);
     }
-    Ok(kill_process_group(hook, Signal::KILL)?)
+    Ok(())
 }

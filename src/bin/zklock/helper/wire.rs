@@ -39,6 +39,8 @@ macro_rules! kinds {
 kinds! {
     // To `__keep`, first the command and how many words it has, then signals by their numbers.
     Brief
+    /// Lets the command begin.
+    Begin
     /// To everything, which also continues: what is stopped gets no other signal before.
     SignalAll
     SignalGroup

@@ -136,9 +136,9 @@ impl fmt::Display for Page {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use zklock_testkit::fuzz;
 
     use super::*;
-    use crate::fuzz;
 
     fn full() -> Page {
         let at = |seconds: u64| Some(Duration::from_millis(1_764_000_000_123 + seconds * 1000));

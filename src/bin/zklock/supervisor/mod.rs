@@ -26,7 +26,7 @@ use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::held::Held;
 use crate::helper::wire::{Kind, Message};
-use crate::signals::{Signals, ends};
+use crate::signals::Signals;
 use crate::stderr::say;
 use crate::stop_policy::{StopAction, StopPolicy};
 use crate::terminal::Terminal;
@@ -167,18 +167,13 @@ impl<'a> Supervisor<'a> {
             return Err(Failure::new(LOST, message));
         }
         // The helper that becomes the command dies of a signal that ends programs. The command
-        // itself might handle or ignore it.
-        let early: Vec<_> = self.signals.taken.try_iter().collect();
-        for signal in early.iter().filter(|signal| ends(**signal)) {
-            self.signalled(*signal);
-        }
-        self.child.begin();
-        // Continuing a process cancels its stop. SIGUSR1 and SIGUSR2 would end the helper.
-        for signal in early {
-            if [Signal::SIGTSTP, Signal::SIGCONT].contains(&signal) {
+        // itself might handle or ignore it. SIGUSR1 and SIGUSR2 would end the helper, too.
+        for signal in self.signals.taken.try_iter() {
+            if ![Signal::SIGUSR1, Signal::SIGUSR2].contains(&signal) {
                 self.signalled(signal);
             }
         }
+        self.child.begin();
         let name = &self.order.name;
         log::info!("got {name}, the command is process {}", self.child.group);
         Ok(())
@@ -189,9 +184,9 @@ impl<'a> Supervisor<'a> {
     pub(crate) fn run(mut self) -> Result<(Ended, Child), Failure> {
         self.begin()?;
         let events = self.order.lock.events().clone();
-        let reports = self.child.reports.clone();
         while !self.child.is_gone {
             let wait = self.look_at_time().min(self.look_at_lock());
+            let reports = self.child.reports.clone();
             self.child.spare_bystanders();
             select! {
                 recv(reports) -> report => self.reported(report.ok().as_ref()),

@@ -68,7 +68,12 @@ impl Acquisition {
             // A refusal passes through the quorum too.
             (Step::Sync, Ok(_) | Err(Failure::Refused(_))) => Event::Synced,
             (Step::Own, Ok(Reply::Stat(stat))) => Event::Inspected(origin(stat)),
-            (Step::Nearest, Ok(_)) => Event::Watching,
+            (Step::Nearest, Ok(reply)) => {
+                if let Reply::Data { data, stat } = reply {
+                    self.found = (data, stat);
+                }
+                Event::Watching
+            }
             (Step::Nearest, Err(GONE)) => {
                 self.has_moved = true;
                 Event::NoNode

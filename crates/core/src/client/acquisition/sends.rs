@@ -209,6 +209,7 @@ impl Acquisition {
         self.flight
             .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
         self.events.clear();
+        self.found = Default::default();
         if let Some(mine) = mine {
             self.look_at_own(mine, link);
         }

@@ -67,9 +67,9 @@ fn a_write_under_a_lock_proves_it_and_is_refused_with_it() {
     let ticket = desk.commits(&grant);
     desk.sent();
     desk.refuses(0, ErrorCode::NO_NODE);
-    assert_eq!(desk.wakes(), [(ticket, Outcome::Lost)]);
+    assert_eq!(desk.wakes(), [(ticket, Outcome::Lost(Loss::Evicted))]);
     let notice = desk.core.next_notice();
-    assert_eq!(notice, Some((grant.guard, Notice::Trust(LOST))));
+    assert_eq!(notice, Some((grant.guard, Notice::Lost(Loss::Evicted))));
 }
 
 #[test]

@@ -4,23 +4,27 @@
 //! frames, the other lets them wait as long as the network is slow or gone and passes
 //! them on. As the proxy knows the frames, it can lose one that a test names.
 
-use std::collections::{HashMap, HashSet};
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+mod connection;
+mod frames;
+mod listener;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, unbounded};
 
+use self::connection::{Connection, OURS};
+use self::frames::{Parcel, Verdict, enqueue, int_at, read_frame};
+use self::listener::Listener;
 use super::{eventually, free_port};
-
-/// The number of a request that the proxy makes itself; clients count from 1.
-const OURS: i32 = i32::MAX;
 
 /// A proxy in front of one server; all connections are cut when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub struct Proxy {
     shared: Arc<Shared>,
     address: SocketAddr,
 }
@@ -59,7 +63,7 @@ enum Rule {
 
 impl Proxy {
     /// Starts a proxy in front of `server`, one `host:port`.
-    pub(crate) fn start(server: &str) -> Self {
+    pub fn start(server: &str) -> Self {
         let server = server
             .to_socket_addrs()
             .expect("resolving the server's name")
@@ -78,35 +82,35 @@ impl Proxy {
     }
 
     /// Leaves the address, and listens on another one with the same port.
-    pub(crate) fn move_to(&mut self, host: IpAddr) {
+    pub fn move_to(&mut self, host: IpAddr) {
         self.refuse();
         self.address.set_ip(host);
         self.accept();
     }
 
     /// Listens where another proxy did.
-    pub(crate) fn take_over(&mut self, host: IpAddr, port: u16) {
+    pub fn take_over(&mut self, host: IpAddr, port: u16) {
         self.refuse();
         self.address = SocketAddr::new(host, port);
         self.accept();
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.address.port()
     }
 
     /// Returns what clients connect to.
-    pub(crate) fn hosts(&self) -> String {
+    pub fn hosts(&self) -> String {
         self.address.to_string()
     }
 
     /// Closes all connections; new ones are welcome.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.shared.cut();
     }
 
     /// Closes all connections and turns new ones away, as when no process listens.
-    pub(crate) fn refuse(&self) {
+    pub fn refuse(&self) {
         // The lock is released first: the listener's thread may wait for it.
         let listener = self.shared.state().listener.take();
         drop(listener);
@@ -114,7 +118,7 @@ impl Proxy {
     }
 
     /// Welcomes connections again.
-    pub(crate) fn accept(&self) {
+    pub fn accept(&self) {
         if self.shared.state().listener.is_none() {
             // Another socket may have the port for a moment.
             eventually("listening again", || {
@@ -125,71 +129,71 @@ impl Proxy {
 
     /// Lets nothing through in either direction, while all sockets stay open; new
     /// connections are accepted and hear nothing.
-    pub(crate) fn blackhole(&self) {
+    pub fn blackhole(&self) {
         self.shared.change(|state| state.blackholed = true);
     }
 
     /// Ends a blackhole. What was sent into it arrives late, as TCP would have it,
     /// on connections that were not cut meanwhile.
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         self.shared.change(|state| state.blackholed = false);
     }
 
     /// Makes everything take this much longer, each way.
-    pub(crate) fn delay(&self, delay: Duration) {
+    pub fn delay(&self, delay: Duration) {
         self.shared.change(|state| state.delay = delay);
     }
 
     /// Lets the next request of this kind through, loses its reply, and cuts the
     /// connection: the server has carried it out, the client can't know.
-    pub(crate) fn drop_next_reply_to(&self, opcode: i32) {
+    pub fn drop_next_reply_to(&self, opcode: i32) {
         self.shared.arm(Rule::DropReplyTo(opcode));
     }
 
     /// Lets nothing through from the next request of this kind on, which is the first to
     /// arrive late.
-    pub(crate) fn blackhole_at_next_request(&self, opcode: i32) {
+    pub fn blackhole_at_next_request(&self, opcode: i32) {
         self.shared.arm(Rule::BlackholeAt(opcode));
     }
 
     /// Loses the next request of this kind and cuts the connection: the server never
     /// saw it, the client can't know.
-    pub(crate) fn drop_next_request(&self, opcode: i32) {
+    pub fn drop_next_request(&self, opcode: i32) {
         self.shared.arm(Rule::DropRequest(opcode));
     }
 
     /// From now on swallows every request of this kind, as a server does that drops what it does
     /// not know: whatever follows on the connection is passed on.
-    pub(crate) fn swallow(&self, opcode: i32) {
+    pub fn swallow(&self, opcode: i32) {
         self.shared.change(|state| state.swallowed = Some(opcode));
     }
 
     /// Ends the session of each connection, which to its client is an expiry: the server reports
     /// the nodes that go, and then the connection is cut.
-    pub(crate) fn end_sessions(&self) {
+    pub fn end_sessions(&self) {
         for connection in &self.shared.state().connections {
             connection.end_session();
         }
     }
 
     /// Passes half of the next reply on and cuts the connection.
-    pub(crate) fn truncate_next_reply(&self) {
+    pub fn truncate_next_reply(&self) {
         self.shared.arm(Rule::TruncateReply);
     }
 
     /// Returns whether what was armed with one of the `next` methods has happened.
-    pub(crate) fn fired(&self) -> bool {
+    pub fn fired(&self) -> bool {
         self.shared.state().rule.is_none()
     }
 
     /// Returns how many requests of this kind clients have sent.
-    pub(crate) fn requests(&self, opcode: i32) -> usize {
+    pub fn requests(&self, opcode: i32) -> usize {
         let state = self.shared.state();
         state.requests.get(&opcode).copied().unwrap_or(0)
     }
 
     /// Returns how many requests of any kind but pings clients have sent.
-    pub(crate) fn all_requests(&self) -> usize {
+    pub fn all_requests(&self) -> usize {
         let state = self.shared.state();
         let counts = state.requests.iter();
         counts
@@ -199,7 +203,7 @@ impl Proxy {
     }
 
     /// From now on lets connect requests through and loses their answers.
-    pub(crate) fn drop_greetings(&self) {
+    pub fn drop_greetings(&self) {
         self.shared.change(|state| {
             state.loses_greetings = true;
             state.greetings = 0;
@@ -207,12 +211,12 @@ impl Proxy {
     }
 
     /// Returns how many connect requests the server has answered.
-    pub(crate) fn greetings(&self) -> usize {
+    pub fn greetings(&self) -> usize {
         self.shared.state().greetings
     }
 
     /// Returns how many connections clients have made.
-    pub(crate) fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.shared.state().accepted
     }
 }
@@ -386,162 +390,4 @@ impl Shared {
         }
         Verdict::Pass
     }
-}
-
-/// What happens to a frame.
-#[derive(Clone, Copy, Debug)]
-enum Verdict {
-    Pass,
-    /// The connection is cut in its place.
-    Drop,
-    Swallow,
-    Truncate,
-}
-
-/// Something on its way.
-#[derive(Debug)]
-struct Parcel {
-    arrived: Instant,
-    bytes: Vec<u8>,
-    /// After this one the connection is cut.
-    last: bool,
-}
-
-/// Returns whether more frames may follow.
-fn enqueue(queue: &Sender<Parcel>, mut bytes: Vec<u8>, verdict: Verdict) -> bool {
-    match verdict {
-        Verdict::Pass => {}
-        Verdict::Swallow => return true,
-        Verdict::Drop => bytes.clear(),
-        Verdict::Truncate => bytes.truncate(bytes.len() / 2),
-    }
-    let last = !matches!(verdict, Verdict::Pass);
-    let arrived = Instant::now();
-    let parcel = Parcel {
-        arrived,
-        bytes,
-        last,
-    };
-    queue.send(parcel).is_ok() && !last
-}
-
-/// One client's connection to the server.
-#[derive(Debug)]
-struct Connection {
-    client: TcpStream,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    server: Option<TcpStream>,
-    cut: bool,
-    greeted: bool,
-    answered: bool,
-    /// The requests whose replies are to be lost.
-    doomed: HashSet<i32>,
-}
-
-impl Connection {
-    fn new(client: TcpStream) -> Self {
-        drop(client.set_nodelay(true));
-        Self {
-            client,
-            inner: Mutex::default(),
-        }
-    }
-
-    fn attach(&self, server: TcpStream) {
-        let mut inner = self.lock();
-        if inner.cut {
-            drop(server.shutdown(Shutdown::Both));
-        }
-        inner.server = Some(server);
-    }
-
-    /// Asks the server to close the session, in the client's name.
-    fn end_session(&self) {
-        let words = [8, OURS, super::raw::op::CLOSE];
-        let request = words.map(i32::to_be_bytes).concat();
-        if let Some(server) = &mut self.lock().server {
-            // It may have ended meanwhile.
-            drop(server.write_all(&request));
-        }
-    }
-
-    fn cut(&self) {
-        let mut inner = self.lock();
-        inner.cut = true;
-        // Either side may have closed its socket before.
-        drop(self.client.shutdown(Shutdown::Both));
-        if let Some(server) = &inner.server {
-            drop(server.shutdown(Shutdown::Both));
-        }
-    }
-
-    fn is_cut(&self) -> bool {
-        self.lock().cut
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A listening socket and the thread that accepts on it; both end when this is dropped.
-#[derive(Debug)]
-struct Listener {
-    address: SocketAddr,
-    open: Arc<Mutex<bool>>,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-impl Listener {
-    fn start(socket: TcpListener, welcome: impl Fn(TcpStream) + Send + 'static) -> Self {
-        let address = socket.local_addr().expect("the proxy's address");
-        let open = Arc::new(Mutex::new(true));
-        let still_open = Arc::clone(&open);
-        let thread = thread::spawn(move || {
-            for client in socket.incoming().flatten() {
-                if !*still_open.lock().unwrap_or_else(PoisonError::into_inner) {
-                    return;
-                }
-                welcome(client);
-            }
-        });
-        Self {
-            address,
-            open,
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        // Wakes the thread, which waits for a client.
-        drop(TcpStream::connect(self.address));
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
-    }
-}
-
-/// Reads one frame, together with its length.
-fn read_frame(from: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut frame = vec![0; 4];
-    from.read_exact(&mut frame)?;
-    let length = usize::try_from(int_at(&frame, 0)).map_err(io::Error::other)?;
-    frame.resize(4 + length, 0);
-    from.read_exact(&mut frame[4..])?;
-    Ok(frame)
-}
-
-/// Returns the number at `at`, or 0 where the frame is too short to have one.
-fn int_at(frame: &[u8], at: usize) -> i32 {
-    let bytes = frame
-        .get(at..at + 4)
-        .and_then(|bytes| bytes.try_into().ok());
-    bytes.map_or(0, i32::from_be_bytes)
 }

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::run;
 
 /// Installs packages below `folder`, the first time, and returns the Python that has them.
-pub(crate) fn with(folder: &Path, packages: &[&str]) -> PathBuf {
+pub fn with(folder: &Path, packages: &[&str]) -> PathBuf {
     let environment = folder.join("venv");
     let python = environment.join("bin/python");
     let (installed, all) = (environment.join("installed"), packages.join(" "));

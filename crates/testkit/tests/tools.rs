@@ -1,17 +1,14 @@
 //! The tools of the other tests, tested: a proxy that loses nothing proves nothing.
 
-#[path = "mod.rs"]
-mod support;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::ensemble::Ensemble;
-use support::proxy::Proxy;
-use support::raw::{EPHEMERAL, NODE_EXISTS, PERSISTENT, Raw, op};
-use support::worker::{self, Worker};
-use support::zookeeper::ZooKeeper;
-use support::{eventually, raw, timed, within};
+use zklock_testkit::ensemble::Ensemble;
+use zklock_testkit::proxy::Proxy;
+use zklock_testkit::raw::{EPHEMERAL, NODE_EXISTS, PERSISTENT, Raw, op};
+use zklock_testkit::worker::{self, Worker};
+use zklock_testkit::zookeeper::ZooKeeper;
+use zklock_testkit::{eventually, raw, timed, within};
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
@@ -45,7 +42,7 @@ fn a_paused_server_answers_when_it_is_resumed() {
 fn a_session_expires_after_its_timeout_and_takes_its_nodes_along() {
     let server = ZooKeeper::shared();
     let mut silent = Raw::connect_with(&server.hosts(), Duration::from_secs(3));
-    let node = support::fresh_path("silent");
+    let node = zklock_testkit::fresh_path("silent");
     let mut client = Raw::connect(&server.hosts());
     client.create_all("/tests");
     let begun = Instant::now();
@@ -61,7 +58,7 @@ fn a_session_expires_after_its_timeout_and_takes_its_nodes_along() {
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn a_session_that_is_ended_from_elsewhere_takes_its_nodes_along() {
     let hosts = ZooKeeper::shared().hosts();
-    let node = support::fresh_path("ended");
+    let node = zklock_testkit::fresh_path("ended");
     let mut client = Raw::connect(&hosts);
     client.create_all("/tests");
     let mut victim = Raw::connect(&hosts);
@@ -186,7 +183,7 @@ fn a_blackhole_begins_at_the_request_that_it_is_to_begin_at() {
     proxy.blackhole_at_next_request(op::CREATE);
     assert!(client.data("/tests").is_some());
     let wanted = path.clone();
-    let creating = support::aside(move || client.create(&wanted, b"", PERSISTENT));
+    let creating = zklock_testkit::aside(move || client.create(&wanted, b"", PERSISTENT));
     eventually("the request is there", || proxy.fired());
     let mut direct = Raw::connect(&ZooKeeper::shared().hosts());
     assert_eq!(direct.stat(&path), None);
@@ -257,7 +254,7 @@ fn an_ensemble_elects_another_leader_when_its_leader_dies_and_takes_it_back() {
 fn proxy_and_path(name: &str) -> (Proxy, String) {
     let proxy = Proxy::start(&ZooKeeper::shared().hosts());
     Raw::connect(&proxy.hosts()).create_all("/tests");
-    (proxy, support::fresh_path(name))
+    (proxy, zklock_testkit::fresh_path(name))
 }
 
 fn request_fails(proxy: &Proxy, path: &str) -> bool {

@@ -3,53 +3,56 @@
 //! It shares no code with the library. A client lives for a few requests and sends no
 //! pings.
 
+mod words;
+
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use self::words::{Decoder, Encoder};
 use super::{PATIENCE, eventually, within};
 
 /// The numbers of ZooKeeper's requests.
-pub(crate) mod op {
-    pub(crate) const CREATE: i32 = 1;
-    pub(crate) const DELETE: i32 = 2;
-    pub(crate) const EXISTS: i32 = 3;
-    pub(crate) const GET_DATA: i32 = 4;
-    pub(crate) const SET_DATA: i32 = 5;
-    pub(crate) const SET_ACL: i32 = 7;
-    pub(crate) const GET_CHILDREN: i32 = 8;
-    pub(crate) const SYNC: i32 = 9;
-    pub(crate) const PING: i32 = 11;
-    pub(crate) const GET_CHILDREN2: i32 = 12;
-    pub(crate) const MULTI: i32 = 14;
-    pub(crate) const CREATE2: i32 = 15;
-    pub(crate) const RECONFIG: i32 = 16;
-    pub(crate) const REMOVE_WATCHES: i32 = 18;
-    pub(crate) const CREATE_CONTAINER: i32 = 19;
-    pub(crate) const AUTH: i32 = 100;
-    pub(crate) const SET_WATCHES: i32 = 101;
-    pub(crate) const SASL: i32 = 102;
-    pub(crate) const CLOSE: i32 = -11;
+pub mod op {
+    pub const CREATE: i32 = 1;
+    pub const DELETE: i32 = 2;
+    pub const EXISTS: i32 = 3;
+    pub const GET_DATA: i32 = 4;
+    pub const SET_DATA: i32 = 5;
+    pub const SET_ACL: i32 = 7;
+    pub const GET_CHILDREN: i32 = 8;
+    pub const SYNC: i32 = 9;
+    pub const PING: i32 = 11;
+    pub const GET_CHILDREN2: i32 = 12;
+    pub const MULTI: i32 = 14;
+    pub const CREATE2: i32 = 15;
+    pub const RECONFIG: i32 = 16;
+    pub const REMOVE_WATCHES: i32 = 18;
+    pub const CREATE_CONTAINER: i32 = 19;
+    pub const AUTH: i32 = 100;
+    pub const SET_WATCHES: i32 = 101;
+    pub const SASL: i32 = 102;
+    pub const CLOSE: i32 = -11;
 }
 
 /// The numbers of ZooKeeper's error codes that tests ask for.
-pub(crate) const NO_NODE: i32 = -101;
-pub(crate) const NODE_EXISTS: i32 = -110;
+pub const NO_NODE: i32 = -101;
+pub const NODE_EXISTS: i32 = -110;
 
 /// How a node is created.
-pub(crate) const PERSISTENT: i32 = 0;
-pub(crate) const EPHEMERAL: i32 = 1;
-pub(crate) const PERSISTENT_SEQUENTIAL: i32 = 2;
-pub(crate) const EPHEMERAL_SEQUENTIAL: i32 = 3;
+pub const PERSISTENT: i32 = 0;
+pub const EPHEMERAL: i32 = 1;
+pub const PERSISTENT_SEQUENTIAL: i32 = 2;
+pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
 /// Returns the names under `path`, sorted; none if there is no such node.
-pub(crate) fn children(hosts: &str, path: &str) -> Vec<String> {
+pub fn children(hosts: &str, path: &str) -> Vec<String> {
     Raw::connect(hosts).children(path).unwrap_or_default()
 }
 
 /// Waits until the directory of a lock is empty, or gone.
 #[track_caller]
-pub(crate) fn assert_nothing_left(hosts: &str, path: &str) {
+pub fn assert_nothing_left(hosts: &str, path: &str) {
     let mut raw = Raw::connect(hosts);
     let mut left = Vec::new();
     let empty = within(PATIENCE, || {
@@ -61,7 +64,7 @@ pub(crate) fn assert_nothing_left(hosts: &str, path: &str) {
 
 /// Waits until there are this many nodes in a directory.
 #[track_caller]
-pub(crate) fn wait_for_children(hosts: &str, path: &str, count: usize) {
+pub fn wait_for_children(hosts: &str, path: &str, count: usize) {
     let mut raw = Raw::connect(hosts);
     eventually(&format!("{count} nodes under {path}"), || {
         raw.children(path).unwrap_or_default().len() == count
@@ -70,7 +73,7 @@ pub(crate) fn wait_for_children(hosts: &str, path: &str, count: usize) {
 
 /// Returns the session that a node belongs to.
 #[track_caller]
-pub(crate) fn owner(hosts: &str, node: &str) -> i64 {
+pub fn owner(hosts: &str, node: &str) -> i64 {
     let stat = Raw::connect(hosts).stat(node);
     stat.unwrap_or_else(|| panic!("there is no {node}")).owner
 }
@@ -78,7 +81,7 @@ pub(crate) fn owner(hosts: &str, node: &str) -> i64 {
 /// Ends a session of a real server, which to its client is an expiry: takes it over, closes
 /// it, and does so again until the server does not know it any more.
 #[track_caller]
-pub(crate) fn expire(hosts: &str, session: i64) {
+pub fn expire(hosts: &str, session: i64) {
     let expired = within(PATIENCE, || match Raw::attach(hosts, session) {
         Ok(mut raw) => {
             raw.close();
@@ -106,18 +109,18 @@ fn password(session: i64) -> [u8; 16] {
 
 /// What tests ask of a node's stat.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Stat {
-    pub(crate) czxid: i64,
+pub struct Stat {
+    pub czxid: i64,
     /// When it was created, by the wall clock of the leader.
-    pub(crate) ctime_ms: i64,
-    pub(crate) version: i32,
-    pub(crate) owner: i64,
-    pub(crate) children: i32,
+    pub ctime_ms: i64,
+    pub version: i32,
+    pub owner: i64,
+    pub children: i32,
 }
 
 /// A session of its own.
 #[derive(Debug)]
-pub(crate) struct Raw {
+pub struct Raw {
     socket: TcpStream,
     chroot: String,
     session: i64,
@@ -127,13 +130,13 @@ pub(crate) struct Raw {
 impl Raw {
     /// Connects to the first server that answers, with a session timeout of 20 s.
     #[track_caller]
-    pub(crate) fn connect(hosts: &str) -> Self {
+    pub fn connect(hosts: &str) -> Self {
         Self::connect_with(hosts, Duration::from_secs(20))
     }
 
     /// Connects to the first server that answers.
     #[track_caller]
-    pub(crate) fn connect_with(hosts: &str, timeout: Duration) -> Self {
+    pub fn connect_with(hosts: &str, timeout: Duration) -> Self {
         let mut connected = None;
         within(PATIENCE, || {
             connected = Self::try_connect(hosts, timeout).ok();
@@ -178,12 +181,12 @@ impl Raw {
         Ok(raw)
     }
 
-    pub(crate) fn session(&self) -> i64 {
+    pub fn session(&self) -> i64 {
         self.session
     }
 
     /// Returns the names under `path`, sorted, or nothing if there is no such node.
-    pub(crate) fn children(&mut self, path: &str) -> Option<Vec<String>> {
+    pub fn children(&mut self, path: &str) -> Option<Vec<String>> {
         let body = self.read_request(path);
         let mut reply = found(self.call(op::GET_CHILDREN2, &body.0))?;
         let mut names: Vec<_> = (0..reply.int()).map(|_| reply.string()).collect();
@@ -191,12 +194,12 @@ impl Raw {
         Some(names)
     }
 
-    pub(crate) fn data(&mut self, path: &str) -> Option<Vec<u8>> {
+    pub fn data(&mut self, path: &str) -> Option<Vec<u8>> {
         let body = self.read_request(path);
         found(self.call(op::GET_DATA, &body.0)).map(|mut reply| reply.buffer())
     }
 
-    pub(crate) fn stat(&mut self, path: &str) -> Option<Stat> {
+    pub fn stat(&mut self, path: &str) -> Option<Stat> {
         let body = self.read_request(path);
         let mut reply = found(self.call(op::EXISTS, &body.0))?;
         let (czxid, _mzxid, ctime_ms, _mtime) =
@@ -213,7 +216,7 @@ impl Raw {
     }
 
     /// Creates a node, open to everyone, and returns its path or the error code.
-    pub(crate) fn create(&mut self, path: &str, data: &[u8], mode: i32) -> Result<String, i32> {
+    pub fn create(&mut self, path: &str, data: &[u8], mode: i32) -> Result<String, i32> {
         const ALL: i32 = 31;
         let mut body = Encoder::default();
         body.string(&self.full(path)).buffer(data).int(1).int(ALL);
@@ -223,27 +226,27 @@ impl Raw {
     }
 
     /// Creates a node and, before it, those it lies under.
-    pub(crate) fn create_all(&mut self, path: &str) {
+    pub fn create_all(&mut self, path: &str) {
         for (end, _) in path.match_indices('/').skip(1) {
             drop(self.create(&path[..end], b"", PERSISTENT));
         }
         drop(self.create(path, b"", PERSISTENT));
     }
 
-    pub(crate) fn set_data(&mut self, path: &str, data: &[u8]) -> Result<(), i32> {
+    pub fn set_data(&mut self, path: &str, data: &[u8]) -> Result<(), i32> {
         let mut body = Encoder::default();
         body.string(&self.full(path)).buffer(data).int(-1);
         self.call(op::SET_DATA, &body.0).map(drop)
     }
 
-    pub(crate) fn delete(&mut self, path: &str) -> Result<(), i32> {
+    pub fn delete(&mut self, path: &str) -> Result<(), i32> {
         let mut body = Encoder::default();
         body.string(&self.full(path)).int(-1);
         self.call(op::DELETE, &body.0).map(drop)
     }
 
     /// Deletes a node and creates it again, ephemeral, in one transaction.
-    pub(crate) fn replace(&mut self, path: &str) -> Result<(), i32> {
+    pub fn replace(&mut self, path: &str) -> Result<(), i32> {
         const ALL: i32 = 31;
         let path = self.full(path);
         let mut body = Encoder::default();
@@ -258,7 +261,7 @@ impl Raw {
     }
 
     /// Leaves everybody all rights to a node except that of creating others under it.
-    pub(crate) fn forbid_creates(&mut self, path: &str) -> Result<(), i32> {
+    pub fn forbid_creates(&mut self, path: &str) -> Result<(), i32> {
         const ALL_BUT_CREATE: i32 = 27;
         let mut body = Encoder::default();
         body.string(&self.full(path)).int(1).int(ALL_BUT_CREATE);
@@ -267,7 +270,7 @@ impl Raw {
     }
 
     /// Has servers join the ensemble, and those with these numbers leave it.
-    pub(crate) fn reconfigure(&mut self, joining: &str, leaving: &str) -> io::Result<Vec<u8>> {
+    pub fn reconfigure(&mut self, joining: &str, leaving: &str) -> io::Result<Vec<u8>> {
         let mut body = Encoder::default();
         // Neither all members by themselves, nor after a certain version.
         body.string(joining).string(leaving).int(-1).long(-1);
@@ -278,7 +281,7 @@ impl Raw {
     }
 
     /// Adds credentials, such as `("digest", "user:password")`.
-    pub(crate) fn auth(&mut self, scheme: &str, credentials: &str) -> Result<(), i32> {
+    pub fn auth(&mut self, scheme: &str, credentials: &str) -> Result<(), i32> {
         let mut body = Encoder::default();
         body.int(0).string(scheme).buffer(credentials.as_bytes());
         self.call_as(-4, op::AUTH, &body.0).map(drop)
@@ -386,56 +389,5 @@ fn found(reply: Result<Decoder, i32>) -> Option<Decoder> {
         Ok(reply) => Some(reply),
         Err(NO_NODE) => None,
         Err(code) => panic!("the server refused a read: {code}"),
-    }
-}
-
-/// Writes the wire format.
-#[derive(Debug, Default)]
-struct Encoder(Vec<u8>);
-
-impl Encoder {
-    fn int(&mut self, value: i32) -> &mut Self {
-        self.0.extend_from_slice(&value.to_be_bytes());
-        self
-    }
-
-    fn long(&mut self, value: i64) -> &mut Self {
-        self.0.extend_from_slice(&value.to_be_bytes());
-        self
-    }
-
-    fn buffer(&mut self, bytes: &[u8]) -> &mut Self {
-        self.int(i32::try_from(bytes.len()).expect("a small buffer"));
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn string(&mut self, text: &str) -> &mut Self {
-        self.buffer(text.as_bytes())
-    }
-}
-
-/// Reads the wire format, from a server that is trusted.
-#[derive(Debug)]
-struct Decoder(Vec<u8>);
-
-impl Decoder {
-    fn int(&mut self) -> i32 {
-        let bytes: Vec<_> = self.0.drain(..4).collect();
-        i32::from_be_bytes(bytes.try_into().expect("four bytes"))
-    }
-
-    fn long(&mut self) -> i64 {
-        let bytes: Vec<_> = self.0.drain(..8).collect();
-        i64::from_be_bytes(bytes.try_into().expect("eight bytes"))
-    }
-
-    fn buffer(&mut self) -> Vec<u8> {
-        let length = usize::try_from(self.int()).unwrap_or(0);
-        self.0.drain(..length).collect()
-    }
-
-    fn string(&mut self) -> String {
-        String::from_utf8(self.buffer()).expect("text")
     }
 }

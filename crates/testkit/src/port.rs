@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// It lies below the ranges from which the system takes the ports of outgoing connections
 /// and the embedded server its own. Each test process has a range of its own and takes each
 /// port once before it begins again, so a server can be stopped and started again on it.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     const EACH: u32 = 100;
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let first = 12_000 + process::id() % 80 * EACH;

@@ -20,12 +20,12 @@ const INSIDE: &str = "ZKLOCK_TEST_INSIDE";
 
 /// A star of namespaces, made by [`Network::new`].
 #[derive(Debug)]
-pub(crate) struct Network {
+pub struct Network {
     members: Vec<String>,
 }
 
 /// Returns whether there can be a network here; says why not.
-pub(crate) fn available() -> bool {
+pub fn available() -> bool {
     let complaints: Vec<_> = ways().map_while(|way| try_out(way).err()).collect();
     let works = complaints.len() < ways().count();
     if !works {
@@ -47,13 +47,13 @@ fn try_out(way: bool) -> Result<(), String> {
 }
 
 /// Returns whether this process runs in a namespace that was made for it.
-pub(crate) fn is_inside() -> bool {
+pub fn is_inside() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
 /// Runs a test, which calls this and does nothing else, in a namespace of its own; leaves it out
 /// where there can be none.
-pub(crate) fn inside<T: Fn()>(test: T) {
+pub fn inside<T: Fn()>(test: T) {
     if is_inside() {
         test();
     } else if available() {
@@ -63,7 +63,7 @@ pub(crate) fn inside<T: Fn()>(test: T) {
 
 /// Runs the ignored test `name` of this binary again, in a namespace of its own.
 #[track_caller]
-pub(crate) fn run_inside(name: &str) {
+pub fn run_inside(name: &str) {
     let way = ways()
         .find(|way| {
             let mut command = unshare(*way);
@@ -83,7 +83,7 @@ pub(crate) fn run_inside(name: &str) {
 }
 
 /// Returns a command that runs in a namespace.
-pub(crate) fn command(namespace: &str, program: &str) -> Command {
+pub fn command(namespace: &str, program: &str) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", namespace, program]);
     command
@@ -105,7 +105,7 @@ fn unshare(as_user: bool) -> Command {
 
 impl Network {
     /// Makes a network of this many members, in the namespace of [`run_inside`].
-    pub(crate) fn new(members: usize) -> Self {
+    pub fn new(members: usize) -> Self {
         assert!(is_inside(), "not in the namespace of others");
         // The names of namespaces are files in here; these are seen by us alone.
         run("mount", "-t tmpfs none /run");
@@ -129,22 +129,22 @@ impl Network {
         network
     }
 
-    pub(crate) fn namespace(&self, member: usize) -> &str {
+    pub fn namespace(&self, member: usize) -> &str {
         &self.members[member]
     }
 
-    pub(crate) fn address(&self, member: usize) -> Ipv4Addr {
+    pub fn address(&self, member: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 90, u8::try_from(member).expect("few members"), 2)
     }
 
     /// Drops all packets between two members.
-    pub(crate) fn cut(&self, a: usize, b: usize) {
+    pub fn cut(&self, a: usize, b: usize) {
         self.cut_one_way(a, b);
         self.cut_one_way(b, a);
     }
 
     /// Drops all packets from one member to another, not those back.
-    pub(crate) fn cut_one_way(&self, from: usize, to: usize) {
+    pub fn cut_one_way(&self, from: usize, to: usize) {
         let (from, to) = (self.address(from), self.address(to));
         // Fails if the way was cut before.
         try_ip(&format!(
@@ -153,24 +153,24 @@ impl Network {
     }
 
     /// Drops all packets between a member and all others.
-    pub(crate) fn isolate(&self, member: usize) {
+    pub fn isolate(&self, member: usize) {
         for other in (0..self.members.len()).filter(|other| *other != member) {
             self.cut(member, other);
         }
     }
 
     /// Lets packets to this member through slowly, in both directions.
-    pub(crate) fn slow(&self, member: usize) {
+    pub fn slow(&self, member: usize) {
         self.shape(member, "rate 96kbit burst 2kb latency 3s");
     }
 
     /// Lets few packets wait for a slow link of this member, and drops the rest.
-    pub(crate) fn lossy(&self, member: usize) {
+    pub fn lossy(&self, member: usize) {
         self.shape(member, "rate 96kbit burst 1600 limit 1600");
     }
 
     /// Makes all links whole again.
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         while try_ip("rule del priority 100") {}
         for (i, name) in self.members.iter().enumerate() {
             for link in [

@@ -1,36 +1,30 @@
-//! What the integration tests share: real servers, a network that misbehaves, processes.
+//! What the tests share: real servers, a network that misbehaves, processes.
 //!
 //! Everything in here that starts something also ends it: when a test passes, when it
 //! panics, and when the test process itself is killed. Nothing in here uses the library
-//! under test, so that a fault in it cannot hide itself; `transport.rs`, which does, is
-//! a module of its own.
+//! under test, so that a fault in it cannot hide itself; `tests/support`, which does, is
+//! compiled with each suite.
 
-// Every test binary uses a part of this.
-#![allow(dead_code)]
-
-pub(crate) mod ensemble;
-pub(crate) mod faketime;
-pub(crate) mod fuzz;
-#[cfg(feature = "zookeeper")]
-pub(crate) mod handle;
-pub(crate) mod jaas;
-pub(crate) mod kazoo;
-#[cfg(feature = "sasl-gssapi")]
-pub(crate) mod kdc;
-pub(crate) mod keeper;
-pub(crate) mod leash;
-pub(crate) mod members;
-pub(crate) mod netns;
-pub(crate) mod port;
-pub(crate) mod proxy;
-pub(crate) mod python;
-pub(crate) mod raw;
-pub(crate) mod relay;
-#[cfg(feature = "tls")]
-pub(crate) mod secure;
-pub(crate) mod task;
-pub(crate) mod worker;
-pub(crate) mod zookeeper;
+pub mod ensemble;
+pub mod faketime;
+pub mod fuzz;
+pub mod handle;
+pub mod jaas;
+pub mod kazoo;
+pub mod kdc;
+pub mod keeper;
+pub mod leash;
+pub mod members;
+pub mod netns;
+pub mod port;
+pub mod proxy;
+pub mod python;
+pub mod raw;
+pub mod relay;
+pub mod secure;
+pub mod task;
+pub mod worker;
+pub mod zookeeper;
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,14 +33,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 
-pub(crate) use self::port::free_port;
+pub use self::port::free_port;
 
 /// How long [`eventually`] waits: far longer than anything it waits for should take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a command that has to succeed, and returns what it said.
 #[track_caller]
-pub(crate) fn run(command: &mut Command) -> String {
+pub fn run(command: &mut Command) -> String {
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
@@ -59,7 +53,7 @@ pub(crate) fn run(command: &mut Command) -> String {
 
 /// Waits until `condition` holds.
 #[track_caller]
-pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     assert!(
         within(PATIENCE, condition),
         "not within {PATIENCE:?}: {what}"
@@ -67,7 +61,7 @@ pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
 }
 
 /// Returns whether `condition` came to hold within `limit`.
-pub(crate) fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
         if condition() {
@@ -81,7 +75,7 @@ pub(crate) fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bo
 }
 
 /// Runs this on a thread of its own, which is left alone if it hangs.
-pub(crate) fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+pub fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (to, came) = bounded(1);
     thread::spawn(move || {
         // If the result comes too late, nobody listens any more.
@@ -91,18 +85,18 @@ pub(crate) fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static)
 }
 
 /// Runs `f` and returns what it returned and how long it took.
-pub(crate) fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
+pub fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     (f(), start.elapsed())
 }
 
 /// Counts the threads inside, and fails when there are two.
 #[derive(Default)]
-pub(crate) struct Room(AtomicUsize);
+pub struct Room(AtomicUsize);
 
 impl Room {
     #[track_caller]
-    pub(crate) fn visit(&self) {
+    pub fn visit(&self) {
         assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
         thread::yield_now();
         assert_eq!(self.0.fetch_sub(1, Ordering::SeqCst), 1, "two are inside");
@@ -110,7 +104,7 @@ impl Room {
 }
 
 /// Sets the flag when dropped, by a panic too.
-pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+pub struct Ends<'a>(pub &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -119,6 +113,6 @@ impl Drop for Ends<'_> {
 }
 
 /// Returns a path that no other test and no other run uses.
-pub(crate) fn fresh_path(name: &str) -> String {
+pub fn fresh_path(name: &str) -> String {
     format!("/tests/{name}-{:016x}", fastrand::u64(..))
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// Each connection goes to the next server in turn, even if that is down.
-pub(crate) struct Relay {
-    pub(crate) hosts: String,
+pub struct Relay {
+    pub hosts: String,
     open: Arc<Mutex<Vec<TcpStream>>>,
     picked: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Relay {
-    pub(crate) fn start(servers: Vec<String>) -> Self {
+    pub fn start(servers: Vec<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let hosts = listener.local_addr().unwrap().to_string();
         let (open, picked) = (Arc::<Mutex<Vec<TcpStream>>>::default(), Arc::default());
@@ -39,20 +39,20 @@ impl Relay {
         }
     }
 
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         for socket in self.open.lock().unwrap().drain(..) {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
     /// Which servers were picked, one for each connection so far.
-    pub(crate) fn picked(&self) -> Vec<usize> {
+    pub fn picked(&self) -> Vec<usize> {
         self.picked.lock().unwrap().clone()
     }
 }
 
 /// Serves each connection in a thread of its own until the process ends; returns the address.
-pub(crate) fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+pub fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let hosts = listener.local_addr().expect("its port").to_string();
     let serve = Arc::new(serve);
@@ -66,7 +66,7 @@ pub(crate) fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Strin
 }
 
 /// Copies bytes until either side ends, the first ones as `begin` does.
-pub(crate) fn pass_on(
+pub fn pass_on(
     from: &TcpStream,
     to: &TcpStream,
     begin: impl FnOnce(&mut TcpStream, &mut TcpStream) -> io::Result<()> + Send + 'static,

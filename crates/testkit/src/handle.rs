@@ -7,11 +7,7 @@ use ::zookeeper::{Watcher, ZooKeeper};
 
 /// Makes a handle, and leaves it alone until it is connected: a handle that gets a request
 /// while its thread begins to listen may never answer.
-pub(crate) fn connect(
-    hosts: &str,
-    timeout: Duration,
-    watcher: impl Watcher + 'static,
-) -> ZooKeeper {
+pub fn connect(hosts: &str, timeout: Duration, watcher: impl Watcher + 'static) -> ZooKeeper {
     let handle = ZooKeeper::connect(hosts, timeout, watcher).expect("a handle");
     let (to, told) = channel();
     handle.add_listener(move |_| {

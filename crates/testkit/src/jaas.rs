@@ -7,18 +7,18 @@ use super::zookeeper::{Builder, Folder, ZooKeeper};
 
 /// The users of servers, in a file that has to outlive them.
 #[derive(Debug)]
-pub(crate) struct Jaas(Folder);
+pub struct Jaas(Folder);
 
 impl Jaas {
     /// Users with their passwords.
-    pub(crate) fn new(users: &[(&str, &str)]) -> Self {
+    pub fn new(users: &[(&str, &str)]) -> Self {
         let jaas = Self(Folder::new());
         jaas.change(users);
         jaas
     }
 
     /// Changes the users, from a server's next start on.
-    pub(crate) fn change(&self, users: &[(&str, &str)]) {
+    pub fn change(&self, users: &[(&str, &str)]) {
         let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
         let mut text = format!("Server {{\n  {module} required");
         for (user, password) in users {
@@ -29,7 +29,7 @@ impl Jaas {
     }
 
     /// Servers with these users, which let in other clients too.
-    pub(crate) fn builder(&self) -> Builder {
+    pub fn builder(&self) -> Builder {
         let file = self.0.path("jaas.conf").display().to_string();
         let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
         ZooKeeper::builder()
@@ -39,7 +39,7 @@ impl Jaas {
     }
 
     /// Servers with these users, which let in no other clients.
-    pub(crate) fn strict(&self) -> Builder {
+    pub fn strict(&self) -> Builder {
         self.builder()
             .property("zookeeper.sessionRequireClientSASLAuth", "true")
     }

@@ -25,7 +25,7 @@ const START: Duration = Duration::from_secs(180);
 
 /// A server in a process of its own, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct ZooKeeper {
+pub struct ZooKeeper {
     builder: Builder,
     port: u16,
     folder: Folder,
@@ -34,38 +34,38 @@ pub(crate) struct ZooKeeper {
 
 impl ZooKeeper {
     /// Starts a server with ticks of 500 ms, so that sessions may time out after 1 s.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::builder().start()
     }
 
-    pub(crate) fn builder() -> Builder {
+    pub fn builder() -> Builder {
         Builder::default()
     }
 
     /// Returns the server that the tests of one binary share; leave it running.
-    pub(crate) fn shared() -> &'static Self {
+    pub fn shared() -> &'static Self {
         static SHARED: OnceLock<ZooKeeper> = OnceLock::new();
         SHARED.get_or_init(|| Self::builder().fsync(false).start())
     }
 
     /// Returns what clients connect to.
-    pub(crate) fn hosts(&self) -> String {
+    pub fn hosts(&self) -> String {
         format!("{}:{}", self.builder.address, self.port)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Kills the server with SIGKILL.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         if let Some(mut process) = self.process().take() {
             process.kill();
         }
     }
 
     /// Starts the server again, on the same port and with the same data.
-    pub(crate) fn restart(&self) {
+    pub fn restart(&self) {
         self.kill();
         self.spawn();
         if let Err(log) = self.wait_until_ready() {
@@ -74,13 +74,13 @@ impl ZooKeeper {
     }
 
     /// Starts the server again with this line in its configuration, before all others like it.
-    pub(crate) fn restart_with(&self, line: &str) {
+    pub fn restart_with(&self, line: &str) {
         self.configure(line);
         self.restart();
     }
 
     /// Adds a line to the configuration, which counts from the next start on.
-    pub(crate) fn configure(&self, line: &str) {
+    pub fn configure(&self, line: &str) {
         let config = self.folder.path("zoo.cfg");
         let mut text = fs::read_to_string(&config).expect("reading the configuration");
         // Of two lines for the same thing the last one counts.
@@ -90,7 +90,7 @@ impl ZooKeeper {
     }
 
     /// Starts the server again, on the same port, but without any data.
-    pub(crate) fn restart_empty(&self) {
+    pub fn restart_empty(&self) {
         self.kill();
         let data = self.folder.path("data");
         fs::remove_dir_all(&data).expect("removing the server's data");
@@ -99,7 +99,7 @@ impl ZooKeeper {
     }
 
     /// Asks the process to end, with SIGTERM, and waits until it has.
-    pub(crate) fn terminate(&self) {
+    pub fn terminate(&self) {
         if let Some(process) = &*self.process() {
             process.signal("TERM");
         }
@@ -107,21 +107,21 @@ impl ZooKeeper {
     }
 
     /// Stops the process with SIGSTOP: connections stay open, nothing is answered.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         if let Some(process) = &*self.process() {
             process.pause();
         }
     }
 
     /// Lets a paused server go on.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         if let Some(process) = &*self.process() {
             process.signal("CONT");
         }
     }
 
     /// Returns the answer to one of ZooKeeper's four letter words.
-    pub(crate) fn four_letter(&self, word: &str) -> io::Result<String> {
+    pub fn four_letter(&self, word: &str) -> io::Result<String> {
         let address = SocketAddr::from((self.builder.address, self.port));
         let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
         socket.set_read_timeout(Some(Duration::from_secs(2)))?;
@@ -132,7 +132,7 @@ impl ZooKeeper {
     }
 
     /// Returns a number from the table that `mntr` gives, such as `zk_watch_count`.
-    pub(crate) fn monitor(&self, name: &str) -> Option<i64> {
+    pub fn monitor(&self, name: &str) -> Option<i64> {
         let table = self.four_letter("mntr").ok()?;
         table.lines().find_map(|line| {
             let (key, value) = line.split_once('\t')?;
@@ -141,7 +141,7 @@ impl ZooKeeper {
     }
 
     /// Starts a server in `folder` without waiting for it; see [`Builder`].
-    pub(super) fn launch(builder: Builder, port: u16, folder: Folder) -> Self {
+    pub(crate) fn launch(builder: Builder, port: u16, folder: Folder) -> Self {
         let server = Self {
             builder,
             port,
@@ -153,7 +153,7 @@ impl ZooKeeper {
         server
     }
 
-    pub(super) fn spawn(&self) {
+    pub(crate) fn spawn(&self) {
         let log = File::options()
             .create(true)
             .append(true)
@@ -183,7 +183,7 @@ impl ZooKeeper {
 
     /// Returns the log if the server ended, as it does when its port was taken.
     #[track_caller]
-    pub(super) fn wait_until_ready(&self) -> Result<(), String> {
+    pub(crate) fn wait_until_ready(&self) -> Result<(), String> {
         let ready = within(START, || self.has_ended() || self.is_ready());
         assert!(ready, "ZooKeeper is not ready in time:\n{}", self.log());
         match self.has_ended() {
@@ -193,7 +193,7 @@ impl ZooKeeper {
     }
 
     /// Returns all that the server has said, over all its restarts.
-    pub(crate) fn whole_log(&self) -> String {
+    pub fn whole_log(&self) -> String {
         let log = fs::read(self.folder.path("log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
@@ -212,7 +212,7 @@ impl ZooKeeper {
         config.contains(&*ours) && self.four_letter("srvr").is_ok_and(|s| s.contains("Mode:"))
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         !self.has_ended()
     }
 
@@ -230,7 +230,7 @@ impl ZooKeeper {
     }
 
     /// Returns the folder of its transaction logs.
-    pub(crate) fn logs(&self) -> PathBuf {
+    pub fn logs(&self) -> PathBuf {
         self.folder.path("data/version-2")
     }
 
@@ -258,7 +258,7 @@ impl Drop for ZooKeeper {
 
 /// How a server is to be started.
 #[derive(Clone, Debug)]
-pub(crate) struct Builder {
+pub struct Builder {
     tick: Duration,
     lines: Vec<String>,
     properties: Vec<String>,
@@ -282,13 +282,13 @@ impl Default for Builder {
 
 impl Builder {
     /// Sets the server's unit of time; a session lasts 2 to 20 of them.
-    pub(crate) fn tick(mut self, tick: Duration) -> Self {
+    pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
     /// Sets whether every commit waits for the disk, as it does by default.
-    pub(crate) fn fsync(self, fsync: bool) -> Self {
+    pub fn fsync(self, fsync: bool) -> Self {
         if fsync {
             return self;
         }
@@ -296,7 +296,7 @@ impl Builder {
     }
 
     /// Sets how often the server looks for empty containers, and how many it deletes then.
-    pub(crate) fn container_check(self, every: Duration) -> Self {
+    pub fn container_check(self, every: Duration) -> Self {
         self.property(
             "znode.container.checkIntervalMs",
             &every.as_millis().to_string(),
@@ -305,35 +305,35 @@ impl Builder {
     }
 
     /// Runs the server in a network namespace, where it has this address.
-    pub(super) fn inside(mut self, namespace: String, address: Ipv4Addr) -> Self {
+    pub(crate) fn inside(mut self, namespace: String, address: Ipv4Addr) -> Self {
         self.namespace = Some(namespace);
         self.address = address;
         self
     }
 
     /// Adds a line to the server's configuration file.
-    pub(crate) fn line(mut self, line: &str) -> Self {
+    pub fn line(mut self, line: &str) -> Self {
         self.lines.push(line.to_owned());
         self
     }
 
-    pub(super) fn has_line(&self, line: &str) -> bool {
+    pub(crate) fn has_line(&self, line: &str) -> bool {
         self.lines.iter().any(|known| known == line)
     }
 
     /// Sets a Java system property.
-    pub(crate) fn property(mut self, name: &str, value: &str) -> Self {
+    pub fn property(mut self, name: &str, value: &str) -> Self {
         self.properties.push(format!("-D{name}={value}"));
         self
     }
 
     /// Sets environment variables of the server's process.
-    pub(crate) fn environment(mut self, variables: Vec<(String, String)>) -> Self {
+    pub fn environment(mut self, variables: Vec<(String, String)>) -> Self {
         self.environment = variables;
         self
     }
 
-    pub(crate) fn start(self) -> ZooKeeper {
+    pub fn start(self) -> ZooKeeper {
         let mut log = String::new();
         // Between the choice of a port and its use, another process may take it.
         for _ in 0..5 {
@@ -349,17 +349,17 @@ impl Builder {
 
 /// A folder for temporary files, removed with its content.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let name = format!("zklock-test-{:016x}", fastrand::u64(..));
         let folder = env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("making a temporary folder");
         Self(folder)
     }
 
-    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
 }

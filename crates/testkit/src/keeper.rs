@@ -22,7 +22,7 @@ const SESSION: usize = 12;
 const GRANTED_PASSWORD: usize = 24;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub enum Kind {
     ClickHouse,
     Raft,
 }
@@ -31,13 +31,13 @@ pub(crate) enum Kind {
 type Passwords = Mutex<HashMap<[u8; 8], [u8; 16]>>;
 
 /// Starts one in front of `server`; it ends with the process. Returns its address.
-pub(crate) fn start(kind: Kind, server: &str) -> String {
+pub fn start(kind: Kind, server: &str) -> String {
     let (server, passwords) = (server.to_owned(), Passwords::default());
     listen(move |client| drop(serve(kind, client, &server, &passwords)))
 }
 
 /// Starts a ClickHouse Keeper that knows no leader.
-pub(crate) fn start_leaderless() -> String {
+pub fn start_leaderless() -> String {
     listen(|client| drop(turn_away(client)))
 }
 

@@ -17,7 +17,7 @@ const WATCHDOG: &str = r#"read -r _; kill -KILL "$1"; [ -z "$2" ] || rm -rf "$2"
 
 /// A child process on a leash.
 #[derive(Debug)]
-pub(crate) struct Leashed {
+pub struct Leashed {
     child: Child,
     watchdog: Child,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Leashed {
 impl Leashed {
     /// Starts `command`; if this process ends first, the child is killed and then
     /// `folder` is removed.
-    pub(crate) fn spawn(command: &mut Command, folder: Option<&Path>) -> io::Result<Self> {
+    pub fn spawn(command: &mut Command, folder: Option<&Path>) -> io::Result<Self> {
         let child = command.process_group(0).spawn()?;
         let watchdog = Command::new("sh")
             .args(["-c", WATCHDOG, "watchdog", &child.id().to_string()])
@@ -38,28 +38,28 @@ impl Leashed {
         Ok(Self { child, watchdog })
     }
 
-    pub(crate) fn child(&mut self) -> &mut Child {
+    pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
     /// Returns the number of the child's process.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns how the child ended, if it did.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("waiting for a child")
     }
 
     /// Sends a signal, named without the `SIG`.
-    pub(crate) fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         signal(self.child.id(), name);
     }
 
     /// Stops the child with SIGSTOP and waits until it has stopped: each thread does so
     /// by itself, and until then it may still answer somebody.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         self.signal("STOP");
         super::eventually("the process has stopped", || self.is_stopped());
     }
@@ -77,7 +77,7 @@ impl Leashed {
     }
 
     /// Kills the child with SIGKILL and waits for its end.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         // The watchdog goes first, so that it never sees the number of a dead process.
         for process in [&mut self.watchdog, &mut self.child] {
             // The only failure is that it ended before.

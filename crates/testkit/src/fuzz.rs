@@ -3,9 +3,6 @@
 //!
 //! On a failure proptest prints the smallest input that it found to fail.
 
-// Every binary uses a part of this.
-#![allow(dead_code)]
-
 use std::fmt::Debug;
 
 use proptest::collection::vec;
@@ -62,7 +59,7 @@ impl<T: Copy> Mistake<T> {
 
 /// Runs as many cases as `PROPTEST_CASES` says, or 5000: parsers are quick, and some
 /// mistakes rare.
-pub(crate) fn config() -> ProptestConfig {
+pub fn config() -> ProptestConfig {
     let config = ProptestConfig::default();
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => config,
@@ -74,7 +71,7 @@ pub(crate) fn config() -> ProptestConfig {
 }
 
 /// Returns `valid` sequences with up to four mistakes, made of these `pieces`.
-pub(crate) fn mistaken<T: Copy + Debug + 'static>(
+pub fn mistaken<T: Copy + Debug + 'static>(
     valid: impl Strategy<Value = Vec<T>>,
     pieces: impl Strategy<Value = Vec<T>> + Clone + 'static,
 ) -> impl Strategy<Value = Vec<T>> {
@@ -94,7 +91,7 @@ pub(crate) fn mistaken<T: Copy + Debug + 'static>(
 
 /// Returns texts: valid ones with mistakes made of these `words` or of any characters, and
 /// some of nothing else.
-pub(crate) fn texts(
+pub fn texts(
     valid: &'static [&'static str],
     words: &'static [&'static str],
 ) -> impl Strategy<Value = String> {
@@ -107,7 +104,7 @@ pub(crate) fn texts(
 }
 
 /// Returns frames: valid ones with mistakes made of small numbers and of any bytes.
-pub(crate) fn frames(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+pub fn frames(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![-2..12i32, any::<i32>()];
     let pieces = prop_oneof![
         number.prop_map(|number| number.to_be_bytes().to_vec()),

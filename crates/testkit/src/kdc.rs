@@ -13,7 +13,7 @@ const REALM: &str = "ZKLOCK.TEST";
 
 /// A centre in a process of its own, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Kdc {
+pub struct Kdc {
     folder: Folder,
     port: u16,
     process: Option<Leashed>,
@@ -21,7 +21,7 @@ pub(crate) struct Kdc {
 
 impl Kdc {
     /// Starts a centre that knows `zookeeper/localhost` and these users.
-    pub(crate) fn start(users: &[&str]) -> Self {
+    pub fn start(users: &[&str]) -> Self {
         let kdc = Self {
             folder: Folder::new(),
             port: free_port(),
@@ -64,35 +64,35 @@ impl Kdc {
     }
 
     /// Ends the centre, and leaves its files.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
     }
 
     /// Listens where the centre did, and says nothing.
-    pub(crate) fn replace_by_silence(&self) -> TcpListener {
+    pub fn replace_by_silence(&self) -> TcpListener {
         TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).expect("the centre's port")
     }
 
     /// What `KRB5_CONFIG` has to name.
-    pub(crate) fn config(&self) -> PathBuf {
+    pub fn config(&self) -> PathBuf {
         self.folder.path("krb5.conf")
     }
 
     /// A cache of tickets, which is not there at first.
-    pub(crate) fn cache(&self, name: &str) -> PathBuf {
+    pub fn cache(&self, name: &str) -> PathBuf {
         self.folder.path(format!("{name}.cache"))
     }
 
     /// The keys of a user.
-    pub(crate) fn keytab(&self, name: &str) -> PathBuf {
+    pub fn keytab(&self, name: &str) -> PathBuf {
         self.folder
             .path(format!("{}.keytab", name.replace('/', "-")))
     }
 
     /// Servers that let in only the centre's users.
-    pub(crate) fn strict(&self) -> Builder {
+    pub fn strict(&self) -> Builder {
         let jaas = self.folder.path("jaas.conf");
         let text = format!(
             "Server {{\n  com.sun.security.auth.module.Krb5LoginModule required\n  \

@@ -8,11 +8,11 @@ use super::zookeeper::{Builder, Folder, ZooKeeper};
 use super::{eventually, free_port};
 
 /// Where the servers keep who they are.
-pub(crate) const CONFIG: &str = "/zookeeper/config";
+pub const CONFIG: &str = "/zookeeper/config";
 
 /// The members of an ensemble, which end when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Members {
+pub struct Members {
     members: Vec<Member>,
     /// The number of the last one.
     last: usize,
@@ -29,7 +29,7 @@ struct Member {
 
 impl Members {
     /// Starts three servers with this tick that anybody may replace.
-    pub(crate) fn start(tick: Duration) -> Self {
+    pub fn start(tick: Duration) -> Self {
         let lines: Vec<_> = (1..=3).map(Line::new).collect();
         let all: Vec<_> = lines.iter().map(|line| line.text.clone()).collect();
         let members: Vec<_> = lines
@@ -46,13 +46,13 @@ impl Members {
         }
     }
 
-    pub(crate) fn hosts(&self) -> String {
+    pub fn hosts(&self) -> String {
         let hosts = self.members.iter().map(|member| member.server.hosts());
         hosts.collect::<Vec<_>>().join(",")
     }
 
     /// Puts a fresh server in the place of the oldest one, which runs on and is returned.
-    pub(crate) fn replace_oldest(&mut self) -> ZooKeeper {
+    pub fn replace_oldest(&mut self) -> ZooKeeper {
         self.last += 1;
         let line = Line::new(self.last);
         let mut all: Vec<_> = self.members.iter().map(|one| one.line.clone()).collect();

@@ -10,13 +10,13 @@ use super::zookeeper::{Builder, Folder, ZooKeeper};
 use super::{eventually, free_port};
 
 /// An authority, and what it has signed.
-pub(crate) struct Keys {
-    pub(crate) folder: Folder,
+pub struct Keys {
+    pub folder: Folder,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Keys {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let folder = Folder::new();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -30,12 +30,12 @@ impl Keys {
         Self { folder, issuer }
     }
 
-    pub(crate) fn ca(&self) -> PathBuf {
+    pub fn ca(&self) -> PathBuf {
         self.folder.path("ca.pem")
     }
 
     /// Writes `name.pem`, `name.key`, and both in one file, which ZooKeeper takes.
-    pub(crate) fn sign(&self, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
+    pub fn sign(&self, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
@@ -51,12 +51,12 @@ impl Keys {
 }
 
 /// Starts a server whose certificate is for these hosts; returns its secure address.
-pub(crate) fn server(keys: &Keys, hosts: &[&str]) -> (ZooKeeper, String) {
+pub fn server(keys: &Keys, hosts: &[&str]) -> (ZooKeeper, String) {
     server_of(ZooKeeper::builder().fsync(false), keys, hosts)
 }
 
 /// As [`server`], with more settings.
-pub(crate) fn server_of(builder: Builder, keys: &Keys, hosts: &[&str]) -> (ZooKeeper, String) {
+pub fn server_of(builder: Builder, keys: &Keys, hosts: &[&str]) -> (ZooKeeper, String) {
     keys.sign("server", hosts);
     let port = free_port();
     let shown = |file: &Path| file.display().to_string();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Returns this file of Debian's package `libfaketime`, whatever the processor.
-pub(crate) fn library(name: &str) -> Option<PathBuf> {
+pub fn library(name: &str) -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.flatten();
     folders
         .map(|folder| folder.path().join("faketime").join(name))

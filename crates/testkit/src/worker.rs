@@ -31,24 +31,24 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A process that runs one function of this test binary; killed when dropped.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub struct Worker {
     process: Leashed,
     said: Receiver<String>,
 }
 
 impl Worker {
     /// Runs a worker in a process of its own, which gets `input`.
-    pub(crate) fn spawn<W: Fn()>(worker: W, input: &str) -> Self {
+    pub fn spawn<W: Fn()>(worker: W, input: &str) -> Self {
         Self::launch(itself(), worker, input)
     }
 
     /// As [`spawn`](Self::spawn), where `command` runs the test binary.
-    pub(crate) fn launch<W: Fn()>(command: Command, _: W, input: &str) -> Self {
+    pub fn launch<W: Fn()>(command: Command, _: W, input: &str) -> Self {
         Self::start::<W>(command, input)
     }
 
     /// As [`launch`](Self::launch), for a worker that is given by its type.
-    pub(crate) fn start<W: Fn()>(mut command: Command, input: &str) -> Self {
+    pub fn start<W: Fn()>(mut command: Command, input: &str) -> Self {
         choose::<W>(&mut command);
         command
             .env(INPUT, input)
@@ -69,7 +69,7 @@ impl Worker {
 
     /// Returns the next line that the worker says.
     #[track_caller]
-    pub(crate) fn hear(&self) -> String {
+    pub fn hear(&self) -> String {
         match self.said.recv_timeout(PATIENCE) {
             Ok(line) => line,
             Err(error) => panic!("the worker says nothing: {error}"),
@@ -78,43 +78,43 @@ impl Worker {
 
     /// Waits until the worker says `line`.
     #[track_caller]
-    pub(crate) fn expect(&self, line: &str) {
+    pub fn expect(&self, line: &str) {
         assert_eq!(self.hear(), line);
     }
 
     /// Returns all lines from now on; the channel ends with the worker.
-    pub(crate) fn lines(&self) -> &Receiver<String> {
+    pub fn lines(&self) -> &Receiver<String> {
         &self.said
     }
 
     /// Returns the number of the worker's process.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// Kills the worker with SIGKILL.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process.kill();
     }
 
     /// Stops the worker with SIGSTOP.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         self.process.pause();
     }
 
     /// Lets a paused worker go on.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.process.signal("CONT");
     }
 
     /// Returns whether the worker ended, and then whether it did well.
-    pub(crate) fn ended(&mut self) -> Option<bool> {
+    pub fn ended(&mut self) -> Option<bool> {
         self.process.ended().map(|status| status.success())
     }
 }
 
 /// Runs a test, which calls this and does nothing else, in a process of its own.
-pub(crate) fn alone<T: Fn()>(test: T) {
+pub fn alone<T: Fn()>(test: T) {
     if input().is_some() {
         return test();
     }
@@ -125,12 +125,12 @@ pub(crate) fn alone<T: Fn()>(test: T) {
 }
 
 /// Returns the command that runs this binary again.
-pub(crate) fn itself() -> Command {
+pub fn itself() -> Command {
     Command::new(env::current_exe().expect("finding the test binary"))
 }
 
 /// The name of the test that is this function, or that has this closure.
-pub(super) fn test_name<F>() -> &'static str {
+pub(crate) fn test_name<F>() -> &'static str {
     let name = type_name::<F>();
     // The harness leaves the name of the crate out.
     let (_, name) = name.split_once("::").expect("a path");
@@ -146,18 +146,18 @@ fn choose<F>(command: &mut Command) {
 }
 
 /// Returns what the worker was given, or nothing if this process is not a worker.
-pub(crate) fn input() -> Option<String> {
+pub fn input() -> Option<String> {
     env::var(INPUT).ok()
 }
 
 /// Splits what a worker was given into this many words.
-pub(crate) fn words<const N: usize>(input: &str) -> [String; N] {
+pub fn words<const N: usize>(input: &str) -> [String; N] {
     let words: Vec<_> = input.split(' ').map(str::to_owned).collect();
     words.try_into().expect("as many words as the worker wants")
 }
 
 /// Says a line to the process that started this worker.
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     // One write, not through `println!`: the harness may have begun a line before.
     let text = format!("\n{MARK}{line}\n");
     let mut output = std::io::stdout().lock();
@@ -167,7 +167,7 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Stays until it is killed.
-pub(crate) fn stay() -> ! {
+pub fn stay() -> ! {
     loop {
         // A wake-up that came too late for an earlier wait makes it return at once.
         thread::park();

@@ -11,12 +11,12 @@ const KAZOO: &str = "kazoo==2.11.0";
 const SUITE: [&str; 3] = ["objgraph", "pytest", "pytest-timeout"];
 
 /// Installs kazoo below `folder`, the first time, and returns the Python that has it.
-pub(crate) fn python(folder: &Path) -> PathBuf {
+pub fn python(folder: &Path) -> PathBuf {
     python::with(folder, &[KAZOO])
 }
 
-/// As [`python`], with kazoo's source package and what its own tests need.
-pub(crate) fn python_with_suite(folder: &Path) -> PathBuf {
+/// As [`python()`], with kazoo's source package and what its own tests need.
+pub fn python_with_suite(folder: &Path) -> PathBuf {
     let packages = [&["--no-binary", "kazoo", KAZOO], &SUITE[..]].concat();
     python::with(folder, &packages)
 }

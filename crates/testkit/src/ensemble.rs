@@ -13,28 +13,28 @@ const OBSERVES: &str = "peerType=observer";
 
 /// Servers in processes of their own, which end when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Ensemble(Vec<ZooKeeper>);
+pub struct Ensemble(Vec<ZooKeeper>);
 
 impl Ensemble {
     /// Starts three servers with ticks of 500 ms.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_with(&ZooKeeper::builder().fsync(false))
     }
 
     /// Starts three servers and waits until they have a leader.
-    pub(crate) fn start_with(builder: &Builder) -> Self {
+    pub fn start_with(builder: &Builder) -> Self {
         Self::start_all([0; 3].map(|_| builder.clone()), [LOCALHOST; 3])
     }
 
     /// Starts two servers that vote and, as the last one, an observer.
-    pub(crate) fn start_with_observer() -> Self {
+    pub fn start_with_observer() -> Self {
         let voter = ZooKeeper::builder().fsync(false);
         let observer = voter.clone().line(OBSERVES);
         Self::start_all([voter.clone(), voter, observer], [LOCALHOST; 3])
     }
 
     /// Starts three servers as the first three members of a network.
-    pub(crate) fn start_inside(network: &Network, builder: &Builder) -> Self {
+    pub fn start_inside(network: &Network, builder: &Builder) -> Self {
         let member = |i| {
             let namespace = network.namespace(i).to_owned();
             builder.clone().inside(namespace, network.address(i))
@@ -57,50 +57,50 @@ impl Ensemble {
     }
 
     /// Returns what clients connect to: all three.
-    pub(crate) fn hosts(&self) -> String {
+    pub fn hosts(&self) -> String {
         let hosts: Vec<_> = self.0.iter().map(ZooKeeper::hosts).collect();
         hosts.join(",")
     }
 
-    pub(crate) fn server(&self, i: usize) -> &ZooKeeper {
+    pub fn server(&self, i: usize) -> &ZooKeeper {
         &self.0[i]
     }
 
-    pub(crate) fn kill(&self, i: usize) {
+    pub fn kill(&self, i: usize) {
         self.0[i].kill();
     }
 
-    pub(crate) fn pause(&self, i: usize) {
+    pub fn pause(&self, i: usize) {
         self.0[i].pause();
     }
 
-    pub(crate) fn resume(&self, i: usize) {
+    pub fn resume(&self, i: usize) {
         self.0[i].resume();
     }
 
-    pub(crate) fn is_running(&self, i: usize) -> bool {
+    pub fn is_running(&self, i: usize) -> bool {
         self.0[i].is_running()
     }
 
     /// Starts a server again and waits until it serves, for which it needs a majority.
-    pub(crate) fn restart(&self, i: usize) {
+    pub fn restart(&self, i: usize) {
         self.0[i].restart();
     }
 
     /// As [`ZooKeeper::restart_with`], without waiting for the server.
-    pub(crate) fn restart_with_without_waiting(&self, i: usize, line: &str) {
+    pub fn restart_with_without_waiting(&self, i: usize, line: &str) {
         self.0[i].configure(line);
         self.restart_without_waiting(i);
     }
 
     /// Starts a server again without waiting, as after all of them were killed.
-    pub(crate) fn restart_without_waiting(&self, i: usize) {
+    pub fn restart_without_waiting(&self, i: usize) {
         self.0[i].kill();
         self.0[i].spawn();
     }
 
     /// Restarts all servers, one after the other, the leader last.
-    pub(crate) fn roll(&self, mut told: impl FnMut(usize)) {
+    pub fn roll(&self, mut told: impl FnMut(usize)) {
         let leader = self.wait_for_leader();
         for i in (0..3).filter(|i| *i != leader).chain([leader]) {
             told(i);
@@ -110,7 +110,7 @@ impl Ensemble {
     }
 
     /// Returns which server leads, if one does; a paused server is not asked for long.
-    pub(crate) fn leader(&self) -> Option<usize> {
+    pub fn leader(&self) -> Option<usize> {
         self.0.iter().position(|server| {
             server
                 .four_letter("srvr")
@@ -119,7 +119,7 @@ impl Ensemble {
     }
 
     /// Returns a server that follows.
-    pub(crate) fn follower(&self) -> Option<usize> {
+    pub fn follower(&self) -> Option<usize> {
         self.0.iter().position(|server| {
             server
                 .four_letter("srvr")
@@ -128,7 +128,7 @@ impl Ensemble {
     }
 
     /// Waits until there is a leader and returns it.
-    pub(crate) fn wait_for_leader(&self) -> usize {
+    pub fn wait_for_leader(&self) -> usize {
         let mut leader = None;
         eventually("the ensemble elects a leader", || {
             leader = self.leader();

@@ -3,12 +3,12 @@
 use std::fs;
 
 /// The calling thread's folder in `/proc`.
-pub(crate) fn own_task() -> String {
+pub fn own_task() -> String {
     let task = fs::read_link("/proc/thread-self").unwrap();
     format!("/proc/{}", task.display())
 }
 
-pub(crate) fn is_asleep(task: &str) -> bool {
+pub fn is_asleep(task: &str) -> bool {
     let stat = fs::read_to_string(format!("{task}/stat")).unwrap();
     // The state comes after the thread's name, which is in brackets.
     let state = stat.rsplit_once(") ").unwrap().1;

@@ -1,0 +1,18 @@
+//! What a core counts.
+
+use super::Core;
+use super::ask::Counts;
+
+impl Core {
+    /// What this core has done so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            reconnects: self.link.connects.saturating_sub(1),
+            expiries: self.link.expiries,
+            losses: self.leases.losses,
+            suspicions: self.leases.suspicions,
+            leftovers: self.releases.leftovers,
+            ..self.counts
+        }
+    }
+}

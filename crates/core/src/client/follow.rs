@@ -1,0 +1,34 @@
+//! Threads that want to know whom they wait for.
+
+use core::mem;
+
+use super::Core;
+use super::ask::{Ahead, Ticket, Time};
+use super::asked::Wants;
+
+impl Core {
+    /// The thread with this ticket wants to know whom it waits for, from now on until it is woken.
+    pub fn follow(&mut self, now: Time, ticket: Ticket) {
+        self.pass(now);
+        if let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
+            let path = path.clone();
+            self.news.told.insert(ticket, None);
+            self.news.stir(&path);
+        }
+        self.settle();
+    }
+
+    /// The next thread to tell whom it waits for.
+    pub fn next_news(&mut self) -> Option<(Ticket, Ahead)> {
+        self.news.out.pop_front()
+    }
+
+    /// Tells those whose place has changed in this turn.
+    pub(super) fn tell_news(&mut self) {
+        for path in mem::take(&mut self.news.stirred) {
+            if let Some(line) = self.lines.get(&path) {
+                line.tell(&mut self.news);
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a lock was lost.
+
+use super::ask::{GuardId, Loss};
+use super::leases::{Lease, Leases};
+use super::link::Link;
+
+impl Link {
+    /// Why nothing is left of this session, if nothing is.
+    pub(super) fn ended(&self, session: i64) -> Option<Loss> {
+        let is_gone = !self.knows.resumes && self.news().connected.is_none();
+        match self.over {
+            Some(why) => Some(why),
+            None if session != self.session => Some(Loss::SessionExpired),
+            None => is_gone.then_some(Loss::Disconnected),
+        }
+    }
+
+    /// Why a node is gone, if an answer says that it is: who gets one still has the session. A transport
+    /// that cannot tell one session from the next cannot tell this either.
+    pub(super) fn gone(&self) -> Loss {
+        match self.knows.resumes {
+            true => Loss::Evicted,
+            false => Loss::NodeGone,
+        }
+    }
+}
+
+impl Lease {
+    /// The lock is lost, for this reason unless there is one.
+    pub(super) fn lost(&mut self, why: Loss) {
+        self.belief.stamp = None;
+        if self.loss.is_none_or(|earlier| why.explains(earlier)) {
+            self.loss = Some(why);
+        }
+    }
+
+    /// Why the lock is lost, if it is.
+    pub(super) fn why(&self, link: &Link) -> Loss {
+        let ended = || link.ended(self.session);
+        self.loss.or_else(ended).unwrap_or(Loss::NotConfirmed)
+    }
+}
+
+impl Leases {
+    /// The same of a guard.
+    pub(super) fn why(&self, guard: GuardId, link: &Link) -> Loss {
+        self.get(guard)
+            .map_or(Loss::GivenUp, |lease| lease.why(link))
+    }
+}

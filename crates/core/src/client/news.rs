@@ -1,0 +1,90 @@
+//! Whom a waiting thread is told of.
+//!
+//! A thread may want to know who is ahead of it. Its place is looked at when a turn has moved something in
+//! its line, and it is told if that is not what it was told last. What the watches have read anyway is all
+//! that this needs: it never sends a request.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::acquisition::Acquisition;
+use super::ask::{Ahead, Nearest, Ticket};
+use super::line::{Line, Turn};
+use super::names::node_in;
+
+/// How many are ahead, whether the nearest has the lock, and its node: what is told again if it changes.
+pub(super) type Place = (usize, bool, Option<String>);
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Who wants to know, and the place that it was told last.
+    pub(super) told: BTreeMap<Ticket, Option<Place>>,
+    /// The lines in which something has moved in this turn.
+    pub(super) stirred: Vec<Arc<str>>,
+    pub(super) out: VecDeque<(Ticket, Ahead)>,
+}
+
+impl News {
+    /// Something may have moved in this line.
+    pub(super) fn stir(&mut self, path: &Arc<str>) {
+        if !self.told.is_empty() && !self.stirred.contains(path) {
+            self.stirred.push(path.clone());
+        }
+    }
+
+    /// A thread is woken: it waits for nobody any more.
+    pub(super) fn woken(&mut self, ticket: Ticket) {
+        if self.told.remove(&ticket).is_some() {
+            self.out.retain(|(other, _)| *other != ticket);
+        }
+    }
+
+    /// Tells a thread of its place, if it wants to know and does not know it yet.
+    fn tell(&mut self, ticket: Ticket, place: Place, nearest: impl FnOnce() -> Option<Nearest>) {
+        let told = self.told.get_mut(&ticket);
+        let Some(told) = told.filter(|told| told.as_ref() != Some(&place)) else {
+            return;
+        };
+        let ahead = Ahead {
+            count: place.0,
+            holds: place.1,
+            nearest: nearest(),
+        };
+        *told = Some(place);
+        self.out.push_back((ticket, ahead));
+    }
+}
+
+impl Line {
+    pub(super) fn tell(&self, news: &mut News) {
+        if let Some((_, Turn::Acquires(acquisition))) = &self.turn {
+            if let Some(place) = acquisition.place() {
+                news.tell(acquisition.ticket, place, || acquisition.nearest());
+            }
+        }
+        for (before, waiter) in self.waiting.iter().enumerate() {
+            let holds = before == 0 && self.guard().is_some();
+            news.tell(waiter.ticket, (before + 1, holds, None), || None);
+        }
+    }
+}
+
+impl Acquisition {
+    /// Its place, while it waits.
+    fn place(&self) -> Option<Place> {
+        let blocked = self.attempt.blocked()?;
+        Some((blocked.ahead, blocked.holds, Some(blocked.nearest.clone())))
+    }
+
+    fn nearest(&self) -> Option<Nearest> {
+        let (data, stat) = self.found.clone();
+        Some(Nearest {
+            node: node_in(&self.path, &self.attempt.blocked()?.nearest),
+            data: data.into(),
+            stat,
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! Frames on their way through a proxy, and what happens to each.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use crossbeam_channel::Sender;
+
+/// What happens to a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verdict {
+    Pass,
+    /// The connection is cut in its place.
+    Drop,
+    Swallow,
+    Truncate,
+}
+
+/// Something on its way.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) arrived: Instant,
+    pub(super) bytes: Vec<u8>,
+    /// After this one the connection is cut.
+    pub(super) last: bool,
+}
+
+/// Returns whether more frames may follow.
+pub(super) fn enqueue(queue: &Sender<Parcel>, mut bytes: Vec<u8>, verdict: Verdict) -> bool {
+    match verdict {
+        Verdict::Pass => {}
+        Verdict::Swallow => return true,
+        Verdict::Drop => bytes.clear(),
+        Verdict::Truncate => bytes.truncate(bytes.len() / 2),
+    }
+    let last = !matches!(verdict, Verdict::Pass);
+    let arrived = Instant::now();
+    let parcel = Parcel {
+        arrived,
+        bytes,
+        last,
+    };
+    queue.send(parcel).is_ok() && !last
+}
+
+/// Reads one frame, together with its length.
+pub(super) fn read_frame(from: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    from.read_exact(&mut frame)?;
+    let length = usize::try_from(int_at(&frame, 0)).map_err(io::Error::other)?;
+    frame.resize(4 + length, 0);
+    from.read_exact(&mut frame[4..])?;
+    Ok(frame)
+}
+
+/// Returns the number at `at`, or 0 where the frame is too short to have one.
+pub(super) fn int_at(frame: &[u8], at: usize) -> i32 {
+    let bytes = frame
+        .get(at..at + 4)
+        .and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, i32::from_be_bytes)
+}
