@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::owner::{Card, shorten};
 use crate::system::process;
 use crate::time::utc::written;
+use zklock_core::hold;
 use zklock_jute::{Reply, Stat};
 
 /// What keeps a lock without a session: a deployment freeze, a pause.
@@ -103,14 +104,12 @@ impl Hold {
     /// Reads the hold in a node's data; data that somebody has replaced tells nothing.
     pub(crate) fn read(data: &[u8], stat: &Stat) -> Self {
         let card = serde_json::from_slice(data).unwrap_or(Value::Null);
-        let (note, hold) = (&card["note"], &card["hold"]);
-        let millis = |key: &str| hold[key].as_u64().map(Duration::from_millis);
-        let written = Duration::from_millis(u64::try_from(stat.mtime).unwrap_or(0));
-        let since = millis("until_ms").or_else(|| written.checked_add(millis("for_ms")?));
+        let (note, on_hold) = (&card["note"], &card["hold"]);
+        let since = hold::end_in(on_hold, stat);
         let until = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
         Self {
             reason: note.as_str().map(shorten).unwrap_or_default(),
-            by: hold["by"].as_str().map(shorten),
+            by: on_hold["by"].as_str().map(shorten),
             host: card["host"].as_str().map(shorten),
             ends: until.map_or(Ends::Never, Ends::At),
         }

@@ -106,7 +106,7 @@ impl<'a> Transaction<'a> {
     /// Deletes a node, which must exist and have no children. Deleting the guard's own nodes is an
     /// [`Error::BadArgument`].
     pub fn delete(self, path: &str) -> Self {
-        self.step(path, |path| Op::Delete { path, version: -1 })
+        self.step(path, Op::delete)
     }
 
     /// Makes the previous step, a `set` or a `delete`, fail unless the node has this version.

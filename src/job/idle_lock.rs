@@ -258,10 +258,7 @@ impl Job {
         if !self.is_still(caller, &seen, limit)? {
             return Ok(false);
         }
-        let mut ops = vec![Op::Delete {
-            path: stake.to_owned(),
-            version: -1,
-        }];
+        let mut ops = vec![Op::delete(stake.to_owned())];
         ops.extend(rest);
         ops.extend(self.replacement(seen.version, acl));
         let done = caller.call_once(&Request::Multi(ops), path, limit)?;

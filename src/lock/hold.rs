@@ -106,10 +106,7 @@ impl RawGuard {
             data: Vec::new().into(),
             version: -1,
         });
-        let delete = Op::Delete {
-            path: mine.to_owned(),
-            version: -1,
-        };
+        let delete = Op::delete(mine.to_owned());
         Request::Multi(
             [Some(create), write, Some(delete)]
                 .into_iter()

@@ -122,12 +122,8 @@ fn prefix(create: &Request) -> String {
 
 fn joined(node: String, create: Call, deleted: Answer) -> Call {
     let created = create.answer;
-    let delete = Op::Delete {
-        path: node,
-        version: -1,
-    };
     Call {
-        request: joined::request(vec![delete], create.request),
+        request: joined::request(vec![Op::delete(node)], create.request),
         watch: None,
         answer: Box::new(move |answered| {
             let (delete, create) = joined::parts(answered);

@@ -236,9 +236,7 @@ fn a_process_that_cannot_be_listed_keeps_the_lock(hosts: &str) {
     }
     let (path, log) = (fresh_path("hidden"), Log::new());
     let stop = log.file().with_file_name("stop");
-    let beat = log
-        .beat("beat")
-        .replace("while :", &format!("until [ -e {} ]", stop.display()));
+    let beat = log.beat_while(&format!("[ ! -e {} ]", stop.display()), "beat");
     let script = format!(
         "mount -t tmpfs none /proc; mkdir /proc/self; ln -s {ZKLOCK} /proc/self/exe
         exec {ZKLOCK} run {path} -- sh -c 'setsid sh -c \"{beat}\" & exit 5'"

@@ -295,7 +295,13 @@ impl Log {
 
     /// Returns the script that writes this word repeatedly, as long as there is this log.
     pub(crate) fn beat(&self, word: &str) -> String {
-        format!("while :; do {} || exit; sleep 0.02; done", self.write(word))
+        self.beat_while(":", word)
+    }
+
+    /// As above, as long as this condition of the shell's holds.
+    pub(crate) fn beat_while(&self, condition: &str, word: &str) -> String {
+        let write = self.write(word);
+        format!("while {condition}; do {write} || exit; sleep 0.02; done")
     }
 
     /// Writes a word itself.

@@ -128,22 +128,27 @@ fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
     for leave in ["timeout 60", "setsid -w"] {
         let (path, log) = (fresh_path("ctrl-z"), Log::new());
         let stop = log.file().with_file_name("stop");
-        let until = format!("until [ -e {} ]", stop.display());
-        let beat = log.beat("beat").replace("while :", &until);
+        let beat = log.beat_while(&format!("[ ! -e {} ]", stop.display()), "beat");
         let job = format!("{leave} sh -c '\\''{beat}'\\'' & wait");
         let run = format!("{} -- sh -c '{job}'", zklock(&path));
         let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
         let mut terminal = start(hosts, &log, "beat=^Z,go=^J", "bash", &script);
         log.await_word("stopped");
         assert!(log.is_still(), "{leave}");
-        log.say("go");
-        eventually("it goes on", || {
-            log.words().last().is_some_and(|word| word == "beat")
-        });
-        fs::write(stop, "").expect("writing");
-        eventually("it ends", || terminal.has_ended());
-        await_queue(hosts, &path, 0);
+        goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
     }
+}
+
+/// Has the command that has stopped go on, and then end.
+#[track_caller]
+fn goes_on_and_ends((hosts, path): (&str, &str), log: &Log, stop: &Path, terminal: &mut Zklock) {
+    log.say("go");
+    eventually("it goes on", || {
+        log.words().last().is_some_and(|word| word == "beat")
+    });
+    fs::write(stop, "").expect("writing");
+    eventually("it ends", || terminal.has_ended());
+    await_queue(hosts, path, 0);
 }
 
 fn ctrl_z_stops_what_a_debugger_watches(hosts: &str) {
@@ -152,8 +157,7 @@ fn ctrl_z_stops_what_a_debugger_watches(hosts: &str) {
     }
     let (path, log) = (fresh_path("watched"), Log::new());
     let stop = log.file().with_file_name("stop");
-    let until = format!("until [ -e {} ]", stop.display());
-    let beat = log.beat("beat").replace("while :", &until);
+    let beat = log.beat_while(&format!("[ ! -e {} ]", stop.display()), "beat");
     let job = format!("{}; {beat}", log.write("$$"));
     let run = format!("{} -- setsid -w sh -c '{job}'", zklock(&path));
     let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
@@ -172,13 +176,7 @@ fn ctrl_z_stops_what_a_debugger_watches(hosts: &str) {
     log.await_word("stopped");
     drop(debugger);
     assert!(log.is_still());
-    log.say("go");
-    eventually("it goes on", || {
-        log.words().last().is_some_and(|word| word == "beat")
-    });
-    fs::write(stop, "").expect("writing");
-    eventually("it ends", || terminal.has_ended());
-    await_queue(hosts, &path, 0);
+    goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
 }
 
 /// Returns a reader of the state of the process that holds this lock, as in proc(5).
@@ -256,7 +254,6 @@ fn ctrl_z_stops_no_zklock_under_a_process_that_is_hidden(hosts: &str) {
     let folder = log.file().parent().expect("a folder").to_owned();
     let sudo = folder.join("sudo");
     // It also ends with the folder, if the test fails.
-    let until = format!("while [ -e {} ]", sudo.display());
     let script = format!(
         "mount -t proc -o hidepid=2 none /proc; chmod -R a+rwX {folder}
         cp $(which setpriv) {sudo}; chmod u+s {sudo}; set -m
@@ -266,7 +263,7 @@ fn ctrl_z_stops_no_zklock_under_a_process_that_is_hidden(hosts: &str) {
         folder = folder.display(),
         sudo = sudo.display(),
         zklock = zklock(&path),
-        beat = log.beat("beat").replace("while :", &until),
+        beat = log.beat_while(&format!("[ -e {} ]", sudo.display()), "beat"),
     );
     let script = format!(
         "exec unshare -m bash -c \"{}\"",

@@ -93,10 +93,9 @@ impl Deletion {
 
     /// Has this written into the directory, over this version, with the deletion.
     #[must_use]
-    pub fn closing(mut self, with: Option<(&[u8], i32)>) -> Self {
+    pub fn closing(self, with: Option<(&[u8], i32)>) -> Self {
         let write = with.map(|(data, version)| writes(&self.dir, data, version));
-        self.closing.extend(write);
-        self
+        self.writing(write.into_iter().collect())
     }
 
     /// Has this written with the deletion.
@@ -151,7 +150,7 @@ impl Deletion {
         let Action::Delete(name) = self.cleanup.action() else {
             return None;
         };
-        let delete = deletes(&self.dir, &name);
+        let delete = Op::delete(format!("{}/{name}", self.dir));
         Some(iter::once(delete).chain(self.closing.clone()).collect())
     }
 
@@ -262,14 +261,8 @@ impl Deletion {
 
 /// Deletes a node and writes into its directory over this version, or does neither.
 pub fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
-    Request::Multi(vec![deletes(dir, name), writes(dir, data, version)])
-}
-
-fn deletes(dir: &str, name: &str) -> Op {
-    Op::Delete {
-        path: format!("{dir}/{name}"),
-        version: -1,
-    }
+    let delete = Op::delete(format!("{dir}/{name}"));
+    Request::Multi(vec![delete, writes(dir, data, version)])
 }
 
 fn writes(dir: &str, data: &[u8], version: i32) -> Op {

@@ -26,6 +26,7 @@
 //! - [`lifetime`] says which messages of a session the leader has heard of,
 //! - [`grant_proof`] says whether a lock may be granted on such a proof,
 //! - [`renewals`] says when the locks that are held are proven anew,
+//! - [`hold`] says when a pause in a queue is over,
 //! - [`guard_state`] says what a guard is, from its last proof and what happened since,
 //! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] keeps at it until it
 //!   is gone,

@@ -196,6 +196,11 @@ pub(super) fn read_results(
 }
 
 impl Op {
+    /// Deletes a node of any version.
+    pub fn delete(path: String) -> Self {
+        Self::Delete { path, version: -1 }
+    }
+
     /// The node that the part is about.
     pub fn path(&self) -> &str {
         match self {

@@ -15,10 +15,8 @@ use crate::time::limit::{LimitReached, from_now};
 use crate::transport::{CallId, Failure};
 use zklock_core::attempt::Event;
 use zklock_core::dialect::Role;
+use zklock_core::hold::ONE_AFTER_THE_OTHER;
 use zklock_jute::{ErrorCode, Reply, Request, Stat};
-
-/// How much later each waiter looks than the one ahead of it: the first one removes the hold.
-const ONE_AFTER_THE_OTHER: Duration = Duration::from_secs(1);
 
 /// A hold that was read.
 struct SeenHold {

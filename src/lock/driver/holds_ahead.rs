@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::system::clock;
 use crate::time::clock::Moment;
+use zklock_core::hold::ServersClock;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -12,8 +13,7 @@ pub(super) struct HoldsAhead {
     pub(super) met: bool,
     /// When they are to be looked at again.
     pub(super) again: Option<Instant>,
-    /// It was at least so late at the servers at that moment, since the epoch.
-    clock: Option<(Duration, Moment)>,
+    clock: ServersClock,
     /// This client may not remove these.
     pub(super) kept: Vec<String>,
 }
@@ -27,12 +27,8 @@ impl HoldsAhead {
 
     /// The least that it can be at the servers, one of whose nodes shows this time.
     pub(super) fn servers_time(&mut self, shown: i64) -> Duration {
-        let (now, shown) = (Moment::now(), u64::try_from(shown).unwrap_or(0));
-        let known = self.clock.map_or(Duration::ZERO, |(time, at)| {
-            time.saturating_add(now.saturating_since(at))
-        });
-        let time = known.max(Duration::from_millis(shown));
-        self.clock = Some((time, now));
-        time
+        let now = Moment::now().since_boot();
+        self.clock.saw(shown, now);
+        self.clock.time(now)
     }
 }

@@ -100,7 +100,7 @@ impl Core {
             Purpose::Check(ids, stamp) => self.leases.checked(&ids, stamp, &answered, &self.link),
             Purpose::Commit(commit, stamp) => self.committed(commit, stamp, answered),
             Purpose::Note(node) => {
-                let told = self.orderly.was_read(&node, &answered);
+                let told = self.orderly.was_read(node, &answered);
                 self.leases.notices.extend(told);
             }
             Purpose::Watch(id) => self.leases.was_read(id, &answered, &self.link),

@@ -8,6 +8,7 @@ use super::calls::{CallId, Calls, Purpose};
 use crate::connection::Capabilities;
 use crate::connection::promptness::Promptness;
 use crate::guard_state::News;
+use crate::hold::ServersClock;
 use crate::lifetime::Lifetime;
 use crate::validity::Stamp;
 use zklock_jute::Request;
@@ -41,8 +42,7 @@ pub(super) struct Link {
     /// The connection is of no use any more.
     pub(super) hangs_up: bool,
     ids: u128,
-    /// It was at least so late at the servers, since the epoch, at this moment.
-    clock: Option<(Duration, Time)>,
+    clock: ServersClock,
 }
 
 impl Link {
@@ -67,7 +67,7 @@ impl Link {
             received: Time::ZERO,
             promptness: Promptness::new(Duration::ZERO),
             hangs_up: false,
-            clock: None,
+            clock: ServersClock::default(),
         }
     }
 
@@ -173,15 +173,12 @@ impl Link {
 
     /// The servers have shown this time, in milliseconds since the epoch.
     pub(super) fn saw_clock(&mut self, millis: i64) {
-        let shown = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
-        self.clock = Some((shown.max(self.servers_time()), self.now));
+        self.clock.saw(millis, self.now);
     }
 
     /// The least that it can be at the servers, since the epoch; 0 if that is not known.
     pub(super) fn servers_time(&self) -> Duration {
-        self.clock.map_or(Duration::ZERO, |(time, at)| {
-            time.saturating_add(self.now.saturating_sub(at))
-        })
+        self.clock.time(self.now)
     }
 
     /// Something arrived.

@@ -103,6 +103,7 @@ mod loss;
 mod names;
 mod news;
 mod orderly;
+mod refusal;
 mod releases;
 mod turns;
 mod writes;

@@ -8,6 +8,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::mem;
 
 use super::acquisition::Acquisition;
@@ -26,6 +27,8 @@ use zklock_jute::{Op, Reply, Request};
 pub(super) struct Orderly {
     /// By their nodes, which pass from guard to guard.
     held: BTreeMap<Arc<str>, Word>,
+    /// Those whose directories are yet to be read.
+    unread: Vec<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -34,7 +37,6 @@ struct Word {
     dir: Arc<str>,
     /// Whom its thread has seen ahead, if it is not told yet how they left.
     seen: SeenAhead,
-    is_asked: bool,
     /// The version of the data that a note may replace.
     replaces: Option<i32>,
 }
@@ -54,10 +56,10 @@ impl Orderly {
             guard,
             dir: lease.path.clone(),
             seen: by.seen(),
-            is_asked: false,
             replaces: None,
         };
         self.held.insert(lease.node.clone(), word);
+        self.unread.push(lease.node.clone());
     }
 
     /// The lock is this guard's now.
@@ -85,19 +87,20 @@ impl Orderly {
         if !link.is_connected() {
             return;
         }
-        for (node, word) in self.held.iter_mut().filter(|(_, word)| !word.is_asked) {
-            word.is_asked = true;
-            link.send(Request::get(&word.dir), Purpose::Note(node.clone()));
+        for node in mem::take(&mut self.unread) {
+            if let Some(word) = self.held.get(&node) {
+                link.send(Request::get(&word.dir), Purpose::Note(node));
+            }
         }
     }
 
     /// A directory is read, or not. Returns what its guard is told.
     pub(super) fn was_read(
         &mut self,
-        node: &str,
+        node: Arc<str>,
         answered: &Answered,
     ) -> Option<(GuardId, Notice)> {
-        let word = self.held.get_mut(node)?;
+        let word = self.held.get_mut(&node)?;
         let note = match answered {
             Ok(Reply::Data { data, stat }) => {
                 let note = Note::parse(data);
@@ -108,7 +111,7 @@ impl Orderly {
                 note
             }
             Err(Failure::Lost | Failure::NotSent) => {
-                word.is_asked = false;
+                self.unread.push(node);
                 return None;
             }
             _ => None,

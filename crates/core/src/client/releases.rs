@@ -12,11 +12,12 @@ use super::acquisition::Acquisition;
 use super::ask::{Loss, Outcome, Ticket, Time};
 use super::calls::{Creation, Purpose};
 use super::link::Link;
-use crate::answer::{Answered, Failure};
+use super::refusal::refusal;
+use crate::answer::Answered;
 use crate::attempt::Orphan;
 use crate::deletions::{Deletion, Deletions, Ended, Progress};
 use crate::joined;
-use zklock_jute::{Op, Reply, culprit};
+use zklock_jute::Op;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -64,19 +65,23 @@ impl Releases {
         link: &Link,
     ) -> u64 {
         let deletion = Deletion::new(dir, link.session, orphan).writing(ops);
-        let is_leftover = false;
-        self.deletions
-            .begin(deletion, Interest { told, is_leftover })
+        let interest = Interest {
+            told,
+            is_leftover: false,
+        };
+        self.deletions.begin(deletion, interest)
     }
 
     /// Deletes what an attempt left.
     pub(super) fn delete(&mut self, dir: &str, orphan: Orphan, link: &mut Link) {
         // Without a session, there is nothing that it could own.
         if link.session != 0 {
-            let id = self.begin((dir, orphan), Vec::new(), None, link);
-            if let Some((_, interest)) = self.deletions.get(id) {
-                interest.is_leftover = true;
-            }
+            let interest = Interest {
+                told: None,
+                is_leftover: true,
+            };
+            let deletion = Deletion::new(dir, link.session, orphan);
+            let id = self.deletions.begin(deletion, interest);
             self.send(id, link);
         }
     }
@@ -214,18 +219,5 @@ fn unanswered(deletion: &Deletion, told: Told, why: Loss) -> Outcome {
     match told.writes && deletion.may_have_written() {
         true => Outcome::InDoubt,
         false => Outcome::Lost(why),
-    }
-}
-
-/// What the thread is told whose writes are refused with this answer.
-fn refusal(answered: &Answered) -> Option<Outcome> {
-    match answered {
-        Ok(Reply::Multi(results)) => match culprit(results)? {
-            (0, code) => Some(Outcome::Refused(code)),
-            // The node's deletion comes first.
-            (place, code) => Some(Outcome::StepRefused(place - 1, code)),
-        },
-        Err(Failure::Refused(code)) => Some(Outcome::Refused(*code)),
-        _ => None,
     }
 }

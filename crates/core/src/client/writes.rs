@@ -12,9 +12,10 @@ use super::Core;
 use super::ask::{GuardId, Outcome, Ticket};
 use super::calls::Purpose;
 use super::commit::Commit;
+use super::refusal::refusal;
 use crate::answer::{Answered, Failure};
 use crate::validity::Stamp;
-use zklock_jute::{ErrorCode, Op, Reply, Request, culprit};
+use zklock_jute::{ErrorCode, Op, Reply, Request};
 
 impl Core {
     /// A thread wants these carried out under its lock. Nobody waits for longer than that can be
@@ -57,16 +58,11 @@ impl Core {
 
     /// A transaction is answered.
     pub(super) fn committed(&mut self, commit: Commit, stamp: Stamp, answered: Answered) {
-        let outcome = match &answered {
-            Ok(Reply::Multi(results)) => match culprit(results) {
-                None => Outcome::Committed,
-                Some((0, ErrorCode::NO_NODE)) => Outcome::Lost(self.link.gone()),
-                Some((0, code)) => Outcome::Refused(code),
-                Some((place, code)) => Outcome::StepRefused(place - 1, code),
-            },
-            Err(Failure::Refused(code)) => Outcome::Refused(*code),
-            Err(Failure::TooLong(_)) => Outcome::Refused(ErrorCode::MARSHALLING_ERROR),
-            Err(Failure::NotSent) => {
+        let outcome = match (&answered, refusal(&answered)) {
+            (Ok(Reply::Multi(_)), None) => Outcome::Committed,
+            (Ok(_), Some(Outcome::Refused(ErrorCode::NO_NODE))) => Outcome::Lost(self.link.gone()),
+            (_, Some(refused)) => refused,
+            (Err(Failure::NotSent), None) => {
                 self.leases.writes(commit.guard, false);
                 if self.asks.contains_key(&commit.ticket) {
                     self.unsent.push(commit);
@@ -74,7 +70,7 @@ impl Core {
                 return;
             }
             // It may have been carried out, or may still be.
-            Ok(_) | Err(Failure::Lost | Failure::Closed) => {
+            (_, None) => {
                 return self.wake(commit.ticket, Outcome::InDoubt);
             }
         };

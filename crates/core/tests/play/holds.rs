@@ -43,7 +43,8 @@ fn pause_of(path: &str) -> Option<usize> {
 }
 
 impl World {
-    fn tells_servers(&mut self, request: Request) {
+    /// Another program has the servers carry this out, if one of them leads.
+    pub(crate) fn tells_servers(&mut self, request: Request) {
         let Some(leader) = self.leader() else { return };
         let ask = Ask {
             origin: None,

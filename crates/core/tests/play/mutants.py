@@ -351,7 +351,7 @@ MUTANTS = [
         "a read that is under way is lost when the lock is handed on",
         "orderly.rs",
         "            word.guard = to;",
-        "            word.guard = to;\n            word.replaces = None;\n            word.is_asked = true;",
+        "            word.guard = to;\n            word.replaces = None;",
     ),
     # Holds.
     (
@@ -364,9 +364,9 @@ MUTANTS = [
     (
         "hold-clock-from-nowhere",
         "the servers' time is counted from an older moment than the one at which it was shown",
-        "link.rs",
-        "        self.clock = Some((shown.max(self.servers_time()), self.now));",
-        "        let at = self.clock.map_or(self.now, |(_, at)| at);\n        self.clock = Some((shown.max(self.servers_time()), at));",
+        "../hold.rs",
+        "        self.known = Some((shown.max(self.time(now)), now));",
+        "        let at = self.known.map_or(now, |(_, at)| at);\n        self.known = Some((shown.max(self.time(now)), at));",
     ),
     (
         "hold-looked-at-once",

@@ -1,13 +1,12 @@
 //! What goes wrong, and how it ends.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use zklock_jute::Request;
 
 use crate::plan::{Trouble, What};
-use crate::servers::{Ask, Deed, Role, SERVERS, Time};
-use crate::world::{Happening, World};
+use crate::servers::{Role, SERVERS, Time};
+use crate::world::{Happening, PATHS, World};
 
 impl World {
     pub(crate) fn trouble(&mut self, trouble: Trouble) {
@@ -39,7 +38,7 @@ impl World {
                 self.servers[server].is_down = true;
             }
             What::Revoke => self.revoke(),
-            What::Write { path } => self.write_elsewhere(path),
+            What::Write { path } => self.writes_elsewhere(PATHS[path].into(), b"127.0.0.1"),
             What::Vanish { client } => self.vanish(client),
             What::Close { client } => self.closes(client),
             What::Resign => {
@@ -91,7 +90,9 @@ impl World {
 
     fn evict(&mut self, client: usize) {
         let (session, _) = self.clients[client].core.session();
-        let Some(leader) = self.leader() else { return };
+        if self.leader().is_none() {
+            return;
+        }
         let lives = self.lives.iter();
         let nodes = lives.filter(|life| life.owner == session && life.to.is_none());
         let nodes: Vec<_> = nodes.map(|life| life.path.to_string()).collect();
@@ -100,33 +101,20 @@ impl World {
         };
         self.clients[client].was_evicted = true;
         self.evicted.push(node.clone());
-        let ask = Ask {
-            origin: None,
-            session: 0,
-            deed: Deed::Write(Rc::new(Request::delete(node))),
-        };
-        self.propose(leader, leader, ask);
+        self.tells_servers(Request::delete(node));
     }
 
     fn revoke(&mut self) {
-        let Some(leader) = self.leader() else { return };
+        if self.leader().is_none() {
+            return;
+        }
         let lives = self.lives.iter();
         let nodes = lives.filter(|life| life.owner != 0 && life.to.is_none());
         let nodes: Vec<_> = nodes.map(|life| life.path.to_string()).collect();
         let Some(path) = self.chance.choice(nodes) else {
             return;
         };
-        let write = Request::SetData {
-            path,
-            data: b"__REVOKE__".to_vec().into(),
-            version: -1,
-        };
-        let ask = Ask {
-            origin: None,
-            session: 0,
-            deed: Deed::Write(Rc::new(write)),
-        };
-        self.propose(leader, leader, ask);
+        self.writes_elsewhere(path, b"__REVOKE__");
     }
 }
 

@@ -1,13 +1,10 @@
 //! The word of an orderly release: a note tells only of holders that released in order, what others keep in
 //! a directory stays, and whoever is told that those ahead released in order is told so rightly.
 
-use std::rc::Rc;
-
 use zklock_core::release_note::Note;
 use zklock_jute::Request;
 
 use crate::client::Op;
-use crate::servers::{Ask, Deed};
 use crate::world::{Life, PATHS, World};
 
 fn name(node: &str) -> &str {
@@ -15,20 +12,13 @@ fn name(node: &str) -> &str {
 }
 
 impl World {
-    /// Another program writes into the directory of a lock.
-    pub(crate) fn write_elsewhere(&mut self, path: usize) {
-        let Some(leader) = self.leader() else { return };
-        let write = Request::SetData {
-            path: PATHS[path].into(),
-            data: b"127.0.0.1".to_vec().into(),
+    /// Another program writes this into a node.
+    pub(crate) fn writes_elsewhere(&mut self, path: String, data: &[u8]) {
+        self.tells_servers(Request::SetData {
+            path,
+            data: data.to_vec().into(),
             version: -1,
-        };
-        let ask = Ask {
-            origin: None,
-            session: 0,
-            deed: Deed::Write(Rc::new(write)),
-        };
-        self.propose(leader, leader, ask);
+        });
     }
 
     /// The data of a lock's directory is written by a session, in a transaction that has deleted this

@@ -8,7 +8,6 @@
 
 use alloc::vec::Vec;
 use core::mem;
-use core::time::Duration;
 
 use super::seen_holds::{Look, Seen};
 use super::{Acquisition, Step};
@@ -16,12 +15,9 @@ use crate::answer::{Answered, Failure};
 use crate::attempt::{Event, Patience};
 use crate::client::link::Link;
 use crate::client::names::node_in;
-use crate::hold;
+use crate::hold::{self, ONE_AFTER_THE_OTHER};
 use crate::name::NodeName;
 use zklock_jute::{ErrorCode, Names, Reply, Request};
-
-/// How much later each waiter looks than the one ahead of it: the first one removes the hold.
-const ONE_AFTER_THE_OTHER: Duration = Duration::from_secs(1);
 
 impl Acquisition {
     /// Reads the holds in a listing before the attempt takes that in. Returns the listing if there are
