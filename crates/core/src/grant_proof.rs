@@ -61,6 +61,13 @@ impl GrantProof {
         }
     }
 
+    /// When to ask again, so that a lock can be granted on the answer at any time.
+    pub fn renews_at(&self, lifetime: &Lifetime, now: Duration) -> Duration {
+        let here = |stamp: &Stamp| lifetime.is_of_this_connection(*stamp);
+        let stamp = self.stamp.filter(here);
+        stamp.map_or(now, |stamp| stamp.sent + lifetime.timeout() / 8)
+    }
+
     /// A quorum confirmed the nodes when it was asked with this stamp. Returns how many proofs have
     /// counted, if this one does.
     pub fn confirmed(&mut self, stamp: Stamp, counts: bool) -> Option<u32> {

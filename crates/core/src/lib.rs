@@ -47,6 +47,7 @@
 extern crate alloc;
 
 pub mod abandonment;
+pub mod acquisition;
 pub mod answer;
 pub mod attempt;
 pub mod cleanup;

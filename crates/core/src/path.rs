@@ -1,4 +1,6 @@
-//! Paths, taken apart.
+//! Paths, taken apart and put together.
+
+use alloc::string::String;
 
 /// Returns the last part of a node's path.
 pub fn name(path: &str) -> &str {
@@ -8,6 +10,15 @@ pub fn name(path: &str) -> &str {
 /// Returns the path of a node's directory.
 pub fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Returns the path of the node with this name in a directory.
+pub fn node_in(dir: &str, name: &str) -> String {
+    let mut node = String::with_capacity(dir.len() + 1 + name.len());
+    node.push_str(dir);
+    node.push('/');
+    node.push_str(name);
+    node
 }
 
 /// Returns the paths above `path`, outermost first.

@@ -11,13 +11,10 @@ use core::mem;
 
 use super::ask::{GuardId, Ticket, Time};
 use super::commit::Commit;
+use crate::acquisition::CallId;
 use crate::answer::Failure;
 use crate::validity::Stamp;
 use zklock_jute::Request;
-
-/// One request of this core.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct CallId(u64);
 
 /// Whom an answer is for.
 #[derive(Debug)]
@@ -126,7 +123,7 @@ impl Calls {
     }
 
     /// Nobody waits for this create any more: what its answer shows to be there is deleted.
-    pub(super) fn abandon(&mut self, id: CallId) {
+    pub(super) fn abandons(&mut self, id: CallId) {
         let open = self.open.iter_mut().find(|open| open.id == id);
         if let Some(Purpose::Create(creation) | Purpose::Both(_, creation)) =
             open.map(|open| &mut open.purpose)

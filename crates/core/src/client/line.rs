@@ -5,8 +5,8 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use super::acquisition::Acquisition;
 use super::ask::{GuardId, Thread, Ticket};
+use crate::acquisition::Acquisition;
 use crate::attempt::Patience;
 use crate::skip_listing::LastGrant;
 
@@ -25,12 +25,19 @@ pub(super) struct Line {
 /// What the thread that has the turn does.
 #[derive(Debug)]
 pub(super) enum Turn {
-    Acquires(Box<Acquisition>),
+    Acquires(Box<Acquires>),
     Holds {
         guard: GuardId,
         /// Other clients were ahead: some may be behind, too.
         has_waited: bool,
     },
+}
+
+/// A thread on its way to the head of the queue.
+#[derive(Debug)]
+pub(super) struct Acquires {
+    pub(super) ticket: Ticket,
+    pub(super) acquisition: Acquisition,
 }
 
 /// A thread in line.
@@ -44,8 +51,13 @@ pub(super) struct Waiter {
 impl Line {
     /// The acquisition of the thread that has the turn.
     pub(super) fn acquisition(&mut self) -> Option<&mut Acquisition> {
+        Some(&mut self.acquires()?.acquisition)
+    }
+
+    /// The same, and its ticket.
+    pub(super) fn acquires(&mut self) -> Option<&mut Acquires> {
         match &mut self.turn {
-            Some((_, Turn::Acquires(acquisition))) => Some(acquisition),
+            Some((_, Turn::Acquires(acquires))) => Some(acquires),
             _ => None,
         }
     }

@@ -4,7 +4,8 @@
 use core::time::Duration;
 
 use super::ask::{Greeting, Loss, Settings, Time};
-use super::calls::{CallId, Calls, Purpose};
+use super::calls::{Calls, Purpose};
+use crate::acquisition::CallId;
 use crate::connection::Capabilities;
 use crate::connection::promptness::Promptness;
 use crate::guard_state::News;

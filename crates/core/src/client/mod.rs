@@ -87,7 +87,6 @@
 //! [`connection`](crate::connection)); the making of holds, and marks; circles of waiters; servers
 //! without transactions or `create2`.
 
-mod acquisition;
 mod ask;
 mod asked;
 mod calls;
@@ -106,6 +105,7 @@ mod orderly;
 mod refusal;
 mod releases;
 mod turns;
+mod wired;
 mod writes;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,4 +1,4 @@
-//! The paths of nodes, and the ids in their names.
+//! The ids in the names of nodes.
 
 use alloc::string::String;
 
@@ -20,14 +20,6 @@ pub(super) fn id_of(number: u128) -> String {
         text.push_str(&hex[from..to]);
     }
     text
-}
-
-pub(super) fn node_in(dir: &str, name: &str) -> String {
-    let mut node = String::with_capacity(dir.len() + 1 + name.len());
-    node.push_str(dir);
-    node.push('/');
-    node.push_str(name);
-    node
 }
 
 #[cfg(test)]

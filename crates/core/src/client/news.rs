@@ -9,10 +9,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::acquisition::Acquisition;
 use super::ask::{Ahead, Nearest, Ticket};
 use super::line::{Line, Turn};
-use super::names::node_in;
+use crate::path::node_in;
 
 /// How many are ahead, whether the nearest has the lock, and its node: what is told again if it changes.
 pub(super) type Place = (usize, bool, Option<String>);
@@ -60,31 +59,23 @@ impl News {
 
 impl Line {
     pub(super) fn tell(&self, news: &mut News) {
-        if let Some((_, Turn::Acquires(acquisition))) = &self.turn {
-            if let Some(place) = acquisition.place() {
-                news.tell(acquisition.ticket, place, || acquisition.nearest());
+        if let Some((_, Turn::Acquires(acquires))) = &self.turn {
+            if let Some(blocked) = acquires.acquisition.blocked() {
+                let place = (blocked.ahead, blocked.holds, Some(blocked.nearest.clone()));
+                let node = node_in(acquires.acquisition.path(), &blocked.nearest);
+                let (data, stat) = acquires.acquisition.found();
+                news.tell(acquires.ticket, place, || {
+                    Some(Nearest {
+                        node,
+                        data: data.clone().into(),
+                        stat: *stat,
+                    })
+                });
             }
         }
         for (before, waiter) in self.waiting.iter().enumerate() {
             let holds = before == 0 && self.guard().is_some();
             news.tell(waiter.ticket, (before + 1, holds, None), || None);
         }
-    }
-}
-
-impl Acquisition {
-    /// Its place, while it waits.
-    fn place(&self) -> Option<Place> {
-        let blocked = self.attempt.blocked()?;
-        Some((blocked.ahead, blocked.holds, Some(blocked.nearest.clone())))
-    }
-
-    fn nearest(&self) -> Option<Nearest> {
-        let (data, stat) = self.found.clone();
-        Some(Nearest {
-            node: node_in(&self.path, &self.attempt.blocked()?.nearest),
-            data: data.into(),
-            stat,
-        })
     }
 }

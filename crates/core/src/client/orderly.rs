@@ -11,11 +11,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::acquisition::Acquisition;
 use super::ask::{GuardId, Notice};
 use super::calls::Purpose;
 use super::leases::Lease;
 use super::link::Link;
+use crate::acquisition::Acquisition;
 use crate::answer::{Answered, Failure};
 use crate::path;
 use crate::release_note::Note;

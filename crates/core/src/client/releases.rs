@@ -8,11 +8,11 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::acquisition::Acquisition;
 use super::ask::{Loss, Outcome, Ticket, Time};
 use super::calls::{Creation, Purpose};
 use super::link::Link;
 use super::refusal::refusal;
+use crate::acquisition::{Acquisition, Wire};
 use crate::answer::Answered;
 use crate::attempt::Orphan;
 use crate::deletions::{Deletion, Deletions, Ended, Progress};
@@ -115,13 +115,18 @@ impl Releases {
         let deletion = self.deletions.get(id).map(|(deletion, _)| deletion);
         let ops = deletion.as_ref().and_then(|deletion| deletion.ops());
         let joins = link.is_connected() && link.knows.multi;
-        match (deletion, ops.filter(|_| joins)) {
-            (Some(deletion), Some(ops)) if next.create_with((id, &ops), link) => {
-                // The transaction is its request.
-                let _ = deletion.ask(link.knows);
-            }
-            _ => self.send(id, link),
-        }
+        let joined = ops.filter(|_| joins).zip(next.begins_with_create());
+        let (Some(deletion), Some((ops, prefix))) = (deletion, joined) else {
+            return self.send(id, link);
+        };
+        let stamp = link.stamp();
+        let creation = Creation::new(next.path(), &prefix);
+        let create = link.creation(next.path(), &prefix);
+        let call = link.send(joined::request(ops, create), Purpose::Both(id, creation));
+        next.is_created_by(call, stamp);
+        next.list_too(link);
+        // The transaction is its request.
+        let _ = deletion.ask(link.knows);
     }
 
     /// Takes in an answer, which may end its deletion.

@@ -5,18 +5,21 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Core;
-use super::acquisition::{Acquisition, Reached};
 use super::ask::{Grant, GuardId, Loss, Outcome, Thread, Ticket};
 use super::asked::{Alarm, Wants};
 use super::leases::Lease;
-use super::line::{Line, Turn, Waiter};
-use super::names::node_in;
+use super::line::{Acquires, Line, Turn, Waiter};
 use super::releases::Told;
+use crate::acquisition::{Acquisition, Reached, Refused};
+use crate::answer::Failure;
 use crate::attempt::{Orphan, OwnNode, Patience};
-use crate::path;
+use crate::dialect::Role;
+use crate::path::{self, node_in};
+use crate::queue::Contest;
+use crate::seen_ahead::SeenAhead;
 use crate::skip_listing::LastGrant;
 use crate::validity::Stamp;
-use zklock_jute::Op;
+use zklock_jute::{ErrorCode, Op};
 
 /// So many lines are kept for the next thread that comes, to spare it a listing.
 const IDLE_LINES: usize = 1024;
@@ -61,25 +64,46 @@ impl Core {
         let Some(line) = self.lines.get_mut(path) else {
             return;
         };
-        let who = (waiter.ticket, waiter.patience);
-        let mut acquisition = Box::new(Acquisition::new(who, path, line.last, &mut self.link));
+        let settings = &self.link.settings;
+        let (notes, contest) = (
+            settings.notes,
+            Contest {
+                dialect: settings.dialect,
+                role: Role::Exclusive,
+                permits: 0,
+            },
+        );
+        let asks = (contest, waiter.patience);
+        let mut acquisition = Acquisition::enter(asks, path, line.last, &mut self.link);
+        if notes {
+            acquisition.sees(SeenAhead::default());
+        }
         if let Some(id) = deletion {
             self.releases
                 .leave_with(id, &mut acquisition, &mut self.link);
         }
-        line.turn = Some((waiter.thread, Turn::Acquires(acquisition)));
+        let acquires = Box::new(Acquires {
+            ticket: waiter.ticket,
+            acquisition,
+        });
+        line.turn = Some((waiter.thread, Turn::Acquires(acquires)));
         self.advance(path);
     }
 
     /// Lets the thread that has the turn go on as far as it can.
     pub(super) fn advance(&mut self, path: &Arc<str>) {
-        let Some(acquisition) = self.lines.get_mut(path).and_then(Line::acquisition) else {
+        let Some(Acquires {
+            ticket,
+            acquisition,
+        }) = self.lines.get_mut(path).and_then(Line::acquires)
+        else {
             return;
         };
-        acquisition.own_is_left = acquisition.tries() && self.releases.are_left_in(path);
+        let is_left = acquisition.tries() && self.releases.are_left_in(path);
+        acquisition.own_is_left(is_left);
         let reached = acquisition.advance(&mut self.link);
-        if let Some(at) = acquisition.rests_until.take() {
-            self.alarms.insert((at, Alarm::Step(acquisition.ticket)));
+        if let Some(at) = acquisition.rests_until() {
+            self.alarms.insert((at, Alarm::Step(*ticket)));
         }
         if let Some(reached) = reached {
             self.reached(path, reached);
@@ -92,24 +116,26 @@ impl Core {
         let Some(line) = self.lines.get_mut(path) else {
             return;
         };
-        let Some((thread, Turn::Acquires(mut acquisition))) = line.turn.take() else {
+        let Some((thread, Turn::Acquires(mut acquires))) = line.turn.take() else {
             return;
         };
-        for orphan in acquisition.orphans() {
+        for orphan in acquires.acquisition.orphans() {
             self.releases.delete(path, orphan, &mut self.link);
         }
         let outcome = match reached {
             Reached::Held(mine, stamp) => {
                 line.last = LastGrant::new(&mine, line.last);
-                return self.granted(path, (thread, &mut acquisition), (&mine, stamp));
+                return self.granted(path, (thread, &mut acquires), (&mine, stamp));
             }
             Reached::GaveUp { taken } => Outcome::GaveUp { taken },
+            // Its node was never there before it began.
+            Reached::Restart => Outcome::GaveUp { taken: false },
             Reached::Evicted(node) => Outcome::Evicted(node),
             Reached::Foreign(foreign) => Outcome::Foreign(foreign),
-            Reached::Refused(code) => Outcome::Refused(code),
+            Reached::Refused(refused) => Outcome::Refused(code_of(&refused)),
         };
         line.last = None;
-        self.wake(acquisition.ticket, outcome);
+        self.wake(acquires.ticket, outcome);
         self.next_turn(path, None);
     }
 
@@ -117,16 +143,17 @@ impl Core {
     fn granted(
         &mut self,
         path: &Arc<str>,
-        (thread, by): (Thread, &mut Acquisition),
+        (thread, by): (Thread, &mut Acquires),
         (mine, stamp): (&OwnNode, Stamp),
     ) {
         let (node, token) = (Arc::from(node_in(path, &mine.name)), mine.origin.czxid);
         let lock = (path.clone(), Arc::clone(&node), token);
         let (guard, trust) = self.leases.begin(lock, stamp, &self.link);
         if let Some(lease) = self.leases.get(guard) {
+            let by = &mut by.acquisition;
             self.orderly.begin((guard, lease), by, &self.link);
         }
-        let has_waited = by.is_taken;
+        let has_waited = by.acquisition.is_taken();
         self.counts.grants += 1;
         self.counts.waits += u64::from(has_waited);
         if let Some(line) = self.lines.get_mut(path) {
@@ -271,9 +298,9 @@ impl Core {
         let Some(line) = self.lines.get_mut(&path) else {
             return;
         };
-        match line.acquisition().filter(|one| one.ticket == ticket) {
-            Some(acquisition) => {
-                acquisition.cancel(&mut self.link);
+        match line.acquires().filter(|one| one.ticket == ticket) {
+            Some(acquires) => {
+                acquires.acquisition.cancel(&mut self.link);
                 self.advance(&path);
             }
             None => {
@@ -299,5 +326,12 @@ impl Core {
     fn is_shown_taken(&self, path: &str) -> bool {
         let held = self.lines.get(path).and_then(Line::guard).is_some();
         held || self.link.is_connected()
+    }
+}
+
+fn code_of(refused: &Refused) -> ErrorCode {
+    match refused.failure {
+        Failure::Refused(code) => code,
+        _ => ErrorCode::MARSHALLING_ERROR,
     }
 }

@@ -10,22 +10,22 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::seen_holds::{Look, Seen};
-use super::{Acquisition, Step};
+use super::{Acquisition, Note, Step, Wire};
 use crate::answer::{Answered, Failure};
-use crate::attempt::{Event, Patience};
-use crate::client::link::Link;
-use crate::client::names::node_in;
+use crate::attempt::Event;
+use crate::dialect::Role;
 use crate::hold::{self, ONE_AFTER_THE_OTHER};
 use crate::name::NodeName;
-use zklock_jute::{ErrorCode, Names, Reply, Request};
+use crate::path::node_in;
+use zklock_jute::{Data, ErrorCode, Names, Reply, Request, Stat};
 
 impl Acquisition {
     /// Reads the holds in a listing before the attempt takes that in. Returns the listing if there are
     /// none.
-    pub(super) fn past_holds(&mut self, names: Names, link: &mut Link) -> Option<Names> {
+    pub(super) fn past_holds(&mut self, names: Names, wire: &mut dyn Wire) -> Option<Names> {
         let mine = self.attempt.node();
-        let ahead = match mine.is_some() || self.patience == Patience::Tries {
-            true => self.attempt.contest().holds_ahead(&names, mine),
+        let ahead = match mine.is_some() || self.looks_before() {
+            true => self.contest.holds_ahead(&names, mine),
             false => Vec::new(),
         };
         self.holds.again = None;
@@ -37,18 +37,33 @@ impl Acquisition {
         };
         let asked: Vec<_> = ahead.iter().map(seen).collect();
         if asked.is_empty() {
+            self.meets(None, wire);
             return Some(names);
         }
         for hold in &asked {
             let read = Request::get(&node_in(&self.path, &hold.name));
-            self.send(read, Step::Hold, link);
+            self.send(read, Step::Hold, wire);
         }
         self.holds.look = Some(Look {
             names,
             asked,
             seen: Vec::new(),
+            first: None,
         });
         None
+    }
+
+    /// Whether a listing before it has a node may show that the lock is taken. Permits know no holds.
+    fn looks_before(&self) -> bool {
+        self.tries() && self.contest.role != Role::Permit
+    }
+
+    /// Tells which hold is the first one ahead.
+    fn meets(&mut self, hold: Option<(&Data, &Stat)>, wire: &mut dyn Wire) {
+        if hold.is_some() || self.holds.met {
+            self.holds.met = hold.is_some();
+            wire.tell(Note::Holds(hold));
+        }
     }
 
     /// Whether a listing waits for its holds, or the next one for the removal of some.
@@ -57,23 +72,30 @@ impl Acquisition {
     }
 
     /// A hold is read, or is gone, or may not be read.
-    pub(super) fn hold_read(&mut self, answered: Answered, link: &mut Link) -> Result<(), Failure> {
+    pub(super) fn hold_read(
+        &mut self,
+        answered: Answered,
+        wire: &mut dyn Wire,
+    ) -> Result<(), Failure> {
         let Some(mut look) = self.holds.look.take() else {
             return Ok(());
         };
         let mut hold = look.asked.remove(0);
         match answered {
             Ok(Reply::Data { data, stat }) if !stat.has_session() => {
-                link.saw_clock(stat.mtime);
+                wire.saw_clock(stat.mtime);
                 hold.version = stat.version;
                 hold.end = hold::end(&data, &stat);
+                if look.seen.is_empty() {
+                    look.first = Some((data, stat));
+                }
                 look.seen.push(hold);
             }
             Ok(_) | Err(Failure::Refused(_) | Failure::TooLong(_)) => {}
             Err(failure) => return Err(failure),
         }
         match look.asked.is_empty() {
-            true => self.holds_read(look, link),
+            true => self.holds_read(look, wire),
             false => self.holds.look = Some(look),
         }
         Ok(())
@@ -81,11 +103,13 @@ impl Acquisition {
 
     /// Removes the holds that are over, whatever stands ahead of them: a waiter that watches the nearest
     /// node may never hear of what goes before that. Plans to look again when the next one is.
-    fn holds_read(&mut self, look: Look, link: &mut Link) {
+    fn holds_read(&mut self, look: Look, wire: &mut dyn Wire) {
+        let first = look.first.as_ref().map(|(data, stat)| (data, stat));
+        self.meets(first, wire);
         if self.attempt.node().is_none() {
-            return self.without_past(&look, link);
+            return self.without_past(&look, wire);
         }
-        let time = link.servers_time();
+        let time = wire.servers_time();
         for hold in &look.seen {
             let Some(end) = hold.end.filter(|_| !self.holds.kept.contains(&hold.name)) else {
                 continue;
@@ -95,12 +119,13 @@ impl Acquisition {
                     path: node_in(&self.path, &hold.name),
                     version: hold.version,
                 };
-                self.send(remove, Step::Removal, link);
+                wire.tell(Note::RemovesHold(&node_in(&self.path, &hold.name)));
+                self.send(remove, Step::Removal, wire);
                 self.holds.removes.push_back(hold.name.clone());
                 continue;
             }
             let later = ONE_AFTER_THE_OTHER.saturating_mul(hold.place);
-            let at = link.now.saturating_add(end - time).saturating_add(later);
+            let at = wire.now().saturating_add(end - time).saturating_add(later);
             self.holds.again = Some(self.holds.again.map_or(at, |again| again.min(at)));
         }
         if self.holds.removes.is_empty() {
@@ -110,9 +135,9 @@ impl Acquisition {
 
     /// A contender without a node that may take holds for over enters the queue, to learn the servers'
     /// time.
-    fn without_past(&mut self, look: &Look, link: &Link) {
-        let time = link.servers_time();
-        let over = |hold: &&Seen| hold.end.is_some_and(|end| time.is_zero() || end <= time);
+    fn without_past(&mut self, look: &Look, wire: &dyn Wire) {
+        let time = wire.probable_time();
+        let over = |hold: &&Seen| hold.end.is_some_and(|end| end <= time);
         let over = look.seen.iter().filter(over);
         let over: Vec<_> = over.map(|hold| &*hold.name).collect();
         self.attempt
@@ -120,11 +145,16 @@ impl Acquisition {
     }
 
     /// A removal is answered; after the last one, the queue is listed again.
-    pub(super) fn hold_removed(&mut self, answered: &Answered) {
+    pub(super) fn hold_removed(&mut self, answered: &Answered, wire: &mut dyn Wire) {
         let removed = self.holds.removes.pop_front();
         match answered {
             Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => {}
-            Err(Failure::Refused(_)) => self.holds.kept.extend(removed),
+            Err(Failure::Refused(code)) => {
+                if let Some(name) = removed {
+                    wire.tell(Note::HoldStays(&node_in(&self.path, &name), *code));
+                    self.holds.kept.push(name);
+                }
+            }
             _ => {}
         }
     }
@@ -137,11 +167,11 @@ impl Acquisition {
     }
 
     /// Whether the holds ahead are to be looked at again; if not, plans to.
-    pub(super) fn is_hold_due(&mut self, link: &Link) -> bool {
+    pub(super) fn is_hold_due(&mut self, wire: &dyn Wire) -> bool {
         match self.holds.again {
-            Some(again) if again <= link.now => mem::take(&mut self.holds.again).is_some(),
+            Some(again) if again <= wire.now() => mem::take(&mut self.holds.again).is_some(),
             Some(again) => {
-                self.rests_until = Some(self.rests_until.map_or(again, |at| at.min(again)));
+                self.rest_at(again);
                 false
             }
             None => false,

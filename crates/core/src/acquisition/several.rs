@@ -1,8 +1,12 @@
-//! Answers that say something only together: to the looks at the births of nodes.
+//! Answers that say something only together: to the looks at the births of nodes, and to a proof that takes
+//! two requests.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::mem;
+
+use crate::answer::Answered;
 
 /// The births of nodes, as far as the answers have told.
 #[derive(Debug, Default)]
@@ -26,5 +30,17 @@ impl Births {
             self.known.insert(name, czxid);
         }
         self.asked.is_empty().then(|| mem::take(&mut self.known))
+    }
+}
+
+/// The answers to a proof, as far as they have come.
+#[derive(Debug, Default)]
+pub(super) struct Proofs(Vec<Answered>);
+
+impl Proofs {
+    /// The next answer. Returns all if it `is_last`.
+    pub(super) fn next(&mut self, answered: Answered, is_last: bool) -> Option<Vec<Answered>> {
+        self.0.push(answered);
+        is_last.then(|| mem::take(&mut self.0))
     }
 }

@@ -5,17 +5,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::client::ask::Time;
-use zklock_jute::Names;
+use zklock_jute::{Data, Names, Stat};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
+    /// One was ahead.
+    pub(super) met: bool,
     pub(super) look: Option<Look>,
     /// Those that are being removed, in the order of the answers.
     pub(super) removes: VecDeque<String>,
     /// When they are to be looked at again.
-    pub(super) again: Option<Time>,
+    pub(super) again: Option<Duration>,
     /// This client may not remove these.
     pub(super) kept: Vec<String>,
 }
@@ -27,6 +28,8 @@ pub(super) struct Look {
     /// Those that are not read yet, in the order of the answers.
     pub(super) asked: Vec<Seen>,
     pub(super) seen: Vec<Seen>,
+    /// The data and stat of the first one.
+    pub(super) first: Option<(Data, Stat)>,
 }
 
 #[derive(Debug)]

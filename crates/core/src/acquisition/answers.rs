@@ -1,16 +1,16 @@
 //! What the answers to an attempt's requests say to it.
 
-use core::slice;
-
-use super::{Acquisition, Step};
+use super::{Acquisition, Note, Step, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Event, Origin};
-use crate::client::link::Link;
 use crate::grant_proof::GrantProof;
 use crate::path;
 use crate::proof::{self, Proof};
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names, Reply, Request, Stat};
+
+/// So many proofs are not needed unless answers take too long.
+const MANY: u32 = 6;
 
 const GONE: Failure = Failure::Refused(ErrorCode::NO_NODE);
 
@@ -20,24 +20,27 @@ impl Acquisition {
         &mut self,
         step: Step,
         answered: Answered,
-        link: &mut Link,
+        wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
         match step {
             Step::Parent => self.parent_made(&answered),
-            Step::List => self.listed(answered, link),
-            Step::Hold => self.hold_read(answered, link),
+            Step::List => self.listed(answered, wire),
+            Step::Crowd(queued) => self.crowd_listed(queued, answered, wire),
+            Step::Semaphore => self.semaphore_read(answered, wire),
+            Step::Head => self.head_answered(answered, wire),
+            Step::Hold => self.hold_read(answered, wire),
             Step::Removal => {
-                self.hold_removed(&answered);
+                self.hold_removed(&answered, wire);
                 Ok(())
             }
             Step::Own if answered == Err(GONE) => self.own_is_gone(),
             // A client that may not read a node is told nothing of it, not even that it goes.
             Step::Nearest if answered == Err(Failure::Refused(ErrorCode::NO_AUTH)) => {
-                self.watch_directory(link)
+                self.watch_directory(wire)
             }
             Step::Beyond => self.beyond(&answered),
             Step::Birth => self.born(&answered),
-            Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answered, link),
+            Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answered, wire),
             step => {
                 if let Ok(
                     Reply::Created {
@@ -46,9 +49,9 @@ impl Acquisition {
                     | Reply::Stat(stat),
                 ) = &answered
                 {
-                    link.saw_clock(stat.ctime);
+                    wire.saw_clock(stat.ctime);
                 }
-                if let Some(event) = self.said(step, answered)? {
+                if let Some(event) = self.said(step, answered, wire)? {
                     self.attempt.handle(event);
                 }
                 Ok(())
@@ -57,11 +60,18 @@ impl Acquisition {
     }
 
     /// What an answer says, as far as that is simple.
-    fn said(&mut self, step: Step, answered: Answered) -> Result<Option<Event>, Failure> {
+    fn said(
+        &mut self,
+        step: Step,
+        answered: Answered,
+        wire: &mut dyn Wire,
+    ) -> Result<Option<Event>, Failure> {
         Ok(Some(match (step, answered) {
             (Step::Create(stamp), Ok(Reply::Created { path, stat })) => {
                 self.proof = GrantProof::on(stamp);
-                Event::Created(path::name(&path).into(), stat.map(origin))
+                let name = path::name(&path);
+                wire.tell(Note::Created(name));
+                Event::Created(name.into(), stat.map(origin))
             }
             (Step::Create(_), Ok(_) | Err(Failure::Lost)) => Event::ReplyLost,
             (Step::Create(_), Err(GONE)) => Event::NoNode,
@@ -88,10 +98,10 @@ impl Acquisition {
         }))
     }
 
-    fn listed(&mut self, answered: Answered, link: &mut Link) -> Result<(), Failure> {
+    fn listed(&mut self, answered: Answered, wire: &mut dyn Wire) -> Result<(), Failure> {
         match answered {
             Ok(Reply::Children { names, .. }) if self.wants_a_listing() => {
-                self.takes_in(names, link);
+                self.takes_in(names, wire);
             }
             Ok(Reply::Children { names, .. }) => self.listing = Some(names),
             // The directory is not there: a create says so too, and makes it.
@@ -99,6 +109,27 @@ impl Acquisition {
                 self.attempt.handle(Event::NoNode);
             }
             Err(GONE) | Ok(_) => {}
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
+    }
+
+    /// A listing that leaves a watch on the directory, where every child counts.
+    fn crowd_listed(
+        &mut self,
+        queued: bool,
+        answered: Answered,
+        wire: &mut dyn Wire,
+    ) -> Result<(), Failure> {
+        match answered {
+            Ok(Reply::Children { names, .. }) => {
+                self.watches.around = true;
+                let count = names.len() + usize::from(!queued);
+                self.crowd = count.saturating_sub(self.contest.permits);
+                self.takes_in(names, wire);
+            }
+            Err(GONE) => self.attempt.handle(Event::NoNode),
+            Ok(_) => {}
             Err(failure) => return Err(failure),
         }
         Ok(())
@@ -136,13 +167,13 @@ impl Acquisition {
         Ok(())
     }
 
-    fn watch_directory(&mut self, link: &mut Link) -> Result<(), Failure> {
+    fn watch_directory(&mut self, wire: &mut dyn Wire) -> Result<(), Failure> {
         let list = Request::GetChildren {
             path: self.path.as_ref().into(),
             watch: true,
             stat: false,
         };
-        self.send(list, Step::Around, link);
+        self.send(list, Step::Around, wire);
         self.watches.around = true;
         Ok(())
     }
@@ -180,15 +211,21 @@ impl Acquisition {
         &mut self,
         (stamp, counts): (Stamp, bool),
         answered: Answered,
-        link: &Link,
+        wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
-        match proof::judge(link.knows, slice::from_ref(&answered)) {
+        let more = self.is_on_its_way(|step| matches!(step, Step::Proof(..)));
+        let Some(answers) = self.proofs.next(answered, !more) else {
+            return Ok(());
+        };
+        match proof::judge(wire.capabilities(), &answers) {
             Proof::Confirmed => {
-                self.proof.confirmed(stamp, counts);
+                if self.proof.confirmed(stamp, counts) == Some(MANY) {
+                    wire.tell(Note::AnswersLate(wire.now().saturating_sub(stamp.sent)));
+                }
                 Ok(())
             }
             Proof::Gone(_) => self.own_is_gone(),
-            Proof::Unanswered => Err(proof::failure(vec![answered])),
+            Proof::Unanswered => Err(proof::failure(answers)),
         }
     }
 }

@@ -1,0 +1,414 @@
+//! One contender's way to the head of a queue.
+//!
+//! [`Attempt`] decides; this sends what it asks for, and gives it the answers as they arrive.
+//! What an action needs may be on its way already, because it left in the same turn as
+//! something before it: the listing with the create, the proof with the listing that an event
+//! has caused, the watches with the look at a new node. `flight` says what is on its way, and an
+//! action that finds its answer there sends nothing. Nothing in flight outlives the connection.
+//!
+//! Two clients lead their contenders so: [`client::Core`](crate::client::Core), and the threads of the
+//! crate `zklock`. What they differ in is their [`Wire`].
+
+mod answers;
+mod holds;
+mod listings;
+mod overdue;
+mod progress;
+mod seen_holds;
+mod semaphore;
+mod sends;
+mod several;
+mod wire;
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+use core::time::Duration;
+
+use self::overdue::Hurry;
+use self::seen_holds::Holds;
+use self::semaphore::Beside;
+use self::several::{Births, Proofs};
+pub use self::wire::{CallId, Note, Wire};
+use crate::answer::{Answered, Failure};
+use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
+use crate::grant_proof::GrantProof;
+use crate::queue::{Blocked, Contest, Foreign};
+use crate::refusals::Refusals;
+use crate::seen_ahead::SeenAhead;
+use crate::skip_listing::LastGrant;
+use crate::validity::Stamp;
+use zklock_jute::{Data, EventKind, Names, Stat};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Acquisition {
+    path: Arc<str>,
+    contest: Contest,
+    patience: Patience,
+    attempt: Attempt,
+    /// Its node stood in the queue before. Whoever created it begins again, if that is to be.
+    stood: bool,
+    /// There is nothing more to do, as that node is gone with its session.
+    has_ended: bool,
+    proof: GrantProof,
+    /// What is on its way, and what for.
+    flight: Vec<(CallId, Step)>,
+    /// A listing that arrived before the attempt asked for it.
+    listing: Option<Names>,
+    seen: Option<SeenAhead>,
+    holds: Holds,
+    beside: Beside,
+    hurry: Hurry,
+    parents: Refusals,
+    births: Births,
+    proofs: Proofs,
+    watches: Watches,
+    /// What the watch on the nearest node has found.
+    found: (Data, Stat),
+    /// How many children of the directory have to go, as the last listing of a crowd has shown.
+    crowd: usize,
+    /// The events of watched nodes, which the attempt takes in when it waits.
+    events: VecDeque<(String, EventKind)>,
+    /// The queue has moved since it was listed.
+    has_moved: bool,
+    /// Our node is gone, and not with its session.
+    is_evicted: bool,
+    refused: Option<Refused>,
+    /// What former attempts have left in the directory.
+    left: Vec<Orphan>,
+    /// There is something to do then.
+    rests_until: Option<Duration>,
+    /// A server has shown that others are ahead.
+    is_taken: bool,
+    is_cancelled: bool,
+    /// What an earlier attempt of this client has left here is being deleted.
+    own_is_left: bool,
+    /// Until when that is waited for.
+    finishes_by: Option<Duration>,
+}
+
+/// What an answer is the answer to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Step {
+    Create(Stamp),
+    Parent,
+    /// Of the requests after whose answers a listing is up to date.
+    Sync,
+    List,
+    /// A listing that leaves a watch on the directory. Says whether our own node is there.
+    Crowd(bool),
+    /// Our own node; leaves a watch.
+    Own,
+    /// The nearest node ahead; leaves a watch.
+    Nearest,
+    /// The one beyond it; leaves a watch.
+    Beyond,
+    /// A watch on the directory, as the nearest node may not be read.
+    Around,
+    Birth,
+    /// A proof that counts, or does not.
+    Proof(Stamp, bool),
+    /// Our own node, which is gone: whether the session is.
+    Evicted,
+    /// A hold ahead.
+    Hold,
+    /// Of a hold that is over.
+    Removal,
+    /// A look at the semaphore that has directories here.
+    Semaphore,
+    /// About the one that has held for too long.
+    Head,
+}
+
+/// The nodes that are watched.
+#[derive(Debug, Default)]
+struct Watches {
+    own: bool,
+    nearest: Option<String>,
+    beyond: Option<String>,
+    /// The directory.
+    around: bool,
+}
+
+/// How an acquisition ends.
+#[derive(Debug)]
+pub enum Reached {
+    /// The lock is held, on the strength of this proof of this node.
+    Held(OwnNode, Stamp),
+    /// It was cancelled, or does not wait.
+    GaveUp {
+        /// Whether a server has shown the lock taken.
+        taken: bool,
+    },
+    /// The node where it stood has gone with its session.
+    Restart,
+    /// Somebody deleted this node.
+    Evicted(String),
+    /// A contender in the queue would not wait for us.
+    Foreign(Foreign),
+    /// The server refused a request.
+    Refused(Refused),
+}
+
+/// A request that was refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refused {
+    /// Why.
+    pub failure: Failure,
+    /// What it was about.
+    pub about: About,
+}
+
+/// What a request was about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum About {
+    /// The queue.
+    Queue,
+    /// The making of its directory.
+    Parents,
+    /// This node.
+    Node(String),
+}
+
+impl Acquisition {
+    /// A contender without a node. If it has released the lock since its `last` grant, that may spare it a
+    /// listing.
+    pub fn enter(
+        (contest, patience): (Contest, Patience),
+        path: &Arc<str>,
+        last: Option<LastGrant>,
+        wire: &mut dyn Wire,
+    ) -> Self {
+        let id = wire.fresh_id();
+        Self::enter_as((contest, patience), (path, &id), last, wire.session())
+    }
+
+    /// The same with this id, which must be fresh.
+    pub fn enter_as(
+        (contest, patience): (Contest, Patience),
+        (path, id): (&Arc<str>, &str),
+        last: Option<LastGrant>,
+        session: Option<i64>,
+    ) -> Self {
+        let attempt = Attempt::enter(contest, id, session, patience).after(last);
+        Self::new((contest, patience), path, attempt)
+    }
+
+    /// A contender whose node stands in the queue, and was proven so.
+    pub fn stand(
+        (contest, patience): (Contest, Patience),
+        path: &Arc<str>,
+        (mine, stamp): (OwnNode, Stamp),
+    ) -> Self {
+        let attempt = Attempt::queued(contest, mine, patience);
+        let mut acquisition = Self::new((contest, patience), path, attempt);
+        acquisition.proof = GrantProof::on(stamp);
+        acquisition.stood = true;
+        acquisition
+    }
+
+    fn new((contest, patience): (Contest, Patience), path: &Arc<str>, attempt: Attempt) -> Self {
+        Self {
+            path: path.clone(),
+            contest,
+            patience,
+            attempt,
+            stood: false,
+            has_ended: false,
+            proof: GrantProof::default(),
+            flight: Vec::new(),
+            listing: None,
+            seen: None,
+            holds: Holds::default(),
+            beside: Beside::default(),
+            hurry: Hurry::default(),
+            parents: Refusals::default(),
+            births: Births::default(),
+            proofs: Proofs::default(),
+            watches: Watches::default(),
+            found: Default::default(),
+            crowd: 0,
+            events: VecDeque::new(),
+            has_moved: false,
+            is_evicted: false,
+            refused: None,
+            left: Vec::new(),
+            rests_until: None,
+            is_taken: false,
+            is_cancelled: false,
+            own_is_left: false,
+            finishes_by: None,
+        }
+    }
+
+    /// A create for it was sent by somebody else, with this stamp.
+    pub fn is_created_by(&mut self, create: CallId, stamp: Stamp) {
+        self.flight.push((create, Step::Create(stamp)));
+    }
+
+    /// The queue was listed for it after that.
+    pub fn is_listed_by(&mut self, listing: CallId) {
+        self.flight.push((listing, Step::List));
+    }
+
+    /// Notes from now on whom it sees ahead, besides these.
+    pub fn sees(&mut self, seen: SeenAhead) {
+        self.seen = Some(seen);
+    }
+
+    /// Whom it has seen ahead.
+    pub fn seen(&mut self) -> SeenAhead {
+        self.seen.take().unwrap_or_default()
+    }
+
+    /// The directory of its queue.
+    pub fn path(&self) -> &Arc<str> {
+        &self.path
+    }
+
+    /// Whether it does not wait for others.
+    pub fn tries(&self) -> bool {
+        self.patience == Patience::Tries
+    }
+
+    /// Whether it sleeps until something happens, and has nothing to send.
+    pub fn is_waiting(&self) -> bool {
+        self.attempt.action() == Action::Wait
+    }
+
+    /// Whether all that it has sent is answered.
+    pub fn is_quiet(&self) -> bool {
+        self.flight.is_empty()
+    }
+
+    /// Whether a server has shown that others are ahead.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// Whether the request is its create.
+    pub fn creates_by(&self, call: CallId) -> bool {
+        let is_create = |step: &Step| matches!(step, Step::Create(_));
+        self.flight
+            .iter()
+            .any(|(other, step)| *other == call && is_create(step))
+    }
+
+    /// Its node, while it stands in the queue.
+    pub fn node(&self) -> Option<&str> {
+        self.attempt.node()
+    }
+
+    /// What is ahead of its node, while it waits for that to go.
+    pub fn blocked(&self) -> Option<&Blocked> {
+        self.attempt.blocked()
+    }
+
+    /// How many children of the directory have to go, while it waits for that.
+    pub fn crowd(&self) -> Option<usize> {
+        (self.is_waiting() && self.crowd != 0).then_some(self.crowd)
+    }
+
+    /// What its watch has found at the nearest node.
+    pub fn found(&self) -> &(Data, Stat) {
+        &self.found
+    }
+
+    /// When it is to [`advance`](Self::advance) at the latest, said once.
+    pub fn rests_until(&mut self) -> Option<Duration> {
+        self.rests_until.take()
+    }
+
+    /// Whether it waits for its client to delete what earlier attempts have left; see
+    /// [`own_is_left`](Self::own_is_left).
+    pub fn lets_own_go(&self) -> bool {
+        self.own_is_left && self.attempt.action() == Action::CatchUp
+    }
+
+    /// Says whether what an earlier attempt of this client has left here is being deleted. A try waits for
+    /// that, for a moment.
+    pub fn own_is_left(&mut self, is_left: bool) {
+        self.own_is_left = is_left;
+    }
+
+    /// What it leaves in the directory; complete once it has ended.
+    pub fn orphans(&mut self) -> Vec<Orphan> {
+        let mut left = mem::take(&mut self.left);
+        left.extend(self.attempt.orphans());
+        left
+    }
+
+    /// It is given up.
+    pub fn cancel(&mut self, wire: &mut dyn Wire) {
+        let create =
+            |(call, step): &(CallId, Step)| matches!(step, Step::Create(_)).then_some(*call);
+        let create = self.flight.iter().find_map(create);
+        // The request is under way: its node must be looked for, unless its answer tells.
+        if create.is_some_and(|create| !wire.abandon(create)) {
+            self.attempt.handle(Event::ReplyLost);
+        }
+        self.is_cancelled = true;
+        self.attempt.handle(Event::Cancel);
+    }
+
+    /// The connection broke: what was on its way has failed, and the watches are gone.
+    pub fn broke(&mut self) {
+        self.flight.clear();
+        self.listing = None;
+        self.watches = Watches::default();
+        self.events.clear();
+        self.rests_until = None;
+        self.proofs = Proofs::default();
+        self.forget_holds();
+        self.beside.broke();
+        self.hurry.broke();
+    }
+
+    /// There is a connection again, with the same session or another.
+    pub fn connected(&mut self, resumed: bool, wire: &mut dyn Wire) {
+        match resumed {
+            true => self.attempt.handle(Event::Woken),
+            false => self.restart(wire),
+        }
+    }
+
+    /// A watch has fired, on the directory if `name` is empty.
+    pub fn happened(&mut self, name: &str, kind: EventKind) {
+        if self.attempt.node() == Some(name) {
+            self.watches.own = false;
+        }
+        self.hurry.stir();
+        self.events.push_back((name.into(), kind));
+    }
+
+    /// An answer to one of its requests.
+    pub fn answered(&mut self, call: CallId, answered: Answered, wire: &mut dyn Wire) {
+        let Some(at) = self.flight.iter().position(|(other, _)| *other == call) else {
+            return;
+        };
+        let (_, step) = self.flight.swap_remove(at);
+        let Err(failure) = self.report(step, answered, wire) else {
+            return;
+        };
+        match failure {
+            // It is asked again on the next connection.
+            Failure::Lost | Failure::NotSent | Failure::Closed => {}
+            Failure::Refused(_) | Failure::TooLong(_) => {
+                let about = match step {
+                    Step::Parent => About::Parents,
+                    Step::Head => self.hurry.about(&self.path),
+                    _ => About::Queue,
+                };
+                self.refused = Some(Refused { failure, about });
+                self.attempt.handle(Event::Cancel);
+            }
+        }
+    }
+
+    fn is_on_its_way(&self, what: impl Fn(&Step) -> bool) -> bool {
+        self.flight.iter().any(|(_, step)| what(step))
+    }
+}

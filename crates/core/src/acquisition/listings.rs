@@ -1,0 +1,35 @@
+//! What a listing of the queue shows besides the attempt's place in it.
+
+use core::iter;
+
+use super::{Acquisition, Note, Wire};
+use crate::attempt::Event;
+use zklock_jute::Names;
+
+impl Acquisition {
+    /// Takes in a listing that the attempt has asked for.
+    pub(super) fn takes_in(&mut self, names: Names, wire: &mut dyn Wire) {
+        wire.tell(Note::Listed(&names));
+        if let Some(names) = self.past_semaphore(names, wire) {
+            self.takes_in_contenders(names, wire);
+        }
+    }
+
+    /// Takes in a listing in which no idle semaphore is left.
+    pub(super) fn takes_in_contenders(&mut self, names: Names, wire: &mut dyn Wire) {
+        if let Some(seen) = &mut self.seen {
+            seen.look(self.contest, &names, self.attempt.node());
+        }
+        if let Some(names) = self.past_holds(names, wire) {
+            self.attempt.handle(Event::Children(names));
+        }
+    }
+
+    /// It begins again: others may have had the lock meanwhile that it has not seen, and no note tells of
+    /// all of them.
+    pub(super) fn loses_sight(&mut self) {
+        if let Some(seen) = self.seen.as_mut().filter(|seen| !seen.is_empty()) {
+            seen.add(iter::once(""));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What a waiting contender does about a holder that has held for too long.
+//!
+//! [`Overdue`] decides; a look comes from time to time, and when the queue has moved.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{About, Acquisition, Note, Step, Wire};
+use crate::answer::{Answered, Failure};
+use crate::connection::NO_VERSION;
+use crate::name::NodeName;
+use crate::overdue_holder::{Action, Event, Overdue};
+use crate::path::node_in;
+use zklock_jute::{ErrorCode, Reply, Request};
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Hurry {
+    overdue: Option<Overdue>,
+    /// Nodes in the same directory that the same call holds.
+    held: Vec<String>,
+    /// When the next look is due.
+    at: Option<Duration>,
+    /// The head's version as it was looked at: what changes later is looked at again.
+    version: i32,
+    /// Of the requests under way, how many come before the one that tells.
+    before: usize,
+}
+
+impl Hurry {
+    /// The queue has moved, and its head may be another.
+    pub(super) fn stir(&mut self) {
+        if let Some(overdue) = &mut self.overdue {
+            overdue.stir();
+            self.at = None;
+        }
+    }
+
+    /// The connection broke. Without an answer, an eviction is not repeated: another node may have the name
+    /// by then.
+    pub(super) fn broke(&mut self) {
+        self.before = 0;
+        if let Some(overdue) = &mut self.overdue {
+            if !matches!(overdue.action(), Action::Sleep(_) | Action::Ask(_)) {
+                overdue.handle(Event::Failed);
+            }
+        }
+    }
+
+    /// What the request under way is about.
+    pub(super) fn about(&self, dir: &str) -> About {
+        match self.overdue.as_ref().map(Overdue::action) {
+            Some(Action::Look(name) | Action::Ask(name) | Action::Evict(name)) => {
+                About::Node(node_in(dir, &name))
+            }
+            _ => About::Queue,
+        }
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
+        if let Some(overdue) = &mut self.overdue {
+            overdue.handle(event);
+        }
+    }
+}
+
+impl Acquisition {
+    /// Hurries holders by these rules; the same call `held` some nodes here before.
+    pub fn hurry_by(&mut self, overdue: Option<Overdue>, held: &[String]) {
+        self.hurry.overdue = overdue;
+        self.hurry.held = held.to_vec();
+    }
+
+    /// What is known of the head of the queue, for the next attempt of the same call.
+    pub fn hurried(&mut self) -> Option<Overdue> {
+        self.hurry.overdue.take()
+    }
+
+    /// Sends what is due about the head of the queue.
+    pub(super) fn hurries(&mut self, wire: &mut dyn Wire) {
+        while wire.is_connected() && !self.is_on_its_way(|step| *step == Step::Head) {
+            let Some(overdue) = &mut self.hurry.overdue else {
+                return;
+            };
+            match overdue.action() {
+                Action::Sleep(pause) => {
+                    let at = *self.hurry.at.get_or_insert(wire.now() + pause);
+                    if wire.now() < at {
+                        return self.rest_at(at);
+                    }
+                    self.hurry.at = None;
+                    self.hurry.handle(Event::Elapsed);
+                }
+                Action::Ask(name) if !may_ask(&name) => self.hurry.handle(Event::Done),
+                action => self.send_about_head(&action, wire),
+            }
+        }
+    }
+
+    fn send_about_head(&mut self, action: &Action, wire: &mut dyn Wire) {
+        let version = self.hurry.version;
+        match action {
+            Action::Sleep(_) => {}
+            Action::List => self.send(Request::list(&self.path), Step::Head, wire),
+            // A server that lags may show one that had the same name before.
+            Action::Look(name) => {
+                self.hurry.before = 1;
+                self.hurry.version = NO_VERSION;
+                self.send(wire.capabilities().sync(&self.path), Step::Head, wire);
+                let look = Request::exists(&node_in(&self.path, name));
+                self.send(look, Step::Head, wire);
+            }
+            Action::Ask(name) => {
+                let path = node_in(&self.path, name);
+                wire.tell(Note::Asks(&path));
+                let asking = Request::SetData {
+                    path,
+                    data: self.contest.dialect.revocation().to_vec().into(),
+                    version,
+                };
+                self.send(asking, Step::Head, wire);
+            }
+            Action::Evict(name) => {
+                let path = node_in(&self.path, name);
+                wire.tell(Note::Evicts(&path));
+                self.send(Request::Delete { path, version }, Step::Head, wire);
+            }
+        }
+    }
+
+    pub(super) fn head_answered(
+        &mut self,
+        answered: Answered,
+        wire: &mut dyn Wire,
+    ) -> Result<(), Failure> {
+        let action = self.hurry.overdue.as_ref().map(Overdue::action);
+        if self.hurry.before != 0 {
+            self.hurry.before -= 1;
+            // A server may refuse to catch up, having done so.
+            if let Err(Failure::Lost | Failure::NotSent | Failure::Closed) = answered {
+                self.hurry.handle(Event::Failed);
+            }
+            return Ok(());
+        }
+        let presses = matches!(action, Some(Action::Ask(_) | Action::Evict(_)));
+        let event = match &answered {
+            Ok(Reply::Children { names, .. }) => {
+                Event::Children(self.contest, names, self.attempt.node(), &self.hurry.held)
+            }
+            // A node of no session is no contender's, whatever it is called.
+            Ok(Reply::Stat(stat)) if stat.has_session() && !presses => {
+                self.hurry.version = stat.version;
+                Event::Born(stat.czxid, wire.now())
+            }
+            // It is gone, or another client has asked it too.
+            Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => Event::Failed,
+            Err(failure @ (Failure::Refused(_) | Failure::TooLong(_))) if presses => {
+                return Err(*failure);
+            }
+            // It is asked again, as long as nobody has answered.
+            Err(Failure::Lost | Failure::NotSent) if matches!(action, Some(Action::Ask(_))) => {
+                return Ok(());
+            }
+            _ => Event::Failed,
+        };
+        if let Some(overdue) = &mut self.hurry.overdue {
+            overdue.handle(event);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the contender with this node may be asked to release its lock.
+fn may_ask(node: &str) -> bool {
+    NodeName::parse(node).is_none_or(|name| !name.kind.is_watched_for_its_deletion())
+}

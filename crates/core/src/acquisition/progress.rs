@@ -1,0 +1,151 @@
+//! How an acquisition goes on, waits, begins again and ends.
+
+use core::mem;
+use core::time::Duration;
+
+use super::{Acquisition, Reached, Wire};
+use crate::attempt::{Action, Attempt, Event, Outcome};
+use crate::grant_proof::{GrantProof, Next};
+use crate::path::node_in;
+use crate::validity::Stamp;
+use zklock_jute::EventKind;
+
+/// How long a try waits for the deletion of what its client has left, which takes a few round trips.
+const PASSING: Duration = Duration::from_secs(1);
+
+impl Acquisition {
+    /// Goes on as far as possible: sends what is to be sent next, unless it is on its way.
+    pub fn advance(&mut self, wire: &mut dyn Wire) -> Option<Reached> {
+        loop {
+            if self.has_ended {
+                return Some(Reached::Restart);
+            }
+            let action = self.attempt.action();
+            match &action {
+                Action::CatchUp | Action::Wait | Action::Watch(_) | Action::WatchAround(..) => {
+                    self.is_taken = true;
+                }
+                _ => {}
+            }
+            let goes_on = match action {
+                Action::Finish(Outcome::Restart) => {
+                    self.restart(wire);
+                    true
+                }
+                Action::Finish(Outcome::Evicted(name))
+                    if !self.is_evicted && !self.is_cancelled =>
+                {
+                    self.asks_why(&name, wire);
+                    false
+                }
+                Action::Finish(outcome) => return Some(self.reached(outcome)),
+                Action::Wait => self.waits(wire),
+                _ if !wire.is_connected() => false,
+                Action::CatchUp if self.lets_finish(wire) => false,
+                action => self.step(action, wire),
+            };
+            if !goes_on {
+                return None;
+            }
+        }
+    }
+
+    /// Whether it is to wait for what its client has left, which would look like somebody else's node.
+    fn lets_finish(&mut self, wire: &dyn Wire) -> bool {
+        let by = *self.finishes_by.get_or_insert(wire.now() + PASSING);
+        let waits = self.own_is_left && wire.now() < by;
+        if waits {
+            self.rests_until = Some(by);
+        }
+        waits
+    }
+
+    /// Takes in what happened while it waits; `false` if nothing did.
+    fn waits(&mut self, wire: &mut dyn Wire) -> bool {
+        while let Some((name, kind)) = self.events.pop_front() {
+            if let Some(event) = self.event(&name, kind) {
+                self.attempt.handle(event);
+                return true;
+            }
+        }
+        if self.is_last() {
+            self.stays_proven(wire);
+        }
+        self.hurries(wire);
+        let due = self.is_hold_due(wire);
+        if due {
+            self.attempt.handle(Event::Woken);
+        }
+        due
+    }
+
+    /// What an event of a watched node says to the attempt.
+    fn event(&mut self, name: &str, kind: EventKind) -> Option<Event> {
+        let gone = kind == EventKind::Deleted;
+        if self.attempt.node() == Some(name) {
+            // A server that closes our session sends this first: the listing tells.
+            return Some(Event::Woken);
+        }
+        if name.is_empty() && mem::take(&mut self.watches.around) {
+            return Some(Event::Woken);
+        }
+        let nearest = &mut self.watches.nearest;
+        if nearest.take_if(|nearest| nearest == name).is_some() {
+            self.has_moved |= gone;
+            return Some(match gone {
+                true => Event::Deleted,
+                false => Event::Woken,
+            });
+        }
+        self.watches.beyond.take_if(|beyond| beyond == name)?;
+        self.has_moved |= gone;
+        Some(match gone {
+            true => Event::BeyondDeleted,
+            false => Event::Woken,
+        })
+    }
+
+    /// Once the node that it waits for is gone, nothing can be ahead.
+    fn is_last(&self) -> bool {
+        self.attempt.blocked().is_some_and(|blocked| blocked.last)
+    }
+
+    /// Whether the lock may be granted on what the quorum has confirmed.
+    pub(super) fn is_proven(&self, wire: &dyn Wire) -> bool {
+        wire.next_for_a_grant(&self.proof) == Next::Grant
+    }
+
+    /// Another session, or the node of another: begins again, at the end of the queue.
+    pub(super) fn restart(&mut self, wire: &mut dyn Wire) {
+        self.attempt.handle(Event::NewSession);
+        let left = self.attempt.orphans();
+        // Otherwise the nodes of the former went with it, but for one that was never ours.
+        if wire.sends_late() {
+            self.left.extend(left);
+        }
+        self.broke();
+        self.loses_sight();
+        self.has_ended = self.stood;
+        let id = wire.fresh_id();
+        self.attempt = Attempt::enter(self.contest, &id, wire.session(), self.patience);
+        self.proof = GrantProof::default();
+        self.is_evicted = false;
+    }
+
+    fn reached(&mut self, outcome: Outcome) -> Reached {
+        match (outcome, self.refused.take()) {
+            (_, Some(refused)) => Reached::Refused(refused),
+            (Outcome::Held(mine), None) => {
+                Reached::Held(mine, self.proof.stamp.unwrap_or(Stamp::NEVER))
+            }
+            (Outcome::Evicted(name), None) if !self.is_cancelled => {
+                Reached::Evicted(node_in(&self.path, &name))
+            }
+            // Of its own accord, only an attempt that does not wait ends so.
+            (Outcome::Gone | Outcome::Evicted(_) | Outcome::Restart, None) => Reached::GaveUp {
+                taken: self.is_taken || !self.is_cancelled,
+            },
+            (Outcome::Foreign(foreign), None) => Reached::Foreign(foreign),
+        }
+    }
+}

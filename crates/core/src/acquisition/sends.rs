@@ -1,0 +1,290 @@
+//! What each action of an attempt sends.
+
+use alloc::string::String;
+use core::mem;
+use core::time::Duration;
+
+use super::several::Births;
+use super::{Acquisition, Note, Step, Watches, Wire};
+use crate::attempt::{Action, Event, Patience};
+use crate::dialect::Role;
+use crate::grant_proof::Next;
+use crate::name::may_be_hold;
+use crate::path::node_in;
+use crate::proof;
+use crate::queue::{Blocked, Place};
+use crate::refusals::Refusals;
+use zklock_jute::{Names, Request};
+
+impl Acquisition {
+    /// Sends what this action needs, unless it is on its way. Returns whether an answer was there.
+    pub(super) fn step(&mut self, action: Action, wire: &mut dyn Wire) -> bool {
+        match action {
+            Action::Create(prefix) => self.create(&prefix, wire),
+            Action::MakeParents => self.make_parents(wire),
+            Action::Sync | Action::CatchUp => self.sync(wire),
+            Action::List => return self.list(wire),
+            Action::ListAndWatch(queued) => self.list_and_watch(queued, wire),
+            Action::Inspect(name) => self.inspect(&name, wire),
+            Action::Births(names) => self.ask_births(&names, wire),
+            Action::Watch(blocked) => self.watch(&blocked, None, wire),
+            Action::WatchAround(blocked, mine) => self.watch(&blocked, Some(&mine), wire),
+            Action::Prove(_) if self.is_proven(wire) => {
+                self.attempt.handle(Event::Proved);
+                return true;
+            }
+            Action::Prove(_) => self.proves(wire),
+            Action::Wait | Action::Finish(_) => {}
+        }
+        false
+    }
+
+    pub(super) fn send(&mut self, request: Request, step: Step, wire: &mut dyn Wire) {
+        let call = wire.send(&self.path, request);
+        self.flight.push((call, step));
+    }
+
+    /// The create and the listing leave together, so that a free lock costs one round trip. If
+    /// nobody is expected, the listing is left out.
+    fn create(&mut self, prefix: &str, wire: &mut dyn Wire) {
+        if self.is_on_its_way(|step| matches!(step, Step::Create(_))) {
+            return;
+        }
+        let (stamp, path) = (wire.stamp(), self.path.clone());
+        let call = wire.create(&path, prefix);
+        self.is_created_by(call, stamp);
+        self.forget_listings();
+        // A permit lists with a watch, for which its node must be there already.
+        if !self.attempt.expects_nobody() && self.contest.role != Role::Permit {
+            self.send(Request::list(&self.path), Step::List, wire);
+        }
+    }
+
+    /// The prefix of its first node, if it begins with a create. Somebody else may send that; see
+    /// [`is_created_by`](Self::is_created_by).
+    pub fn begins_with_create(&self) -> Option<String> {
+        match self.attempt.action() {
+            Action::Create(prefix) => Some(prefix),
+            _ => None,
+        }
+    }
+
+    /// Lists the queue, besides what is on its way.
+    pub fn list_too(&mut self, wire: &mut dyn Wire) {
+        self.send(Request::list(&self.path), Step::List, wire);
+    }
+
+    fn make_parents(&mut self, wire: &mut dyn Wire) {
+        if self.is_on_its_way(|step| *step == Step::Parent) {
+            return;
+        }
+        self.parents = Refusals::default();
+        match wire.parents(&self.path) {
+            Some(requests) => {
+                for request in requests {
+                    self.send(request, Step::Parent, wire);
+                }
+            }
+            None => self.attempt.handle(Event::Cancel),
+        }
+    }
+
+    /// Has the server catch up, and lists the queue in the same write.
+    fn sync(&mut self, wire: &mut dyn Wire) {
+        if !self.is_on_its_way(|step| *step == Step::Sync) {
+            self.forget_listings();
+            self.send(wire.capabilities().sync(&self.path), Step::Sync, wire);
+            self.send(Request::list(&self.path), Step::List, wire);
+        }
+    }
+
+    /// What earlier listings show is older than the answer to what is sent now.
+    fn forget_listings(&mut self) {
+        self.listing = None;
+        self.flight.retain(|(_, step)| *step != Step::List);
+    }
+
+    /// Lists the queue. If that has moved, the proof leaves too that a grant may need.
+    fn list(&mut self, wire: &mut dyn Wire) -> bool {
+        if self.looks_at_semaphore() || self.looks_at_holds() {
+            return false;
+        }
+        if let Some(names) = self.listing.take() {
+            self.takes_in(names, wire);
+            return !(self.looks_at_semaphore() || self.looks_at_holds());
+        }
+        if !self.is_on_its_way(|step| *step == Step::List) {
+            self.send(Request::list(&self.path), Step::List, wire);
+            if mem::take(&mut self.has_moved) {
+                self.stays_proven(wire);
+            }
+        }
+        false
+    }
+
+    /// Lists the directory, where every child counts, leaving a watch on it.
+    fn list_and_watch(&mut self, queued: bool, wire: &mut dyn Wire) {
+        let waits = self.is_on_its_way(|step| matches!(step, Step::Crowd(_)))
+            || self.looks_at_semaphore()
+            || self.looks_at_holds();
+        if waits {
+            return;
+        }
+        self.unwatch(wire);
+        self.events.clear();
+        let list = Request::GetChildren {
+            path: self.path.as_ref().into(),
+            watch: true,
+            stat: false,
+        };
+        self.send(list, Step::Crowd(queued), wire);
+    }
+
+    /// The watches on others are not needed any more.
+    fn unwatch(&mut self, wire: &mut dyn Wire) {
+        let Watches {
+            nearest,
+            beyond,
+            around,
+            ..
+        } = &mut self.watches;
+        for name in nearest.take().into_iter().chain(beyond.take()) {
+            wire.unwatch(&node_in(&self.path, &name));
+        }
+        if mem::take(around) {
+            wire.unwatch(&self.path);
+        }
+    }
+
+    /// Asks for our own node. If a listing is on its way that may show others ahead, the watches
+    /// on them leave together with that.
+    fn inspect(&mut self, name: &str, wire: &mut dyn Wire) {
+        let looked = self.is_on_its_way(|step| *step == Step::Own);
+        let waits = self.patience == Patience::Waits;
+        if looked || waits && self.is_on_its_way(|step| *step == Step::List) {
+            return;
+        }
+        // Holds are read before the queue is waited for.
+        let is_plain = |names: &&Names| waits && !names.iter().any(may_be_hold);
+        let names = self.listing.as_ref().filter(is_plain);
+        match names.map(|names| self.attempt.contest().place(names, name)) {
+            Some(Place::Blocked(blocked)) if blocked.watches_around() => {
+                self.watch(&blocked, Some(name), wire);
+            }
+            _ => self.look_at_own(name, wire),
+        }
+    }
+
+    fn look_at_own(&mut self, name: &str, wire: &mut dyn Wire) {
+        // Unlike a read, this needs no permission. A watch that is set stands until the node goes.
+        let look = Request::Exists {
+            path: node_in(&self.path, name),
+            watch: !mem::replace(&mut self.watches.own, true),
+        };
+        self.send(look, Step::Own, wire);
+    }
+
+    fn ask_births(&mut self, names: &[String], wire: &mut dyn Wire) {
+        if self.is_on_its_way(|step| *step == Step::Birth) {
+            return;
+        }
+        self.births = Births::of(names);
+        for name in names {
+            let look = Request::exists(&node_in(&self.path, name));
+            self.send(look, Step::Birth, wire);
+        }
+    }
+
+    /// Watches the nearest node ahead, and, if the attempt needs them, our own node `mine` and the one
+    /// beyond the nearest.
+    fn watch(&mut self, blocked: &Blocked, mine: Option<&str>, wire: &mut dyn Wire) {
+        let Blocked {
+            nearest, beyond, ..
+        } = blocked;
+        let is_asked = self.watches.nearest.as_ref() == Some(nearest)
+            && self.watches.beyond == *beyond
+            && self.is_on_its_way(|step| *step == Step::Nearest || *step == Step::Around);
+        if is_asked {
+            return;
+        }
+        self.flight
+            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
+        self.unwatch(wire);
+        self.events.clear();
+        self.found = Default::default();
+        if let Some(mine) = mine {
+            self.look_at_own(mine, wire);
+        }
+        let read = |name: &str, path: &str| Request::GetData {
+            path: node_in(path, name),
+            watch: true,
+        };
+        self.send(read(nearest, &self.path), Step::Nearest, wire);
+        let beyond = mine.and(beyond.as_ref());
+        if let Some(beyond) = beyond {
+            self.send(read(beyond, &self.path), Step::Beyond, wire);
+        }
+        self.watches = Watches {
+            nearest: Some(nearest.clone()),
+            beyond: beyond.cloned(),
+            around: false,
+            own: self.watches.own,
+        };
+    }
+
+    /// Has the quorum confirm our node, if that is due, or waits until it can help.
+    fn proves(&mut self, wire: &mut dyn Wire) {
+        if self.is_on_its_way(|step| matches!(step, Step::Proof(..))) {
+            return;
+        }
+        match wire.next_for_a_grant(&self.proof) {
+            Next::Grant => {}
+            Next::Ask { counts } => {
+                wire.tell(Note::NotHeldBack);
+                self.ask_quorum(counts, wire);
+            }
+            Next::Pause(pause) => {
+                wire.tell(Note::HeldBack(pause));
+                self.rest_at(wire.now() + pause);
+            }
+        }
+    }
+
+    /// Has it advance then, at the latest.
+    pub(super) fn rest_at(&mut self, at: Duration) {
+        self.rests_until = Some(self.rests_until.map_or(at, |until| until.min(at)));
+    }
+
+    /// Keeps the proof young that a grant may need soon: the release ahead is a grant then.
+    pub(super) fn stays_proven(&mut self, wire: &mut dyn Wire) {
+        let asked = self.is_on_its_way(|step| matches!(step, Step::Proof(..)));
+        if !wire.is_connected() || asked {
+            return;
+        }
+        let due = wire.renews_at(&self.proof);
+        match wire.next_for_a_grant(&self.proof) {
+            Next::Pause(pause) => self.rest_at(wire.now() + pause),
+            _ if wire.now() < due => self.rest_at(due),
+            Next::Ask { counts } => self.ask_quorum(counts, wire),
+            Next::Grant => self.ask_quorum(false, wire),
+        }
+    }
+
+    fn ask_quorum(&mut self, counts: bool, wire: &mut dyn Wire) {
+        let Some(node) = self.attempt.node().map(|name| node_in(&self.path, name)) else {
+            return;
+        };
+        let stamp = wire.stamp();
+        for request in proof::requests(wire.capabilities(), &[node]) {
+            self.send(request, Step::Proof(stamp, counts), wire);
+        }
+    }
+
+    /// Asks whether the session lasts that our node has gone from.
+    pub(super) fn asks_why(&mut self, name: &str, wire: &mut dyn Wire) {
+        if wire.is_connected() && !self.is_on_its_way(|step| *step == Step::Evicted) {
+            let look = Request::exists(&node_in(&self.path, name));
+            self.send(look, Step::Evicted, wire);
+        }
+    }
+}
