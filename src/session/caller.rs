@@ -66,16 +66,32 @@ impl Caller {
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
     ) -> (CallId, Vec<Call>) {
         let requests: Vec<_> = requests.into_iter().collect();
-        let first = CallId::new(self.next);
+        let first = CallId(self.next);
         self.next += requests.len() as u64;
         let to = self.answers.slot();
         let calls = gather(requests, move |answers| to.put((first, answers)));
         (first, calls)
     }
 
-    /// Drops the answers that have arrived and that no call waits for.
-    pub(crate) fn forget(&mut self) {
-        self.early.clear();
+    /// The id of the request that is posted next, after so many others.
+    pub(crate) fn upcoming(&self, others: usize) -> CallId {
+        CallId(self.next + others as u64)
+    }
+
+    /// The next answer that has arrived, in any order.
+    pub(crate) fn try_take(&mut self) -> Option<(CallId, Answered)> {
+        if self.early.is_empty() {
+            let (first, answers) = self.answers.try_recv()?;
+            let sorted = answers.into_iter().map(|one| one.map_err(Failure::sorted));
+            self.early.extend(first.on().zip(sorted));
+            self.early.reverse();
+        }
+        self.early.pop()
+    }
+
+    /// The channel of answers, for a wait for it and others.
+    pub(crate) fn letters(&self) -> &Receiver<Delivery> {
+        self.answers.letters()
     }
 
     /// Waits for the answer to one request.

@@ -8,9 +8,8 @@ use super::caller::Caller;
 use crate::error::Result;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
-use crate::transport::Failure;
 use zklock_core::grant_proof::{GrantProof, Next};
-use zklock_core::proof::{Proof, failure, judge};
+use zklock_core::proof::{Proof, judge};
 use zklock_core::validity::Stamp;
 
 /// The outcome of [`Session::prove`].
@@ -33,7 +32,7 @@ pub(crate) enum Asked {
     Again,
     /// The node at this index is gone.
     Gone(usize),
-    Unanswered(Failure),
+    Unanswered,
 }
 
 /// Asks the quorum for the nodes, or waits until asking can help. After a silence, a client
@@ -51,7 +50,7 @@ pub(crate) fn ask(
         Next::Pause(pause) => {
             session.hold_back(pause);
             let paused = caller.pause(pause, limit);
-            session.held_back.store(0, Ordering::Relaxed);
+            session.lets_go_on();
             return paused.map(|()| Asked::Again);
         }
     };
@@ -68,7 +67,7 @@ pub(crate) fn ask(
             Asked::Again
         }
         Proof::Gone(at) => Asked::Gone(at),
-        Proof::Unanswered => Asked::Unanswered(failure(answers)),
+        Proof::Unanswered => Asked::Unanswered,
     })
 }
 
@@ -79,7 +78,13 @@ impl Session {
         pause_until(Duration::from_nanos(self.held_back.load(Ordering::Relaxed)))
     }
 
-    fn hold_back(&self, pause: Duration) {
+    /// No lock is held back any more.
+    pub(crate) fn lets_go_on(&self) {
+        self.held_back.store(0, Ordering::Relaxed);
+    }
+
+    /// A lock is granted after this time at the earliest.
+    pub(crate) fn hold_back(&self, pause: Duration) {
         let mut level = log::Level::Debug;
         if LONG <= pause {
             level = log::Level::Info;
@@ -116,8 +121,8 @@ impl Session {
             match ask(&mut proof, self, &mut caller, nodes, limit) {
                 Ok(Asked::Again) => {}
                 Ok(Asked::Gone(at)) => return Ok(Proven::Gone(at)),
-                Ok(Asked::Unanswered(_)) if caller.breathe(limit).is_ok() => {}
-                Ok(Asked::Unanswered(_)) | Err(LimitReached) => return Ok(Proven::LimitReached),
+                Ok(Asked::Unanswered) if caller.breathe(limit).is_ok() => {}
+                Ok(Asked::Unanswered) | Err(LimitReached) => return Ok(Proven::LimitReached),
             }
         }
     }

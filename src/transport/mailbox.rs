@@ -32,6 +32,11 @@ impl<T> Mailbox<T> {
         self.slot.clone()
     }
 
+    /// Takes the next letter out if there is one.
+    pub(crate) fn try_recv(&self) -> Option<T> {
+        self.letters.try_recv().ok()
+    }
+
     /// The channel, for a `select!`.
     pub(crate) fn letters(&self) -> &Receiver<T> {
         &self.letters

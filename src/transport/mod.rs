@@ -22,7 +22,6 @@ pub(crate) mod handover;
 pub(crate) mod mailbox;
 pub(crate) mod mailbox_sender;
 pub(crate) mod native;
-mod prefetch_on_deletion;
 pub(crate) mod session_key;
 pub(crate) mod session_state;
 pub(crate) mod session_validity;
@@ -33,10 +32,9 @@ pub(crate) mod zookeeper_crate;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-pub(crate) use self::call::{
-    Answer, Call, CallId, Fired, Prefetch, Prefetched, SharedPrefetch, Watch, WatchId,
-};
+pub(crate) use self::call::{Answer, Call, Fired, Watch, WatchId};
 use self::session_key::SessionKey;
+pub(crate) use zklock_core::acquisition::CallId;
 pub(crate) use zklock_core::answer::{Answered, Failure, TooLong};
 pub(crate) use zklock_core::connection::{Capabilities, NO_VERSION};
 

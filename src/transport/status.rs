@@ -131,6 +131,12 @@ impl Status {
         proof.next(&inner.lifetime, Moment::now().since_boot())
     }
 
+    /// Returns when to renew this proof, so that a lock can be granted on it at any time.
+    pub(crate) fn renews_at(&self, proof: &GrantProof) -> Duration {
+        let inner = self.inner.lock();
+        proof.renews_at(&inner.lifetime, Moment::now().since_boot())
+    }
+
     /// Returns whether a lock may be granted on this now.
     pub(crate) fn grants_on(&self, proof: &GrantProof) -> bool {
         self.next_for_a_grant(proof) == Next::Grant

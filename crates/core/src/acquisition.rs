@@ -259,9 +259,9 @@ impl Acquisition {
         self.seen = Some(seen);
     }
 
-    /// Whom it has seen ahead.
-    pub fn seen(&mut self) -> SeenAhead {
-        self.seen.take().unwrap_or_default()
+    /// Whom it has seen ahead, if it notes that.
+    pub fn seen(&mut self) -> Option<SeenAhead> {
+        self.seen.take()
     }
 
     /// The directory of its queue.

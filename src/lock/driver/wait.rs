@@ -1,144 +1,143 @@
-//! How a waiting thread sleeps, what wakes it, and what it reports meanwhile.
+//! How a thread sleeps until something happens, and takes that in.
 //!
-//! Watches and changes of the connection report to one channel, so that a wait without
-//! a cancel needs no `select!`.
+//! Answers, the events of watches and changes of the connection wake the same thread, so that a wait
+//! without a cancel needs no `select!`.
 
-use std::iter;
+use std::time::Duration;
 
-use super::{Driver, Step};
+use super::Driver;
 use crate::error::Result;
-use crate::lock::request::Ahead;
-use crate::owner::Owner;
-use crate::system::channel::{Receiver, Waitable};
-use crate::system::clock;
-use crate::time::limit::LimitReached;
+use crate::system::channel::Waitable;
+use crate::time::clock::Moment;
+use crate::time::limit::{LimitReached, from_now};
 use crate::transport::status::Snapshot;
-use crate::transport::{Fired, Watch};
-use zklock_core::attempt::Event;
-use zklock_core::overdue_holder::Overdue;
-use zklock_core::queue::Blocked;
+use crate::transport::{Failure, Fired, Watch};
 use zklock_jute::EventKind;
 
 impl Driver<'_, '_> {
-    /// Sleeps until the watch fires, the connection changes or the limit is reached.
-    pub(super) fn wait(&mut self) -> Result<Step> {
-        if let Some(fired) = self.heard_early.pop_front() {
-            return Ok(self.woken(fired));
+    /// Takes in what has arrived, or waits for it; gives up at the limit.
+    pub(super) fn take_in(&mut self, rests_until: Option<Duration>) -> Result<()> {
+        if self.take_in_letters() {
+            return Ok(());
         }
-        self.prefetch_again();
-        let told = self.request.on_wait.is_some() || self.request.circles.is_some();
-        if told || log::log_enabled!(log::Level::Info) {
-            if let Some(blocked) = self.attempt.blocked().cloned() {
-                self.tell(&blocked)?;
+        let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
+        if waits {
+            self.waited = true;
+            self.tell_place()?;
+        }
+        if !waits && quiet && !self.wired.connected {
+            if self.wired.caller.connected(&self.request.limit)?.is_none() {
+                self.give_up();
             }
+            return Ok(());
         }
-        self.listen();
-        if let Some(step) = self.changed()? {
-            return Ok(step);
+        // A change may have come before the subscription.
+        if quiet && self.listen() {
+            return Ok(());
         }
-        if self.queue.is_pointless() {
-            return Ok(Step::Report(Event::Cancel));
+        if self.queue.is_pointless() || self.sleep(rests_until).is_err() {
+            self.give_up();
         }
-        if let Some(step) = self.sleep_in_turns()? {
-            return Ok(step);
-        }
-        let limit = &self.request.limit;
-        Ok(match self.fired.recv(&*self.session.transport, limit) {
-            Ok(fired) => self.woken(fired),
-            Err(LimitReached) => Step::Report(Event::Cancel),
-        })
+        Ok(())
     }
 
-    /// Sleeps if there is something else to wait for, or to do from time to time; `None` if a
-    /// watch has fired, or there is nothing else.
-    fn sleep_in_turns(&mut self) -> Result<Option<Step>> {
-        let silence = self.caller.silence();
-        let period = self.request.overdue.as_ref().map(Overdue::pause);
-        let hold = self.holds.pause();
-        let period = [period, silence, hold].into_iter().flatten().min();
-        let under = self.queue.under.map(|under| under.events().clone());
-        if period.is_none() && under.is_none() {
-            return Ok(None);
-        }
-        let letters: &dyn Waitable = self.fired.letters();
-        let channels: Vec<_> = iter::once(letters)
-            .chain(under.as_ref().map(|under| under as &dyn Waitable))
-            .collect();
-        let wait = || self.request.limit.wait_any_for(period, &channels);
-        Ok(match self.session.transport.while_attended(wait) {
-            Ok(None) if period == hold => Some(Step::Report(Event::Woken)),
-            Ok(None) if period == silence => {
-                let path = self.queue.path;
-                self.caller
-                    .tell_silence(format_args!("waiting for the lock {path}"));
-                Some(Step::Again)
-            }
-            Ok(None) => return self.hurry().map(Some),
-            Ok(Some(1)) => {
-                let _ = under.as_ref().map(Receiver::try_recv);
-                Some(Step::Again)
-            }
-            Ok(Some(_)) => None,
-            Err(LimitReached) => Some(Step::Report(Event::Cancel)),
-        })
+    fn give_up(&mut self) {
+        self.acquisition.cancel(&mut self.wired);
     }
 
-    pub(super) fn tell(&mut self, blocked: &Blocked) -> Result<()> {
-        let place = (blocked.nearest.clone(), blocked.ahead);
-        let news = self.told.as_ref() != Some(&place);
-        if news && log::log_enabled!(log::Level::Info) {
-            self.log_place(blocked);
-        }
-        if let (Some(on_wait), true) = (self.request.on_wait.as_mut(), news) {
-            on_wait(&Ahead {
-                since: clock::now().saturating_duration_since(self.since),
-                count: blocked.ahead,
-                nearest: format!("{}/{}", self.queue.dir, blocked.nearest),
-                holds: blocked.holds,
-                data: self.seen.0.clone(),
-                stat: self.seen.1,
-            });
-        }
-        self.told = Some(place);
-        match &self.request.circles {
-            Some(look) if news => {
-                let nearest = self.full(&blocked.nearest);
-                look(&nearest, self.request.several, &self.request.limit)
+    /// Passes on all answers and events that are there; `false` if there were none.
+    fn take_in_letters(&mut self) -> bool {
+        let (mut some, mut lost) = (false, false);
+        while let Some((call, mut answered)) = self.wired.caller.try_take() {
+            some = true;
+            // An answer that came through another session says nothing about our node. That to a create
+            // tells its owner.
+            let is_late = self.session.status.snapshot().session != self.wired.snapshot.session;
+            if is_late && !self.acquisition.creates_by(call) {
+                answered = Err(Failure::Lost);
             }
-            _ => Ok(()),
+            lost |= matches!(answered, Err(Failure::Lost | Failure::NotSent));
+            if let Some(early) = self.wired.early.take_if(|early| early.call_id == call) {
+                early.finish();
+            }
+            self.acquisition.answered(call, answered, &mut self.wired);
         }
+        while let Some(fired) = self.wired.fired.try_recv() {
+            some = true;
+            self.heard(&fired);
+        }
+        // Why it was lost may be known in a moment; without a reason, it is asked again then.
+        let (caller, snapshot) = (&mut self.wired.caller, &self.wired.snapshot);
+        if lost && caller.is_steady(snapshot) && caller.breathe(&self.request.limit).is_err() {
+            self.give_up();
+        }
+        some
     }
 
-    fn log_place(&self, blocked: &Blocked) {
-        let (path, ahead) = (self.queue.path, blocked.ahead);
-        if blocked.nearest.is_empty() {
-            return log::info!("waiting for a permit of {path}: {ahead} must be given back first");
-        }
-        let nearest = Owner::parse(&self.seen.0).named();
-        let nearest = nearest.unwrap_or_else(|| blocked.nearest.clone());
-        match blocked.holds && self.queue.dir == path {
-            true => log::info!("waiting for the lock {path}, which {nearest} holds"),
-            false => log::info!("waiting for the lock {path}: {ahead} ahead, then {nearest}"),
-        }
-    }
-
-    /// Has changes of the connection reported where watches report.
-    fn listen(&mut self) {
-        if self.listening.is_some() {
+    /// Passes on the event of a watch.
+    fn heard(&mut self, fired: &Fired) {
+        // From a watch that was given up, or a change of the connection.
+        let Some(path) = self.wired.path_of(fired.id) else {
             return;
-        }
-        let Watch { id, to, .. } = self.new_watch();
-        let told = move |_: &Snapshot| to.put(Fired::told(id, EventKind::None));
-        let awake = self.session.status.on_change(told);
-        self.listening = Some(awake);
+        };
+        // The events of a new connection come in any order.
+        let kind = match self.wired.caller.is_steady(&self.wired.snapshot) {
+            true => fired.kind,
+            false => EventKind::None,
+        };
+        let name = match path == self.queue.dir {
+            true => "",
+            false => crate::path::name(&path),
+        };
+        self.acquisition.happened(name, kind);
     }
 
-    fn woken(&mut self, fired: Fired) -> Step {
-        if let Some(overdue) = self.request.overdue.as_mut() {
-            overdue.stir();
+    /// Has changes of the connection reported where watches report; `false` if they are.
+    fn listen(&mut self) -> bool {
+        if self.listening.is_some() {
+            return false;
         }
-        // The events of a new connection come in any order.
-        let ordered = self.caller.is_steady(&self.snapshot);
-        self.heard(fired, ordered)
+        let Watch { id, to, .. } = self.wired.new_watch();
+        let told = move |_: &Snapshot| to.put(Fired::told(id, EventKind::None));
+        self.listening = Some(self.session.status.on_change(told));
+        true
+    }
+
+    /// Sleeps until something arrives, or there is something to do.
+    fn sleep(&mut self, rests_until: Option<Duration>) -> std::result::Result<(), LimitReached> {
+        let silence = match self.acquisition.is_waiting() {
+            true => self.wired.caller.silence(),
+            false => None,
+        };
+        let now = Moment::now().since_boot();
+        let rests = rests_until.map(|at| at.saturating_sub(now));
+        let pause = [rests, silence].into_iter().flatten().min();
+        let under = self.queue.under.map(|under| under.events().clone());
+        let (limit, transport) = (&self.request.limit, &self.session.transport);
+        let (answers, fired) = (self.wired.caller.letters(), self.wired.fired.letters());
+        if limit.is_over() {
+            return Err(LimitReached);
+        }
+        if under.is_none() && !limit.is_cancellable() {
+            let until = pause.map(from_now).into_iter().chain(limit.deadline());
+            let awake = || !answers.is_empty() || !fired.is_empty();
+            transport.rest(&awake, until.min());
+        } else {
+            let letters: [&dyn Waitable; 2] = [answers, fired];
+            let under = under.iter().map(|under| under as &dyn Waitable);
+            let channels: Vec<_> = letters.into_iter().chain(under).collect();
+            let wait = || limit.wait_any_for(pause, &channels);
+            transport.while_attended(wait)?;
+        }
+        if let Some(under) = &under {
+            // Whether it is held is looked at, whatever has happened to it.
+            let _ = under.try_recv();
+        }
+        if silence.is_some() && silence == pause {
+            let path = self.queue.path;
+            let what = format_args!("waiting for the lock {path}");
+            self.wired.caller.tell_silence(what);
+        }
+        Ok(())
     }
 }

@@ -15,7 +15,7 @@ use super::who_reads::Read;
 use crate::error::Error;
 use crate::system::clock;
 use crate::time::clock::Moment;
-use crate::transport::{Failure, TooLong, prefetch_on_deletion};
+use crate::transport::{Failure, Fired, TooLong, Watch};
 use zklock_core::connection::promptness::Promptness;
 use zklock_core::connection::server_features::older;
 use zklock_jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, failure, xid};
@@ -240,11 +240,8 @@ impl Connection {
         self.shared.hear_of_members(&event);
         if let Some(path) = below(self.root(), &event.path) {
             let fired = self.shared.state.lock().watches.fire(path, event.kind);
-            for watch in fired {
-                let calls = prefetch_on_deletion::calls(watch, event.kind, &self.shared.status);
-                if !calls.is_empty() {
-                    self.shared.send(calls);
-                }
+            for Watch { id, to, .. } in fired {
+                to.put(Fired::told(id, event.kind));
             }
         }
     }

@@ -4,6 +4,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::iter;
 use core::time::Duration;
 
 use crate::connection::Capabilities;
@@ -19,6 +20,11 @@ impl CallId {
     /// The id of the next request.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+
+    /// This id and all later ones.
+    pub fn on(self) -> impl Iterator<Item = Self> {
+        iter::successors(Some(self), |call| Some(call.next()))
     }
 }
 

@@ -55,7 +55,7 @@ impl Orderly {
         let word = Word {
             guard,
             dir: lease.path.clone(),
-            seen: by.seen(),
+            seen: by.seen().unwrap_or_default(),
             replaces: None,
         };
         self.held.insert(lease.node.clone(), word);

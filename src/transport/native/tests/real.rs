@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 
-use parking_lot::Mutex;
 
 use super::*;
 use crate::support::proxy::Proxy;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, timed};
-use crate::transport::Prefetch;
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -120,40 +118,6 @@ fn a_chroot_is_the_root_in_requests_replies_and_events() {
     assert_eq!(fires(&fired), (2, EventKind::Deleted));
     let synced = Reply::Synced { path: "/".into() };
     assert_eq!(rig.ask(Request::Sync { path: "/".into() }), Ok(synced));
-}
-
-#[test]
-#[ignore = "needs a ZooKeeper server"]
-fn what_is_to_be_prefetched_when_a_node_goes_is_asked_for_then() {
-    let rig = Rig::connect(&server().hosts(), LONG);
-    let (dir, path) = (node(), node());
-    rig.ask(create(&dir, CreateMode::Container)).unwrap();
-    rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
-    let (to, fired) = unbounded();
-    let mut watch = Watch::new(WatchId(1), to);
-    watch.prefetch = Some(Arc::new(Mutex::new(Some(Prefetch {
-        number: 7,
-        listing: children(&dir, false),
-        listed: false,
-        proof: vec![exists(&path, false)],
-        proven: None,
-    }))));
-    let (set, sets) = unbounded();
-    rig.transport
-        .send(vec![call(data(&path, true), Some(watch), &set)]);
-    one(&sets).unwrap();
-    rig.ask(create(&format!("{dir}/a"), CreateMode::Ephemeral))
-        .unwrap();
-    assert!(fired.try_recv().is_err());
-    rig.ask(delete(&path)).unwrap();
-    let prefetched = fired.recv_timeout(PATIENCE).unwrap().prefetched.unwrap();
-    let Ok(Reply::Children { names, .. }) = prefetched.listing else {
-        panic!("the directory was not listed");
-    };
-    assert!(names.iter().eq(["a"]), "{names:?}");
-    let gone = Err(Failure::Refused(ErrorCode::NO_NODE));
-    assert_eq!((prefetched.number, prefetched.proof), (7, vec![gone]));
-    assert!(fired.try_recv().is_err(), "it is told once");
 }
 
 #[test]

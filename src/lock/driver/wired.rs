@@ -1,0 +1,274 @@
+//! What an acquisition sees of a session, and how it sends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::fresh_id::fresh_id;
+use super::super::prepared_create::Early;
+use super::super::request::{Queue, creation};
+use crate::hold::Hold;
+use crate::session::Session;
+use crate::session::caller::Caller;
+use crate::session::queries::Lasting;
+use crate::system::process;
+use crate::time::clock::Moment;
+use crate::transport::mailbox::Mailbox;
+use crate::transport::status::Snapshot;
+use crate::transport::{Fired, Watch, WatchId};
+use zklock_core::acquisition::{CallId, Note, Wire};
+use zklock_core::connection::Capabilities;
+use zklock_core::dialect::Role;
+use zklock_core::grant_proof::{GrantProof, Next};
+use zklock_core::hold::ServersClock;
+use zklock_core::name::{LAST_SEQUENCE, NodeName};
+use zklock_core::queue::strangers;
+use zklock_core::validity::Stamp;
+use zklock_jute::Request;
+
+/// From this number on a directory is worth a warning.
+const HALF_WAY: i64 = LAST_SEQUENCE / 2;
+
+/// See the module's documentation.
+pub(super) struct Wired<'a> {
+    session: &'a Session,
+    queue: &'a Queue<'a>,
+    note: Option<String>,
+    pub(super) caller: &'a mut Caller,
+    /// The connection that the acquisition knows of.
+    pub(super) snapshot: Snapshot,
+    /// Whether it is there.
+    pub(super) connected: bool,
+    /// What leaves with the next write.
+    out: Vec<(Request, Option<Watch>)>,
+    pub(super) fired: Mailbox<Fired>,
+    /// The watches that are set, or asked for, and what they are on.
+    watches: Vec<(String, WatchId)>,
+    clock: ServersClock,
+    /// The create that another thread has sent.
+    pub(super) early: Option<Early>,
+    is_held_back: bool,
+}
+
+impl<'a> Wired<'a> {
+    pub(super) fn new(
+        session: &'a Session,
+        queue: &'a Queue<'a>,
+        note: Option<String>,
+        (caller, snapshot): (&'a mut Caller, Snapshot),
+    ) -> Self {
+        Self {
+            session,
+            queue,
+            note,
+            caller,
+            snapshot,
+            connected: true,
+            out: Vec::new(),
+            fired: Mailbox::new(),
+            watches: Vec::new(),
+            clock: ServersClock::default(),
+            early: None,
+            is_held_back: false,
+        }
+    }
+
+    /// Writes what was sent, in one piece.
+    pub(super) fn flush(&mut self) {
+        if !self.out.is_empty() {
+            self.caller.post(self.out.drain(..));
+        }
+    }
+
+    /// The path that a watch was on, unless it is not needed any more.
+    pub(super) fn path_of(&mut self, id: WatchId) -> Option<String> {
+        let at = self.watches.iter().position(|(_, other)| *other == id)?;
+        Some(self.watches.swap_remove(at).0)
+    }
+
+    pub(super) fn unwatch_all(&mut self) {
+        for (path, id) in self.watches.drain(..) {
+            self.session.transport.unwatch(&path, id);
+        }
+    }
+
+    /// The lock waits for the leader to have heard of the session, or does not any more.
+    fn hold_back(&mut self, pause: Option<Duration>) {
+        match pause {
+            Some(pause) => self.session.hold_back(pause),
+            None if self.is_held_back => self.session.lets_go_on(),
+            None => {}
+        }
+        self.is_held_back = pause.is_some();
+    }
+
+    /// A watch that reports to this thread.
+    pub(super) fn new_watch(&self) -> Watch {
+        Watch::new(self.session.next_watch(), self.fired.slot())
+    }
+
+    fn post(&mut self, request: Request) -> CallId {
+        let watch = watched_by(&request).map(|path| {
+            let watch = self.new_watch();
+            (path.to_owned(), watch)
+        });
+        let watch = watch.map(|(path, watch)| {
+            self.watches.push((path, watch.id));
+            watch
+        });
+        let id = self.caller.upcoming(self.out.len());
+        self.out.push((request, watch));
+        id
+    }
+}
+
+impl Wire for Wired<'_> {
+    fn now(&self) -> Duration {
+        Moment::now().since_boot()
+    }
+
+    fn session(&self) -> Option<i64> {
+        let resumes = self.session.transport.capabilities().resumes;
+        resumes.then_some(self.snapshot.session)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.session.transport.capabilities()
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.session.status.stamp()
+    }
+
+    fn next_for_a_grant(&self, proof: &GrantProof) -> Next {
+        self.session.status.next_for_a_grant(proof)
+    }
+
+    fn renews_at(&self, proof: &GrantProof) -> Duration {
+        self.session.status.renews_at(proof)
+    }
+
+    fn fresh_id(&mut self) -> String {
+        fresh_id()
+    }
+
+    fn send(&mut self, _: &Arc<str>, request: Request) -> CallId {
+        self.post(request)
+    }
+
+    fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
+        let create = self.creation(dir, prefix);
+        self.post(create)
+    }
+
+    fn creation(&self, _: &str, prefix: &str) -> Request {
+        let contest = self.queue.contest(self.session);
+        creation(
+            self.session,
+            self.queue,
+            contest,
+            self.note.as_deref(),
+            prefix,
+        )
+    }
+
+    // Before a permit's directory is made again, its client has to look whether the path has become
+    // another lock's.
+    fn parents(&self, dir: &str) -> Option<Vec<Request>> {
+        match (self.queue.role, self.queue.lasting) {
+            (Role::Permit, Lasting::WhileUsedIn(_)) => None,
+            (_, lasting) => Some(self.session.parents(dir, lasting)),
+        }
+    }
+
+    // Another thread may not have sent it yet: the one that hears the answer cleans up.
+    fn abandon(&mut self, create: CallId) -> bool {
+        self.early
+            .as_ref()
+            .is_some_and(|early| early.call_id == create)
+    }
+
+    fn sends_late(&self) -> bool {
+        true
+    }
+
+    fn unwatch(&mut self, path: &str) {
+        while let Some(at) = self.watches.iter().position(|(other, _)| other == path) {
+            let (path, id) = self.watches.swap_remove(at);
+            self.session.transport.unwatch(&path, id);
+        }
+    }
+
+    fn saw_clock(&mut self, millis: i64) {
+        self.clock.saw(millis, Moment::now().since_boot());
+    }
+
+    fn servers_time(&self) -> Duration {
+        self.clock.time(Moment::now().since_boot())
+    }
+
+    fn probable_time(&self) -> Duration {
+        process::since_epoch()
+    }
+
+    fn tell(&mut self, note: Note<'_>) {
+        let dir = self.queue.dir;
+        match note {
+            Note::Created(name) => warn_half_way(name, dir),
+            Note::Listed(names) if log::log_enabled!(log::Level::Debug) => {
+                for name in strangers(names) {
+                    log::debug!("{dir}/{name} is no contender of any dialect");
+                }
+            }
+            Note::Listed(_) => {}
+            Note::Holds(hold) => {
+                let hold = hold.map(|(data, stat)| Hold::read(data, stat));
+                *self.session.taken.lock() = Some((self.queue.path.to_owned(), hold));
+            }
+            Note::RemovesHold(node) => log::warn!("the hold {node} is over: removing it"),
+            Note::HoldStays(node, code) => {
+                log::warn!("the hold {node} is over, and stays: {}", code.text());
+            }
+            Note::Asks(node) => {
+                log::warn!("{node} has held for too long: asking it to let go");
+            }
+            Note::Evicts(node) => {
+                log::warn!("{node} has not let go within its grace: evicting it");
+            }
+            Note::HeldBack(pause) => self.hold_back(Some(pause)),
+            Note::NotHeldBack => self.hold_back(None),
+            Note::AnswersLate(took) => log::warn!(
+                "no lock is granted yet, because the servers answer after {took:.1?}: set a longer session timeout"
+            ),
+        }
+    }
+}
+
+impl Drop for Wired<'_> {
+    fn drop(&mut self) {
+        self.hold_back(None);
+    }
+}
+
+/// The path that a request leaves a watch on.
+fn watched_by(request: &Request) -> Option<&str> {
+    match request {
+        Request::Exists { path, watch: true }
+        | Request::GetData { path, watch: true }
+        | Request::GetChildren {
+            path, watch: true, ..
+        } => Some(path),
+        _ => None,
+    }
+}
+
+fn warn_half_way(name: &str, dir: &str) {
+    if NodeName::parse(name).is_some_and(|name| HALF_WAY <= name.sequence) {
+        log::warn!(
+            "more than half of the sequence numbers under {dir} are used up: delete it when it is idle"
+        );
+    }
+}
