@@ -36,7 +36,7 @@ pub(crate) use self::call::{Answer, Call, Fired, Watch, WatchId};
 use self::session_key::SessionKey;
 pub(crate) use zklock_core::acquisition::CallId;
 pub(crate) use zklock_core::answer::{Answered, Failure, TooLong};
-pub(crate) use zklock_core::connection::{Capabilities, NO_VERSION};
+pub(crate) use zklock_core::connection::Capabilities;
 
 /// A connection that is made again when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {

@@ -113,6 +113,8 @@ enum Step {
     Proof(Stamp, bool),
     /// Our own node, which is gone: whether the session is.
     Evicted,
+    /// Our own node, which shows the servers' time.
+    Clock,
     /// A hold ahead.
     Hold,
     /// Of a hold that is over.
@@ -334,9 +336,14 @@ impl Acquisition {
         self.own_is_left = is_left;
     }
 
+    /// What it has left in the directory so far. Until that is deleted, it may stand ahead of its next node.
+    pub fn left(&mut self) -> Vec<Orphan> {
+        mem::take(&mut self.left)
+    }
+
     /// What it leaves in the directory; complete once it has ended.
     pub fn orphans(&mut self) -> Vec<Orphan> {
-        let mut left = mem::take(&mut self.left);
+        let mut left = self.left();
         left.extend(self.attempt.orphans());
         left
     }

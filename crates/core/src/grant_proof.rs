@@ -47,8 +47,7 @@ impl GrantProof {
 
     /// Returns what to do next.
     pub fn next(&self, lifetime: &Lifetime, now: Duration) -> Next {
-        let here = |stamp: &Stamp| lifetime.is_of_this_connection(*stamp);
-        let stamp = self.stamp.filter(here);
+        let stamp = self.stands(lifetime);
         if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {
             return Next::Grant;
         }
@@ -63,9 +62,14 @@ impl GrantProof {
 
     /// When to ask again, so that a lock can be granted on the answer at any time.
     pub fn renews_at(&self, lifetime: &Lifetime, now: Duration) -> Duration {
-        let here = |stamp: &Stamp| lifetime.is_of_this_connection(*stamp);
-        let stamp = self.stamp.filter(here);
+        let stamp = self.stands(lifetime);
         stamp.map_or(now, |stamp| stamp.sent + lifetime.timeout() / 8)
+    }
+
+    /// Its stamp, if that is of this connection.
+    fn stands(&self, lifetime: &Lifetime) -> Option<Stamp> {
+        let here = |stamp: &Stamp| lifetime.is_of_this_connection(*stamp);
+        self.stamp.filter(here)
     }
 
     /// A quorum confirmed the nodes when it was asked with this stamp. Returns how many proofs have

@@ -25,7 +25,7 @@ use crate::transport::Failure;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Subscription};
 use zklock_core::acquisition::{About, Acquisition, Reached as Outcome, Refused};
-use zklock_core::attempt::{Origin, OwnNode};
+use zklock_core::attempt::{Origin, Orphan, OwnNode};
 use zklock_core::skip_listing::LastGrant;
 use zklock_core::validity::Stamp;
 use zklock_jute::Stat;
@@ -127,6 +127,8 @@ struct Driver<'a, 'q> {
     since: Instant,
     /// It has slept behind others.
     waited: bool,
+    /// The node that holds the lock now.
+    node: Option<String>,
     /// Reports changes of the connection where the events of watches arrive.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
@@ -155,6 +157,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             wired: Wired::new(session, queue, note, (caller, snapshot)),
             since: clock::now(),
             waited: false,
+            node: None,
             listening: None,
             told: None,
         }
@@ -163,8 +166,9 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn run(mut self) -> Result<Progress> {
         loop {
             self.look_at_connection()?;
+            let left = self.acquisition.left();
+            self.clean_up(left);
             let reached = self.acquisition.advance(&mut self.wired);
-            self.wired.flush();
             if self.acquisition.is_taken() && !self.request.taken {
                 self.request.is_taken();
             }
@@ -206,7 +210,14 @@ impl<'a, 'q> Driver<'a, 'q> {
         Ok(())
     }
 
-    fn finish(self, outcome: Outcome) -> Result<Progress> {
+    fn clean_up(&self, left: Vec<Orphan>) {
+        if !left.is_empty() {
+            let session = self.wired.snapshot.session;
+            self.session.cleaner.add(self.queue.dir, session, left);
+        }
+    }
+
+    fn finish(mut self, outcome: Outcome) -> Result<Progress> {
         match outcome {
             Outcome::Held(mine, stamp) => Ok(Progress::Reached(self.reached(mine, stamp))),
             Outcome::GaveUp { taken } => {
@@ -236,14 +247,15 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
-    fn reached(&self, mine: OwnNode, stamp: Stamp) -> Reached {
+    fn reached(&mut self, mine: OwnNode, stamp: Stamp) -> Reached {
         if self.waited {
             self.session.counters.waited(self.queue.path);
         }
-        let nodes = vec![format!("{}/{}", self.queue.dir, mine.name)];
+        let node = format!("{}/{}", self.queue.dir, mine.name);
+        self.node = Some(node.clone());
         let session = self.wired.snapshot.session;
         let bounds = self.session.status.bounds(session);
-        let lease = Lease::new(self.queue.path, nodes, session, bounds, stamp);
+        let lease = Lease::new(self.queue.path, vec![node], session, bounds, stamp);
         Reached {
             lease,
             mine,
@@ -255,14 +267,11 @@ impl<'a, 'q> Driver<'a, 'q> {
 
 impl Drop for Driver<'_, '_> {
     fn drop(&mut self) {
-        self.wired.unwatch_all();
+        self.wired.unwatch_others(self.node.as_deref());
         // Changes nothing if it has ended.
         self.acquisition.cancel(&mut self.wired);
         let left = self.acquisition.orphans();
-        if !left.is_empty() {
-            let session = self.wired.snapshot.session;
-            self.session.cleaner.add(self.queue.dir, session, left);
-        }
+        self.clean_up(left);
         self.request.overdue = self.acquisition.hurried();
         self.request.seen = self.acquisition.seen();
     }

@@ -15,11 +15,13 @@ use crate::transport::{Failure, Fired, Watch};
 use zklock_jute::EventKind;
 
 impl Driver<'_, '_> {
-    /// Takes in what has arrived, or waits for it; gives up at the limit.
+    /// Takes in the next answer or event, or waits for one; gives up at the limit.
     pub(super) fn take_in(&mut self, rests_until: Option<Duration>) -> Result<()> {
-        if self.take_in_letters() {
+        if self.take_in_letter() {
             return Ok(());
         }
+        // All that this turn has made due leaves in one write.
+        self.wired.flush();
         let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
         if waits {
             self.waited = true;
@@ -45,33 +47,30 @@ impl Driver<'_, '_> {
         self.acquisition.cancel(&mut self.wired);
     }
 
-    /// Passes on all answers and events that are there; `false` if there were none.
-    fn take_in_letters(&mut self) -> bool {
-        let (mut some, mut lost) = (false, false);
-        while let Some((call, mut answered)) = self.wired.caller.try_take() {
-            some = true;
-            // An answer that came through another session says nothing about our node. That to a create
-            // tells its owner.
-            let is_late = self.session.status.snapshot().session != self.wired.snapshot.session;
-            if is_late && !self.acquisition.creates_by(call) {
-                answered = Err(Failure::Lost);
-            }
-            lost |= matches!(answered, Err(Failure::Lost | Failure::NotSent));
-            if let Some(early) = self.wired.early.take_if(|early| early.call_id == call) {
-                early.finish();
-            }
-            self.acquisition.answered(call, answered, &mut self.wired);
+    /// Passes on an answer or an event that is there; `false` if there is none.
+    fn take_in_letter(&mut self) -> bool {
+        let Some((call, answered)) = self.wired.caller.try_take() else {
+            let fired = self.wired.fired.try_recv();
+            return fired.map(|fired| self.heard(&fired)).is_some();
+        };
+        // An answer that came through another session says nothing about our node. That to a create
+        // tells its owner.
+        let is_late = self.session.status.snapshot().session != self.wired.snapshot.session;
+        let answered = match is_late && !self.acquisition.creates_by(call) {
+            true => Err(Failure::Lost),
+            false => answered,
+        };
+        let lost = matches!(answered, Err(Failure::Lost | Failure::NotSent));
+        if let Some(early) = self.wired.early.take_if(|early| early.call_id == call) {
+            early.finish();
         }
-        while let Some(fired) = self.wired.fired.try_recv() {
-            some = true;
-            self.heard(&fired);
-        }
+        self.acquisition.answered(call, answered, &mut self.wired);
         // Why it was lost may be known in a moment; without a reason, it is asked again then.
         let (caller, snapshot) = (&mut self.wired.caller, &self.wired.snapshot);
         if lost && caller.is_steady(snapshot) && caller.breathe(&self.request.limit).is_err() {
             self.give_up();
         }
-        some
+        true
     }
 
     /// Passes on the event of a watch.

@@ -86,8 +86,15 @@ impl<'a> Wired<'a> {
     }
 
     pub(super) fn unwatch_all(&mut self) {
+        self.unwatch_others(None);
+    }
+
+    /// Gives up all watches but the one on this node, which goes with the node.
+    pub(super) fn unwatch_others(&mut self, node: Option<&str>) {
         for (path, id) in self.watches.drain(..) {
-            self.session.transport.unwatch(&path, id);
+            if Some(&*path) != node {
+                self.session.transport.unwatch(&path, id);
+            }
         }
     }
 

@@ -3,7 +3,8 @@
 use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
 
 use super::watches::Watches;
-use crate::transport::{Failure, NO_VERSION, Watch};
+use crate::transport::{Failure, Watch};
+use zklock_core::connection::NO_VERSION;
 use zklock_jute::{Access, ErrorCode, Reply, Request, Stat};
 
 /// Carries out one request. Blocks until the crate returns, perhaps forever.

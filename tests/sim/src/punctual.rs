@@ -251,14 +251,10 @@ impl<'a> Punctual<'a> {
                     && self.has_settled(node, gone)
                     && ![JOB, marks::LOCK].contains(&path) =>
             {
-                // A proof that is due, and the listing of readers and writers, come after the event.
-                let is_proven =
-                    self.age(node, gone) < ms(self.plan.timeout / 7) && !self.was_reset(op);
-                match is_proven && !path.ends_with("rw") {
-                    true => 1,
-                    // The last proof may expire while the queue is listed.
-                    false if path.ends_with("rw") => 5,
-                    false => 3,
+                // The listing of readers and writers comes after the event, with a proof that is due.
+                match path.ends_with("rw") || self.was_reset(op) {
+                    true => 3,
+                    false => 1,
                 }
             }
             (Kind::Permit(_), _) => 11,

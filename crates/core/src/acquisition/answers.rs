@@ -28,6 +28,12 @@ impl Acquisition {
             Step::Crowd(queued) => self.crowd_listed(queued, answered, wire),
             Step::Semaphore => self.semaphore_read(answered, wire),
             Step::Head => self.head_answered(answered, wire),
+            Step::Clock => {
+                if let Ok(Reply::Stat(stat)) = answered {
+                    wire.saw_clock(stat.ctime);
+                }
+                Ok(())
+            }
             Step::Hold => self.hold_read(answered, wire),
             Step::Removal => {
                 self.hold_removed(&answered, wire);

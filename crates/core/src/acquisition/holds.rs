@@ -40,6 +40,11 @@ impl Acquisition {
             self.meets(None, wire);
             return Some(names);
         }
+        // A node that was created by somebody else has not shown its birth.
+        if let Some(mine) = self.attempt.node().filter(|_| self.stood) {
+            let look = Request::exists(&node_in(&self.path, mine));
+            self.send(look, Step::Clock, wire);
+        }
         for hold in &asked {
             let read = Request::get(&node_in(&self.path, &hold.name));
             self.send(read, Step::Hold, wire);

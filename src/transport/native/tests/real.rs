@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 
-
 use super::*;
 use crate::support::proxy::Proxy;
 use crate::support::zookeeper::ZooKeeper;

@@ -78,12 +78,8 @@ fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<
         creates: 1 + makes,
         lists: 1 + first + gone,
         reads: 3 * gone,
-        // A node that was made a moment ago needs no proof.
-        proofs: if to - from < ms(case.plan.timeout / 7) {
-            0
-        } else {
-            gone
-        },
+        // A node that was made a moment ago needs no proof; the first one in line has its own young.
+        proofs: ((to - from).as_nanos() / ms(case.plan.timeout / 8).as_nanos()) as usize,
         sleeps: 8 + 4 * (requests + gone) as u64 + 4 * pings as u64,
     };
     let fits = costs.creates <= most.creates
