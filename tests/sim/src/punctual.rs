@@ -272,15 +272,6 @@ impl<'a> Punctual<'a> {
             .any(|trouble| matches!(trouble.what, Trouble::Cut { client } if client == op.who.slot))
     }
 
-    /// How old a node is at this time.
-    fn age(&self, node: &str, now: Duration) -> Duration {
-        let made = self
-            .history
-            .iter()
-            .find(|change| matches!(&change.what, What::Created { path, .. } if path == node));
-        made.map_or(Duration::ZERO, |made| now.saturating_sub(made.at))
-    }
-
     /// Whether a waiter had all its watches, and nothing happened in its queue for a while.
     fn has_settled(&self, node: &str, gone: Duration) -> bool {
         let since = gone.saturating_sub(self.takes(&Free {

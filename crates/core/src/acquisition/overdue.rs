@@ -85,7 +85,7 @@ impl Acquisition {
             };
             match overdue.action() {
                 Action::Sleep(pause) => {
-                    let at = *self.hurry.at.get_or_insert(wire.now() + pause);
+                    let at = *self.hurry.at.get_or_insert_with(|| wire.now() + pause);
                     if wire.now() < at {
                         return self.rest_at(at);
                     }

@@ -52,7 +52,7 @@ impl Acquisition {
 
     /// Whether it is to wait for what its client has left, which would look like somebody else's node.
     fn lets_finish(&mut self, wire: &dyn Wire) -> bool {
-        let by = *self.finishes_by.get_or_insert(wire.now() + PASSING);
+        let by = *self.finishes_by.get_or_insert_with(|| wire.now() + PASSING);
         let waits = self.own_is_left && wire.now() < by;
         if waits {
             self.rests_until = Some(by);

@@ -35,7 +35,7 @@ impl Wire for Link {
     }
 
     fn is_connected(&self) -> bool {
-        Link::is_connected(self)
+        Self::is_connected(self)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -43,7 +43,7 @@ impl Wire for Link {
     }
 
     fn stamp(&self) -> Stamp {
-        Link::stamp(self)
+        Self::stamp(self)
     }
 
     fn next_for_a_grant(&self, proof: &GrantProof) -> Next {
@@ -55,16 +55,16 @@ impl Wire for Link {
     }
 
     fn fresh_id(&mut self) -> String {
-        id_of(Link::fresh_id(self))
+        id_of(Self::fresh_id(self))
     }
 
     fn send(&mut self, dir: &Arc<str>, request: Request) -> CallId {
-        Link::send(self, request, Purpose::Step(dir.clone()))
+        Self::send(self, request, Purpose::Step(dir.clone()))
     }
 
     fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
         let create = self.creation(dir, prefix);
-        Link::send(self, create, Purpose::Create(Creation::new(dir, prefix)))
+        Self::send(self, create, Purpose::Create(Creation::new(dir, prefix)))
     }
 
     fn creation(&self, dir: &str, prefix: &str) -> Request {
@@ -109,16 +109,16 @@ impl Wire for Link {
     fn unwatch(&mut self, _: &str) {}
 
     fn saw_clock(&mut self, millis: i64) {
-        Link::saw_clock(self, millis);
+        Self::saw_clock(self, millis);
     }
 
     fn servers_time(&self) -> Duration {
-        Link::servers_time(self)
+        Self::servers_time(self)
     }
 
     // Whoever does not know enters the queue, where its own node tells.
     fn probable_time(&self) -> Duration {
-        match Link::servers_time(self) {
+        match Self::servers_time(self) {
             Duration::ZERO => Duration::MAX,
             time => time,
         }
