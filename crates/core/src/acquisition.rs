@@ -10,8 +10,12 @@
 //! crate `zklock`. What they differ in is their [`Wire`].
 
 mod answers;
+mod beside;
+mod flight;
 mod holds;
+mod hurry;
 mod listings;
+mod outcome;
 mod overdue;
 mod progress;
 mod seen_holds;
@@ -27,15 +31,17 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use self::overdue::Hurry;
+use self::beside::Beside;
+use self::flight::{Step, Watches};
+use self::hurry::Hurry;
+pub use self::outcome::{About, Reached, Refused};
 use self::seen_holds::Holds;
-use self::semaphore::Beside;
 use self::several::{Births, Proofs};
 pub use self::wire::{CallId, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
 use crate::grant_proof::GrantProof;
-use crate::queue::{Blocked, Contest, Foreign};
+use crate::queue::{Blocked, Contest};
 use crate::refusals::Refusals;
 use crate::seen_ahead::SeenAhead;
 use crate::skip_listing::LastGrant;
@@ -88,91 +94,6 @@ pub struct Acquisition {
     own_is_left: bool,
     /// Until when that is waited for.
     finishes_by: Option<Duration>,
-}
-
-/// What an answer is the answer to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Step {
-    Create(Stamp),
-    Parent,
-    /// Of the requests after whose answers a listing is up to date.
-    Sync,
-    List,
-    /// A listing that leaves a watch on the directory. Says whether our own node is there.
-    Crowd(bool),
-    /// Our own node; leaves a watch.
-    Own,
-    /// The nearest node ahead; leaves a watch.
-    Nearest,
-    /// The one beyond it; leaves a watch.
-    Beyond,
-    /// A watch on the directory, as the nearest node may not be read.
-    Around,
-    Birth,
-    /// A proof that counts, or does not.
-    Proof(Stamp, bool),
-    /// Our own node, which is gone: whether the session is.
-    Evicted,
-    /// Our own node, which shows the servers' time.
-    Clock,
-    /// A hold ahead.
-    Hold,
-    /// Of a hold that is over.
-    Removal,
-    /// A look at the semaphore that has directories here.
-    Semaphore,
-    /// About the one that has held for too long.
-    Head,
-}
-
-/// The nodes that are watched.
-#[derive(Debug, Default)]
-struct Watches {
-    own: bool,
-    nearest: Option<String>,
-    beyond: Option<String>,
-    /// The directory.
-    around: bool,
-}
-
-/// How an acquisition ends.
-#[derive(Debug)]
-pub enum Reached {
-    /// The lock is held, on the strength of this proof of this node.
-    Held(OwnNode, Stamp),
-    /// It was cancelled, or does not wait.
-    GaveUp {
-        /// Whether a server has shown the lock taken.
-        taken: bool,
-    },
-    /// The node where it stood has gone with its session.
-    Restart,
-    /// Somebody deleted this node.
-    Evicted(String),
-    /// A contender in the queue would not wait for us.
-    Foreign(Foreign),
-    /// The server refused a request.
-    Refused(Refused),
-}
-
-/// A request that was refused.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Refused {
-    /// Why.
-    pub failure: Failure,
-    /// What it was about.
-    pub about: About,
-}
-
-/// What a request was about.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum About {
-    /// The queue.
-    Queue,
-    /// The making of its directory.
-    Parents,
-    /// This node.
-    Node(String),
 }
 
 impl Acquisition {

@@ -1,6 +1,7 @@
 //! What the answers to an attempt's requests say to it.
 
-use super::{Acquisition, Note, Step, Wire};
+use super::flight::Step;
+use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Event, Origin};
 use crate::grant_proof::GrantProof;

@@ -9,8 +9,9 @@
 use alloc::vec::Vec;
 use core::mem;
 
+use super::flight::Step;
 use super::seen_holds::{Look, Seen};
-use super::{Acquisition, Note, Step, Wire};
+use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::Event;
 use crate::dialect::Role;

@@ -8,35 +8,14 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use super::{Acquisition, Step, Wire};
+use super::beside::Look;
+use super::flight::Step;
+use super::{Acquisition, Wire};
 use crate::answer::{Answered, Failure};
 use crate::dialect::Role;
 use crate::path::node_in;
 use crate::permits;
 use zklock_jute::{Data, ErrorCode, Names, Reply, Request};
-
-/// What is known of a semaphore at the same path.
-#[derive(Debug, Default)]
-pub(super) struct Beside {
-    look: Option<Look>,
-    /// It has directories here, and `Some(true)` if nobody used it while our node stood.
-    was_idle: Option<bool>,
-}
-
-/// A listing that shows its directories, and the answers that have come: the data of its node, and who is
-/// in its queue and has its permits.
-#[derive(Debug)]
-struct Look {
-    names: Names,
-    answers: Vec<Result<Reply, ErrorCode>>,
-}
-
-impl Beside {
-    /// The connection broke.
-    pub(super) fn broke(&mut self) {
-        self.look = None;
-    }
-}
 
 impl Acquisition {
     /// Whether a semaphore has directories here, whose clients use up no numbers of the queue.

@@ -4,8 +4,9 @@ use alloc::string::String;
 use core::mem;
 use core::time::Duration;
 
+use super::flight::{Step, Watches};
 use super::several::Births;
-use super::{Acquisition, Note, Step, Watches, Wire};
+use super::{Acquisition, Note, Wire};
 use crate::attempt::{Action, Event, Patience};
 use crate::dialect::Role;
 use crate::grant_proof::Next;
