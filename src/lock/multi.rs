@@ -78,7 +78,7 @@ impl RawGuard {
             match driver.run()? {
                 ControlFlow::Break(taken) => return Ok(taken),
                 ControlFlow::Continue(()) if limit.is_over() => return Ok(None),
-                ControlFlow::Continue(()) => {}
+                ControlFlow::Continue(()) => request.loses_sight(),
             }
         }
     }

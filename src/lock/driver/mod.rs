@@ -91,7 +91,7 @@ pub(super) fn acquire(
         match driver.run()? {
             Progress::Reached(reached) => return Ok(Some(reached)),
             Progress::LimitReached => return Ok(None),
-            Progress::Restart => {}
+            Progress::Restart => request.loses_sight(),
         }
     }
 }

@@ -327,7 +327,7 @@ impl Acquisition {
     /// Another session, or the node of another: begins again, at the end of the queue.
     fn restart(&mut self, link: &mut Link) {
         self.broke();
-        self.loses_sight();
+        self.seen.lose_sight();
         self.attempt = enter(self.patience, link);
         self.proof = GrantProof::default();
         self.is_evicted = false;

@@ -1,6 +1,6 @@
 //! What a listing of the queue shows besides the attempt's place in it.
 
-use core::{iter, mem};
+use core::mem;
 
 use super::Acquisition;
 use crate::attempt::Event;
@@ -17,14 +17,6 @@ impl Acquisition {
         }
         if let Some(names) = self.past_holds(names, link) {
             self.attempt.handle(Event::Children(names));
-        }
-    }
-
-    /// It begins again: others may have had the lock meanwhile that it has not seen, and no note tells of
-    /// all of them.
-    pub(super) fn loses_sight(&mut self) {
-        if !self.seen.is_empty() {
-            self.seen.add(iter::once(""));
         }
     }
 
