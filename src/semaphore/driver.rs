@@ -143,6 +143,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     /// Waits in the queue, for the thread that has the turn.
     fn line(&mut self) -> Result<Event> {
         let locks = self.semaphore.locks();
+        self.held.clear();
         if self.has_lost_its_place() && self.request.limit.is_over() {
             return Ok(Event::Cancel);
         }

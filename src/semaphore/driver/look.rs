@@ -49,9 +49,8 @@ impl PermitDriver<'_, '_> {
         }))
     }
 
-    /// Gives up what it has; returns whether it was first in the queue, where it has looked.
+    /// Gives up its place; returns whether it was first in the queue, where it has looked.
     pub(super) fn has_lost_its_place(&mut self) -> bool {
-        self.held.clear();
         let was_first = self.first.take().is_some();
         if let Some(seen) = self.seen.as_mut().filter(|_| was_first) {
             seen.lose_sight();
