@@ -252,7 +252,9 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     }
 
     fn line(&mut self) -> Result<Event> {
-        self.grant = None;
+        if self.grant.take().is_some() {
+            self.request.loses_sight();
+        }
         let queue = Queue {
             // A container would go when no client queues, and the journal with it.
             lasting: Lasting::Always(Journal::EMPTY),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::driver::{self, Progress, origin};
+use super::driver::{self, Progress};
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
@@ -78,7 +78,7 @@ impl RawGuard {
             match driver.run()? {
                 ControlFlow::Break(taken) => return Ok(taken),
                 ControlFlow::Continue(()) if limit.is_over() => return Ok(None),
-                ControlFlow::Continue(()) => {}
+                ControlFlow::Continue(()) => request.loses_sight(),
             }
         }
     }
@@ -266,7 +266,10 @@ impl MultiDriver<'_, '_> {
             Err(error) => return error.or(&about, Event::Cancel),
         };
         let birth = |answer| match answer {
-            Ok(Reply::Stat(stat)) => Some(origin(stat)),
+            Ok(Reply::Stat(stat)) => Some(Origin {
+                owner: stat.ephemeral_owner,
+                czxid: stat.czxid,
+            }),
             _ => None,
         };
         Ok(Event::Births(answers.into_iter().map(birth).collect()))

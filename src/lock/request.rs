@@ -141,6 +141,13 @@ impl LockRequest<'_> {
         self.limit = self.limit.clone().until(self.until_if_taken);
     }
 
+    /// It queues again: see [`SeenAhead::lose_sight`].
+    pub(crate) fn loses_sight(&mut self) {
+        if let Some(seen) = &mut self.seen {
+            seen.lose_sight();
+        }
+    }
+
     /// The result of a call that ends without the lock: `None` if the lock is taken, or the caller
     /// cancelled, and an error if no server has said so.
     pub(crate) fn refused<T>(&self, session: &Session) -> Result<Option<T>> {

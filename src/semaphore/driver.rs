@@ -144,7 +144,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     fn line(&mut self) -> Result<Event> {
         let locks = self.semaphore.locks();
         self.held.clear();
-        if self.first.take().is_some() && self.request.limit.is_over() {
+        if self.has_lost_its_place() && self.request.limit.is_over() {
             return Ok(Event::Cancel);
         }
         let (tries, limit) = (self.patience == Patience::Tries, self.request.limit.clone());

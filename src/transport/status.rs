@@ -133,8 +133,7 @@ impl Status {
 
     /// Returns when to renew this proof, so that a lock can be granted on it at any time.
     pub(crate) fn renews_at(&self, proof: &GrantProof) -> Duration {
-        let inner = self.inner.lock();
-        proof.renews_at(&inner.lifetime, Moment::now().since_boot())
+        proof.renews_at(&self.inner.lock().lifetime, Moment::now().since_boot())
     }
 
     /// Returns whether a lock may be granted on this now.

@@ -16,6 +16,7 @@ mod ours;
 mod peer;
 mod permits;
 mod queue;
+mod stalls;
 mod table;
 
 use std::thread;

@@ -34,6 +34,7 @@ mod known_bugs;
 mod least_hold_time;
 mod local_handoffs;
 mod lost_reasons;
+mod lost_sight;
 mod multi_lock;
 mod mutex;
 mod nightly_jobs;

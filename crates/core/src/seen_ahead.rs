@@ -6,6 +6,7 @@
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::iter;
 
 use super::dialect::Role;
 use super::name::NodeName;
@@ -45,14 +46,21 @@ impl SeenAhead {
         }
     }
 
+    /// Others may have had the lock meanwhile that it has not seen, and no note tells of all of them.
+    pub fn lose_sight(&mut self) {
+        if !self.is_empty() {
+            self.add(iter::once(""));
+        }
+    }
+
     /// Whether nobody was ahead.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The last one in the queue.
+    /// The last one in the queue; empty if others may have come after it that it has not seen.
     pub fn last(&self) -> Option<&str> {
-        let number = |name: &&String| NodeName::parse(name).map(|name| name.sequence);
+        let number = |name: &&String| NodeName::parse(name).map_or(i64::MAX, |name| name.sequence);
         let last = self.names.iter().max_by_key(number);
         last.map(String::as_str)
     }
@@ -124,6 +132,26 @@ mod tests {
                 Note::parse(&data).unwrap().with(&node).unwrap()
             });
         seen.released(&Note::parse(&note).unwrap())
+    }
+
+    #[test]
+    fn who_loses_sight_of_somebody_does_not_know_who_came_last() {
+        let mut seen = SeenAhead::default();
+        seen.lose_sight();
+        assert!(seen.is_empty());
+        let alone = Contest {
+            dialect: Dialect::Curator,
+            role: Role::Exclusive,
+            permits: 0,
+        };
+        seen.look(alone, &listing("m1 m9"), Some(&name("m9")));
+        assert_eq!(seen.last(), Some(&*name("m1")));
+        seen.lose_sight();
+        // It queues again, and nobody is ahead.
+        seen.look(alone, &listing("m11"), Some(&name("m11")));
+        let note = Note::default().with(&name("m1")).unwrap();
+        assert!(!seen.released(&Note::parse(&note).unwrap()));
+        assert_eq!(seen.last(), Some(""));
     }
 
     #[test]

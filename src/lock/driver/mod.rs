@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use self::wired::Wired;
 use super::fresh_id::fresh_id;
-use super::prepared_create::Prepared;
+use super::prepared_create::{Early, Prepared};
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::session::Session;
@@ -25,10 +25,9 @@ use crate::transport::Failure;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Subscription};
 use zklock_core::acquisition::{About, Acquisition, Reached as Outcome, Refused};
-use zklock_core::attempt::{Origin, Orphan, OwnNode};
+use zklock_core::attempt::{Orphan, OwnNode, Patience};
 use zklock_core::skip_listing::LastGrant;
 use zklock_core::validity::Stamp;
-use zklock_jute::Stat;
 
 /// The head of a queue, reached.
 pub(crate) struct Reached {
@@ -70,18 +69,7 @@ pub(super) fn acquire(
         return Ok(None);
     }
     let early = early.and_then(|early| early.sent_in(snapshot.session));
-    let id = early
-        .as_ref()
-        .map_or_else(fresh_id, |(early, _)| early.id.clone());
-    let resumes = session.transport.capabilities().resumes;
-    let known = resumes.then_some(snapshot.session);
-    let (asks, dir) = ((queue.contest(session), request.patience), queue.dir.into());
-    let mut acquisition = Acquisition::enter_as(asks, (&dir, &id), last, known);
-    let early = early.map(|(early, stamp)| {
-        acquisition.is_created_by(early.call_id, stamp);
-        acquisition.is_listed_by(early.call_id.next());
-        early
-    });
+    let acquisition = enter(session, queue, request.patience, (snapshot, &early), last);
     let mut driver = Driver::new(
         session,
         queue,
@@ -89,11 +77,33 @@ pub(super) fn acquire(
         acquisition,
         (&mut caller, snapshot),
     );
-    driver.wired.early = early;
+    driver.wired.early = early.map(|(early, _)| early);
     match driver.run()? {
         Progress::Reached(reached) => Ok(Some(reached)),
         Progress::LimitReached | Progress::Restart => Ok(None),
     }
+}
+
+/// An acquisition whose create may have been sent early, by another thread.
+fn enter(
+    session: &Session,
+    queue: &Queue<'_>,
+    patience: Patience,
+    (snapshot, early): (Snapshot, &Option<(Early, Stamp)>),
+    last: Option<LastGrant>,
+) -> Acquisition {
+    let id = early
+        .as_ref()
+        .map_or_else(fresh_id, |(early, _)| early.id.clone());
+    let resumes = session.transport.capabilities().resumes;
+    let known = resumes.then_some(snapshot.session);
+    let (asks, dir) = ((queue.contest(session), patience), queue.dir.into());
+    let mut acquisition = Acquisition::enter_as(asks, (&dir, &id), last, known);
+    if let Some((early, stamp)) = early {
+        acquisition.is_created_by(early.call_id, *stamp);
+        acquisition.is_listed_by(early.call_id.next());
+    }
+    acquisition
 }
 
 /// Waits in a queue where a node of ours stands already, which was created through this
@@ -274,13 +284,6 @@ impl Drop for Driver<'_, '_> {
         self.clean_up(left);
         self.request.overdue = self.acquisition.hurried();
         self.request.seen = self.acquisition.seen();
-    }
-}
-
-pub(super) fn origin(stat: Stat) -> Origin {
-    Origin {
-        owner: stat.ephemeral_owner,
-        czxid: stat.czxid,
     }
 }
 

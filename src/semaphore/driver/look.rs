@@ -49,6 +49,15 @@ impl PermitDriver<'_, '_> {
         }))
     }
 
+    /// Gives up its place; returns whether it was first in the queue, where it has looked.
+    pub(super) fn has_lost_its_place(&mut self) -> bool {
+        let was_first = self.first.take().is_some();
+        if let Some(seen) = self.seen.as_mut().filter(|_| was_first) {
+            seen.lose_sight();
+        }
+        was_first
+    }
+
     /// After a wait for our place in the queue, what brings the server up to date.
     pub(super) fn sync_after_wait(&self) -> Option<Request> {
         let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);

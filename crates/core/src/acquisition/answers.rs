@@ -29,12 +29,6 @@ impl Acquisition {
             Step::Crowd(queued) => self.crowd_listed(queued, answered, wire),
             Step::Semaphore => self.semaphore_read(answered, wire),
             Step::Head => self.head_answered(answered, wire),
-            Step::Clock => {
-                if let Ok(Reply::Stat(stat)) = answered {
-                    wire.saw_clock(stat.ctime);
-                }
-                Ok(())
-            }
             Step::Hold => self.hold_read(answered, wire),
             Step::Removal => {
                 self.hold_removed(&answered, wire);
@@ -49,15 +43,7 @@ impl Acquisition {
             Step::Birth => self.born(&answered),
             Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answered, wire),
             step => {
-                if let Ok(
-                    Reply::Created {
-                        stat: Some(stat), ..
-                    }
-                    | Reply::Stat(stat),
-                ) = &answered
-                {
-                    wire.saw_clock(stat.ctime);
-                }
+                saw_clock(&answered, wire);
                 if let Some(event) = self.said(step, answered, wire)? {
                     self.attempt.handle(event);
                 }
@@ -100,7 +86,7 @@ impl Acquisition {
                 self.is_evicted = true;
                 return Ok(None);
             }
-            (_, Ok(_)) => return Ok(None),
+            (Step::Clock, Err(Failure::Refused(_))) | (_, Ok(_)) => return Ok(None),
             (_, Err(failure)) => return Err(failure),
         }))
     }
@@ -234,6 +220,18 @@ impl Acquisition {
             Proof::Gone(_) => self.own_is_gone(),
             Proof::Unanswered => Err(proof::failure(answers)),
         }
+    }
+}
+
+/// A node's birth shows how late it was at the servers.
+fn saw_clock(answered: &Answered, wire: &mut dyn Wire) {
+    let stat = match answered {
+        Ok(Reply::Created { stat, .. }) => stat.as_ref(),
+        Ok(Reply::Stat(stat)) => Some(stat),
+        _ => None,
+    };
+    if let Some(stat) = stat {
+        wire.saw_clock(stat.ctime);
     }
 }
 

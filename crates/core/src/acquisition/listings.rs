@@ -1,7 +1,5 @@
 //! What a listing of the queue shows besides the attempt's place in it.
 
-use core::iter;
-
 use super::{Acquisition, Note, Wire};
 use crate::attempt::Event;
 use zklock_jute::Names;
@@ -22,14 +20,6 @@ impl Acquisition {
         }
         if let Some(names) = self.past_holds(names, wire) {
             self.attempt.handle(Event::Children(names));
-        }
-    }
-
-    /// It begins again: others may have had the lock meanwhile that it has not seen, and no note tells of
-    /// all of them.
-    pub(super) fn loses_sight(&mut self) {
-        if let Some(seen) = self.seen.as_mut().filter(|seen| !seen.is_empty()) {
-            seen.add(iter::once(""));
         }
     }
 }

@@ -124,7 +124,9 @@ impl Acquisition {
             self.left.extend(left);
         }
         self.broke();
-        self.loses_sight();
+        if let Some(seen) = &mut self.seen {
+            seen.lose_sight();
+        }
         self.has_ended = self.stood;
         let id = wire.fresh_id();
         self.attempt = Attempt::enter(self.contest, &id, wire.session(), self.patience);
