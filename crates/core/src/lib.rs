@@ -9,7 +9,8 @@
 //! - [`permits`] says which client's number of permits a semaphore goes by,
 //! - [`places`] says where the contenders of a path have their nodes,
 //! - [`skip_listing`] spares a contender the listing of a queue that nobody has joined since,
-//! - [`attempt`] takes one contender into the queue and to its head,
+//! - [`attempt`] takes one contender into the queue and to its head, and [`acquisition`] sends what
+//!   that needs and takes in what comes of it,
 //! - [`multi`] takes one contender into several queues at once,
 //! - [`permit_attempt`] gets a contender its permits, through the line in front of them,
 //! - [`shard_owners`] divides shards among members,
