@@ -395,15 +395,19 @@ fn a_lock_that_is_not_granted_yet_after_a_reconnect_is_told() {
     let holds = format!("{}; read -r _", log.write("held"));
     let mut holder = Zklock::start(embedded(), &format!("run {path}"), &holds);
     log.await_word("held");
+    // Who is next has its node confirmed while it waits, and is not held back.
+    let next = Zklock::start(embedded(), &format!("run {path}"), ":");
+    eventually("one is next", || children(embedded(), &path).len() == 2);
     let timeout = Duration::from_secs(10);
     let args = format!("--session-timeout {} run {path}", timeout.as_secs());
     let (waiter, said) = Zklock::start_logged(&proxy.hosts(), &args, "exit 3");
-    eventually("it waits", || children(embedded(), &path).len() == 2);
+    eventually("it waits", || children(embedded(), &path).len() == 3);
     // Nothing that it has committed is as young as a session then.
     thread::sleep(timeout);
     proxy.refuse();
     holder.feed("\n");
     assert_eq!(holder.end().code, Some(0));
+    assert_eq!(next.end().code, Some(0));
     proxy.accept();
     assert_eq!(waiter.end().code, Some(3));
     assert!(

@@ -90,6 +90,8 @@ pub struct Acquisition {
     /// A server has shown that others are ahead.
     is_taken: bool,
     is_cancelled: bool,
+    /// It has said that it waits for the leader to have heard of the session.
+    is_held_back: bool,
     /// What an earlier attempt of this client has left here is being deleted.
     own_is_left: bool,
     /// Until when that is waited for.
@@ -162,6 +164,7 @@ impl Acquisition {
             rests_until: None,
             is_taken: false,
             is_cancelled: false,
+            is_held_back: false,
             own_is_left: false,
             finishes_by: None,
         }
@@ -340,3 +343,6 @@ impl Acquisition {
         self.flight.iter().any(|(_, step)| what(step))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ impl Acquisition {
     pub(super) fn step(&mut self, action: Action, wire: &mut dyn Wire) -> bool {
         match action {
             Action::Create(prefix) => self.create(&prefix, wire),
-            Action::MakeParents => self.make_parents(wire),
+            Action::MakeParents => return self.make_parents(wire),
             Action::Sync | Action::CatchUp => self.sync(wire),
             Action::List => return self.list(wire),
             Action::ListAndWatch(queued) => self.list_and_watch(queued, wire),
@@ -75,19 +75,22 @@ impl Acquisition {
         self.send(Request::list(&self.path), Step::List, wire);
     }
 
-    fn make_parents(&mut self, wire: &mut dyn Wire) {
+    fn make_parents(&mut self, wire: &mut dyn Wire) -> bool {
         if self.is_on_its_way(|step| *step == Step::Parent) {
-            return;
+            return false;
         }
         self.parents = Refusals::default();
-        match wire.parents(&self.path) {
-            Some(requests) => {
-                for request in requests {
-                    self.send(request, Step::Parent, wire);
-                }
-            }
-            None => self.attempt.handle(Event::Cancel),
+        let requests = wire.parents(&self.path);
+        if requests.is_none() {
+            // Whoever asked for it has to look again.
+            self.is_cancelled = true;
+            self.attempt.handle(Event::Cancel);
+            return true;
         }
+        for request in requests.into_iter().flatten() {
+            self.send(request, Step::Parent, wire);
+        }
+        false
     }
 
     /// Has the server catch up, and lists the queue in the same write.
@@ -241,11 +244,14 @@ impl Acquisition {
         match wire.next_for_a_grant(&self.proof) {
             Next::Grant => {}
             Next::Ask { counts } => {
+                self.is_held_back = false;
                 wire.tell(Note::NotHeldBack);
                 self.ask_quorum(counts, wire);
             }
             Next::Pause(pause) => {
-                wire.tell(Note::HeldBack(pause));
+                if !mem::replace(&mut self.is_held_back, true) {
+                    wire.tell(Note::HeldBack(pause));
+                }
                 self.rest_at(wire.now() + pause);
             }
         }

@@ -1,0 +1,410 @@
+use alloc::sync::Arc;
+
+use super::*;
+use crate::attempt::Origin;
+use crate::connection::Capabilities;
+use crate::dialect::{Dialect, Role};
+use crate::grant_proof::Next;
+use crate::lifetime::Lifetime;
+use crate::overdue_holder::{Overdue, Rule};
+use zklock_jute::{CreateMode, ErrorCode, OpReply, Reply, Request};
+
+const T: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
+const SESSION: i64 = 7;
+const ID: &str = "0d1f0bbd-21a2-8a4c-9c2f-000000000001";
+const HOLDER: &str = "_c_0d1f0bbd-21a2-8a4c-9c2f-000000000009-lock-0000000003";
+
+/// A client whose requests are looked at.
+struct Fake {
+    now: Duration,
+    session: i64,
+    connected: bool,
+    lifetime: Lifetime,
+    sent: Vec<Request>,
+    unwatched: Vec<String>,
+    sees_to_creates: bool,
+    clock: Duration,
+}
+
+impl Fake {
+    fn new() -> Self {
+        let now = 100 * T;
+        Self {
+            now,
+            session: SESSION,
+            connected: true,
+            lifetime: Lifetime::new(T, now, now),
+            sent: Vec::new(),
+            unwatched: Vec::new(),
+            sees_to_creates: false,
+            clock: Duration::ZERO,
+        }
+    }
+
+    fn post(&mut self, request: Request) -> CallId {
+        self.sent.push(request);
+        CallId(self.sent.len() as u64 - 1)
+    }
+
+    /// The requests since so many were sent.
+    fn since(&self, count: usize) -> &[Request] {
+        &self.sent[count..]
+    }
+}
+
+impl Wire for Fake {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn session(&self) -> Option<i64> {
+        Some(self.session)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            multi: true,
+            sync: true,
+            resumes: true,
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.lifetime.stamp(self.now)
+    }
+
+    fn next_for_a_grant(&self, proof: &GrantProof) -> Next {
+        proof.next(&self.lifetime, self.now)
+    }
+
+    fn renews_at(&self, proof: &GrantProof) -> Duration {
+        proof.renews_at(&self.lifetime, self.now)
+    }
+
+    fn fresh_id(&mut self) -> String {
+        ID.into()
+    }
+
+    fn send(&mut self, _: &Arc<str>, request: Request) -> CallId {
+        self.post(request)
+    }
+
+    fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
+        let create = self.creation(dir, prefix);
+        self.post(create)
+    }
+
+    fn creation(&self, dir: &str, prefix: &str) -> Request {
+        Request::Create {
+            path: crate::path::node_in(dir, prefix),
+            data: Vec::new().into(),
+            acl: Vec::new(),
+            mode: CreateMode::EphemeralSequential,
+            stat: true,
+        }
+    }
+
+    fn parents(&self, _: &str) -> Option<Vec<Request>> {
+        None
+    }
+
+    fn abandon(&mut self, _: CallId) -> bool {
+        self.sees_to_creates
+    }
+
+    fn sends_late(&self) -> bool {
+        true
+    }
+
+    fn unwatch(&mut self, path: &str) {
+        self.unwatched.push(path.into());
+    }
+
+    fn saw_clock(&mut self, millis: i64) {
+        self.clock = Duration::from_millis(millis as u64);
+    }
+
+    fn servers_time(&self) -> Duration {
+        self.clock
+    }
+
+    fn probable_time(&self) -> Duration {
+        self.clock
+    }
+}
+
+fn contest(role: Role, permits: usize) -> Contest {
+    Contest {
+        dialect: Dialect::Curator,
+        role,
+        permits,
+    }
+}
+
+fn mine() -> OwnNode {
+    OwnNode {
+        name: format!("_c_{ID}-lock-0000000004"),
+        origin: Origin {
+            owner: SESSION,
+            czxid: 40,
+        },
+    }
+}
+
+fn names(all: &[&str]) -> Answered {
+    Ok(Reply::Children {
+        names: all.iter().collect(),
+        stat: None,
+    })
+}
+
+fn stat(czxid: i64, version: i32) -> Answered {
+    Ok(Reply::Stat(Stat {
+        czxid,
+        version,
+        ephemeral_owner: 9,
+        ..Stat::default()
+    }))
+}
+
+/// One whose node stands behind a holder, with its watches set.
+fn waiter(wire: &mut Fake, rule: Option<Rule>) -> Acquisition {
+    let asks = (contest(Role::Exclusive, 0), Patience::Waits);
+    let mut waiter = Acquisition::stand(asks, &"/l".into(), (mine(), wire.stamp()));
+    waiter.hurry_by(rule.map(Overdue::new), &[]);
+    assert!(waiter.advance(wire).is_none());
+    let listing = names(&[HOLDER, &mine().name]);
+    waiter.answered(CallId(0), listing, wire);
+    assert!(waiter.advance(wire).is_none());
+    for call in 1..3 {
+        waiter.answered(CallId(call), stat(30, 0), wire);
+        assert!(waiter.advance(wire).is_none());
+    }
+    assert!(waiter.is_waiting());
+    waiter
+}
+
+/// Lets time pass until it sends something.
+fn sends(waiter: &mut Acquisition, wire: &mut Fake) -> Vec<Request> {
+    let before = wire.sent.len();
+    for _ in 0..1_000 {
+        assert!(waiter.advance(wire).is_none());
+        if before < wire.sent.len() {
+            return wire.since(before).to_vec();
+        }
+        let at = waiter.rests_until().expect("it has something to do");
+        assert!(wire.now < at, "it does not spin");
+        wire.now = at;
+    }
+    panic!("it never sends anything");
+}
+
+fn answers(waiter: &mut Acquisition, wire: &mut Fake, all: Vec<Answered>) {
+    let first = wire.sent.len() - all.len();
+    for (at, answered) in all.into_iter().enumerate() {
+        waiter.answered(CallId((first + at) as u64), answered, wire);
+    }
+}
+
+#[test]
+fn the_next_one_in_line_is_granted_the_lock_by_the_event_however_long_it_has_waited() {
+    let mut wire = Fake::new();
+    let mut waiter = waiter(&mut wire, None);
+    for _ in 0..40 {
+        let sent = sends(&mut waiter, &mut wire);
+        assert!(matches!(&sent[..], [Request::Multi(_)]), "{sent:?}");
+        let (stamp, confirmed) = (wire.now, Ok(Reply::Multi(vec![Ok(OpReply::Checked)])));
+        wire.lifetime.committed(stamp);
+        wire.lifetime.answered(stamp, wire.now);
+        answers(&mut waiter, &mut wire, vec![confirmed]);
+    }
+    assert!(waiter.advance(&mut wire).is_none());
+    let sent = wire.sent.len();
+    waiter.happened(HOLDER, EventKind::Deleted);
+    let reached = waiter.advance(&mut wire);
+    assert!(matches!(reached, Some(Reached::Held(..))), "{reached:?}");
+    assert_eq!(wire.sent.len(), sent);
+}
+
+#[test]
+fn an_overdue_holder_is_asked_again_if_an_answer_is_lost_and_evicted_as_it_was_seen() {
+    let mut wire = Fake::new();
+    let rule = Rule {
+        held_longer_than: SECOND,
+        grace: SECOND,
+    };
+    let mut waiter = waiter(&mut wire, Some(rule));
+    let listing = || names(&[HOLDER, &mine().name]);
+    // Looks at the head, which has this version, until it does something about that.
+    let presses = |waiter: &mut Acquisition, wire: &mut Fake, version| loop {
+        let sent = sends(waiter, wire);
+        match &sent[..] {
+            [Request::GetChildren { .. }] => answers(waiter, wire, vec![listing()]),
+            [Request::Sync { .. }, Request::Exists { .. }] => {
+                let synced = Ok(Reply::Synced { path: "/l".into() });
+                answers(waiter, wire, vec![synced, stat(30, version)]);
+            }
+            _ => return sent,
+        }
+    };
+    for _ in 0..2 {
+        let asked = presses(&mut waiter, &mut wire, 5);
+        assert!(
+            matches!(&asked[..], [Request::SetData { version: 5, .. }]),
+            "{asked:?}"
+        );
+        answers(&mut waiter, &mut wire, vec![Err(Failure::Lost)]);
+    }
+    sends(&mut waiter, &mut wire);
+    answers(&mut waiter, &mut wire, vec![stat(30, 6)]);
+    let evicted = presses(&mut waiter, &mut wire, 6);
+    assert!(
+        matches!(&evicted[..], [Request::Delete { version: 6, .. }]),
+        "{evicted:?}"
+    );
+    // Another node may have the name by then.
+    answers(&mut waiter, &mut wire, vec![Err(Failure::Lost)]);
+    assert_eq!(sends(&mut waiter, &mut wire), [Request::list("/l")]);
+}
+
+#[test]
+fn a_refused_eviction_ends_the_wait_and_says_what_it_was_about() {
+    let mut wire = Fake::new();
+    let rule = Rule {
+        held_longer_than: Duration::ZERO,
+        grace: SECOND,
+    };
+    let mut waiter = waiter(&mut wire, Some(rule));
+    for _ in 0..2 {
+        sends(&mut waiter, &mut wire);
+        answers(&mut waiter, &mut wire, vec![names(&[HOLDER])]);
+        sends(&mut waiter, &mut wire);
+        let synced = Err(Failure::Refused(ErrorCode::NO_NODE));
+        answers(&mut waiter, &mut wire, vec![synced, stat(30, 0)]);
+    }
+    sends(&mut waiter, &mut wire);
+    let refused = Failure::Refused(ErrorCode::NO_AUTH);
+    answers(&mut waiter, &mut wire, vec![Err(refused)]);
+    match waiter.advance(&mut wire) {
+        Some(Reached::Refused(Refused { failure, about })) => {
+            assert_eq!(failure, refused);
+            assert_eq!(about, About::Node(format!("/l/{HOLDER}")));
+        }
+        reached => panic!("{reached:?}"),
+    }
+    assert_eq!(waiter.orphans(), [Orphan::Node(mine().name)]);
+}
+
+#[test]
+fn the_idle_semaphore_at_a_path_is_looked_at_after_its_queue() {
+    for (line, is_in_the_way) in [
+        (&[][..], false),
+        (&["_c_0d1f0bbd-lock-0000000001"][..], true),
+    ] {
+        let mut wire = Fake::new();
+        let asks = (contest(Role::Exclusive, 0), Patience::Waits);
+        let mut comer = Acquisition::stand(asks, &"/l".into(), (mine(), wire.stamp()));
+        assert!(comer.advance(&mut wire).is_none());
+        comer.answered(CallId(0), names(&["leases", &mine().name]), &mut wire);
+        assert!(comer.advance(&mut wire).is_none());
+        let looks = [
+            Request::get("/l"),
+            Request::list("/l/locks"),
+            Request::list("/l/leases"),
+        ];
+        assert_eq!(wire.since(1), looks);
+        let number = Ok(Reply::Data {
+            data: b"3".to_vec().into(),
+            stat: Stat::default(),
+        });
+        answers(&mut comer, &mut wire, vec![number, names(line), names(&[])]);
+        let reached = comer.advance(&mut wire);
+        match is_in_the_way {
+            true => assert!(matches!(reached, Some(Reached::Foreign(_))), "{reached:?}"),
+            false => assert!(matches!(reached, Some(Reached::Held(..))), "{reached:?}"),
+        }
+        assert!(comer.is_beside_semaphore());
+    }
+}
+
+#[test]
+fn a_permit_lists_with_a_watch_and_counts_who_has_to_go() {
+    let mut wire = Fake::new();
+    let asks = (contest(Role::Permit, 1), Patience::Waits);
+    let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
+    assert!(comer.advance(&mut wire).is_none());
+    assert!(matches!(wire.since(0), [Request::Create { .. }]));
+    let name = format!("_c_{ID}-lease-0000000002");
+    let created = Ok(Reply::Created {
+        path: format!("/s/{name}"),
+        stat: Some(Stat {
+            ephemeral_owner: SESSION,
+            ..Stat::default()
+        }),
+    });
+    answers(&mut comer, &mut wire, vec![created]);
+    for others in [2, 1] {
+        assert!(comer.advance(&mut wire).is_none());
+        assert!(matches!(
+            wire.sent.last(),
+            Some(Request::GetChildren { watch: true, .. })
+        ));
+        let other = "_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000a-lease-0000000000";
+        let one = "_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000b-lease-0000000001";
+        let all = [other, one, &name];
+        answers(&mut comer, &mut wire, vec![names(&all[2 - others..])]);
+        assert!(comer.advance(&mut wire).is_none());
+        assert_eq!(comer.crowd(), Some(others));
+        comer.happened("", EventKind::ChildrenChanged);
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_to_be_made_says_nothing_of_the_lock() {
+    let mut wire = Fake::new();
+    let asks = (contest(Role::Permit, 1), Patience::Waits);
+    let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
+    assert!(comer.advance(&mut wire).is_none());
+    let gone = Err(Failure::Refused(ErrorCode::NO_NODE));
+    answers(&mut comer, &mut wire, vec![gone]);
+    let reached = comer.advance(&mut wire);
+    assert!(matches!(reached, Some(Reached::GaveUp { taken: false })));
+}
+
+#[test]
+fn whoever_gives_up_while_its_create_is_under_way_leaves_a_prefix_unless_the_client_sees_to_it() {
+    for sees_to_creates in [true, false] {
+        let mut wire = Fake::new();
+        wire.sees_to_creates = sees_to_creates;
+        let asks = (contest(Role::Exclusive, 0), Patience::Waits);
+        let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+        assert!(comer.advance(&mut wire).is_none());
+        comer.cancel(&mut wire);
+        let reached = comer.advance(&mut wire);
+        assert!(matches!(reached, Some(Reached::GaveUp { taken: false })));
+        let left = comer.orphans();
+        match sees_to_creates {
+            true => assert_eq!(left, []),
+            false => assert!(matches!(&left[..], [Orphan::Prefix(_)]), "{left:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_node_that_may_be_of_the_next_session_is_left_at_once() {
+    let mut wire = Fake::new();
+    let asks = (contest(Role::Exclusive, 0), Patience::Waits);
+    let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+    assert!(comer.advance(&mut wire).is_none());
+    answers(&mut comer, &mut wire, vec![Err(Failure::Lost); 2]);
+    comer.broke();
+    wire.session += 1;
+    comer.connected(false, &mut wire);
+    assert!(matches!(&comer.left()[..], [Orphan::Prefix(_)]));
+    assert!(comer.orphans().is_empty());
+}
