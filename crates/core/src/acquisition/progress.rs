@@ -3,6 +3,7 @@
 use core::mem;
 use core::time::Duration;
 
+use super::semaphore::Beside;
 use super::{Acquisition, Reached, Wire};
 use crate::attempt::{Action, Attempt, Event, Outcome};
 use crate::grant_proof::{GrantProof, Next};
@@ -124,6 +125,8 @@ impl Acquisition {
             self.left.extend(left);
         }
         self.broke();
+        // A client of the semaphore's that came after the former node went has seen nobody here.
+        self.beside = Beside::default();
         self.loses_sight();
         self.has_ended = self.stood;
         let id = wire.fresh_id();
