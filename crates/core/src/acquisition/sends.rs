@@ -85,7 +85,7 @@ impl Acquisition {
                     self.send(request, Step::Parent, wire);
                 }
             }
-            None => self.attempt.handle(Event::Cancel),
+            None => self.cancel(wire),
         }
     }
 
@@ -131,7 +131,6 @@ impl Acquisition {
             return;
         }
         self.unwatch(wire);
-        self.events.clear();
         let list = Request::GetChildren {
             path: self.path.as_ref().into(),
             watch: true,
@@ -141,7 +140,9 @@ impl Acquisition {
     }
 
     /// The watches on others are not needed any more.
-    fn unwatch(&mut self, wire: &mut dyn Wire) {
+    pub(super) fn unwatch(&mut self, wire: &mut dyn Wire) {
+        let mine = self.attempt.node();
+        self.events.retain(|(name, _)| Some(&**name) == mine);
         let Watches {
             nearest,
             beyond,
@@ -154,6 +155,8 @@ impl Acquisition {
         if mem::take(around) {
             wire.unwatch(&self.path);
         }
+        self.flight
+            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
     }
 
     /// Asks for our own node. If a listing is on its way that may show others ahead, the watches
@@ -207,10 +210,7 @@ impl Acquisition {
         if is_asked {
             return;
         }
-        self.flight
-            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
         self.unwatch(wire);
-        self.events.clear();
         self.found = Default::default();
         if let Some(mine) = mine {
             self.look_at_own(mine, wire);
