@@ -59,6 +59,7 @@ pub(super) fn acquire(
     last: Option<LastGrant>,
     prepared: Option<Prepared>,
 ) -> Result<Option<Reached>> {
+    let since = clock::now();
     let (mut caller, early) = match prepared {
         Some(Prepared { caller, early }) => (caller, Some(early)),
         None => (session.caller(), None),
@@ -82,14 +83,9 @@ pub(super) fn acquire(
         acquisition.is_listed_by(early.call_id.next());
         early
     });
-    let mut driver = Driver::new(
-        session,
-        queue,
-        request,
-        acquisition,
-        (&mut caller, snapshot),
-    );
-    driver.wired.early = early;
+    let here = (&mut caller, snapshot);
+    let mut driver = Driver::new(session, queue, request, acquisition, here);
+    (driver.wired.early, driver.since) = (early, since);
     match driver.run()? {
         Progress::Reached(reached) => Ok(Some(reached)),
         Progress::LimitReached | Progress::Restart => Ok(None),
