@@ -123,7 +123,7 @@ struct Driver<'a, 'q> {
     since: Instant,
     /// It has slept behind others.
     waited: bool,
-    /// The node that holds the lock now.
+    /// The node that holds the lock now, or is left to the cleaner.
     node: Option<String>,
     /// Reports changes of the connection where the events of watches arrive.
     listening: Option<Subscription>,
@@ -243,6 +243,13 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
+    /// The watch on our own node goes with the node.
+    fn leaves_its_node(&mut self) {
+        if let Some(name) = self.acquisition.node() {
+            self.node = Some(format!("{}/{name}", self.queue.dir));
+        }
+    }
+
     fn reached(&mut self, mine: OwnNode, stamp: Stamp) -> Reached {
         if self.waited {
             self.session.counters.waited(self.queue.path);
@@ -263,6 +270,7 @@ impl<'a, 'q> Driver<'a, 'q> {
 
 impl Drop for Driver<'_, '_> {
     fn drop(&mut self) {
+        self.leaves_its_node();
         self.wired.unwatch_others(self.node.as_deref());
         // Changes nothing if it has ended.
         self.acquisition.cancel(&mut self.wired);

@@ -44,6 +44,7 @@ impl Driver<'_, '_> {
     }
 
     fn give_up(&mut self) {
+        self.leaves_its_node();
         self.acquisition.cancel(&mut self.wired);
     }
 
