@@ -7,11 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use zklock::{Client, Error, LockOptions, LostReason};
+use zklock::embedded::Server;
+use zklock::{Client, Error, LockOptions, LostReason, SessionState, Waiting};
 
+use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, assert_nothing_left, children, wait_for_children};
 use crate::support::worker::{self, Worker};
-use crate::support::{Room, aside, fresh_path, timed};
+use crate::support::{Room, aside, eventually, fresh_path, timed};
 use crate::transport::{Place, SOON, TIMEOUT, Transport, Waiter, in_every_place, on_every_server};
 
 in_every_place! {
@@ -523,4 +525,36 @@ fn the_last_drop_of_a_client_frees_what_it_left(place: Place) {
     guard.verify().unwrap();
     drop(guard);
     assert_nothing_left(&server.hosts(), &path);
+}
+
+#[test]
+fn a_wait_lasts_from_the_call_on_although_no_server_was_there_then() {
+    let (server, path) = (Server::start().unwrap(), fresh_path("since"));
+    let proxy = Proxy::start(server.hosts());
+    let (holder, waiter) = (
+        Client::connect(server.hosts()).unwrap(),
+        Client::connect(&proxy.hosts()).unwrap(),
+    );
+    let _guard = holder.mutex(&path).unwrap().lock().unwrap();
+    proxy.refuse();
+    proxy.cut();
+    eventually("it is disconnected", || {
+        waiter.state() == SessionState::Connecting
+    });
+    let (tell, told) = mpsc::channel();
+    let (stop, cancel) = bounded(1);
+    thread::scope(|scope| {
+        let (begun, mutex) = (Instant::now(), waiter.mutex(&path).unwrap());
+        scope.spawn(move || {
+            let told = |waiting: &Waiting| tell.send(waiting.since()).unwrap();
+            let options = LockOptions::new().cancel(cancel).on_wait(told);
+            assert!(mutex.lock_with(options).unwrap().is_none());
+        });
+        thread::sleep(Duration::from_millis(500));
+        let outage = begun.elapsed();
+        proxy.accept();
+        let since = told.recv_timeout(SOON).unwrap();
+        stop.send(()).unwrap();
+        assert!(outage / 2 < since, "{since:?}");
+    });
 }

@@ -325,7 +325,11 @@ impl Acquisition {
             return;
         };
         match failure {
-            // It is asked again on the next connection.
+            // It is asked again. Whether our own node is watched is not known, so that is, too.
+            Failure::Lost | Failure::NotSent | Failure::Closed if step == Step::Own => {
+                self.watches.own = false;
+                self.unwatch(wire);
+            }
             Failure::Lost | Failure::NotSent | Failure::Closed => {}
             Failure::Refused(_) | Failure::TooLong(_) => {
                 let about = match step {

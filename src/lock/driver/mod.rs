@@ -58,6 +58,7 @@ pub(super) fn acquire(
     last: Option<LastGrant>,
     prepared: Option<Prepared>,
 ) -> Result<Option<Reached>> {
+    let since = clock::now();
     let (mut caller, early) = match prepared {
         Some(Prepared { caller, early }) => (caller, Some(early)),
         None => (session.caller(), None),
@@ -70,14 +71,10 @@ pub(super) fn acquire(
     }
     let early = early.and_then(|early| early.sent_in(snapshot.session));
     let acquisition = enter(session, queue, request.patience, (snapshot, &early), last);
-    let mut driver = Driver::new(
-        session,
-        queue,
-        request,
-        acquisition,
-        (&mut caller, snapshot),
-    );
+    let here = (&mut caller, snapshot);
+    let mut driver = Driver::new(session, queue, request, acquisition, here);
     driver.wired.early = early.map(|(early, _)| early);
+    driver.since = since;
     match driver.run()? {
         Progress::Reached(reached) => Ok(Some(reached)),
         Progress::LimitReached | Progress::Restart => Ok(None),
@@ -137,7 +134,7 @@ struct Driver<'a, 'q> {
     since: Instant,
     /// It has slept behind others.
     waited: bool,
-    /// The node that holds the lock now.
+    /// The node that holds the lock now, or is left to the cleaner.
     node: Option<String>,
     /// Reports changes of the connection where the events of watches arrive.
     listening: Option<Subscription>,
@@ -214,6 +211,9 @@ impl<'a, 'q> Driver<'a, 'q> {
         self.wired.connected = true;
         self.acquisition.broke();
         self.acquisition.connected(resumed, &mut self.wired);
+        if !resumed {
+            self.acquisition.own_is_left(self.acquisition.tries());
+        }
         if self.queue.is_pointless() {
             self.acquisition.cancel(&mut self.wired);
         }
@@ -257,6 +257,13 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
+    /// The watch on our own node goes with the node.
+    fn leaves_its_node(&mut self) {
+        if let Some(name) = self.acquisition.node() {
+            self.node = Some(format!("{}/{name}", self.queue.dir));
+        }
+    }
+
     fn reached(&mut self, mine: OwnNode, stamp: Stamp) -> Reached {
         if self.waited {
             self.session.counters.waited(self.queue.path);
@@ -277,6 +284,7 @@ impl<'a, 'q> Driver<'a, 'q> {
 
 impl Drop for Driver<'_, '_> {
     fn drop(&mut self) {
+        self.leaves_its_node();
         self.wired.unwatch_others(self.node.as_deref());
         // Changes nothing if it has ended.
         self.acquisition.cancel(&mut self.wired);

@@ -44,6 +44,7 @@ impl Driver<'_, '_> {
     }
 
     fn give_up(&mut self) {
+        self.leaves_its_node();
         self.acquisition.cancel(&mut self.wired);
     }
 
@@ -111,7 +112,9 @@ impl Driver<'_, '_> {
         let now = Moment::now().since_boot();
         let rests = rests_until.map(|at| at.saturating_sub(now));
         let pause = [rests, silence].into_iter().flatten().min();
-        let under = self.queue.under.map(|under| under.events().clone());
+        // Who awaits an answer reads it itself, and looks at the other lock afterwards.
+        let under = self.queue.under.filter(|_| self.acquisition.is_quiet());
+        let under = under.map(|under| under.events().clone());
         let (limit, transport) = (&self.request.limit, &self.session.transport);
         let (answers, fired) = (self.wired.caller.letters(), self.wired.fired.letters());
         if limit.is_over() {

@@ -79,6 +79,20 @@ fn who_was_wrong_to_expect_nobody_is_so_once() {
 }
 
 #[test]
+fn who_gives_up_takes_back_the_watch_on_others_only() {
+    let scene = Scene::new("impatient");
+    let other = scene.connect();
+    let _holder = other.mutex(&scene.path).unwrap().lock().unwrap();
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    let limit = Duration::from_millis(200);
+    assert!(mutex.try_lock_for(limit).unwrap().is_none());
+    scene.tap.wait_for(op::DELETE);
+    let left = scene.tap.take().concat();
+    let left = left.iter().filter(|one| **one == op::REMOVE_WATCHES);
+    assert_eq!(left.count(), 1);
+}
+
+#[test]
 fn who_tracks_abandonment_looks_whether_its_own_last_node_has_gone() {
     let scene = Scene::new("tracking");
     let path = format!("{}-tracked", scene.path);

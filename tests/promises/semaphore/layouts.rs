@@ -8,7 +8,9 @@ use zklock::{Client, Dialect, Error, LockOptions, Permit, Result, Role, Semaphor
 
 use super::DIALECTS;
 use crate::support::eventually;
+use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, EPHEMERAL_SEQUENTIAL, PERSISTENT, Raw};
+use crate::transport::SOON;
 
 const PATH: &str = "/limits/imports";
 
@@ -286,4 +288,30 @@ fn a_path_is_another_kinds_as_soon_as_nobody_uses_it() {
         guard.unlock().unwrap();
         rwlock.read().unwrap().unlock().unwrap();
     }
+}
+
+/// A semaphore's client leaves a path where it sees the node of another lock, but that node went with its
+/// session before the client came.
+#[test]
+fn a_waiter_whose_session_ended_looks_anew_whether_a_semaphore_is_used() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.hosts());
+    let (holder, two) = semaphore(&server, Dialect::Curator, 2);
+    two.acquire().unwrap().unlock().unwrap();
+    let guard = holder.mutex(PATH).unwrap().lock().unwrap();
+    let waiter = Client::connect(&proxy.hosts()).unwrap();
+    thread::scope(|scope| {
+        let mutex = waiter.mutex(PATH).unwrap();
+        let waiting = scope.spawn(move || mutex.try_lock_for(SOON).map(|guard| guard.is_some()));
+        eventually("it waits", || left(&holder) == 2);
+        proxy.refuse();
+        proxy.cut();
+        assert!(server.expire_session(waiter.session_id()));
+        guard.unlock().unwrap();
+        let _permit = two.acquire().unwrap();
+        proxy.accept();
+        let ended = waiting.join().unwrap();
+        let foreign = matches!(ended, Err(Error::ForeignContender { .. }));
+        assert!(foreign, "{ended:?}");
+    });
 }

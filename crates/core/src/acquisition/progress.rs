@@ -3,6 +3,7 @@
 use core::mem;
 use core::time::Duration;
 
+use super::beside::Beside;
 use super::{Acquisition, Reached, Wire};
 use crate::attempt::{Action, Attempt, Event, Outcome};
 use crate::grant_proof::{GrantProof, Next};
@@ -68,7 +69,8 @@ impl Acquisition {
                 return true;
             }
         }
-        if self.is_last() {
+        // Without transactions a proof costs two requests: it is asked for when the turn has come.
+        if self.is_last() && wire.capabilities().multi {
             self.stays_proven(wire);
         }
         self.hurries(wire);
@@ -124,6 +126,8 @@ impl Acquisition {
             self.left.extend(left);
         }
         self.broke();
+        // A client of the semaphore's that came after the former node went has seen nobody here.
+        self.beside = Beside::default();
         if let Some(seen) = &mut self.seen {
             seen.lose_sight();
         }

@@ -83,8 +83,7 @@ impl Acquisition {
         let requests = wire.parents(&self.path);
         if requests.is_none() {
             // Whoever asked for it has to look again.
-            self.is_cancelled = true;
-            self.attempt.handle(Event::Cancel);
+            self.cancel(wire);
             return true;
         }
         for request in requests.into_iter().flatten() {
@@ -135,7 +134,6 @@ impl Acquisition {
             return;
         }
         self.unwatch(wire);
-        self.events.clear();
         let list = Request::GetChildren {
             path: self.path.as_ref().into(),
             watch: true,
@@ -145,7 +143,9 @@ impl Acquisition {
     }
 
     /// The watches on others are not needed any more.
-    fn unwatch(&mut self, wire: &mut dyn Wire) {
+    pub(super) fn unwatch(&mut self, wire: &mut dyn Wire) {
+        let mine = self.attempt.node();
+        self.events.retain(|(name, _)| Some(&**name) == mine);
         let Watches {
             nearest,
             beyond,
@@ -158,6 +158,8 @@ impl Acquisition {
         if mem::take(around) {
             wire.unwatch(&self.path);
         }
+        self.flight
+            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
     }
 
     /// Asks for our own node. If a listing is on its way that may show others ahead, the watches
@@ -211,10 +213,7 @@ impl Acquisition {
         if is_asked {
             return;
         }
-        self.flight
-            .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
         self.unwatch(wire);
-        self.events.clear();
         self.found = Default::default();
         if let Some(mine) = mine {
             self.look_at_own(mine, wire);

@@ -408,3 +408,48 @@ fn a_node_that_may_be_of_the_next_session_is_left_at_once() {
     assert!(matches!(&comer.left()[..], [Orphan::Prefix(_)]));
     assert!(comer.orphans().is_empty());
 }
+
+/// A contender behind a holder, which has just asked for its watches: on its own node and the holder's.
+fn behind_a_holder(wire: &mut Fake) -> Acquisition {
+    let asks = (contest(Role::Exclusive, 0), Patience::Waits);
+    let mut comer = Acquisition::stand(asks, &"/l".into(), (mine(), wire.stamp()));
+    assert!(comer.advance(wire).is_none());
+    comer.answered(CallId(0), names(&[HOLDER, &mine().name]), wire);
+    assert!(comer.advance(wire).is_none());
+    assert!(matches!(
+        wire.since(1),
+        [Request::Exists { watch: true, .. }, Request::GetData { .. }]
+    ));
+    comer
+}
+
+#[test]
+fn a_look_at_its_own_node_that_was_refused_in_passing_sets_its_watch_again() {
+    let mut wire = Fake::new();
+    let mut comer = behind_a_holder(&mut wire);
+    let seen = Ok(Reply::Data {
+        data: Data::default(),
+        stat: Stat::default(),
+    });
+    answers(&mut comer, &mut wire, vec![Err(Failure::Lost), seen]);
+    assert!(comer.advance(&mut wire).is_none());
+    let again = wire.since(3);
+    assert!(
+        matches!(again, [Request::Exists { watch: true, .. }, ..]),
+        "{again:?}"
+    );
+}
+
+#[test]
+fn the_end_of_its_own_node_is_heard_while_it_sets_another_watch() {
+    let mut wire = Fake::new();
+    let mut comer = behind_a_holder(&mut wire);
+    comer.happened(HOLDER, EventKind::Deleted);
+    comer.happened(&mine().name, EventKind::Deleted);
+    let blocked = Blocked {
+        nearest: "another".into(),
+        ..Blocked::default()
+    };
+    comer.step(Action::Watch(blocked), &mut wire);
+    assert_eq!(comer.events, [(mine().name, EventKind::Deleted)]);
+}
