@@ -98,8 +98,8 @@ MUTANTS = [
         "own-watch-spent",
         "the watch on one's own node counts as set after it has fired",
         "acquisition.rs",
-        "            self.watches.own = false;\n",
-        "",
+        "Some(name) {\n            self.watches.own = false;\n",
+        "Some(name) {\n",
     ),
     (
         "create-proves-at-its-answer",
