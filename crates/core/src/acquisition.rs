@@ -83,6 +83,7 @@ pub struct Acquisition {
     rests_until: Option<Duration>,
     /// A server has shown that others are ahead.
     is_taken: bool,
+    has_waited: bool,
     is_cancelled: bool,
     /// What an earlier attempt of this client has left here is being deleted.
     own_is_left: bool,
@@ -240,6 +241,7 @@ impl Acquisition {
             left: Vec::new(),
             rests_until: None,
             is_taken: false,
+            has_waited: false,
             is_cancelled: false,
             own_is_left: false,
             finishes_by: None,
@@ -289,6 +291,12 @@ impl Acquisition {
     /// Whether a server has shown that others are ahead.
     pub fn is_taken(&self) -> bool {
         self.is_taken
+    }
+
+    /// Whether it has waited for others: an event, which no server need have but the one that has sent it,
+    /// may have shown that they are gone.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
     }
 
     /// Whether the request is its create.
@@ -378,6 +386,8 @@ impl Acquisition {
     pub fn connected(&mut self, resumed: bool, wire: &mut dyn Wire) {
         match resumed {
             true => self.attempt.handle(Event::Woken),
+            // It has ended, whether or not its client has taken that in.
+            false if self.is_cancelled || self.refused.is_some() => {}
             false => self.restart(wire),
         }
     }
@@ -419,3 +429,6 @@ impl Acquisition {
         self.flight.iter().any(|(_, step)| what(step))
     }
 }
+
+#[cfg(test)]
+mod tests;

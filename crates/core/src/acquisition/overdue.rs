@@ -41,8 +41,13 @@ impl Hurry {
     /// by then.
     pub(super) fn broke(&mut self) {
         self.before = 0;
+        self.looks_anew(|action| !matches!(action, Action::Sleep(_) | Action::Ask(_)));
+    }
+
+    /// Does not do what is due if it is one of these, but begins with another look.
+    fn looks_anew(&mut self, instead_of: impl Fn(&Action) -> bool) {
         if let Some(overdue) = &mut self.overdue {
-            if !matches!(overdue.action(), Action::Sleep(_) | Action::Ask(_)) {
+            if instead_of(&overdue.action()) {
                 overdue.handle(Event::Failed);
             }
         }
@@ -70,6 +75,10 @@ impl Acquisition {
     pub fn hurry_by(&mut self, overdue: Option<Overdue>, held: &[String]) {
         self.hurry.overdue = overdue;
         self.hurry.held = held.to_vec();
+        // What an earlier attempt of the call was about to do may be about another directory, where
+        // another node has the name.
+        self.hurry
+            .looks_anew(|action| !matches!(action, Action::Sleep(_)));
     }
 
     /// What is known of the head of the queue, for the next attempt of the same call.
