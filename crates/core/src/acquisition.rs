@@ -89,6 +89,7 @@ pub struct Acquisition {
     rests_until: Option<Duration>,
     /// A server has shown that others are ahead.
     is_taken: bool,
+    has_waited: bool,
     is_cancelled: bool,
     /// It has said that it waits for the leader to have heard of the session.
     is_held_back: bool,
@@ -163,6 +164,7 @@ impl Acquisition {
             left: Vec::new(),
             rests_until: None,
             is_taken: false,
+            has_waited: false,
             is_cancelled: false,
             is_held_back: false,
             own_is_left: false,
@@ -213,6 +215,12 @@ impl Acquisition {
     /// Whether a server has shown that others are ahead.
     pub fn is_taken(&self) -> bool {
         self.is_taken
+    }
+
+    /// Whether it has waited for others: an event, which no server need have but the one that has sent it,
+    /// may have shown that they are gone.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
     }
 
     /// Whether the request is its create.
@@ -302,6 +310,8 @@ impl Acquisition {
     pub fn connected(&mut self, resumed: bool, wire: &mut dyn Wire) {
         match resumed {
             true => self.attempt.handle(Event::Woken),
+            // It has ended, whether or not its client has taken that in.
+            false if self.is_cancelled || self.refused.is_some() => {}
             false => self.restart(wire),
         }
     }

@@ -132,8 +132,6 @@ struct Driver<'a, 'q> {
     acquisition: Acquisition,
     wired: Wired<'a>,
     since: Instant,
-    /// It has slept behind others.
-    waited: bool,
     /// The node that holds the lock now, or is left to the cleaner.
     node: Option<String>,
     /// Reports changes of the connection where the events of watches arrive.
@@ -163,7 +161,6 @@ impl<'a, 'q> Driver<'a, 'q> {
             acquisition,
             wired: Wired::new(session, queue, note, (caller, snapshot)),
             since: clock::now(),
-            waited: false,
             node: None,
             listening: None,
             told: None,
@@ -176,7 +173,8 @@ impl<'a, 'q> Driver<'a, 'q> {
             let left = self.acquisition.left();
             self.clean_up(left);
             let reached = self.acquisition.advance(&mut self.wired);
-            if self.acquisition.is_taken() && !self.request.taken {
+            // Another attempt of the same call may have begun with its limit anew.
+            if self.acquisition.is_taken() {
                 self.request.is_taken();
             }
             if let Some(reached) = reached {
@@ -265,7 +263,8 @@ impl<'a, 'q> Driver<'a, 'q> {
     }
 
     fn reached(&mut self, mine: OwnNode, stamp: Stamp) -> Reached {
-        if self.waited {
+        let waited = self.acquisition.has_waited();
+        if waited {
             self.session.counters.waited(self.queue.path);
         }
         let node = format!("{}/{}", self.queue.dir, mine.name);
@@ -276,7 +275,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         Reached {
             lease,
             mine,
-            waited: self.waited,
+            waited,
             beside_semaphore: self.acquisition.is_beside_semaphore(),
         }
     }

@@ -24,7 +24,6 @@ impl Driver<'_, '_> {
         self.wired.flush();
         let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
         if waits {
-            self.waited = true;
             self.tell_place()?;
         }
         if !waits && quiet && !self.wired.connected {

@@ -82,6 +82,7 @@ impl Acquisition {
                 Event::NoNode
             }
             (Step::Around, Ok(Reply::Children { names, .. })) => self.around(&names),
+            (Step::Around, Err(GONE)) => Event::NoNode,
             (Step::Evicted, Ok(_) | Err(Failure::Refused(_))) => {
                 self.is_evicted = true;
                 return Ok(None);

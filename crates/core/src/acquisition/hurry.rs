@@ -35,8 +35,13 @@ impl Hurry {
     /// by then.
     pub(super) fn broke(&mut self) {
         self.before = 0;
+        self.looks_anew(|action| !matches!(action, Action::Sleep(_) | Action::Ask(_)));
+    }
+
+    /// Does not do what is due if it is one of these, but begins with another look.
+    pub(super) fn looks_anew(&mut self, instead_of: impl Fn(&Action) -> bool) {
         if let Some(overdue) = &mut self.overdue {
-            if !matches!(overdue.action(), Action::Sleep(_) | Action::Ask(_)) {
+            if instead_of(&overdue.action()) {
                 overdue.handle(Event::Failed);
             }
         }

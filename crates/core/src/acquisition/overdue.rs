@@ -18,6 +18,10 @@ impl Acquisition {
     pub fn hurry_by(&mut self, overdue: Option<Overdue>, held: &[String]) {
         self.hurry.overdue = overdue;
         self.hurry.held = held.to_vec();
+        // What an earlier attempt of the call was about to do may be about another directory, where
+        // another node has the name.
+        self.hurry
+            .looks_anew(|action| !matches!(action, Action::Sleep(_)));
     }
 
     /// What is known of the head of the queue, for the next attempt of the same call.

@@ -29,7 +29,7 @@ impl Acquisition {
                 _ => {}
             }
             let goes_on = match action {
-                Action::Finish(Outcome::Restart) => {
+                Action::Finish(Outcome::Restart) if !self.is_cancelled => {
                     self.restart(wire);
                     true
                 }
@@ -63,6 +63,7 @@ impl Acquisition {
 
     /// Takes in what happened while it waits; `false` if nothing did.
     fn waits(&mut self, wire: &mut dyn Wire) -> bool {
+        self.has_waited = true;
         while let Some((name, kind)) = self.events.pop_front() {
             if let Some(event) = self.event(&name, kind) {
                 self.attempt.handle(event);

@@ -1,3 +1,5 @@
+mod odd_turns;
+
 use alloc::sync::Arc;
 
 use super::*;

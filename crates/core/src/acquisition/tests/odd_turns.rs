@@ -1,0 +1,289 @@
+//! Turns that need an order of answers and events, or of attempts, that hardly ever comes.
+
+use alloc::string::ToString;
+
+use super::super::*;
+use crate::attempt::Origin;
+use crate::connection::Capabilities;
+use crate::dialect::{Dialect, Role};
+use crate::grant_proof::Next;
+use crate::overdue_holder::{Overdue, Rule};
+use crate::path::node_in;
+use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
+
+const SESSION: i64 = 7;
+const MINE: &str = "_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab-lock-0000000002";
+/// Recipes without an id give such names, in any directory.
+const HEAD: &str = "lock-0000000001";
+
+/// Sends nowhere; the test answers.
+#[derive(Debug, Default)]
+struct Desk {
+    now: Duration,
+    session: i64,
+    calls: u64,
+    ids: u64,
+    /// What is not answered yet.
+    open: Vec<(CallId, Request)>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self {
+            now: Duration::from_secs(1_000),
+            session: SESSION,
+            ..Self::default()
+        }
+    }
+
+    /// Goes on until it has ended, or sends nothing more that is answered.
+    fn serves(
+        &mut self,
+        it: &mut Acquisition,
+        answers: impl Fn(&Request) -> Option<Answered>,
+    ) -> Option<Reached> {
+        loop {
+            if let Some(reached) = it.advance(self) {
+                return Some(reached);
+            }
+            let (at, answered) = self
+                .open
+                .iter()
+                .enumerate()
+                .find_map(|(at, (_, request))| Some((at, answers(request)?)))?;
+            let (call, _) = self.open.remove(at);
+            it.answered(call, answered, self);
+        }
+    }
+}
+
+impl Wire for Desk {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn session(&self) -> Option<i64> {
+        Some(self.session)
+    }
+
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            multi: true,
+            sync: true,
+            resumes: true,
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            sent: self.now,
+            touched: self.now,
+        }
+    }
+
+    fn next_for_a_grant(&self, _: &GrantProof) -> Next {
+        Next::Grant
+    }
+
+    fn renews_at(&self, _: &GrantProof) -> Duration {
+        Duration::MAX
+    }
+
+    fn fresh_id(&mut self) -> String {
+        self.ids += 1;
+        self.ids.to_string()
+    }
+
+    fn send(&mut self, _: &Arc<str>, request: Request) -> CallId {
+        let call = CallId(self.calls);
+        self.calls += 1;
+        self.open.push((call, request));
+        call
+    }
+
+    fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
+        let create = self.creation(dir, prefix);
+        self.send(dir, create)
+    }
+
+    fn creation(&self, dir: &str, prefix: &str) -> Request {
+        Request::Create {
+            path: node_in(dir, prefix),
+            data: Data::default(),
+            acl: Vec::new(),
+            mode: CreateMode::EphemeralSequential,
+            stat: true,
+        }
+    }
+
+    fn parents(&self, _: &str) -> Option<Vec<Request>> {
+        None
+    }
+
+    fn abandon(&mut self, _: CallId) -> bool {
+        false
+    }
+
+    fn sends_late(&self) -> bool {
+        true
+    }
+
+    fn unwatch(&mut self, _: &str) {}
+
+    fn saw_clock(&mut self, _: i64) {}
+
+    fn servers_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn probable_time(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+fn asks() -> (Contest, Patience) {
+    let contest = Contest {
+        dialect: Dialect::Curator,
+        role: Role::Exclusive,
+        permits: 0,
+    };
+    (contest, Patience::Waits)
+}
+
+/// A contender with a node in this directory.
+fn stands(dir: &str, desk: &Desk) -> Acquisition {
+    let origin = Origin {
+        owner: SESSION,
+        czxid: 20,
+    };
+    let mine = OwnNode {
+        name: MINE.into(),
+        origin,
+    };
+    Acquisition::stand(asks(), &dir.into(), (mine, desk.stamp()))
+}
+
+/// Whether the request changes something.
+fn presses(request: &Request) -> bool {
+    matches!(request, Request::Delete { .. } | Request::SetData { .. })
+}
+
+/// What a server answers that has both nodes.
+fn answers(request: &Request) -> Option<Answered> {
+    let stat = Stat {
+        ephemeral_owner: SESSION,
+        czxid: 10,
+        ..Stat::default()
+    };
+    Some(Ok(match request {
+        Request::GetChildren { .. } => Reply::Children {
+            names: [HEAD, MINE].iter().collect(),
+            stat: None,
+        },
+        Request::GetData { .. } => Reply::Data {
+            data: Data::default(),
+            stat,
+        },
+        Request::Exists { .. } => Reply::Stat(stat),
+        Request::Sync { .. } => Reply::Nothing,
+        _ => return None,
+    }))
+}
+
+/// The event of a deletion comes before the answer to the request that has deleted the node.
+#[test]
+fn an_eviction_that_is_overtaken_by_the_grant_is_not_repeated_in_another_directory() {
+    let mut desk = Desk::new();
+    let rule = Rule {
+        held_longer_than: Duration::ZERO,
+        grace: Duration::ZERO,
+    };
+    let mut first = stands("/a", &desk);
+    first.hurry_by(Some(Overdue::new(rule)), &[]);
+    let evicts = |desk: &Desk| {
+        desk.open
+            .iter()
+            .any(|(_, request)| matches!(request, Request::Delete { .. }))
+    };
+    while !evicts(&desk) {
+        desk.now += Duration::from_secs(1);
+        let asked = |request: &Request| match request {
+            Request::SetData { .. } => answers(&Request::exists(HEAD)),
+            request => answers(request),
+        };
+        assert!(desk.serves(&mut first, asked).is_none());
+    }
+    first.happened(HEAD, EventKind::Deleted);
+    let reached = desk.serves(&mut first, answers);
+    assert!(matches!(reached, Some(Reached::Held(..))), "{reached:?}");
+
+    let mut second = stands("/b", &desk);
+    second.hurry_by(first.hurried(), &[]);
+    desk.open.clear();
+    assert!(desk.serves(&mut second, answers).is_none());
+    assert!(
+        !desk.open.iter().any(|(_, request)| presses(request)),
+        "{:?}",
+        desk.open
+    );
+}
+
+/// A thread hears of the new session after it has been refused something, and before it has taken that in.
+#[test]
+fn what_has_ended_does_not_begin_again_in_another_session() {
+    let ends: [fn(&mut Acquisition, &mut Desk); 2] = [
+        |it, desk| it.cancel(desk),
+        |it, desk| {
+            it.advance(desk);
+            let (call, _) = desk.open.remove(0);
+            let refused = Failure::Refused(ErrorCode::NO_AUTH);
+            it.answered(call, Err(refused), desk);
+        },
+    ];
+    for end in ends {
+        let mut desk = Desk::new();
+        let mut it = Acquisition::enter(asks(), &"/a".into(), None, &mut desk);
+        end(&mut it, &mut desk);
+        desk.session += 1;
+        desk.open.clear();
+        it.broke();
+        it.connected(false, &mut desk);
+        assert!(it.advance(&mut desk).is_some(), "{it:?}");
+        assert!(desk.open.is_empty(), "{:?}", desk.open);
+    }
+}
+
+/// Its node, which may not be read, is gone with the directory.
+#[test]
+fn a_directory_that_is_gone_is_no_refusal() {
+    let mut desk = Desk::new();
+    let mut it = stands("/a", &desk);
+    let may_not_read = |request: &Request| match request {
+        Request::GetData { .. } => Some(Err(Failure::Refused(ErrorCode::NO_AUTH))),
+        Request::GetChildren { watch: true, .. } => None,
+        request => answers(request),
+    };
+    assert!(desk.serves(&mut it, may_not_read).is_none());
+    let gone = |_: &Request| Some(Err(Failure::Refused(ErrorCode::NO_NODE)));
+    let reached = desk.serves(&mut it, gone);
+    assert!(matches!(reached, Some(Reached::Evicted(_))), "{reached:?}");
+}
+
+#[test]
+fn who_is_told_of_a_deletion_before_the_answer_to_its_look_has_waited() {
+    let mut desk = Desk::new();
+    let mut it = stands("/a", &desk);
+    let all_but_looks = |request: &Request| match request {
+        Request::GetChildren { .. } => answers(request),
+        _ => None,
+    };
+    assert!(desk.serves(&mut it, all_but_looks).is_none());
+    it.happened(HEAD, EventKind::Deleted);
+    let reached = desk.serves(&mut it, answers);
+    assert!(matches!(reached, Some(Reached::Held(..))), "{reached:?}");
+    assert!(it.has_waited());
+}
