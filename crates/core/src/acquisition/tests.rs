@@ -24,6 +24,8 @@ struct Fake {
     connected: bool,
     lifetime: Lifetime,
     sent: Vec<Request>,
+    /// What is not answered yet, for those who answer by `serves`.
+    open: Vec<(CallId, Request)>,
     unwatched: Vec<String>,
     sees_to_creates: bool,
     clock: Duration,
@@ -38,6 +40,7 @@ impl Fake {
             connected: true,
             lifetime: Lifetime::new(T, now, now),
             sent: Vec::new(),
+            open: Vec::new(),
             unwatched: Vec::new(),
             sees_to_creates: false,
             clock: Duration::ZERO,
@@ -45,8 +48,28 @@ impl Fake {
     }
 
     fn post(&mut self, request: Request) -> CallId {
-        self.sent.push(request);
-        CallId(self.sent.len() as u64 - 1)
+        let call = CallId(self.sent.len() as u64);
+        self.sent.push(request.clone());
+        self.open.push((call, request));
+        call
+    }
+
+    /// Goes on until it has ended, or sends nothing more that is answered.
+    fn serves(
+        &mut self,
+        it: &mut Acquisition,
+        answers: impl Fn(&Request) -> Option<Answered>,
+    ) -> Option<Reached> {
+        loop {
+            if let Some(reached) = it.advance(self) {
+                return Some(reached);
+            }
+            let mut open = self.open.iter().enumerate();
+            let (at, answered) =
+                open.find_map(|(at, (_, request))| Some((at, answers(request)?)))?;
+            let (call, _) = self.open.remove(at);
+            it.answered(call, answered, self);
+        }
     }
 
     /// The requests since so many were sent.

@@ -1,149 +1,15 @@
 //! Turns that need an order of answers and events, or of attempts, that hardly ever comes.
 
-use alloc::string::ToString;
-
 use super::super::*;
+use super::{Fake, SECOND, SESSION};
 use crate::attempt::Origin;
-use crate::connection::Capabilities;
 use crate::dialect::{Dialect, Role};
-use crate::grant_proof::Next;
 use crate::overdue_holder::{Overdue, Rule};
-use crate::path::node_in;
-use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request};
 
-const SESSION: i64 = 7;
 const MINE: &str = "_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab-lock-0000000002";
 /// Recipes without an id give such names, in any directory.
 const HEAD: &str = "lock-0000000001";
-
-/// Sends nowhere; the test answers.
-#[derive(Debug, Default)]
-struct Desk {
-    now: Duration,
-    session: i64,
-    calls: u64,
-    ids: u64,
-    /// What is not answered yet.
-    open: Vec<(CallId, Request)>,
-}
-
-impl Desk {
-    fn new() -> Self {
-        Self {
-            now: Duration::from_secs(1_000),
-            session: SESSION,
-            ..Self::default()
-        }
-    }
-
-    /// Goes on until it has ended, or sends nothing more that is answered.
-    fn serves(
-        &mut self,
-        it: &mut Acquisition,
-        answers: impl Fn(&Request) -> Option<Answered>,
-    ) -> Option<Reached> {
-        loop {
-            if let Some(reached) = it.advance(self) {
-                return Some(reached);
-            }
-            let (at, answered) = self
-                .open
-                .iter()
-                .enumerate()
-                .find_map(|(at, (_, request))| Some((at, answers(request)?)))?;
-            let (call, _) = self.open.remove(at);
-            it.answered(call, answered, self);
-        }
-    }
-}
-
-impl Wire for Desk {
-    fn now(&self) -> Duration {
-        self.now
-    }
-
-    fn session(&self) -> Option<i64> {
-        Some(self.session)
-    }
-
-    fn is_connected(&self) -> bool {
-        true
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            multi: true,
-            sync: true,
-            resumes: true,
-        }
-    }
-
-    fn stamp(&self) -> Stamp {
-        Stamp {
-            sent: self.now,
-            touched: self.now,
-        }
-    }
-
-    fn next_for_a_grant(&self, _: &GrantProof) -> Next {
-        Next::Grant
-    }
-
-    fn renews_at(&self, _: &GrantProof) -> Duration {
-        Duration::MAX
-    }
-
-    fn fresh_id(&mut self) -> String {
-        self.ids += 1;
-        self.ids.to_string()
-    }
-
-    fn send(&mut self, _: &Arc<str>, request: Request) -> CallId {
-        let call = CallId(self.calls);
-        self.calls += 1;
-        self.open.push((call, request));
-        call
-    }
-
-    fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
-        let create = self.creation(dir, prefix);
-        self.send(dir, create)
-    }
-
-    fn creation(&self, dir: &str, prefix: &str) -> Request {
-        Request::Create {
-            path: node_in(dir, prefix),
-            data: Data::default(),
-            acl: Vec::new(),
-            mode: CreateMode::EphemeralSequential,
-            stat: true,
-        }
-    }
-
-    fn parents(&self, _: &str) -> Option<Vec<Request>> {
-        None
-    }
-
-    fn abandon(&mut self, _: CallId) -> bool {
-        false
-    }
-
-    fn sends_late(&self) -> bool {
-        true
-    }
-
-    fn unwatch(&mut self, _: &str) {}
-
-    fn saw_clock(&mut self, _: i64) {}
-
-    fn servers_time(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn probable_time(&self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 fn asks() -> (Contest, Patience) {
     let contest = Contest {
@@ -155,7 +21,7 @@ fn asks() -> (Contest, Patience) {
 }
 
 /// A contender with a node in this directory.
-fn stands(dir: &str, desk: &Desk) -> Acquisition {
+fn stands(dir: &str, desk: &Fake) -> Acquisition {
     let origin = Origin {
         owner: SESSION,
         czxid: 20,
@@ -197,20 +63,20 @@ fn answers(request: &Request) -> Option<Answered> {
 /// The event of a deletion comes before the answer to the request that has deleted the node.
 #[test]
 fn an_eviction_that_is_overtaken_by_the_grant_is_not_repeated_in_another_directory() {
-    let mut desk = Desk::new();
+    let mut desk = Fake::new();
     let rule = Rule {
         held_longer_than: Duration::ZERO,
         grace: Duration::ZERO,
     };
     let mut first = stands("/a", &desk);
     first.hurry_by(Some(Overdue::new(rule)), &[]);
-    let evicts = |desk: &Desk| {
+    let evicts = |desk: &Fake| {
         desk.open
             .iter()
             .any(|(_, request)| matches!(request, Request::Delete { .. }))
     };
     while !evicts(&desk) {
-        desk.now += Duration::from_secs(1);
+        desk.now += SECOND;
         let asked = |request: &Request| match request {
             Request::SetData { .. } => answers(&Request::exists(HEAD)),
             request => answers(request),
@@ -235,7 +101,7 @@ fn an_eviction_that_is_overtaken_by_the_grant_is_not_repeated_in_another_directo
 /// A thread hears of the new session after it has been refused something, and before it has taken that in.
 #[test]
 fn what_has_ended_does_not_begin_again_in_another_session() {
-    let ends: [fn(&mut Acquisition, &mut Desk); 2] = [
+    let ends: [fn(&mut Acquisition, &mut Fake); 2] = [
         |it, desk| it.cancel(desk),
         |it, desk| {
             it.advance(desk);
@@ -245,7 +111,7 @@ fn what_has_ended_does_not_begin_again_in_another_session() {
         },
     ];
     for end in ends {
-        let mut desk = Desk::new();
+        let mut desk = Fake::new();
         let mut it = Acquisition::enter(asks(), &"/a".into(), None, &mut desk);
         end(&mut it, &mut desk);
         desk.session += 1;
@@ -260,7 +126,7 @@ fn what_has_ended_does_not_begin_again_in_another_session() {
 /// Its node, which may not be read, is gone with the directory.
 #[test]
 fn a_directory_that_is_gone_is_no_refusal() {
-    let mut desk = Desk::new();
+    let mut desk = Fake::new();
     let mut it = stands("/a", &desk);
     let may_not_read = |request: &Request| match request {
         Request::GetData { .. } => Some(Err(Failure::Refused(ErrorCode::NO_AUTH))),
@@ -275,7 +141,7 @@ fn a_directory_that_is_gone_is_no_refusal() {
 
 #[test]
 fn who_is_told_of_a_deletion_before_the_answer_to_its_look_has_waited() {
-    let mut desk = Desk::new();
+    let mut desk = Fake::new();
     let mut it = stands("/a", &desk);
     let all_but_looks = |request: &Request| match request {
         Request::GetChildren { .. } => answers(request),
