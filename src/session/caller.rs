@@ -81,7 +81,12 @@ impl Caller {
     /// The next answer that has arrived, in any order.
     pub(crate) fn try_take(&mut self) -> Option<(CallId, Answered)> {
         if self.early.is_empty() {
-            let (first, answers) = self.answers.try_recv()?;
+            let (first, mut answers) = self.answers.try_recv()?;
+            // Most requests are sent alone.
+            if answers.len() == 1 {
+                let answered = answers.pop()?;
+                return Some((first, answered.map_err(Failure::sorted)));
+            }
             let sorted = answers.into_iter().map(|one| one.map_err(Failure::sorted));
             self.early.extend(first.on().zip(sorted));
             self.early.reverse();

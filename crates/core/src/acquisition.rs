@@ -204,7 +204,7 @@ impl Acquisition {
 
     /// Whether it sleeps until something happens, and has nothing to send.
     pub fn is_waiting(&self) -> bool {
-        self.attempt.action() == Action::Wait
+        self.attempt.is_waiting()
     }
 
     /// Whether all that it has sent is answered.

@@ -171,6 +171,11 @@ impl Attempt {
         }
     }
 
+    /// Whether there is nothing to do until something happens.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Full | State::Wait(..))
+    }
+
     /// What is ahead of our node, while the attempt waits for it to go.
     pub fn blocked(&self) -> Option<&Blocked> {
         match &self.state {

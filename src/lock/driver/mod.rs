@@ -268,7 +268,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             self.session.counters.waited(self.queue.path);
         }
         let node = format!("{}/{}", self.queue.dir, mine.name);
-        self.node = Some(node.clone());
+        self.node = self.wired.watches().then(|| node.clone());
         let session = self.wired.snapshot.session;
         let bounds = self.session.status.bounds(session);
         let lease = Lease::new(self.queue.path, vec![node], session, bounds, stamp);

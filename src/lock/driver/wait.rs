@@ -38,6 +38,8 @@ impl Driver<'_, '_> {
         }
         if self.queue.is_pointless() || self.sleep(rests_until).is_err() {
             self.give_up();
+        } else {
+            self.take_in_letter();
         }
         Ok(())
     }
@@ -136,8 +138,9 @@ impl Driver<'_, '_> {
         }
         if silence.is_some() && silence == pause {
             let path = self.queue.path;
-            let what = format_args!("waiting for the lock {path}");
-            self.wired.caller.tell_silence(what);
+            self.wired
+                .caller
+                .tell_silence(format_args!("waiting for the lock {path}"));
         }
         Ok(())
     }

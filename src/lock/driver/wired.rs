@@ -1,5 +1,6 @@
 //! What an acquisition sees of a session, and how it sends.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,8 +76,13 @@ impl<'a> Wired<'a> {
     /// Writes what was sent, in one piece.
     pub(super) fn flush(&mut self) {
         if !self.out.is_empty() {
-            self.caller.post(self.out.drain(..));
+            self.caller.post(mem::take(&mut self.out));
         }
+    }
+
+    /// Whether anything is watched.
+    pub(super) fn watches(&self) -> bool {
+        !self.watches.is_empty()
     }
 
     /// The path that a watch was on, unless it is not needed any more.
