@@ -48,6 +48,16 @@ struct Interest {
     waiter: Option<Slot<Ended>>,
 }
 
+impl Interest {
+    fn of_attempt() -> Self {
+        Self {
+            from_attempt: true,
+            next: None,
+            waiter: None,
+        }
+    }
+}
+
 impl Drop for Interest {
     /// A node that ends with its session counts as not deleted by this client.
     fn drop(&mut self) {
@@ -146,13 +156,8 @@ impl Cleaner {
             0 => session,
             current => current,
         };
-        let interest = Interest {
-            from_attempt: true,
-            next: None,
-            waiter: None,
-        };
         let deletion = Deletion::new(dir, session, orphan);
-        self.entries.lock().begin(deletion, interest)
+        self.entries.lock().begin(deletion, Interest::of_attempt())
     }
 
     /// Sends what is due; returns when to come again, if something is due later.
@@ -165,6 +170,9 @@ impl Cleaner {
             entries.clear();
         } else if connected && self.transport.capabilities().resumes {
             entries.serves(snapshot.session);
+        }
+        if connected {
+            entries.connected(snapshot.connects, now, Interest::of_attempt);
         }
         let (due, next) = (entries.due(now), entries.next_tick(now));
         drop(entries);
@@ -245,7 +253,8 @@ impl Cleaner {
         let Some((deletion, _)) = entries.get(id) else {
             return;
         };
-        match deletion.answered(Moment::now().since_boot(), answered) {
+        let now = Moment::now().since_boot();
+        match deletion.answered(now, answered) {
             Progress::GoesOn(failure) => {
                 let failed = failure.map(|failure| (failure, deletion.dir().to_owned()));
                 drop(entries);
@@ -255,17 +264,18 @@ impl Cleaner {
                 }
             }
             Progress::Ended(ended) => {
-                let interest = entries.take(id);
+                let found = deletion.missed().is_none();
+                let interest = entries.ended(id, now, self.status.snapshot().timeout);
                 drop(entries);
                 if let Some(interest) = interest {
-                    self.ended(interest, ended);
+                    self.ended(interest, ended, found);
                 }
             }
         }
     }
 
-    fn ended(&self, mut interest: Interest, ended: Ended) {
-        if interest.from_attempt {
+    fn ended(&self, mut interest: Interest, ended: Ended, found: bool) {
+        if interest.from_attempt && found {
             self.counters.leftover_deleted();
         }
         if let Some(waiter) = interest.waiter.take() {

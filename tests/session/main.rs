@@ -16,6 +16,7 @@ mod far;
 mod forked;
 mod hanging;
 mod keeper;
+mod late_creates;
 mod leaks;
 mod logs;
 mod lost_reply;

@@ -396,14 +396,14 @@ MUTANTS = [
     (
         "cleanup-stays-under-way",
         "a deletion that was not sent counts as under way for ever",
-        "crates/core/src/deletions.rs",
+        "crates/core/src/deletions/deletion.rs",
         "        self.turn = Turn::Due;\n",
         "",
     ),
     (
         "cleanup-asked-twice",
         "two requests of one cleanup are under way, and one's answer is taken for the other's",
-        "crates/core/src/deletions.rs",
+        "crates/core/src/deletions/deletion.rs",
         "            (Turn::Asked, _) | (_, Action::Done) => return None,\n",
         "            (_, Action::Done) => return None,\n",
     ),
@@ -916,6 +916,27 @@ MUTANTS = [
         "            last_xid,\n            sent:",
         "            last_xid: last_xid & 0,\n            sent:",
         "            last_xid: if {mutant} {{ 0 }} else {{ last_xid }},\n            sent:",
+    ),
+    # Creates that are carried out late.
+    (
+        "late-create-not-looked-for",
+        "a create that was looked for and not found is not looked for again",
+        "crates/core/src/deletions/late.rs",
+        "        (now < self.until).then_some(look)\n",
+        "        (now > self.until).then_some(look)\n",
+        "        (now < self.until && !{mutant}).then_some(look)\n",
+    ),
+    (
+        "late-create-by-the-same-name",
+        "a create that was not found is sent again by the same name",
+        "crates/core/src/attempt.rs",
+        "            self.orphans.push(Orphan::Prefix(asked));\n",
+        "            self.prefix.clone_from(&asked);\n",
+        "            if {mutant} {{\n"
+        "                self.prefix.clone_from(&asked);\n"
+        "            }} else {{\n"
+        "                self.orphans.push(Orphan::Prefix(asked));\n"
+        "            }}\n",
     ),
     # Several locks, some of which are read, and several permits.
     (

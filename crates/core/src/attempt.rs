@@ -8,7 +8,7 @@
 //!   └───────────────────────┴─► │  │
 //!                  created   │  │ reply lost
 //!            ┌───────────────┘  ▼
-//!            │       none     Sync ──► Find ──► (not there: Create)
+//!            │       none     Sync ──► Find ──► (not there: Rename ──► Create)
 //!            │                           │ there
 //!            ▼   owner ours*             ▼
 //!          List ◄───────────────────── Inspect ──► (dead session's: Restart)
@@ -74,6 +74,7 @@ enum State {
     Parents,
     Sync,
     Find,
+    Rename,
     Inspect(String),
     List(OwnNode),
     Relist(OwnNode, Blocked),
@@ -140,6 +141,7 @@ impl Attempt {
             State::Parents => Action::MakeParents,
             State::CatchUp => Action::CatchUp,
             State::Sync => Action::Sync,
+            State::Rename => Action::Rename,
             State::Inspect(name) => Action::Inspect(name.clone()),
             State::Births(_, names) => Action::Births(names.clone()),
             State::Watch(mine, blocked) if blocked.watches_around() => {
@@ -149,6 +151,16 @@ impl Attempt {
             State::Full | State::Wait(..) => Action::Wait,
             State::Prove(mine) => Action::Prove(mine.name.clone()),
             State::Finish(outcome) => Action::Finish(outcome.clone()),
+        }
+    }
+
+    /// Asks for another name from now on, with this fresh id: see [`Action::Rename`].
+    pub fn rename(&mut self, id: &str) {
+        if self.state == State::Rename {
+            let contest = self.contest;
+            let asked = mem::replace(&mut self.prefix, prefix(contest.dialect, contest.role, id));
+            self.orphans.push(Orphan::Prefix(asked));
+            self.state = State::Create;
         }
     }
 
@@ -209,6 +221,7 @@ impl Attempt {
                 | State::Parents
                 | State::Sync
                 | State::Find
+                | State::Rename
                 | State::Inspect(_)),
                 event,
             ) => self.enters(state, event),
@@ -242,7 +255,7 @@ impl Attempt {
             (State::Create, Event::ReplyLost) => State::Sync,
             (State::Sync, Event::Synced) => State::Find,
             (State::Find, Event::Children(names)) => self.found(&names),
-            (State::Find, Event::NoNode) => State::Create,
+            (State::Find, Event::NoNode) => State::Rename,
             (State::Inspect(name), Event::Inspected(origin)) => self.created(name, origin),
             (State::Inspect(name), Event::NoNode) => State::Finish(Outcome::Evicted(name)),
 
@@ -314,7 +327,7 @@ impl Attempt {
     fn found(&mut self, names: &Names) -> State {
         let mut own = own(names, &self.prefix).into_iter();
         let Some(first) = own.next() else {
-            return State::Create;
+            return State::Rename;
         };
         let first = first.text.to_owned();
         let extra = own.map(|name| Orphan::Node(name.text.to_owned()));
@@ -364,7 +377,7 @@ impl Attempt {
             | State::Create
             | State::Parents
             | State::Finish(_) => {}
-            State::Sync | State::Find => {
+            State::Sync | State::Find | State::Rename => {
                 self.orphans.push(Orphan::Prefix(self.prefix.clone()));
             }
             State::Inspect(name) => self.orphans.push(Orphan::Node(name)),

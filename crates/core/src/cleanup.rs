@@ -6,11 +6,13 @@
 //! ```
 //!
 //! This ends only when the servers have answered that each node is gone, or when the session
-//! that owns the nodes ends, which the driver has to notice.
+//! that owns the nodes ends, which the driver has to notice. If no node was found, one may still
+//! come: [`Cleanup::missed`] says so.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::attempt::Orphan;
 use zklock_jute::Names;
@@ -19,6 +21,8 @@ use zklock_jute::Names;
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Cleanup {
     state: State,
+    /// What no node was found with.
+    missed: Option<String>,
 }
 
 /// What the driver is to do next.
@@ -60,7 +64,15 @@ impl Cleanup {
             Orphan::Node(name) => State::Delete(vec![name]),
             Orphan::Prefix(prefix) => State::Sync(prefix),
         };
-        Self { state }
+        Self {
+            state,
+            missed: None,
+        }
+    }
+
+    /// The prefix of a node that was looked for and was not there.
+    pub fn missed(&self) -> Option<&str> {
+        self.missed.as_deref()
     }
 
     /// What the driver is to do next.
@@ -83,9 +95,13 @@ impl Cleanup {
                 let found = names.iter().filter(|name| name.starts_with(&*prefix));
                 let mut found: Vec<_> = found.map(str::to_owned).collect();
                 found.sort_unstable();
+                self.missed = found.is_empty().then(|| mem::take(prefix));
                 self.state = State::Delete(found);
             }
-            (State::Find(_), Event::Gone) => self.state = State::Delete(Vec::new()),
+            (State::Find(prefix), Event::Gone) => {
+                self.missed = Some(mem::take(prefix));
+                self.state = State::Delete(Vec::new());
+            }
             (State::Delete(names), Event::Gone) => {
                 names.pop();
             }

@@ -5,7 +5,7 @@
 //!    (if it only tries)   │                 Place ◄────────► Parents
 //!                         └────────────────► │ │ reply lost
 //!                              created       │ └──► Find ─► .. ─► Find
-//!  Births ◄──────────────────────────────────┴─── all there ◄──────┴─► (none: Place)
+//!  Births ◄──────────────────────────────────┴─── all there ◄──────┴─► (not: Restart)
 //!    │ all there, and ours        our turn in the last one
 //!    └───► Queue ─► .. ─► Queue ──────────────────► Prove ──► Finish(Held)
 //!
@@ -261,14 +261,12 @@ impl Multi {
         if found.len() < self.roles.len() {
             return State::Find(found);
         }
-        if found.iter().all(Option::is_none) {
-            return State::Place;
-        }
         let knows_its_session =
             matches!(self.way, Way::Together { session, .. } if session.is_some());
         match found.iter().cloned().collect() {
             Some(all) if knows_its_session => State::Births(all),
-            // Somebody has deleted one; or they may be a dead session's.
+            // Somebody has deleted one, or they may be a dead session's. Or the transaction was not carried
+            // out, and still may be, so the next one asks for other names.
             _ => self.leave(State::Find(found), Outcome::Restart),
         }
     }

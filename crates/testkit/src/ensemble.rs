@@ -4,6 +4,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 
 use super::netns::Network;
+use super::valve::Valve;
 use super::zookeeper::{Builder, Folder, ZooKeeper};
 use super::{eventually, free_port};
 
@@ -26,6 +27,31 @@ impl Ensemble {
         Self::start_all([0; 3].map(|_| builder.clone()), [LOCALHOST; 3])
     }
 
+    /// Starts three servers, and what stands between each of them (the first index) and each that it may have for a
+    /// leader.
+    pub fn start_with_valves(builder: &Builder) -> (Self, [[Valve; 3]; 3]) {
+        let builders = [0; 3].map(|_| builder.clone());
+        let mut valves = None;
+        let ensemble = Self::start_from(|| {
+            let ports = [0; 3].map(|_| [free_port(), free_port()]);
+            let between = [0; 3].map(|_| ports.map(|[quorum, _]| Valve::start(quorum)));
+            let peers = [0, 1, 2].map(|me| {
+                let lines = (0..3).map(|other| {
+                    let [quorum, election] = ports[other];
+                    let quorum = match me == other {
+                        true => quorum,
+                        false => between[me][other].port(),
+                    };
+                    format!("server.{}={LOCALHOST}:{quorum}:{election}", other + 1)
+                });
+                lines.collect::<Vec<_>>()
+            });
+            valves = Some(between);
+            Self::launch_with(&builders, &peers)
+        });
+        (ensemble, valves.expect("the servers have started"))
+    }
+
     /// Starts two servers that vote and, as the last one, an observer.
     pub fn start_with_observer() -> Self {
         let voter = ZooKeeper::builder().fsync(false);
@@ -43,10 +69,14 @@ impl Ensemble {
     }
 
     fn start_all(builders: [Builder; 3], addresses: [Ipv4Addr; 3]) -> Self {
+        Self::start_from(|| Self::launch(&builders, addresses))
+    }
+
+    fn start_from(mut launch: impl FnMut() -> Self) -> Self {
         let mut log = String::new();
         // Between the choice of a port and its use, another process may take it.
         for _ in 0..5 {
-            let ensemble = Self::launch(&builders, addresses);
+            let ensemble = launch();
             let ready = ensemble.0.iter().try_for_each(ZooKeeper::wait_until_ready);
             match ready {
                 Ok(()) => return ensemble,
@@ -149,14 +179,23 @@ impl Ensemble {
                 addresses[id - 1]
             )
         });
-        let servers = builders.iter().zip(1..).map(|(builder, id)| {
-            let lines = peers.iter();
-            let builder = lines.fold(builder.clone(), |builder, peer| builder.line(peer));
-            let folder = Folder::new();
-            fs::create_dir_all(folder.path("data")).expect("making the server's data folder");
-            fs::write(folder.path("data/myid"), format!("{id}\n")).expect("writing myid");
-            ZooKeeper::launch(builder, free_port(), folder)
-        });
+        Self::launch_with(builders, &[0; 3].map(|_| peers.to_vec()))
+    }
+
+    /// Each server has its own lines about all three.
+    fn launch_with(builders: &[Builder; 3], peers: &[Vec<String>; 3]) -> Self {
+        let servers = builders
+            .iter()
+            .zip(peers)
+            .zip(1..)
+            .map(|((builder, peers), id)| {
+                let lines = peers.iter();
+                let builder = lines.fold(builder.clone(), |builder, peer| builder.line(peer));
+                let folder = Folder::new();
+                fs::create_dir_all(folder.path("data")).expect("making the server's data folder");
+                fs::write(folder.path("data/myid"), format!("{id}\n")).expect("writing myid");
+                ZooKeeper::launch(builder, free_port(), folder)
+            });
         Self(servers.collect())
     }
 }

@@ -23,6 +23,7 @@ pub mod raw;
 pub mod relay;
 pub mod secure;
 pub mod task;
+pub mod valve;
 pub mod worker;
 pub mod zookeeper;
 

@@ -3,6 +3,7 @@
 //! It shares no code with the library. A client lives for a few requests and sends no
 //! pings.
 
+mod busy;
 mod words;
 
 use std::io::{self, Read, Write};
@@ -24,6 +25,7 @@ pub mod op {
     pub const SYNC: i32 = 9;
     pub const PING: i32 = 11;
     pub const GET_CHILDREN2: i32 = 12;
+    pub const CHECK: i32 = 13;
     pub const MULTI: i32 = 14;
     pub const CREATE2: i32 = 15;
     pub const RECONFIG: i32 = 16;
@@ -114,6 +116,8 @@ pub struct Stat {
     /// When it was created, by the wall clock of the leader.
     pub ctime_ms: i64,
     pub version: i32,
+    /// How often children were created or deleted.
+    pub cversion: i32,
     pub owner: i64,
     pub children: i32,
 }
@@ -204,12 +208,13 @@ impl Raw {
         let mut reply = found(self.call(op::EXISTS, &body.0))?;
         let (czxid, _mzxid, ctime_ms, _mtime) =
             (reply.long(), reply.long(), reply.long(), reply.long());
-        let (version, _cversion, _aversion) = (reply.int(), reply.int(), reply.int());
+        let (version, cversion, _aversion) = (reply.int(), reply.int(), reply.int());
         let (owner, _length, children) = (reply.long(), reply.int(), reply.int());
         Some(Stat {
             czxid,
             ctime_ms,
             version,
+            cversion,
             owner,
             children,
         })

@@ -26,7 +26,7 @@ impl Ensemble {
         member.heard = now;
         let link = member.link;
         match message {
-            Message::Ask(ask) => self.propose(leader, follower, ask),
+            Message::Ask(ask) => self.check_later(leader, follower, (link, ask)),
             Message::Ack(length) => {
                 member.acked = member.acked.max(length);
                 self.commit(leader);
@@ -56,6 +56,23 @@ impl Ensemble {
             // The other messages go to followers.
             _ => {}
         }
+    }
+
+    /// Orders what a follower asks for. A leader reads on before it checks what it has read: if much has
+    /// arrived at once, the session may have come back to that follower.
+    fn check_later(&mut self, leader: usize, follower: usize, (link, ask): (LinkNo, Ask)) {
+        let (now, of) = (self.now, ask.session);
+        let comes_back = |(at, message): &(Duration, Message)| {
+            *at <= now && matches!(message, Message::Revalidate { session, .. } if *session == of)
+        };
+        let end = self.links.get_mut(&link);
+        let is_back = end.is_some_and(|end| end.queue(Towards::Leader).iter().any(comes_back));
+        if is_back && self.chance.bool() {
+            if let Some(leading) = self.servers[leader].leading() {
+                leading.tracker.set_owner(of, follower);
+            }
+        }
+        self.propose(leader, follower, ask);
     }
 
     /// Lets a session move to a server, which touches it; returns whether it is alive.

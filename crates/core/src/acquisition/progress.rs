@@ -40,6 +40,7 @@ impl Acquisition {
                     false
                 }
                 Action::Finish(outcome) => return Some(self.reached(outcome)),
+                Action::Rename => self.renames(wire),
                 Action::Wait => self.waits(wire),
                 _ if !wire.is_connected() => false,
                 Action::CatchUp if self.lets_finish(wire) => false,
@@ -49,6 +50,12 @@ impl Acquisition {
                 return None;
             }
         }
+    }
+
+    fn renames(&mut self, wire: &mut dyn Wire) -> bool {
+        self.attempt.rename(&wire.fresh_id());
+        self.left.extend(self.attempt.orphans());
+        true
     }
 
     /// Whether it is to wait for what its client has left, which would look like somebody else's node.

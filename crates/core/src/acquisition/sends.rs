@@ -35,7 +35,7 @@ impl Acquisition {
                 return true;
             }
             Action::Prove(_) => self.proves(wire),
-            Action::Wait | Action::Finish(_) => {}
+            Action::Wait | Action::Rename | Action::Finish(_) => {}
         }
         false
     }

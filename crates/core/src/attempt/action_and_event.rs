@@ -27,6 +27,9 @@ pub enum Action {
     Sync,
     /// The same, of a lock that a listing has shown as taken.
     CatchUp,
+    /// [`Rename`](super::Attempt::rename) it: the create was not carried out and still may be, and two
+    /// nodes with one name could not be told apart.
+    Rename,
     /// List the directory.
     List,
     /// List the directory, leaving a watch on it. Says whether our own node is there already.

@@ -94,6 +94,12 @@ impl Releases {
 
     /// Sends what is due, if a pause is over or there is a connection again.
     pub(super) fn send_due(&mut self, link: &mut Link) {
+        let of_attempt = || Interest {
+            told: None,
+            is_leftover: true,
+        };
+        let connection = link.connects;
+        self.deletions.connected(connection, link.now, of_attempt);
         for id in self.deletions.due(link.now) {
             self.send(id, link);
         }
@@ -153,8 +159,9 @@ impl Releases {
             }
             Progress::Ended(ended) => {
                 let left_in = interest.is_leftover.then(|| deletion.dir().to_owned());
-                let told = self.deletions.take(id)?.told;
-                self.leftovers += u64::from(left_in.is_some());
+                let found = deletion.missed().is_none();
+                let told = self.deletions.ended(id, link.now, link.timeout())?.told;
+                self.leftovers += u64::from(found && left_in.is_some());
                 let outcome = |told: Told| match ended {
                     Ended::Presumed if told.writes => Outcome::InDoubt,
                     Ended::Deleted | Ended::Presumed => Outcome::Released,

@@ -105,6 +105,9 @@ impl Core {
         if let Some(at) = acquisition.rests_until() {
             self.alarms.insert((at, Alarm::Step(*ticket)));
         }
+        for orphan in acquisition.left() {
+            self.releases.delete(path, orphan, &mut self.link);
+        }
         if let Some(reached) = reached {
             self.reached(path, reached);
         }

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::deletion::{LONG_PAUSE, PAUSE};
 use super::*;
-use crate::answer::TooLong;
-use zklock_jute::OpReply;
+use crate::answer::{Answered, Failure, TooLong};
+use crate::attempt::Orphan;
+use crate::connection::Capabilities;
+use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request};
 
 const OURS: Capabilities = Capabilities {
     multi: true,
@@ -254,4 +257,70 @@ proptest! {
         prop_assert!(!known || ended != Ended::GoneBefore);
         prop_assert!(!known || !lost || ended == Ended::Presumed);
     }
+}
+
+/// What a look for nodes asks and hears.
+fn finds(deletions: &mut Deletions<()>, id: u64, names: &[&str]) -> Progress {
+    let listed = Reply::Children {
+        names: names.iter().collect(),
+        stat: None,
+    };
+    let synced = Reply::Synced { path: "/m".into() };
+    let mut progress = Progress::GoesOn(None);
+    for answer in [synced, listed] {
+        let (deletion, ()) = deletions.get(id).expect("it goes on");
+        assert!(deletion.ask(OURS).is_some());
+        progress = deletion.answered(NOW, Ok(answer));
+    }
+    progress
+}
+
+#[test]
+fn a_create_that_was_not_found_is_looked_for_through_each_new_connection() {
+    const T: Duration = Duration::from_secs(4);
+    let mut deletions = Deletions::default();
+    deletions.connected(1, NOW, || ());
+    let id = deletions.begin(perhaps(), ());
+    assert!(matches!(finds(&mut deletions, id, &[]), Progress::Ended(_)));
+    deletions.ended(id, NOW, T);
+    // It can come through another connection only.
+    deletions.connected(1, NOW, || ());
+    assert!(deletions.due(NOW).is_empty());
+    for connection in 2..4 {
+        deletions.connected(connection, NOW, || ());
+        let [id] = deletions.due(NOW)[..] else {
+            panic!("it is looked for: {deletions:?}");
+        };
+        assert!(matches!(finds(&mut deletions, id, &[]), Progress::Ended(_)));
+        deletions.ended(id, NOW, T);
+    }
+    deletions.connected(4, NOW, || ());
+    let [id] = deletions.due(NOW)[..] else {
+        panic!("it is looked for: {deletions:?}");
+    };
+    let found = finds(&mut deletions, id, &["_c_me-lock-0000000004"]);
+    assert_eq!(found, Progress::GoesOn(None));
+    let (deletion, ()) = deletions.get(id).expect("it goes on");
+    assert_eq!(deletion.ask(OURS), delete("/m/_c_me-lock-0000000004"));
+    deletion.answered(NOW, Ok(Reply::Nothing));
+    deletions.ended(id, NOW, T);
+    deletions.connected(5, NOW, || ());
+    assert!(deletions.is_empty());
+}
+
+#[test]
+fn a_create_that_cannot_come_any_more_is_not_looked_for() {
+    const T: Duration = Duration::from_secs(4);
+    let looks = |after: Duration, session: i64| {
+        let mut deletions = Deletions::default();
+        let id = deletions.begin(perhaps(), ());
+        finds(&mut deletions, id, &[]);
+        deletions.ended(id, NOW, T);
+        deletions.serves(session);
+        deletions.connected(2, NOW + after, || ());
+        deletions.len()
+    };
+    assert_eq!(looks(10 * T - T, 1), 1);
+    assert_eq!(looks(10 * T, 1), 0);
+    assert_eq!(looks(T, 2), 0);
 }

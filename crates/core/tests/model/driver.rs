@@ -24,7 +24,7 @@ use zklock_core::queue::Blocked;
 
 use super::client::{Change, Place, RawGuard};
 use super::mutant::{Mutant, births_by_number};
-use super::property::Property;
+use super::property::{Property, id};
 use super::world::{Step, World};
 
 impl World {
@@ -60,7 +60,7 @@ impl World {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,
             },
-            Action::ListAndWatch(_) | Action::Wait | Action::Finish(_) => {
+            Action::ListAndWatch(_) | Action::Wait | Action::Rename | Action::Finish(_) => {
                 unreachable!("nothing to serve")
             }
         }
@@ -189,6 +189,12 @@ impl World {
             _ => {}
         }
         attempt.handle(event);
+        // No create is late here, so that the name may stay and there are fewer worlds.
+        if attempt.action() == Action::Rename {
+            let attempts = client.attempts - 1;
+            attempt.rename(&id(i, attempts));
+            attempt.orphans();
+        }
         let Action::Finish(outcome) = attempt.action() else {
             return;
         };

@@ -508,7 +508,7 @@ fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
 type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const DETOURS: [Detoured; 37] = [
+const DETOURS: [Detoured; 36] = [
     (Detour::CountsWithoutItself,     "p1 p1",    "1 expiry",            &[Exclusion]),
     (Detour::DoesNotWatchTheLeases,   "p1 p1",    "",                    &[Sleep, Progress, Liveness]),
     (Detour::LetsTheNextInTooEarly,   "p1 p1 p1", "",                    &[Progress, Herd, Liveness]),
@@ -535,7 +535,6 @@ const DETOURS: [Detoured; 37] = [
     (Detour::SkipsAQueue,             "m y",      "",                    &[Exclusion]),
     (Detour::TakesOldPlaces,          "m x",      "1 expiry",            &[Truth, Exclusion]),
     (Detour::ForgetsWhatWasPlaced,    "m m",      "1 fault, 1 cancel",   &[Progress, Orphan, Liveness]),
-    (Detour::PlacesAgain,             "m m",      "1 fault",             &[Progress, Liveness]),
     (Detour::ForgetsTheOtherQueue,    "m m",      "1 cancel",            &[Progress, Orphan, Liveness]),
     (Detour::KeepsWhatItHas,          "M m",      "",                    &[Progress, Liveness]),
     (Detour::ClearsAfterwards,        "t t t",    "1 crash",             &[Truth]),

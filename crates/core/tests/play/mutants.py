@@ -186,7 +186,9 @@ MUTANTS = [
         "orphans-left",
         "what an attempt leaves is not deleted",
         "client/turns.rs",
+        "        for orphan in acquires.acquisition.orphans() {\n"
         "            self.releases.delete(path, orphan, &mut self.link);",
+        "        for orphan in acquires.acquisition.orphans() {\n"
         "            let _ = orphan;",
     ),
     (

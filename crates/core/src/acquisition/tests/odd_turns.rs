@@ -153,3 +153,25 @@ fn who_is_told_of_a_deletion_before_the_answer_to_its_look_has_waited() {
     assert!(matches!(reached, Some(Reached::Held(..))), "{reached:?}");
     assert!(it.has_waited());
 }
+
+/// The create may still be on its way to the leader, through the server of before.
+#[test]
+fn a_create_that_was_not_found_is_asked_for_again_by_another_name() {
+    let mut desk = Fake::new();
+    let mut it = Acquisition::enter_as(asks(), (&"/a".into(), "one"), None, Some(SESSION));
+    let nothing = |request: &Request| {
+        Some(match request {
+            Request::Create { path, .. } if path.contains("_c_one-") => Err(Failure::Lost),
+            Request::Create { .. } => return None,
+            Request::GetChildren { .. } => Ok(Reply::Children {
+                names: Names::default(),
+                stat: None,
+            }),
+            _ => Ok(Reply::Nothing),
+        })
+    };
+    assert!(desk.serves(&mut it, nothing).is_none());
+    let is_create = |(_, request): &(CallId, Request)| matches!(request, Request::Create { .. });
+    assert!(desk.open.iter().any(is_create), "{:?}", desk.open);
+    assert_eq!(it.left(), [Orphan::Prefix("_c_one-lock-".into())]);
+}

@@ -39,7 +39,6 @@ pub(crate) enum Detour {
     SkipsAQueue,
     TakesOldPlaces,
     ForgetsWhatWasPlaced,
-    PlacesAgain,
     ForgetsTheOtherQueue,
     KeepsWhatItHas,
 

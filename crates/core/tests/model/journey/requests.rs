@@ -5,7 +5,6 @@ use zklock_core::dialect::{Dialect, Role};
 use zklock_core::name::prefix;
 use zklock_core::permit_attempt::Look;
 use zklock_core::{abandonment, downgrade, multi, permit_attempt};
-use zklock_jute::Names;
 
 use super::{Detour, Goal, Journey, Last, Plan, Stage, Watch};
 use crate::directory::Maker;
@@ -77,9 +76,6 @@ impl Journey {
 
     fn serve_multi(&mut self, i: usize, action: multi::Action) -> Option<multi::Event> {
         Some(match action {
-            multi::Action::Find(_) if self.detour == Detour::PlacesAgain => {
-                multi::Event::Children(Names::default())
-            }
             multi::Action::List(at)
             | multi::Action::CatchUpAndList(at)
             | multi::Action::Find(at) => {

@@ -124,9 +124,15 @@ impl Journey {
         let Stage::Queue(dir) = traveller.stage else {
             unreachable!("it queues")
         };
+        let id = traveller.id(i);
         let attempt = traveller.attempt.as_mut().expect("it queues");
         let created = matches!(event, Event::Created(..));
         attempt.handle(event);
+        // No create is late here, so that the name may stay and there are fewer worlds.
+        if attempt.action() == Action::Rename {
+            attempt.rename(&id);
+            attempt.orphans();
+        }
         let action = attempt.action();
         let Action::Finish(outcome) = action else {
             if created && dir == 1 && self.detour == Detour::LetsTheNextInTooEarly {
