@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::lab::{Client, Heard, Lab, check, config, create, delete, end_of, ms, open_acl, set};
+use super::lab::{
+    Client, Heard, Lab, check, config, create, delete, end_of, ms, open_acl, set, sync,
+};
 use crate::sim::ensemble::{EnsembleConfig, Fault, SessionEnd};
 use zklock_jute::{ConnectRequest, CreateMode, ErrorCode, Reply, Request};
 
@@ -65,6 +67,33 @@ fn a_session_that_has_moved_changes_nothing_through_its_old_connection() {
         assert_eq!(lab.code(new.connection, &check(&path)), ErrorCode::OK);
     }
     assert!(!lab.ensemble.nodes().contains(&"/a".to_owned()));
+}
+
+/// What its first server could not pass on may be carried out when the session comes back to that, after
+/// another server has caught up without it.
+#[test]
+fn a_session_that_comes_back_may_have_changed_something_late() {
+    let late = |seed: u64| {
+        let mut lab = Lab::new(config(), seed);
+        let (_, followers) = lab.roles();
+        let [here, there] = [followers[0], followers[1]];
+        let old = lab.client(here, ms(2000));
+        lab.fault(Fault::Cut { server: here });
+        lab.ask(old.connection, &create("/late", CreateMode::Ephemeral));
+        let new = lab.meet(there, &old.again()).unwrap();
+        assert_eq!(lab.code(new.connection, &sync("/")), ErrorCode::OK);
+        let is_there = |lab: &mut Lab, of| lab.list(of, "/").contains(&"late".to_owned());
+        assert!(!is_there(&mut lab, new.connection));
+        let back = lab.dial(here);
+        lab.greet(back, &new.again());
+        lab.run_for(ms(10));
+        lab.fault(Fault::Heal { server: here });
+        lab.until("it is back", |lab| lab.greeting(back).is_some());
+        assert_eq!(lab.code(back, &sync("/")), ErrorCode::OK);
+        is_there(&mut lab, back)
+    };
+    let late: Vec<_> = (0..20).map(late).collect();
+    assert!(late.contains(&true) && late.contains(&false), "{late:?}");
 }
 
 #[test]
