@@ -36,6 +36,13 @@ pub(crate) fn keep() {
     *LINES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
 }
 
+/// Returns how many of the lines that were kept contain this.
+pub(crate) fn count(what: &str) -> usize {
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = lines.iter().flatten();
+    lines.filter(|line| line.contains(what)).count()
+}
+
 /// Returns the lines that were kept, and clears them.
 pub(crate) fn take() -> Vec<String> {
     let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,21 +22,18 @@ fn a_waiter_says_what_it_waits_for_when_that_changes_and_nothing_else() {
         let (first, second) = (named("first").unwrap(), named("second").unwrap());
         let (third, path) = (named("third").unwrap(), fresh_path("told"));
         let holder = first.mutex(&path).unwrap().lock().unwrap();
-        let queued = |count| {
-            eventually("they are in the queue", || {
-                first.contenders(&path).unwrap().len() == count
-            });
+        let said = |count| {
+            let what = format!("{count} say what they wait for");
+            eventually(&what, || logs::count("waiting for") == count);
         };
         thread::scope(|scope| {
             scope.spawn(|| drop(second.mutex(&path).unwrap().lock().unwrap()));
-            queued(2);
+            said(1);
             scope.spawn(|| drop(third.mutex(&path).unwrap().lock().unwrap()));
-            scope.spawn(|| {
-                thread::sleep(Duration::from_millis(300));
-                drop(third.mutex(&path).unwrap().lock().unwrap());
-            });
-            queued(3);
-            thread::sleep(Duration::from_millis(600));
+            said(2);
+            scope.spawn(|| drop(third.mutex(&path).unwrap().lock().unwrap()));
+            said(3);
+            thread::sleep(Duration::from_millis(300));
             drop(holder);
         });
         let permits = first.semaphore("/s", 1).unwrap();

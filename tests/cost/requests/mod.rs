@@ -304,7 +304,8 @@ fn who_evicts_the_overdue_looks_at_a_new_head_when_the_queue_moves() {
         let moved = Instant::now();
         drop(first);
         scene.tap.wait_for(op::DELETE);
-        assert!(moved.elapsed() < Duration::from_secs(3), "{moved:?}");
+        // Otherwise after a minute.
+        assert!(moved.elapsed() < Duration::from_secs(30), "{moved:?}");
         drop(tell);
     });
 }
