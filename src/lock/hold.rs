@@ -12,6 +12,8 @@
 //!
 //! [`Kind::passes_on`]: zklock_core::dialect::Kind::passes_on
 
+use std::mem;
+
 use super::fresh_id::fresh_hold_id;
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
@@ -22,6 +24,7 @@ use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Caller;
 use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
+use zklock_core::attempt::Orphan;
 use zklock_core::dialect::Role;
 use zklock_core::journal::Journal;
 use zklock_core::name::{LAST_SEQUENCE, NodeName, prefix};
@@ -177,15 +180,10 @@ impl Session {
         (contest, hold): (Contest, &Hold),
         limit: &Limit,
     ) -> Result<String> {
-        let prefix = prefix(contest.dialect, contest.role, &fresh_hold_id());
-        let create = Request::Create {
-            path: format!("{path}/{prefix}"),
-            data: hold.written(&self.settings.card, None).into(),
-            acl: self.settings.acl.entries().to_vec(),
-            mode: CreateMode::PersistentSequential,
-            stat: false,
-        };
+        let fresh = || prefix(contest.dialect, contest.role, &fresh_hold_id());
+        let mut prefix = fresh();
         loop {
+            let create = self.creation_of_hold(&format!("{path}/{prefix}"), hold);
             match caller.call_once(&create, path, limit) {
                 Ok(Some(Reply::Created { path, .. })) => return Ok(path::name(&path).to_owned()),
                 // The answer was lost, and the server that is asked next may be behind.
@@ -195,6 +193,10 @@ impl Session {
                     if let Some(name) = own(&names, &prefix).first() {
                         return Ok(name.text.to_owned());
                     }
+                    // It may still be carried out, and there are not to be two.
+                    let asked = Orphan::Prefix(mem::replace(&mut prefix, fresh()));
+                    let session = self.status.snapshot().session;
+                    self.cleaner.add(path, session, vec![asked]);
                 }
                 Err(CallError::Refused(ErrorCode::NO_NODE)) => {
                     let dirs = [path.to_owned()];
@@ -206,6 +208,16 @@ impl Session {
                 }
                 Err(error) => return Err(error.into_error(path, Self::unconfirmed)),
             }
+        }
+    }
+
+    fn creation_of_hold(&self, node: &str, hold: &Hold) -> Request {
+        Request::Create {
+            path: node.to_owned(),
+            data: hold.written(&self.settings.card, None).into(),
+            acl: self.settings.acl.entries().to_vec(),
+            mode: CreateMode::PersistentSequential,
+            stat: false,
         }
     }
 

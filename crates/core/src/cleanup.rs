@@ -75,6 +75,14 @@ impl Cleanup {
         self.missed.as_deref()
     }
 
+    /// Looks from the beginning, if it looks for nodes; returns whether it does.
+    pub fn looks_anew(&mut self) -> bool {
+        if let State::Find(prefix) = &mut self.state {
+            self.state = State::Sync(mem::take(prefix));
+        }
+        matches!(self.state, State::Sync(_))
+    }
+
     /// What the driver is to do next.
     pub fn action(&self) -> Action {
         match &self.state {

@@ -80,6 +80,9 @@ impl<X> Deletions<X> {
         if mem::replace(&mut self.connection, connection) == connection {
             return;
         }
+        for (deletion, _) in self.open.values_mut() {
+            deletion.changes_connection();
+        }
         let looks = mem::take(&mut self.late).into_iter();
         for look in looks.filter_map(|late| late.looks(now)) {
             self.begin(look, with());

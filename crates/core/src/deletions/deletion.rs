@@ -4,6 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::iter;
+use core::mem;
 use core::time::Duration;
 
 use crate::answer::{Answered, Failure};
@@ -32,6 +33,8 @@ pub struct Deletion {
     retried: bool,
     /// It was looked for before, and is until then.
     pub(super) until: Option<Duration>,
+    /// The request under way may have gone through a connection of before.
+    is_of_before: bool,
 }
 
 /// Whose turn it is.
@@ -79,6 +82,7 @@ impl Deletion {
             closing: Vec::new(),
             retried: false,
             until: None,
+            is_of_before: false,
         }
     }
 
@@ -116,6 +120,11 @@ impl Deletion {
     pub fn not_before(mut self, time: Option<Duration>) -> Self {
         self.turn = time.map_or(Turn::Due, Turn::Delayed);
         self
+    }
+
+    /// There is another connection, through which a look has to go from its beginning: see [`late`](super::late).
+    pub(super) fn changes_connection(&mut self) {
+        self.is_of_before = self.cleanup.looks_anew() && self.turn == Turn::Asked;
     }
 
     /// The prefix of a node that was looked for and was not there.
@@ -172,6 +181,9 @@ impl Deletion {
     /// Takes in the answer to the last request.
     pub fn answered(&mut self, now: Duration, answered: Answered) -> Progress {
         self.turn = Turn::Due;
+        if mem::take(&mut self.is_of_before) {
+            return Progress::GoesOn(None);
+        }
         let ended = self.ended_by(&answered);
         let failed = match self.event(answered) {
             Ok(event) => {

@@ -9,7 +9,7 @@ use super::*;
 use crate::answer::{Answered, Failure, TooLong};
 use crate::attempt::Orphan;
 use crate::connection::Capabilities;
-use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request};
+use zklock_jute::{ErrorCode, Names, Op, OpReply, Reply, Request};
 
 const OURS: Capabilities = Capabilities {
     multi: true,
@@ -323,4 +323,30 @@ fn a_create_that_cannot_come_any_more_is_not_looked_for() {
     assert_eq!(looks(10 * T - T, 1), 1);
     assert_eq!(looks(10 * T, 1), 0);
     assert_eq!(looks(T, 2), 0);
+}
+
+/// A server that was asked for only a part of it may still have the create.
+#[test]
+fn a_look_that_a_new_connection_cuts_in_two_begins_again() {
+    for is_under_way in [false, true] {
+        let mut deletions = Deletions::default();
+        deletions.connected(1, NOW, || ());
+        let id = deletions.begin(perhaps(), ());
+        let (deletion, ()) = deletions.get(id).expect("it goes on");
+        assert!(deletion.ask(OURS).is_some());
+        deletion.answered(NOW, Ok(Reply::Synced { path: "/m".into() }));
+        if is_under_way {
+            assert_eq!(deletion.ask(OURS), Some(Request::list("/m")));
+        }
+        deletions.connected(2, NOW, || ());
+        let (deletion, ()) = deletions.get(id).expect("it goes on");
+        if is_under_way {
+            let listed = Reply::Children {
+                names: Names::default(),
+                stat: None,
+            };
+            assert_eq!(deletion.answered(NOW, Ok(listed)), Progress::GoesOn(None));
+        }
+        assert_eq!(deletion.ask(OURS), Some(OURS.sync("/m")));
+    }
 }
