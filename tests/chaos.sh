@@ -77,7 +77,7 @@ one_lane() {
 
 other_lane() {
   run 0 scenes::steps scenes::paused scenes::clocks scenes::gap \
-    scenes::transactions scenes::isolated::a_holder
+    scenes::transactions scenes::isolated::a_holder witness::
   run_trusting_pings scenes::isolated::without
   run 10 scenes::soak
 }

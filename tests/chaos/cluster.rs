@@ -25,6 +25,7 @@ use crate::support::raw::Raw;
 use crate::support::worker::{self, Worker};
 use crate::support::zookeeper::{Builder, Folder, ZooKeeper};
 use crate::support::{eventually, within};
+use crate::witness::Witness;
 use crate::workload::{
     QUIT, REST, RESTING, ROOT, STOP, THREADS, Task, worker_that_takes_locks_of_every_kind,
 };
@@ -47,6 +48,7 @@ pub(crate) struct Run {
     /// What client processes find in their environment.
     pub(crate) environment: Vec<(String, String)>,
     clients: BTreeMap<usize, Client>,
+    witness: Option<Witness>,
     folder: Folder,
     /// Dropped last, when nobody uses it any more.
     pub(crate) network: Option<Network>,
@@ -105,8 +107,20 @@ impl Run {
             journal,
             environment: Vec::new(),
             clients: BTreeMap::new(),
+            witness: None,
             folder,
         }
+    }
+
+    /// Has the servers watched for what they lose.
+    pub(crate) fn is_witnessed(&mut self) {
+        self.witness = Some(Witness::start(self.ensemble.hosts()));
+    }
+
+    /// What the servers themselves have done wrong, after all is mended.
+    pub(crate) fn unsound(&self) -> Option<String> {
+        let lost = || self.witness.as_ref()?.lost();
+        self.divergence().or_else(lost)
     }
 
     /// Starts this many client processes and waits until they are connected.
@@ -275,7 +289,7 @@ impl Run {
             self.signal(QUIT);
             self.hear_all("bye");
         }
-        if let Some(text) = self.divergence() {
+        if let Some(text) = self.unsound() {
             row(&format!(
                 "{}: THE SERVERS' DATA DIVERGED, {text}",
                 self.name

@@ -30,6 +30,7 @@ mod store;
 mod story;
 mod stuck;
 mod txn_log;
+mod witness;
 mod workload;
 mod writer;
 

@@ -1,4 +1,5 @@
-//! What is done when the servers themselves break: their data diverges.
+//! What is done when the servers themselves break: their data diverges, or they lose what they have
+//! committed, which [`witness`](crate::witness) sees.
 //!
 //! ZooKeeper has faults that make one replica differ from the others for good. Clients then
 //! wait behind nodes that others do not see, which no client can know or mend. So a run on
@@ -46,7 +47,7 @@ impl Run {
     pub(crate) fn conclude(mut self) -> Option<Summary> {
         self.end();
         let summary = self.judge();
-        self.divergence().is_none().then_some(summary)
+        self.unsound().is_none().then_some(summary)
     }
 
     /// Whether the servers have different nodes while nobody changes them.

@@ -149,7 +149,8 @@ impl Raw {
         connected.unwrap_or_else(|| panic!("no server of {hosts} gives a session"))
     }
 
-    fn try_connect(hosts: &str, timeout: Duration) -> io::Result<Self> {
+    /// As [`connect_with`](Self::connect_with), once.
+    pub fn try_connect(hosts: &str, timeout: Duration) -> io::Result<Self> {
         Self::greet(hosts, timeout, 0, [0; 16])
     }
 

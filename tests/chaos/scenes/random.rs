@@ -42,6 +42,7 @@ fn break_things(name: &str, network: impl Fn() -> Option<Network>) {
 }
 
 fn break_for_a_while(mut run: Run) -> Option<Summary> {
+    run.is_witnessed();
     run.staff(CLIENTS);
     let mut rng = Rng::with_seed(run.seed);
     let limit = Duration::from_secs(number("ZKLOCK_CHAOS_SECONDS").unwrap_or(45));

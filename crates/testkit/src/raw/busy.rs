@@ -1,9 +1,25 @@
-//! Work for a leader.
+//! Work for a leader: much at once, and writes that may fail.
+
+use std::io;
 
 use super::words::Encoder;
 use super::{Raw, op};
 
 impl Raw {
+    /// Writes nothing into a node, and returns its version, which each write makes higher.
+    pub fn try_touch(&mut self, path: &str) -> io::Result<i32> {
+        let mut body = Encoder::default();
+        body.string(&self.full(path)).buffer(b"").int(-1);
+        self.xid += 1;
+        let answered = self.try_call_as(self.xid, op::SET_DATA, &body.0)?;
+        let mut stat = answered.map_err(|code| io::Error::other(format!("refused: {code}")))?;
+        // Two transactions and two times.
+        for _ in 0..4 {
+            stat.long();
+        }
+        Ok(stat.int())
+    }
+
     /// Sends a request that a leader is busy with for a while, and does not wait for the answer.
     pub fn keep_busy(&mut self, checks: usize) {
         self.xid += 1;
