@@ -77,8 +77,9 @@ one_lane() {
 
 other_lane() {
   run 0 scenes::steps scenes::paused scenes::clocks scenes::gap \
-    scenes::transactions scenes::isolated::a_holder witness::
+    scenes::transactions scenes::isolated::a_holder
   run_trusting_pings scenes::isolated::without
+  run 0 witness::
   run 10 scenes::soak
 }
 
