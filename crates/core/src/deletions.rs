@@ -21,14 +21,14 @@ use core::time::Duration;
 
 use self::deletion::Turn;
 pub use self::deletion::{Deletion, Ended, Progress, close};
-use self::late::Late;
 
 /// The deletions of one session by their numbers, each with what its user adds.
 #[derive(Debug)]
 pub struct Deletions<X> {
     last: u64,
     open: BTreeMap<u64, (Deletion, X)>,
-    late: Vec<Late>,
+    /// Looks that wait for another connection.
+    late: Vec<Deletion>,
     /// The latest one that late ones were looked for through.
     connection: u64,
 }
@@ -71,7 +71,7 @@ impl<X> Deletions<X> {
     /// connections.
     pub fn ended(&mut self, id: u64, now: Duration, timeout: Duration) -> Option<X> {
         let (deletion, with) = self.open.remove(&id)?;
-        self.late.extend(Late::after(deletion, now, timeout));
+        self.late.extend(deletion.once_more(now, timeout));
         Some(with)
     }
 
@@ -84,7 +84,7 @@ impl<X> Deletions<X> {
             deletion.changes_connection();
         }
         let looks = mem::take(&mut self.late).into_iter();
-        for look in looks.filter_map(|late| late.looks(now)) {
+        for look in looks.filter(|look| look.may_come(now)) {
             self.begin(look, with());
         }
     }
@@ -108,7 +108,7 @@ impl<X> Deletions<X> {
     /// A session is served; the ends of others have deleted their nodes. Returns those, with what their
     /// users have added.
     pub fn serves(&mut self, session: i64) -> Vec<(Deletion, X)> {
-        self.late.retain(|late| late.session == session);
+        self.late.retain(|late| late.session() == session);
         let of_another =
             |(id, (entry, _)): (&u64, &(Deletion, X))| (entry.session() != session).then_some(*id);
         let ended: Vec<_> = self.open.iter().filter_map(of_another).collect();

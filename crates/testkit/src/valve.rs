@@ -2,9 +2,10 @@
 //! lost it and will send it again.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::relay::{listen, pass_on};
 
 /// Passes connections to one port on; it ends with the test's process.
 #[derive(Debug)]
@@ -24,18 +25,18 @@ struct Kept {
 impl Valve {
     /// Begins to pass on, to this port.
     pub fn start(to: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("its port").port();
         let kept = Arc::<Mutex<Kept>>::default();
         let of_connections = kept.clone();
-        thread::spawn(move || {
-            for from in listener.incoming().flatten() {
-                // Otherwise the server sees its connection end.
-                if let Ok(to) = TcpStream::connect(("127.0.0.1", to)) {
-                    connect(&from, &to, &of_connections);
-                }
+        let hosts = listen(move |from| {
+            // Otherwise the server sees its connection end.
+            if let Ok(to) = TcpStream::connect(("127.0.0.1", to)) {
+                let kept = of_connections.clone();
+                pass_on(&from, &to, move |from, to| pass_or_keep(from, to, &kept));
+                pass_on(&to, &from, |_, _| Ok(()));
             }
         });
+        let (_, port) = hosts.split_once(':').expect("a host and a port");
+        let port = port.parse().expect("a port");
         Self { port, kept }
     }
 
@@ -69,42 +70,26 @@ impl Valve {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {
+fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn connect(from: &TcpStream, to: &TcpStream, kept: &Arc<Mutex<Kept>>) {
-    let kept = kept.clone();
-    pump(from, to, move |to, bytes| {
-        let mut kept = lock(&kept);
-        if kept.holds {
-            kept.bytes.extend_from_slice(bytes);
-            kept.to = Some(to.try_clone()?);
+/// Until the connection ends.
+fn pass_or_keep(from: &mut TcpStream, to: &mut TcpStream, kept: &Mutex<Kept>) -> io::Result<()> {
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let length = from.read(&mut piece)?;
+        if length == 0 {
             return Ok(());
         }
-        // Under the lock, so that nothing overtakes what is released.
-        to.write_all(bytes)
-    });
-    pump(to, from, |to, bytes| to.write_all(bytes));
-}
-
-fn pump(
-    from: &TcpStream,
-    to: &TcpStream,
-    mut pass: impl FnMut(&mut TcpStream, &[u8]) -> io::Result<()> + Send + 'static,
-) {
-    let mut from = from.try_clone().expect("sharing a socket");
-    let mut to = to.try_clone().expect("sharing a socket");
-    to.set_nodelay(true).expect("an open socket");
-    thread::spawn(move || {
-        let mut piece = vec![0; 64 * 1024];
-        while let Ok(length @ 1..) = from.read(&mut piece) {
-            if pass(&mut to, &piece[..length]).is_err() {
-                break;
+        let mut kept = lock(kept);
+        match kept.holds {
+            true => {
+                kept.bytes.extend_from_slice(&piece[..length]);
+                kept.to = Some(to.try_clone()?);
             }
+            // Under the lock, so that nothing overtakes what is released.
+            false => to.write_all(&piece[..length])?,
         }
-        for socket in [from, to] {
-            drop(socket.shutdown(Shutdown::Both));
-        }
-    });
+    }
 }

@@ -9,7 +9,6 @@
 //! What is asked through one server keeps its order. So a look through each new connection of the session finds
 //! such a node, and no look is needed while the connection lasts.
 
-use alloc::string::String;
 use core::time::Duration;
 
 use super::deletion::Deletion;
@@ -19,33 +18,17 @@ use crate::attempt::Orphan;
 /// a timeout has two ticks at least, and servers are given five to ten.
 const TIMEOUTS: u32 = 10;
 
-/// See the module's documentation.
-#[derive(Debug)]
-pub(super) struct Late {
-    dir: String,
-    pub(super) session: i64,
-    prefix: String,
-    /// It does not come any more.
-    until: Duration,
-}
-
-impl Late {
-    /// What a deletion that has ended has not found.
-    pub(super) fn after(of: Deletion, now: Duration, timeout: Duration) -> Option<Self> {
-        let until = of.until.unwrap_or(now + timeout * TIMEOUTS);
-        let prefix = of.missed().filter(|_| now < until)?;
-        Some(Self {
-            dir: of.dir().into(),
-            session: of.session(),
-            prefix: prefix.into(),
-            until,
-        })
+impl Deletion {
+    /// The look for what this one has not found, for the next connection.
+    pub(super) fn once_more(&self, now: Duration, timeout: Duration) -> Option<Self> {
+        let prefix = Orphan::Prefix(self.missed()?.into());
+        let mut look = Self::new(self.dir(), self.session(), prefix);
+        look.until = Some(self.until.unwrap_or(now + timeout * TIMEOUTS));
+        look.may_come(now).then_some(look)
     }
 
-    /// Looks for it again, if it may still come.
-    pub(super) fn looks(self, now: Duration) -> Option<Deletion> {
-        let mut look = Deletion::new(&self.dir, self.session, Orphan::Prefix(self.prefix));
-        look.until = Some(self.until);
-        (now < self.until).then_some(look)
+    /// Whether what it looks for may still come.
+    pub(super) fn may_come(&self, now: Duration) -> bool {
+        self.until.is_none_or(|until| now < until)
     }
 }
