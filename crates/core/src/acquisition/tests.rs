@@ -58,7 +58,7 @@ impl Fake {
     fn serves(
         &mut self,
         it: &mut Acquisition,
-        answers: impl Fn(&Request) -> Option<Answered>,
+        mut answers: impl FnMut(&Request) -> Option<Answered>,
     ) -> Option<Reached> {
         loop {
             if let Some(reached) = it.advance(self) {

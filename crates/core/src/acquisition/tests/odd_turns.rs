@@ -1,7 +1,5 @@
 //! Turns that need an order of answers and events, or of attempts, that hardly ever comes.
 
-use core::cell::Cell;
-
 use super::super::*;
 use super::{Fake, SECOND, SESSION};
 use crate::attempt::Origin;
@@ -161,10 +159,10 @@ fn who_is_told_of_a_deletion_before_the_answer_to_its_look_has_waited() {
 fn a_create_that_was_not_found_is_asked_for_again_by_another_name() {
     let mut desk = Fake::new();
     let mut it = Acquisition::enter_as(asks(), (&"/a".into(), "one"), None, Some(SESSION));
-    let is_lost = Cell::new(false);
+    let mut is_lost = false;
     let nothing = |request: &Request| {
         Some(match request {
-            Request::Create { .. } if !is_lost.replace(true) => Err(Failure::Lost),
+            Request::Create { .. } if !mem::replace(&mut is_lost, true) => Err(Failure::Lost),
             Request::Create { .. } => return None,
             Request::GetChildren { .. } => Ok(Reply::Children {
                 names: Names::default(),
