@@ -32,8 +32,8 @@
 //! driver sends `Cancel`.
 //!
 //! `Relist` saves the hand-off a round trip: once the node beyond the nearest has gone, the
-//! waiter lists the queue while the nearest holds, and not when its own turn has come.
-//! [`LastGrant`] says when no listing is needed.
+//! waiter lists the queue while the nearest holds, and not when its own turn has come. If there
+//! were only these two, it need not list. [`LastGrant`] says when none is needed at all.
 
 pub mod action_and_event;
 
@@ -292,6 +292,9 @@ impl Attempt {
             (State::Watch(mine, _), Event::NoNode) => State::List(mine),
             (State::Watch(mine, _) | State::Wait(mine, _), Event::Evicted) => {
                 State::Finish(Outcome::Evicted(mine.name))
+            }
+            (State::Wait(mine, blocked), Event::BeyondDeleted) if blocked.last_but_one => {
+                State::Wait(mine, blocked.without_beyond())
             }
             (State::Watch(mine, blocked) | State::Wait(mine, blocked), Event::BeyondDeleted) => {
                 State::Relist(mine, blocked)

@@ -54,12 +54,26 @@ pub struct Blocked {
     /// The node that `nearest` waits for, if its departure may leave `nearest` alone ahead, and
     /// so `last`.
     pub beyond: Option<String>,
+    /// Once `beyond` is deleted, `nearest` is alone ahead, and so `last`: nothing else was there.
+    pub last_but_one: bool,
 }
 
 impl Blocked {
     /// Whether our own node is watched too, and the one beyond the nearest, if there is one.
     pub fn watches_around(&self) -> bool {
         self.last || self.beyond.is_some()
+    }
+
+    /// The same once `beyond` is deleted.
+    pub fn without_beyond(self) -> Self {
+        Self {
+            ahead: 1,
+            holds: true,
+            last: true,
+            beyond: None,
+            last_but_one: false,
+            ..self
+        }
     }
 }
 
@@ -254,14 +268,17 @@ impl Contest {
         let beyond = ahead.clone().filter(|entry| blocks(entry));
         let beyond = beyond.max_by_key(|entry| entry.order);
         // Behind a node that only this library waits for, another library's may have come in.
-        let known = self.dialect.stance(self.role, nearest.name.kind);
-        let plain =
-            numbered && nearest.name.kind.passes_on() && matches!(known, Stance::Contends(_));
+        let is_plain = |entry: &Listed<'_>| {
+            let known = self.dialect.stance(self.role, entry.name.kind);
+            numbered && entry.name.kind.passes_on() && matches!(known, Stance::Contends(_))
+        };
+        let plain = is_plain(nearest);
         Place::Blocked(Blocked {
             nearest: nearest.name.text.to_owned(),
             ahead: ahead.clone().filter(conflicts).count(),
             holds: beyond.is_none(),
-            last: plain && ahead.count() == 1,
+            last: plain && ahead.clone().count() == 1,
+            last_but_one: plain && ahead.count() == 2 && beyond.is_some_and(is_plain),
             beyond: beyond
                 .filter(|_| plain)
                 .map(|entry| entry.name.text.to_owned()),

@@ -52,7 +52,7 @@ fn blocked(spec: &str, ahead: usize, holds: bool, last: bool) -> Place {
         ahead,
         holds,
         last,
-        beyond: None,
+        ..Blocked::default()
     })
 }
 
@@ -64,6 +64,7 @@ fn behind_two(nearest: &str, beyond: &str, ahead: usize) -> Place {
         holds: false,
         last: false,
         beyond: Some(node(beyond)),
+        last_but_one: ahead == 2 && beyond.starts_with('l'),
     })
 }
 
@@ -76,6 +77,8 @@ fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
         ("l2 l1",         "l2",  MUTEX,   blocked("l1", 1, true, true)),
         ("l3 l1 l2",      "l3",  MUTEX,   behind_two("l2", "l1", 2)),
         ("l1 l2 l3 l4",   "l4",  MUTEX,   behind_two("l3", "l2", 3)),
+        // A writer's number may be a reader's soon.
+        ("w1 l2 l3",      "l3",  MUTEX,   behind_two("l2", "w1", 2)),
         ("l1 l3",         "l9",  MUTEX,   Place::Missing),
         ("w1",            "w1",  WRITE,   Place::First),
         ("r1 r2",         "r2",  READ,    Place::First),

@@ -122,9 +122,9 @@ fn mutexes_exclude_whoever_expires_dies_or_is_evicted() {
         ("x x", "1 fault, 2 evictions, 1 touch", 4_284, 16),
         ("x x x", "1 fault, 1 eviction", 32_188, 20),
         ("x x x", "1 cancel, 1 touch", 9_130, 20),
-        ("xx x", "1 expiry, 1 eviction", 23_074, 23),
+        ("xx x", "1 expiry, 1 eviction", 22_981, 23),
         ("xxx x", "1 crash, 1 eviction", 8_366, 23),
-        ("xx xx", "1 expiry", 15_062, 30),
+        ("xx xx", "1 expiry", 14_990, 30),
     ];
     check(&table, |_| {});
 }
@@ -172,7 +172,7 @@ fn a_directory_may_be_missing_and_vanish() {
     let table = [
         ("x x", "2 faults, 1 vanishing", 1_243, 22),
         ("xx x", "1 fault, 2 vanishings", 4_621, 31),
-        ("xx x", "1 expiry, 2 vanishings", 18_890, 35),
+        ("xx x", "1 expiry, 2 vanishings", 18_823, 35),
         ("xx xx", "1 eviction, 2 vanishings", 33_516, 35),
         ("x? x", "1 fault, 1 cancel, 2 vanishings", 3_380, 25),
         ("x x x", "1 fault, 1 vanishing", 10_728, 31),
@@ -246,7 +246,7 @@ fn an_attempt_without_a_node_may_hear_late_of_a_new_session() {
 #[test]
 fn a_transport_that_does_not_know_its_session_will_do() {
     let table = [
-        ("x x", "1 fault, 1 cancel, 1 expiry", 153_323, 27),
+        ("x x", "1 fault, 1 cancel, 1 expiry", 152_941, 27),
         ("x x", "2 faults", 31_461, 27),
         ("x x", "1 fault, 1 crash, 1 eviction", 14_267, 19),
         ("x x x", "1 fault", 50_343, 28),
