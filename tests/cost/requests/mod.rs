@@ -231,9 +231,22 @@ fn who_looks_for_circles_and_holds_nothing_asks_no_more() {
 }
 
 #[test]
-fn in_a_longer_queue_the_one_listing_is_sent_while_another_holds() {
+fn behind_two_others_nothing_is_listed_but_what_came_with_the_create() {
     let scene = Scene::new("three");
-    scene.lock_behind_two(Duration::ZERO, Duration::ZERO);
+    scene.lock_behind_others(2, Duration::ZERO, Duration::ZERO);
+    let expected = [
+        ENTER.to_vec(),
+        WATCH.to_vec(),
+        LET_GO.to_vec(),
+        vec![op::DELETE],
+    ];
+    assert_eq!(scene.tap.take(), expected);
+}
+
+#[test]
+fn in_a_longer_queue_the_one_listing_is_sent_while_another_holds() {
+    let scene = Scene::new("four");
+    scene.lock_behind_others(3, Duration::ZERO, Duration::ZERO);
     let list = vec![op::GET_CHILDREN];
     let expected = [
         ENTER.to_vec(),
@@ -255,26 +268,26 @@ fn who_has_waited_for_long_lists_and_proves_the_session_in_one_write() {
         LET_GO.to_vec(),
         vec![op::DELETE],
     ];
-    assert_eq!(after_waits(LONG, Duration::ZERO), expected);
+    assert_eq!(after_waits(3, LONG, Duration::ZERO), expected);
 }
 
 #[test]
 fn who_is_next_for_long_has_its_node_confirmed_meanwhile_and_asks_nothing_when_its_turn_comes() {
-    let sent = after_waits(Duration::ZERO, LONG);
-    let (before, rest) = sent.split_at(3);
+    let sent = after_waits(2, Duration::ZERO, LONG);
+    let (before, rest) = sent.split_at(2);
     let (proofs, turn) = rest.split_at(rest.len() - 2);
-    let list = vec![op::GET_CHILDREN];
-    assert_eq!(before, [ENTER.to_vec(), WATCH.to_vec(), list]);
+    assert_eq!(before, [ENTER.to_vec(), WATCH.to_vec()]);
     assert_eq!(turn, [LET_GO.to_vec(), vec![op::DELETE]]);
     let most = 1 + (LONG.as_millis() / (SHORT / 8).as_millis()) as usize;
     assert!((1..=most).contains(&proofs.len()), "{sent:?}");
     assert!(proofs.iter().all(|one| *one == [op::MULTI]), "{sent:?}");
 }
 
-/// Returns what a waiter for two others sends in a short session, if each holds for this long.
-fn after_waits(first: Duration, second: Duration) -> Vec<Vec<i32>> {
+/// Returns what a waiter for so many others sends in a short session, if the first and the last one hold
+/// for this long.
+fn after_waits(others: usize, first: Duration, last: Duration) -> Vec<Vec<i32>> {
     let scene = Scene::with_timeout("proof", SHORT);
-    scene.lock_behind_two(first, second);
+    scene.lock_behind_others(others, first, last);
     scene.tap.take()
 }
 
@@ -465,17 +478,19 @@ fn a_hand_off_in_a_queue_waits_for_two_one_way_trips_too() {
 #[test]
 fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
     let slow = Slow::new("slow-third");
-    let [one, two] = [(); 2].map(|()| Client::connect(slow.server.hosts()).unwrap());
+    let [zero, one, two] = [(); 3].map(|()| Client::connect(slow.server.hosts()).unwrap());
+    let holder = zero.mutex(&slow.path).unwrap().lock().unwrap();
     let (one, two) = (
         one.mutex(&slow.path).unwrap(),
         two.mutex(&slow.path).unwrap(),
     );
     let third = slow.client.mutex(&slow.path).unwrap();
     let listings = || slow.proxy.requests(op::GET_CHILDREN);
-    let holder = one.lock().unwrap();
     thread::scope(|scope| {
-        let next = scope.spawn(|| drop(two.lock().unwrap()));
+        scope.spawn(|| drop(one.lock().unwrap()));
         wait_for_queue(&slow.client, &slow.path, 2);
+        let next = scope.spawn(|| drop(two.lock().unwrap()));
+        wait_for_queue(&slow.client, &slow.path, 3);
         let watches = slow.proxy.requests(op::GET_DATA);
         let last = scope.spawn(|| drop(third.lock().unwrap()));
         eventually("the third watches both", || {
@@ -530,16 +545,18 @@ fn a_thread_in_line_is_queued_by_the_release_of_the_one_before_it() {
     let options = LockOptions::new().on_wait(|_| drop(ahead.take()));
     let mutex = scene.client.mutex(&scene.path).unwrap();
     let guard = mutex.lock_with(options).unwrap();
+    let (to, positions) = crossbeam_channel::unbounded();
     thread::scope(|scope| {
         scope.spawn(|| {
             let guard = lock(&one);
-            scene.tap.wait_for(op::EXISTS);
+            // Before, it stands behind a thread of its client.
+            while positions.recv() != Ok(2) {}
             drop(guard);
         });
         wait_for_queue(&scene.connect(), &scene.path, 2);
         scope.spawn(|| drop(lock(&other)));
         wait_for_queue(&scene.connect(), &scene.path, 3);
-        let next = scope.spawn(|| lock(&scene.client).unlock().unwrap());
+        let next = scope.spawn(|| scene.lock_telling(to));
         wait_for_line(&scene.client, 1);
         scene.tap.take();
         drop(guard);
@@ -549,7 +566,6 @@ fn a_thread_in_line_is_queued_by_the_release_of_the_one_before_it() {
     let expected = [
         vec![op::MULTI, op::GET_CHILDREN],
         WATCH.to_vec(),
-        vec![op::GET_CHILDREN],
         vec![op::DELETE],
     ];
     assert_eq!(scene.tap.take(), expected);

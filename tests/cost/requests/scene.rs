@@ -53,31 +53,31 @@ impl Scene {
         }
     }
 
-    /// Queues the tapped client behind two others, which hold this long each; the second
-    /// holds at least until the tapped one has looked at the queue.
-    pub(super) fn lock_behind_two(&self, first: Duration, second: Duration) {
-        let (one, other) = (self.connect(), self.connect());
-        let holder = one.mutex(&self.path).unwrap().lock().unwrap();
+    /// Queues the tapped client behind so many others. The first one holds this long and the last one that
+    /// long, which is at least until the tapped one is next; those between let go at once.
+    pub(super) fn lock_behind_others(&self, others: usize, first: Duration, last: Duration) {
+        let clients: Vec<_> = (0..others).map(|_| self.connect()).collect();
+        let lock = |at: usize| clients[at].mutex(&self.path).unwrap().lock().unwrap();
+        let holder = lock(0);
         let (to, positions) = unbounded();
         thread::scope(|scope| {
-            let mutex = other.mutex(&self.path).unwrap();
-            let next = scope.spawn({
+            for at in 1..others {
                 let positions = positions.clone();
-                move || {
-                    let guard = mutex.lock().unwrap();
-                    assert_eq!(positions.recv(), Ok(1));
-                    thread::sleep(second);
-                    self.tap.write_down(&LET_GO);
+                scope.spawn(move || {
+                    let guard = lock(at);
+                    if at + 1 == others {
+                        assert_eq!(positions.recv(), Ok(1));
+                        thread::sleep(last);
+                        self.tap.write_down(&LET_GO);
+                    }
                     guard.unlock().unwrap();
-                }
-            });
-            wait_for_queue(&self.connect(), &self.path, 2);
-            let last = scope.spawn(|| self.lock_telling(to));
-            assert_eq!(positions.recv(), Ok(2));
+                });
+                wait_for_queue(&self.connect(), &self.path, at + 1);
+            }
+            scope.spawn(|| self.lock_telling(to));
+            assert_eq!(positions.recv(), Ok(others));
             thread::sleep(first);
             drop(holder);
-            next.join().unwrap();
-            last.join().unwrap();
         });
     }
 
