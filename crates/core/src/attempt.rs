@@ -293,12 +293,8 @@ impl Attempt {
             (State::Watch(mine, _) | State::Wait(mine, _), Event::Evicted) => {
                 State::Finish(Outcome::Evicted(mine.name))
             }
-            (State::Wait(mine, blocked), Event::BeyondDeleted) if blocked.last_but_one => {
-                State::Wait(mine, blocked.without_beyond())
-            }
-            (State::Watch(mine, blocked) | State::Wait(mine, blocked), Event::BeyondDeleted) => {
-                State::Relist(mine, blocked)
-            }
+            (State::Watch(mine, blocked), Event::BeyondDeleted) => State::Relist(mine, blocked),
+            (State::Wait(mine, blocked), Event::BeyondDeleted) => Self::moves_up(mine, blocked),
             (State::Wait(mine, Blocked { last: true, .. }), Event::Deleted) => State::Prove(mine),
             (State::Wait(mine, _), Event::Deleted | Event::Woken) => State::List(mine),
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
@@ -310,6 +306,13 @@ impl Attempt {
 
             // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
+        }
+    }
+
+    fn moves_up(mine: OwnNode, blocked: Blocked) -> State {
+        match blocked.last_but_one {
+            true => State::Wait(mine, blocked.without_beyond()),
+            false => State::Relist(mine, blocked),
         }
     }
 
