@@ -116,8 +116,12 @@ log_of() {
 
 # Waits until one of the suites has ended.
 reap() {
-  local pid name took status=0
+  local pid name took used before status=0
+  # What a suite has used counts from when it is waited for.
+  look_at_the_processors
+  before=$used
   wait -n -p pid "${!running[@]}" || status=$?
+  look_at_the_processors
   name=${running[$pid]}
   unset "running[$pid]"
   [ "$pid" -ne "$computing" ] || computing=0
@@ -129,7 +133,7 @@ reap() {
   fi
   took=$((SECONDS - since[$name]))
   echo "    $name: $(passed <"$(log_of "$name")"), $took s"
-  printf '%6d s  %s\n' "$took" "$name" >>"$logs/suites-took"
+  printf '%6d s  %5d s  %s\n' "$took" $((used - before)) "$name" >>"$logs/suites-took"
 }
 
 # Whether it was one test or two that failed. Tests that wait for real servers fail where a machine

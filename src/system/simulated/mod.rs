@@ -15,6 +15,7 @@ pub mod channel;
 mod choice;
 pub(crate) mod clock;
 pub mod net;
+mod one_core;
 #[cfg(test)]
 mod orders;
 pub(crate) mod process;

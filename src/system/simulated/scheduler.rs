@@ -10,6 +10,7 @@ use std::time::Duration;
 use std::{fmt, mem, thread};
 
 use super::choice::Choice;
+use super::one_core::stay_here;
 use super::state::{Key, State, Task, TaskState, text_of};
 
 /// How long, on the run's clock, threads may take to end after the test's own has.
@@ -269,6 +270,7 @@ pub fn run<T: Send + 'static>(
     let inner = Arc::clone(&world);
     let real = thread::Builder::new().name("main".to_owned());
     let real = real.spawn(move || {
+        stay_here();
         let here = Here { world: inner, me };
         begin(&here, &go, seed);
         let value = catch_unwind(AssertUnwindSafe(main));

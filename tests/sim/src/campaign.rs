@@ -132,8 +132,8 @@ impl Campaign {
     }
 }
 
-/// Keeps this thread, and those that it starts, on one core: one of them runs at a time, and
-/// passes the baton twice as fast as from core to core.
+/// Keeps this thread, and those that it starts, on one core, as each run does by itself; so the workers
+/// have one each.
 fn stay_on_one_core(job: usize) {
     #[cfg(target_os = "linux")]
     {
