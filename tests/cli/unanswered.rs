@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::{children, op};
 use crate::support::relay::listen;
 use crate::support::zookeeper::Folder;
-use crate::support::{eventually, fresh_path, timed, within};
+use crate::support::{eventually, fresh_path, run, timed, within};
 
 /// Greets every client, and hangs up at its first request.
 fn hangs_up() -> String {
@@ -368,16 +369,17 @@ fn doctor_ends_although_servers_greet_and_answer_nothing_more() {
 #[test]
 fn what_servers_did_not_confirm_is_said_also_after_a_signal() {
     let (path, log, proxy) = (fresh_path("done"), Log::new(), Proxy::start(embedded()));
-    let args = format!("--session-timeout 4 once --slot a {path}");
+    // Nothing but the signal stops the command, however late it comes.
+    let args = format!("--session-timeout 4 once --on-lost warn --slot a {path}");
     let script = format!("trap 'exit 0' TERM; {}", log.beat("in"));
-    let (run, said) = Zklock::start_logged(&proxy.hosts(), &args, &script);
+    let (mut once, said) = Zklock::start_logged(&proxy.hosts(), &args, &script);
     log.await_word("in");
     proxy.refuse();
-    // As timeout(1) does.
-    run.signal("TERM");
-    run.signal("TERM");
+    // At once, as timeout(1) does. With a shell for each, the second one may be another signal.
+    let kill = format!("kill -TERM {id}; kill -TERM {id}", id = once.id());
+    run(Command::new("sh").args(["-c", &kill]));
     eventually("it waits", || said.contains("no server answers: waiting"));
-    assert_eq!(run.end().code, Some(75));
+    assert_eq!(once.end().code, Some(75));
     assert!(
         said.contains("the end of the job's run is not confirmed: it may"),
         "{said:?}"

@@ -42,12 +42,12 @@ fn a_lock_is_held_and_waited_for_while_every_server_is_replaced() {
     eventually("it waits", || holder.contenders(&path).unwrap().len() == 2);
     let sessions = [holder.session_id(), waiter.session_id()];
     for _ in 0..3 {
+        let before = connections(members.oldest(), &sessions);
         let removed = members.replace_oldest();
-        // They move while it is up.
-        eventually("nobody is left on the server", || {
-            let there = removed.four_letter("cons").unwrap_or_default();
-            let is_there = |session: &i64| there.contains(&format!("sid={session:#x},"));
-            !sessions.iter().any(is_there)
+        // They move while it is up. Who finds the others slow comes back, and stays.
+        eventually("nobody has stayed on the server", || {
+            let there = connections(&removed, &sessions);
+            !there.iter().any(|one| before.contains(one))
         });
         drop(removed);
         is_held(&guard);
@@ -60,6 +60,20 @@ fn a_lock_is_held_and_waited_for_while_every_server_is_replaced() {
     let token = guard.fencing_token();
     guard.unlock().unwrap();
     assert!(token < next.recv_timeout(SOON).unwrap().unwrap());
+}
+
+/// The clients' ends of the connections that these sessions have to a server.
+fn connections(server: &ZooKeeper, sessions: &[i64]) -> Vec<String> {
+    let all = server.four_letter("cons").unwrap_or_default();
+    let is_ours = |line: &&str| {
+        let mut sessions = sessions.iter();
+        sessions.any(|session| line.contains(&format!("sid={session:#x},")))
+    };
+    let ends = all
+        .lines()
+        .filter(is_ours)
+        .filter_map(|line| line.split_once('['));
+    ends.map(|(end, _)| end.to_owned()).collect()
 }
 
 fn locks_as_any_other(hosts: &str) {

@@ -281,9 +281,13 @@ impl Waiter {
     /// node before that of its connection, the second time after.
     #[track_caller]
     pub(crate) fn lose_sessions<T>(&self, dir: &str, holder: &str, waiting: &Receiver<T>) {
-        let first = self.wait_for_node(dir, &[holder], waiting);
+        let Some(first) = self.wait_for_node(dir, &[holder], waiting) else {
+            return;
+        };
         self.network.end_sessions();
-        let second = self.wait_for_node(dir, &[holder, &first], waiting);
+        let Some(second) = self.wait_for_node(dir, &[holder, &first], waiting) else {
+            return;
+        };
         if let Some(stat) = Raw::connect(&self.server.hosts()).stat(&second) {
             self.server.expire(stat.owner);
         }
@@ -302,6 +306,7 @@ impl Waiter {
         make_it_look: impl FnOnce(),
     ) {
         let node = self.wait_for_node(dir, holders, waiting);
+        let node = node.expect("a node, as it waits");
         let session = raw::owner(&self.server.hosts(), &node);
         eventually("it has asked for who is ahead", || {
             self.network.requests(raw::op::GET_DATA) > 0
@@ -317,17 +322,16 @@ impl Waiter {
         self.wait_for_node(dir, &known, waiting);
     }
 
-    /// Waits until there is a node that is none of these, or it has given up.
+    /// Waits until there is a node that is none of these, or it has given up: then there is none.
     #[track_caller]
-    fn wait_for_node<T>(&self, dir: &str, known: &[&str], waiting: &Receiver<T>) -> String {
+    fn wait_for_node<T>(&self, dir: &str, known: &[&str], waiting: &Receiver<T>) -> Option<String> {
         let mut raw = Raw::connect(&self.server.hosts());
-        let mut node = String::new();
+        let mut node = None;
         eventually("it waits, in another node", || {
             let names = raw.children(dir).unwrap_or_default();
             let mut nodes = names.iter().map(|name| format!("{dir}/{name}"));
-            let fresh = nodes.find(|node| !known.contains(&&**node));
-            node = fresh.unwrap_or_default();
-            !waiting.is_empty() || !node.is_empty()
+            node = nodes.find(|node| !known.contains(&&**node));
+            !waiting.is_empty() || node.is_some()
         });
         node
     }

@@ -51,6 +51,10 @@ impl Members {
         hosts.collect::<Vec<_>>().join(",")
     }
 
+    pub fn oldest(&self) -> &ZooKeeper {
+        &self.members[0].server
+    }
+
     /// Puts a fresh server in the place of the oldest one, which runs on and is returned.
     pub fn replace_oldest(&mut self) -> ZooKeeper {
         self.last += 1;

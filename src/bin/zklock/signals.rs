@@ -151,6 +151,19 @@ impl Signals {
     }
 }
 
+impl SignalState {
+    /// Returns whether this process has sent the signal itself, and whether no command runs yet.
+    fn heard(&mut self, signal: Signal) -> (bool, bool) {
+        let own = self.own.contains(signal);
+        self.own.remove(signal);
+        if self.phase == Phase::Connecting && ends(signal) {
+            // Until then nothing is asked for that outlasts this process: that would wait for the state.
+            exit_by(signal);
+        }
+        (own, self.phase != Phase::Running)
+    }
+}
+
 /// What kill(2) takes for the group of this process.
 const GROUP: Pid = Pid::from_raw(0);
 
@@ -211,23 +224,15 @@ fn forward(
     let mut last = None;
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
-        let is_echo = ends(signal) && is_echo(last.replace((signal, Instant::now())), signal);
-        let (own, early) = {
-            let mut state = state.lock();
-            let own = state.own.contains(signal);
-            state.own.remove(signal);
-            if state.phase == Phase::Connecting && ends(signal) {
-                // Until then nothing is asked for that outlasts this process: that would wait for the state.
-                exit_by(signal);
-            }
-            (own, state.phase != Phase::Running)
-        };
+        let is_echo = ends(signal) && is_echo(last, signal);
+        let (own, early) = state.lock().heard(signal);
         if signal == Signal::SIGTSTP && (own || early) {
             stop();
             let _ = continues.try_send(());
             continue;
         }
-        if own || early && is_echo {
+        // A daemon may take each SIGHUP for a reload.
+        if own || is_echo && (early || signal != Signal::SIGHUP) {
             continue;
         }
         // Sent before the cancel, whose receiver looks for the signal.
@@ -237,6 +242,10 @@ fn forward(
         if early && ends(signal) {
             let is_first = cancels.try_send(()).is_ok();
             limit(signal, is_first, state.clone());
+        }
+        if ends(signal) {
+            // An echo that has come meanwhile is one, however long that took on a busy machine.
+            last = Some((signal, Instant::now()));
         }
     }
 }

@@ -187,12 +187,18 @@ fn holds(queue: &LockQueue) -> Vec<Finding> {
 
 /// Reports nodes that will not leave: of no session, or of one that the leader does not know.
 fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> {
-    let leads = |view: &&View| matches!(view.role.as_deref(), Some("leader" | "standalone"));
-    let leader = servers.iter().find(leads);
-    let known = match leader.map(|view| ask(&view.server, "dump", PATIENCE)) {
-        Some(Said::Text(dump)) => sessions(&dump),
-        _ => None,
-    };
+    let id = |one: &Contender| format!("{:#x}", one.session_id());
+    let mut known = tracked(servers);
+    if let Some(known) = &mut known {
+        // The list may miss one that is touched meanwhile, which moves to another row.
+        if queue
+            .contenders()
+            .iter()
+            .any(|one| !known.contains(&id(one)))
+        {
+            known.extend(tracked(servers).unwrap_or_default());
+        }
+    }
     if let Some(first) = queue.contenders().first() {
         // This makes the server catch up with the leader.
         let _ = client.is_current(queue.path(), first.token());
@@ -205,7 +211,7 @@ fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> 
             return Some(format!("{} is of no session, and stays", one.node()));
         }
         let known = known.as_ref()?;
-        let gone = !known.contains(&format!("{:#x}", one.session_id()));
+        let gone = !known.contains(&id(one));
         // The node may have been deleted before the leader answered.
         let stays = || matches!(client.nodes().exists(one.node()), Ok(true));
         (gone && stays()).then(|| {
@@ -219,6 +225,16 @@ fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> 
             .advice("look again; if it stays, zklock revoke --evict-after 0 --node")
     })
     .collect()
+}
+
+/// The sessions that the leader lists, if it does.
+fn tracked(servers: &[View]) -> Option<HashSet<String>> {
+    let leads = |view: &&View| matches!(view.role.as_deref(), Some("leader" | "standalone"));
+    let leader = servers.iter().find(leads);
+    match leader.map(|view| ask(&view.server, "dump", PATIENCE)) {
+        Some(Said::Text(dump)) => sessions(&dump),
+        _ => None,
+    }
 }
 
 /// The sessions in a leader's answer to `dump`. The nodes of all sessions are listed after
