@@ -19,12 +19,13 @@ use std::time::Duration;
 use super::Job;
 use super::driver::JobDriver;
 use crate::error::Result;
+use crate::lock::fresh_id::fresh_id;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::session::cleaner::Release;
 use crate::system::clock;
 use crate::time::limit::{Limit, from_now};
-use zklock_core::attempt::Patience;
+use zklock_core::attempt::{Orphan, Patience};
 use zklock_core::journal::Journal;
 use zklock_core::mending::{Standing, is_free, standing};
 use zklock_core::release_note::is_note;
@@ -226,13 +227,19 @@ impl Job {
         limit: &Limit,
     ) -> StdResult<bool, CallError> {
         let (session, stake) = (&self.locks.session, format!("{}/{STAKE}", self.path));
-        let replaced = match caller.call_once(&self.stake(&stake), &stake, limit) {
-            Err(CallError::Refused(STAKED)) => return Err(CallError::Refused(STAKED)),
-            // It may come to be after the next look.
-            Ok(None) => Ok(false),
-            Ok(Some(_)) => self.replace_with(caller, &stake, what, limit),
-            Err(error) => Err(error),
-        };
+        let mark = fresh_id();
+        match caller.call_once(&self.stake(&stake, &mark), &stake, limit) {
+            Ok(Some(_)) => {}
+            Err(error @ (CallError::Refused(_) | CallError::Over(_))) => return Err(error),
+            // It may come to be, also after the next look.
+            unanswered => {
+                let stake = Orphan::Marked(STAKE.to_owned(), mark);
+                let of = session.status.snapshot().session;
+                session.cleaner.add(&self.path, of, vec![stake]);
+                return unanswered.map(|_| false);
+            }
+        }
+        let replaced = self.replace_with(caller, &stake, what, limit);
         if !matches!(replaced, Ok(true)) {
             let release = Release {
                 session: session.status.snapshot().session,
@@ -265,10 +272,11 @@ impl Job {
         Ok(done.is_some())
     }
 
-    fn stake(&self, node: &str) -> Request {
+    /// The mark tells it from those of others, which have the same name.
+    fn stake(&self, node: &str, mark: &str) -> Request {
         Request::Create {
             path: node.to_owned(),
-            data: Vec::new().into(),
+            data: mark.as_bytes().to_vec().into(),
             acl: self.locks.session.settings.acl.entries().to_vec(),
             mode: CreateMode::Ephemeral,
             stat: false,

@@ -9,7 +9,7 @@ use zklock_core::name::mark_as_hold;
 ///
 /// It is of version 8, which is for custom use. Other libraries write version 4, so our nodes
 /// can be told from theirs.
-pub(super) fn fresh_id() -> String {
+pub(crate) fn fresh_id() -> String {
     written(unique_bytes())
 }
 

@@ -52,6 +52,7 @@ impl RawGuard {
         let (version, is_asked_for) = self.version()?;
         let session = self.session();
         self.is_alone()?;
+        let late = session.cleaner.late();
         self.check()?;
         let key = self.key()?;
         let inherited = Inherited {
@@ -72,6 +73,7 @@ impl RawGuard {
             token: self.token().get(),
             version,
             is_revoked: is_asked_for || self.lease().is_revoked(),
+            late,
         })
     }
 
@@ -250,8 +252,12 @@ impl Attempt<'_> {
         }
     }
 
-    /// Gives up what else the session has: the nodes of threads that the old process let wait.
+    /// Gives up what else the session has, and may have yet: the nodes of threads that the old process let wait.
     fn give_up_the_rest(&mut self, limit: &Limit) {
+        for (dir, orphan) in &self.handover.late {
+            let cleaner = &self.session.cleaner;
+            cleaner.add(dir, self.id(), vec![orphan.clone()]);
+        }
         let below = "/".to_owned();
         let list = Request::GetEphemerals { below };
         match self.caller.call_once(&list, "/", limit) {

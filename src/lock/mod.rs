@@ -12,7 +12,7 @@
 mod abandonment;
 mod downgrade;
 mod driver;
-mod fresh_id;
+pub(crate) mod fresh_id;
 mod guarded_writes;
 mod hand_over;
 mod hold;

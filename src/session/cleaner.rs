@@ -182,6 +182,14 @@ impl Cleaner {
         next.map(|next| from_now(next - now))
     }
 
+    /// What may still come of what attempts have asked for, each with its directory.
+    pub(crate) fn late(&self) -> Vec<(String, Orphan)> {
+        let (entries, now) = (self.entries.lock(), Moment::now().since_boot());
+        let late = entries.late(now);
+        late.map(|(dir, orphan)| (dir.to_owned(), orphan.clone()))
+            .collect()
+    }
+
     /// The number of open entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.lock().len()

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::system::clock;
 use crate::time::clock::{Moment, nanos};
 use crate::token::FencingToken;
+use zklock_core::attempt::Orphan;
 
 /// A mutex that a process has handed over, with the session that holds it, for another process to
 /// take over: a daemon replaces its own program without a fail-over.
@@ -58,6 +59,8 @@ pub struct Handover {
     pub(crate) version: i32,
     /// Another client has asked for the lock.
     pub(crate) is_revoked: bool,
+    /// What the session's threads have asked for and not found, and may still come: each with its directory.
+    pub(crate) late: Vec<(String, Orphan)>,
 }
 
 impl Handover {
@@ -75,6 +78,7 @@ impl Handover {
             "token": self.token,
             "version": self.version,
             "revoked": self.is_revoked,
+            "late": self.late.iter().map(written).collect::<Vec<_>>(),
         })
         .to_string()
     }
@@ -122,7 +126,12 @@ impl Handover {
         (crate::path::parent(&node) == path).then_some(())?;
         // A negative version would be over any other.
         let version = i32::try_from(number("version")?).ok()?;
+        // Earlier versions did not tell.
+        let late = read
+            .get("late")
+            .map(|late| late.as_array()?.iter().map(late_one).collect());
         Some(Self {
+            late: late.unwrap_or_else(|| Some(Vec::new()))?,
             session,
             clock: text("clock"),
             path,
@@ -132,6 +141,28 @@ impl Handover {
             is_revoked: read.get("revoked")?.as_bool()?,
         })
     }
+}
+
+/// Two texts for what is known by its prefix, three for what is known by its data.
+fn written((dir, orphan): &(String, Orphan)) -> Value {
+    match orphan {
+        Orphan::Node(name) | Orphan::Prefix(name) => json!([dir, name]),
+        Orphan::Marked(name, mark) => json!([dir, name, mark]),
+    }
+}
+
+/// Reads what [`written`] has written.
+fn late_one(read: &Value) -> Option<(String, Orphan)> {
+    let parts: Option<Vec<_>> = read.as_array()?.iter().map(Value::as_str).collect();
+    let (dir, orphan) = match parts?[..] {
+        [dir, prefix] => (dir, Orphan::Prefix(prefix.to_owned())),
+        [dir, name, mark] => (dir, Orphan::Marked(name.to_owned(), mark.to_owned())),
+        _ => return None,
+    };
+    crate::path::check(dir).ok()?;
+    // Every name begins with nothing.
+    let is_any = orphan == Orphan::Prefix(String::new());
+    (!is_any).then(|| (dir.to_owned(), orphan))
 }
 
 impl FromStr for Handover {
@@ -179,6 +210,16 @@ mod tests {
             token: 1 << 40,
             version: 2,
             is_revoked: true,
+            late: vec![
+                (
+                    "/locks/b".to_owned(),
+                    Orphan::Prefix("_c_me-lock-".to_owned()),
+                ),
+                (
+                    "/jobs/a".to_owned(),
+                    Orphan::Marked("stake".to_owned(), "ours".to_owned()),
+                ),
+            ],
         }
     }
 
@@ -187,6 +228,7 @@ mod tests {
         let written = handover();
         let read: Handover = written.text().parse().unwrap();
         assert_eq!(read.text(), written.text());
+        assert_eq!(read.late, written.late);
         assert!(written.text().contains("abab") && !written.text().contains('\n'));
         let shown = format!("{written:?}");
         assert!(shown.contains("/locks/a"), "{shown}");
@@ -203,6 +245,9 @@ mod tests {
             ("\"zklock_handover\":1", "\"zklock_handover\":2"),
             ("/locks/a/lock", "/locks/b/lock"),
             ("\"revoked\":true", "\"revoked\":1"),
+            ("\"/locks/b\"", "\"locks/b\""),
+            ("\"ours\"", "\"ours\",\"\""),
+            ("\"_c_me-lock-\"", "\"\""),
             ("abab", "xbab"),
             ("}", ""),
         ] {
@@ -213,6 +258,14 @@ mod tests {
                 "{to}"
             );
         }
+    }
+
+    #[test]
+    fn a_text_of_an_earlier_version_tells_of_nothing_that_may_still_come() {
+        let mut text: Value = serde_json::from_str(&handover().text()).unwrap();
+        text.as_object_mut().unwrap().remove("late");
+        let read: Handover = text.to_string().parse().unwrap();
+        assert!(read.late.is_empty());
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! A create that its servers carry out after its client has looked for the node in vain.
 
+use std::convert::Infallible;
 use std::thread;
 use std::time::Duration;
 
 use zklock::diagnostics::Hold;
-use zklock::{Client, MutexGuard};
+use zklock::{Client, MutexGuard, Once};
 
 use super::{SOON, connect};
 use crate::support::ensemble::Ensemble;
 use crate::support::proxy::Proxy;
-use crate::support::raw::{Raw, children};
+use crate::support::raw::{Raw, children, op};
 use crate::support::valve::Valve;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path};
@@ -69,15 +70,19 @@ impl Stage {
         self.ensemble.server(self.leader).hosts()
     }
 
-    /// Has something created, whose name contains this, through the first server, and then through the other
-    /// one, and comes back.
-    fn creates<T>(&self, name: &[u8], create: impl FnOnce() -> T) -> T {
+    /// Has something created, whose name contains this, by a request of this kind through the first server, and
+    /// then through the other one, and comes back.
+    fn creates<T>(&self, (name, kind): (&[u8], i32), create: impl FnOnce() -> T) -> T {
         let valve = &self.valves[self.first][self.leader];
         let mut busy = Raw::connect(&self.ensemble.server(self.first).hosts());
-        valve.hold();
-        (0..MANY).for_each(|_| busy.keep_busy(2_000));
+        let back = revalidation(self.client.session_id());
+        self.here.blackhole_at_next_request(kind);
         let created = thread::scope(|scope| {
             scope.spawn(|| {
+                eventually("the create is sent", || self.here.fired());
+                valve.hold();
+                (0..MANY).for_each(|_| busy.keep_busy(2_000));
+                self.here.heal();
                 eventually("the create is on its way", || 0 < valve.keeps(name));
                 self.there.accept();
                 self.here.refuse();
@@ -86,7 +91,6 @@ impl Stage {
         });
         self.here.accept();
         self.there.refuse();
-        let back = revalidation(self.client.session_id());
         eventually("the session comes back", || 0 < valve.keeps(&back));
         valve.release();
         created
@@ -101,7 +105,7 @@ impl Stage {
     fn lock(&self, path: &str) -> MutexGuard {
         let mutex = self.client.mutex(path).expect("a mutex");
         drop(mutex.lock().expect("the directory is made"));
-        let guard = self.creates(b"-lock-", || {
+        let guard = self.creates((b"-lock-", op::CREATE2), || {
             let locked = mutex.try_lock_for(SOON).expect("an answer");
             locked.expect("a lock, through the other server")
         });
@@ -145,7 +149,7 @@ fn a_pause_whose_create_is_carried_out_late_is_one_pause() {
     Stage::until_two_are_late(|path| {
         Raw::connect(&stage.leader()).create_all(path);
         let hold = Hold::new("a pause", None);
-        let node = stage.creates(b"-lock-", || stage.client.pause(path, &hold));
+        let node = stage.creates((b"-lock-", op::CREATE), || stage.client.pause(path, &hold));
         let node = node.expect("a pause, through the other server");
         eventually("it is back", || stage.client.contenders(path).is_ok());
         let is_late = stage.changes(path) != 1;
@@ -155,4 +159,62 @@ fn a_pause_whose_create_is_carried_out_late_is_one_pause() {
         });
         is_late
     });
+}
+
+/// It would stand below the job's record until the session ends.
+#[test]
+#[ignore = "needs ZooKeeper servers"]
+fn a_stake_whose_create_is_carried_out_late_does_not_stay() {
+    let stage = Stage::new();
+    Stage::until_two_are_late(|path| {
+        let mutex = stage.client.mutex(path).expect("a mutex");
+        drop(mutex.lock().expect("a path that was a lock's"));
+        let job = stage.client.job(path).expect("a job");
+        let ran = stage.creates((b"taken-over-by-a-job", op::CREATE), || {
+            job.once("a", |_run| Ok::<_, Infallible>(()))
+        });
+        assert!(matches!(ran, Ok(Once::Done(()))), "{ran:?}");
+        eventually("it is back", || job.last().is_ok());
+        let is_late = stage.changes(path) != 2;
+        eventually("no stake is left", || {
+            children(&stage.leader(), path).is_empty()
+        });
+        is_late
+    });
+}
+
+/// The new process learns from the old one what may still come.
+#[test]
+#[ignore = "needs ZooKeeper servers"]
+fn a_create_that_is_carried_out_after_a_hand_over_stands_in_nobodys_way() {
+    let mut stage = Stage::new();
+    let both = format!("{},{}", stage.here.hosts(), stage.there.hosts());
+    Stage::until_two_are_late(|path| {
+        let mutex = stage.client.mutex(path).expect("a mutex");
+        drop(mutex.lock().expect("the directory is made"));
+        let (client, guard) = stage.creates((b"-lock-", op::CREATE2), || {
+            let text = hand_over(mutex.try_lock_for(SOON).expect("an answer"));
+            let handover = text.parse().expect("a hand-over");
+            let taken = Client::builder(&both).take_over(&handover);
+            taken.expect("the lock, through the other server")
+        });
+        eventually("it is back", || guard.verify().is_ok());
+        let is_late = stage.changes(path) != 3;
+        eventually("no other node is left", || {
+            children(&stage.leader(), path).len() == 1
+        });
+        guard.unlock().expect("a release");
+        stage.client = client;
+        is_late
+    });
+}
+
+/// Once what was lost has been looked for.
+fn hand_over(guard: Option<MutexGuard>) -> String {
+    let (guard, mut text) = (guard.expect("a lock"), None);
+    eventually("it is handed over", || {
+        text = guard.hand_over().ok().map(|handover| handover.text());
+        text.is_some()
+    });
+    text.expect("a hand-over")
 }

@@ -922,9 +922,9 @@ MUTANTS = [
         "late-create-not-looked-for",
         "a create that was looked for and not found is not looked for again",
         "crates/core/src/deletions/late.rs",
-        "        look.may_come(now).then_some(look)\n",
-        "        look.may_come(Duration::MAX).then_some(look)\n",
-        "        (look.may_come(now) && !{mutant}).then_some(look)\n",
+        "        (now < until).then_some(look)\n",
+        "        (Duration::MAX < until).then_some(look)\n",
+        "        (now < until && !{mutant}).then_some(look)\n",
     ),
     (
         "late-create-by-the-same-name",

@@ -21,17 +21,19 @@ use zklock_jute::Names;
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Cleanup {
     state: State,
-    /// What no node was found with.
-    missed: Option<String>,
+    /// What no node was found of.
+    missed: Option<Orphan>,
 }
 
 /// What the driver is to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
-    /// Make sure that the next listing is no older than this moment.
+    /// Make sure that the next look is no older than this moment.
     Sync,
     /// List the directory.
     List,
+    /// Read this node.
+    Read(String),
     /// Delete this node.
     Delete(String),
     /// Stop: nothing is left.
@@ -41,20 +43,24 @@ pub enum Action {
 /// What the driver reports. A lost reply needs no report: the action is repeated.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The listing that follows is no older than this moment.
+    /// The look that follows is no older than this moment.
     Synced,
     /// The directory holds these names.
     Children(Names),
+    /// The node has this data.
+    Data(Vec<u8>),
     /// The node was deleted, or it or the directory was not there.
     Gone,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
-    Sync(String),
-    Find(String),
+    Sync(Orphan),
+    Find(Orphan),
     /// The last one first.
     Delete(Vec<String>),
+    /// A node that has this mark.
+    Pull(String, String),
 }
 
 impl Cleanup {
@@ -62,7 +68,7 @@ impl Cleanup {
     pub fn new(orphan: Orphan) -> Self {
         let state = match orphan {
             Orphan::Node(name) => State::Delete(vec![name]),
-            Orphan::Prefix(prefix) => State::Sync(prefix),
+            perhaps => State::Sync(perhaps),
         };
         Self {
             state,
@@ -70,16 +76,38 @@ impl Cleanup {
         }
     }
 
-    /// The prefix of a node that was looked for and was not there.
-    pub fn missed(&self) -> Option<&str> {
-        self.missed.as_deref()
+    /// What was looked for, if no node was there.
+    pub fn missed(&self) -> Option<&Orphan> {
+        self.missed.as_ref()
     }
 
-    /// Looks from the beginning, if it looks for nodes; returns whether it does.
-    pub fn looks_anew(&mut self) -> bool {
-        if let State::Find(prefix) = &mut self.state {
-            self.state = State::Sync(mem::take(prefix));
+    /// What it looks for.
+    pub fn sought(&self) -> Option<&Orphan> {
+        match &self.state {
+            State::Sync(orphan) | State::Find(orphan) => Some(orphan),
+            State::Delete(_) | State::Pull(..) => None,
         }
+    }
+
+    /// The name that it looks for or deletes next, or the beginning of that.
+    pub fn name(&self) -> Option<&str> {
+        match &self.state {
+            State::Sync(orphan) | State::Find(orphan) => match orphan {
+                Orphan::Node(name) | Orphan::Prefix(name) | Orphan::Marked(name, _) => Some(name),
+            },
+            State::Delete(names) => names.last().map(String::as_str),
+            State::Pull(name, _) => Some(name),
+        }
+    }
+
+    /// Looks from the beginning, if it looks for nodes, or has found one whose name may be another's by now;
+    /// returns whether it does.
+    pub fn looks_anew(&mut self) -> bool {
+        self.state = match mem::replace(&mut self.state, State::Delete(Vec::new())) {
+            State::Find(orphan) => State::Sync(orphan),
+            State::Pull(name, mark) => State::Sync(Orphan::Marked(name, mark)),
+            state => state,
+        };
         matches!(self.state, State::Sync(_))
     }
 
@@ -87,7 +115,9 @@ impl Cleanup {
     pub fn action(&self) -> Action {
         match &self.state {
             State::Sync(_) => Action::Sync,
+            State::Find(Orphan::Marked(name, _)) => Action::Read(name.clone()),
             State::Find(_) => Action::List,
+            State::Pull(name, _) => Action::Delete(name.clone()),
             State::Delete(names) => match names.last() {
                 Some(name) => Action::Delete(name.clone()),
                 None => Action::Done,
@@ -97,24 +127,41 @@ impl Cleanup {
 
     /// Takes in the result of the last action.
     pub fn handle(&mut self, event: Event) {
-        match (&mut self.state, event) {
-            (State::Sync(prefix), Event::Synced) => self.state = State::Find(prefix.clone()),
-            (State::Find(prefix), Event::Children(names)) => {
-                let found = names.iter().filter(|name| name.starts_with(&*prefix));
-                let mut found: Vec<_> = found.map(str::to_owned).collect();
-                found.sort_unstable();
-                self.missed = found.is_empty().then(|| mem::take(prefix));
-                self.state = State::Delete(found);
+        let state = mem::replace(&mut self.state, State::Delete(Vec::new()));
+        self.state = match (state, event) {
+            (State::Sync(orphan), Event::Synced) => State::Find(orphan),
+            (State::Find(Orphan::Prefix(prefix)), Event::Children(names)) => {
+                self.listed(prefix, &names)
             }
-            (State::Find(prefix), Event::Gone) => {
-                self.missed = Some(mem::take(prefix));
-                self.state = State::Delete(Vec::new());
+            (State::Find(Orphan::Marked(name, mark)), Event::Data(data)) => {
+                match data == mark.as_bytes() {
+                    true => State::Pull(name, mark),
+                    false => self.misses(Orphan::Marked(name, mark)),
+                }
             }
-            (State::Delete(names), Event::Gone) => {
+            (State::Find(orphan), Event::Gone) => self.misses(orphan),
+            (State::Pull(..), Event::Gone) => State::Delete(Vec::new()),
+            (State::Delete(mut names), Event::Gone) => {
                 names.pop();
+                State::Delete(names)
             }
-            _ => {}
+            (state, _) => state,
+        };
+    }
+
+    fn listed(&mut self, prefix: String, names: &Names) -> State {
+        let found = names.iter().filter(|name| name.starts_with(&*prefix));
+        let mut found: Vec<_> = found.map(str::to_owned).collect();
+        found.sort_unstable();
+        match found.is_empty() {
+            true => self.misses(Orphan::Prefix(prefix)),
+            false => State::Delete(found),
         }
+    }
+
+    fn misses(&mut self, orphan: Orphan) -> State {
+        self.missed = Some(orphan);
+        State::Delete(Vec::new())
     }
 }
 
@@ -146,6 +193,30 @@ mod tests {
             assert_eq!(cleanup.action(), Action::Delete(name.into()));
             cleanup.handle(Event::Gone);
         }
+        assert_eq!(cleanup.action(), Action::Done);
+    }
+
+    #[test]
+    fn a_node_whose_name_others_use_is_deleted_if_it_is_ours() {
+        for (data, deleted) in [("ours", true), ("another's", false)] {
+            let mut cleanup = Cleanup::new(Orphan::Marked("stake".into(), "ours".into()));
+            assert_eq!(cleanup.action(), Action::Sync);
+            cleanup.handle(Event::Synced);
+            assert_eq!(cleanup.action(), Action::Read("stake".into()));
+            cleanup.handle(Event::Data(data.into()));
+            let is_deleted = cleanup.action() == Action::Delete("stake".into());
+            assert_eq!((is_deleted, cleanup.missed().is_none()), (deleted, deleted));
+        }
+    }
+
+    #[test]
+    fn a_deletion_whose_answer_was_lost_is_repeated_only_if_the_node_is_still_ours() {
+        let mut cleanup = Cleanup::new(Orphan::Marked("stake".into(), "ours".into()));
+        cleanup.handle(Event::Synced);
+        cleanup.handle(Event::Data("ours".into()));
+        assert!(cleanup.looks_anew());
+        cleanup.handle(Event::Synced);
+        cleanup.handle(Event::Data("another's".into()));
         assert_eq!(cleanup.action(), Action::Done);
     }
 }

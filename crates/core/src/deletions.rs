@@ -21,6 +21,7 @@ use core::time::Duration;
 
 use self::deletion::Turn;
 pub use self::deletion::{Deletion, Ended, Progress, close};
+use crate::attempt::Orphan;
 
 /// The deletions of one session by their numbers, each with what its user adds.
 #[derive(Debug)]
@@ -89,6 +90,12 @@ impl<X> Deletions<X> {
         }
     }
 
+    /// What was looked for and not found, and may still come, each with its directory.
+    pub fn late(&self, now: Duration) -> impl Iterator<Item = (&str, &Orphan)> {
+        let late = self.late.iter().filter(move |look| look.may_come(now));
+        late.filter_map(|look| Some((look.dir(), look.sought()?)))
+    }
+
     /// What their users have added to those in this directory.
     pub fn in_directory<'a>(&'a mut self, dir: &'a str) -> impl Iterator<Item = &'a mut X> {
         let all = self.open.values_mut();
@@ -105,9 +112,12 @@ impl<X> Deletions<X> {
         self.open.is_empty()
     }
 
-    /// A session is served; the ends of others have deleted their nodes. Returns those, with what their
-    /// users have added.
+    /// A session is served; the ends of others have deleted their nodes, except holds. Returns those, with
+    /// what their users have added.
     pub fn serves(&mut self, session: i64) -> Vec<(Deletion, X)> {
+        let open = self.open.values_mut().map(|(deletion, _)| deletion);
+        open.chain(&mut self.late)
+            .for_each(|deletion| deletion.goes_on_in(session));
         self.late.retain(|late| late.session() == session);
         let of_another =
             |(id, (entry, _)): (&u64, &(Deletion, X))| (entry.session() != session).then_some(*id);

@@ -130,4 +130,6 @@ pub enum Orphan {
     Node(String),
     /// Perhaps a node with this prefix.
     Prefix(String),
+    /// Perhaps a node of this name, which others use too, with this data, which no other has.
+    Marked(String, String),
 }

@@ -22,7 +22,7 @@ pub(super) const LONG_PAUSE: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug)]
 pub struct Deletion {
     dir: String,
-    session: i64,
+    pub(super) session: i64,
     cleanup: Cleanup,
     pub(super) turn: Turn,
     /// The listing of the directory is too long for a reply.
@@ -127,9 +127,19 @@ impl Deletion {
         self.is_of_before = self.cleanup.looks_anew() && self.turn == Turn::Asked;
     }
 
-    /// The prefix of a node that was looked for and was not there.
-    pub fn missed(&self) -> Option<&str> {
+    /// What was looked for, if no node was there.
+    pub fn missed(&self) -> Option<&Orphan> {
         self.cleanup.missed()
+    }
+
+    /// What it looks for.
+    pub(super) fn sought(&self) -> Option<&Orphan> {
+        self.cleanup.sought()
+    }
+
+    /// The name that it looks for or deletes next, or the beginning of that.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.cleanup.name()
     }
 
     /// The directory.
@@ -169,6 +179,7 @@ impl Deletion {
                 below: self.dir.clone(),
             },
             (_, Action::List) => Request::list(&self.dir),
+            (_, Action::Read(name)) => Request::get(&format!("{}/{name}", self.dir)),
             (_, Action::Delete(name)) if self.closing.is_empty() => {
                 Request::delete(format!("{}/{name}", self.dir))
             }
@@ -251,6 +262,9 @@ impl Deletion {
                 let names: Vec<_> = paths.iter().filter_map(name).collect();
                 Ok(Event::Children(names.iter().map(String::as_str).collect()))
             }
+            (Action::Read(_), Ok(Reply::Data { data, .. })) => Ok(Event::Data(data.into())),
+            // It is no node of this client, which may read its own.
+            (Action::Read(_), Err(Failure::Refused(ErrorCode::NO_AUTH))) => Ok(Event::Gone),
             (Action::Sync, Ok(_)) => Ok(Event::Synced),
             // A refusal passes through the quorum as well.
             (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),

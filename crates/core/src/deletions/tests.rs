@@ -9,7 +9,7 @@ use super::*;
 use crate::answer::{Answered, Failure, TooLong};
 use crate::attempt::Orphan;
 use crate::connection::Capabilities;
-use zklock_jute::{ErrorCode, Names, Op, OpReply, Reply, Request};
+use zklock_jute::{ErrorCode, Names, Op, OpReply, Reply, Request, Stat};
 
 const OURS: Capabilities = Capabilities {
     multi: true,
@@ -349,4 +349,98 @@ fn a_look_that_a_new_connection_cuts_in_two_begins_again() {
         }
         assert_eq!(deletion.ask(OURS), Some(OURS.sync("/m")));
     }
+}
+
+/// Its node outlives the session.
+#[test]
+fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
+    const T: Duration = Duration::from_secs(4);
+    const NAME: &str = "_c_401d401d-5a0b-8b57-9a3e-0123456789ab-lock-";
+    let node = format!("{NAME}0000000004");
+    for step in ["the look is under way", "it was not found", "it was found"] {
+        let mut deletions = Deletions::default();
+        deletions.connected(1, NOW, || ());
+        let hold = Orphan::Prefix(NAME.to_owned());
+        let id = deletions.begin(Deletion::new("/m", 1, hold), ());
+        match step {
+            "it was not found" => {
+                finds(&mut deletions, id, &[]);
+                deletions.ended(id, NOW, T);
+            }
+            "it was found" => drop(finds(&mut deletions, id, &[&node])),
+            _ => {}
+        }
+        assert!(deletions.serves(2).is_empty());
+        // However long that took: it came before the end of the first one, or never.
+        let later = NOW + 20 * T;
+        deletions.connected(2, later, || ());
+        let [id] = deletions.due(later)[..] else {
+            panic!("{step}, and it is looked for: {deletions:?}");
+        };
+        if step != "it was found" {
+            finds(&mut deletions, id, &[&node]);
+        }
+        let (deletion, ()) = deletions.get(id).expect("it goes on");
+        assert_eq!(deletion.ask(OURS), delete(&format!("/m/{node}")));
+        deletion.answered(later, Ok(Reply::Nothing));
+        deletions.ended(id, later, T);
+        deletions.connected(3, later, || ());
+        assert!(deletions.is_empty());
+    }
+}
+
+#[test]
+fn a_node_whose_name_others_use_is_looked_for_again_and_deleted_if_it_is_ours() {
+    const T: Duration = Duration::from_secs(4);
+    let mut deletions = Deletions::default();
+    deletions.connected(1, NOW, || ());
+    let stake = || Deletion::new("/m", 1, Orphan::Marked("stake".into(), "ours".into()));
+    deletions.begin(stake(), ());
+    let data = |text: &str| Reply::Data {
+        data: text.as_bytes().to_vec().into(),
+        stat: Stat::default(),
+    };
+    let unread = Failure::Refused(ErrorCode::NO_AUTH);
+    let missed = [Failure::Refused(ErrorCode::NO_NODE), unread].map(Err);
+    let looks = missed
+        .into_iter()
+        .chain([Ok(data("another's")), Ok(data("ours"))]);
+    for (connection, found) in (2..).zip(looks) {
+        let [id] = deletions.due(NOW)[..] else {
+            panic!("it is looked for: {deletions:?}");
+        };
+        let (deletion, ()) = deletions.get(id).expect("it goes on");
+        assert_eq!(deletion.ask(OURS), Some(OURS.sync("/m")));
+        deletion.answered(NOW, Ok(Reply::Synced { path: "/m".into() }));
+        assert_eq!(deletion.ask(OURS), Some(Request::get("/m/stake")));
+        let is_ours = found == Ok(data("ours"));
+        let progress = deletion.answered(NOW, found);
+        assert_eq!(matches!(progress, Progress::Ended(_)), !is_ours);
+        match is_ours {
+            true => assert_eq!(deletion.ask(OURS), delete("/m/stake")),
+            false => drop(deletions.ended(id, NOW, T)),
+        }
+        // If the deletion was carried out, another may have the name by now.
+        deletions.connected(connection, NOW, || ());
+    }
+    let (deletion, ()) = deletions.get(4).expect("it goes on");
+    assert_eq!(
+        deletion.answered(NOW, Err(Failure::Lost)),
+        Progress::GoesOn(None)
+    );
+    assert_eq!(deletion.ask(OURS), Some(OURS.sync("/m")));
+}
+
+#[test]
+fn what_may_still_come_can_be_told() {
+    const T: Duration = Duration::from_secs(4);
+    let mut deletions = Deletions::default();
+    let id = deletions.begin(perhaps(), ());
+    assert_eq!(deletions.late(NOW).count(), 0, "it is looked for");
+    finds(&mut deletions, id, &[]);
+    deletions.ended(id, NOW, T);
+    let orphan = Orphan::Prefix("_c_me-lock-".to_owned());
+    let told: Vec<_> = deletions.late(NOW).collect();
+    assert_eq!(told, [("/m", &orphan)]);
+    assert_eq!(deletions.late(NOW + 10 * T).count(), 0);
 }

@@ -54,7 +54,7 @@ impl World {
                 self.part_with(i, &name);
                 self.answer_farewell(i, nth, cleanup::Event::Gone);
             }
-            cleanup::Action::Done => unreachable!("it has ended"),
+            cleanup::Action::Read(_) | cleanup::Action::Done => unreachable!("it has ended"),
         }
     }
 
