@@ -188,15 +188,17 @@ impl Session {
                 Ok(Some(Reply::Created { path, .. })) => return Ok(path::name(&path).to_owned()),
                 // The answer was lost, and the server that is asked next may be behind.
                 Ok(_) => {
-                    self.catch_up(path)?;
-                    let names = self.names(caller, path, limit)?;
-                    if let Some(name) = own(&names, &prefix).first() {
+                    let caught_up = self.catch_up(path);
+                    let names = caught_up.and_then(|()| self.names(caller, path, limit));
+                    let mine = names.as_ref().map(|names| own(names, &prefix));
+                    if let Some(name) = mine.ok().as_deref().and_then(<[_]>::first) {
                         return Ok(name.text.to_owned());
                     }
                     // It may still be carried out, and there are not to be two.
                     let asked = Orphan::Prefix(mem::replace(&mut prefix, fresh()));
                     let session = self.status.snapshot().session;
                     self.cleaner.add(path, session, vec![asked]);
+                    names.map_err(|_| Self::unconfirmed())?;
                 }
                 Err(CallError::Refused(ErrorCode::NO_NODE)) => {
                     let dirs = [path.to_owned()];

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use zklock::diagnostics::Hold;
 use zklock::{Client, Error};
 
 use super::{SOON, connect};
@@ -96,4 +97,27 @@ fn a_create_whose_reply_is_lost_for_good_leaves_nothing() {
         session,
         "the node did not go with a session"
     );
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_pause_that_nobody_could_look_for_is_unconfirmed_and_goes_later() {
+    let (proxy, client, path) = stage("pause");
+    // Slow enough to close the way back before the node is found.
+    proxy.delay(Duration::from_millis(300));
+    proxy.drop_next_reply_to(op::CREATE);
+    let paused = thread::scope(|scope| {
+        let (client, path) = (&client, &path);
+        let waiting = scope.spawn(move || client.pause(path, &Hold::new("a pause", None)));
+        eventually("the reply is lost", || proxy.fired());
+        proxy.refuse();
+        waiting.join().unwrap()
+    });
+    assert!(
+        matches!(paused, Err(Error::Unconfirmed { .. })),
+        "{paused:?}"
+    );
+    assert_eq!(children(&ZooKeeper::shared().hosts(), &path).len(), 1);
+    proxy.accept();
+    assert_nothing_left(&ZooKeeper::shared().hosts(), &path);
 }

@@ -821,9 +821,10 @@ MUTANTS = [
         "pause-made-twice",
         "a pause whose answer was lost is made again, without a look",
         "src/lock/hold.rs",
-        "                    if let Some(name) = own(&names, &prefix).first() {",
-        "                    if let Some(name) = own(&names, &prefix).get(9) {",
-        "                    if let Some(name) = own(&names, &prefix).get(if {mutant} {{ 9 }} else {{ 0 }}) {{",
+        "                    if let Some(name) = mine.ok().as_deref().and_then(<[_]>::first) {",
+        "                    if let Some(name) = mine.ok().as_deref().and_then(|mine| mine.get(9)) {",
+        "                    let nth = if {mutant} {{ 9 }} else {{ 0 }};\n"
+        "                    if let Some(name) = mine.ok().as_deref().and_then(|mine| mine.get(nth)) {{",
     ),
     (
         "number-any-version",

@@ -31,9 +31,8 @@
 //! in the directory, for the cleaner to delete. The attempt knows no time: at a deadline, the
 //! driver sends `Cancel`.
 //!
-//! `Relist` saves the hand-off a round trip: once the node beyond the nearest has gone, the
-//! waiter lists the queue while the nearest holds, and not when its own turn has come. If there
-//! were only these two, it need not list. [`LastGrant`] says when none is needed at all.
+//! `Relist` saves the hand-off a round trip: once the node beyond the nearest has gone, the waiter lists
+//! the queue while the nearest holds, if others may be left. [`LastGrant`] says when it need not be listed.
 
 pub mod action_and_event;
 
@@ -293,8 +292,10 @@ impl Attempt {
             (State::Watch(mine, _) | State::Wait(mine, _), Event::Evicted) => {
                 State::Finish(Outcome::Evicted(mine.name))
             }
-            (State::Watch(mine, blocked), Event::BeyondDeleted) => State::Relist(mine, blocked),
             (State::Wait(mine, blocked), Event::BeyondDeleted) => Self::moves_up(mine, blocked),
+            (State::Watch(mine, blocked) | State::Wait(mine, blocked), Event::BeyondMissing) => {
+                State::Relist(mine, blocked)
+            }
             (State::Wait(mine, Blocked { last: true, .. }), Event::Deleted) => State::Prove(mine),
             (State::Wait(mine, _), Event::Deleted | Event::Woken) => State::List(mine),
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),

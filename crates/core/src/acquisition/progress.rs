@@ -110,6 +110,7 @@ impl Acquisition {
         self.watches.beyond.take_if(|beyond| beyond == name)?;
         self.has_moved |= gone;
         Some(match gone {
+            true if self.watches.is_missing => Event::BeyondMissing,
             true => Event::BeyondDeleted,
             false => Event::Woken,
         })

@@ -80,8 +80,11 @@ pub enum Event {
     Watching,
     /// The nearest node, which we watched, was deleted.
     Deleted,
-    /// The node beyond the nearest was deleted, and the watches on the others stand.
+    /// The node beyond the nearest, which we watched, was deleted, and the watches on the others stand.
     BeyondDeleted,
+    /// The node beyond the nearest was not there to be watched, and the watches on the others stand. A hold
+    /// may have its place.
+    BeyondMissing,
     /// Our own node is not there, although our session lasts.
     Evicted,
     /// Something else happened: look again.

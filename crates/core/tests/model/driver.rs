@@ -123,11 +123,21 @@ impl World {
         }
         self.clients[i].guard = (!self.clients[i].deaf).then_some(mine);
         match &blocked.beyond {
-            Some(beyond) if self.directory.find(beyond).is_none() => Event::BeyondDeleted,
+            Some(beyond) if self.directory.find(beyond).is_none() => self.misses_beyond(i),
             beyond => {
                 self.clients[i].beyond.clone_from(beyond);
                 Event::Watching
             }
+        }
+    }
+
+    fn misses_beyond(&mut self, i: usize) -> Event {
+        match self.rules.mutant {
+            Mutant::TakesAMissForADeletion => {
+                self.report(i, Event::Watching);
+                Event::BeyondDeleted
+            }
+            _ => Event::BeyondMissing,
         }
     }
 

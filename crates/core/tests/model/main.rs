@@ -279,7 +279,7 @@ fn a_contender_more_costs_the_same_in_any_queue_and_a_wasteful_one_is_seen() {
 type Wrong = (Mutant, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const WRONG: [Wrong; 37] = [
+const WRONG: [Wrong; 38] = [
     (Mutant::FindsWithoutSync,          "x x",   "1 fault",             &[Progress, Liveness]),
     (Mutant::RepeatsLostCreates,        "x x",   "1 fault",             &[Progress, Liveness]),
     (Mutant::AdoptsAcrossSessions,      "x x",   "2 faults, 1 expiry", &[Truth, Exclusion]),
@@ -303,6 +303,7 @@ const WRONG: [Wrong; 37] = [
     (Mutant::HearsOutOfOrder,           "x x x", "1 eviction",          &[Truth, Exclusion]),
     (Mutant::HearsWhatIsSetAgain,       "x x x", "1 fault, 1 eviction", &[Truth, Exclusion]),
     (Mutant::DropsWatchesToRelist,      "x x x", "",                     &[Sleep, Progress, Liveness]),
+    (Mutant::TakesAMissForADeletion,    "x x x", "1 hold, 1 cancel",     &[Exclusion]),
     (Mutant::RelistsWithLostWatches,    "x x x", "1 fault",             &[Sleep, Progress, Liveness]),
     (Mutant::TrustsUnansweredWatches,   "x x",   "1 fault, 1 eviction", &[Sleep, Truth]),
     (Mutant::TakesOwnEndForEviction,    "x x",   "1 expiry",           &[Truth]),

@@ -45,6 +45,7 @@ pub(crate) enum Mutant {
     HearsOutOfOrder,
     HearsWhatIsSetAgain,
     DropsWatchesToRelist,
+    TakesAMissForADeletion,
     RelistsWithLostWatches,
     TrustsUnansweredWatches,
     TakesOwnEndForEviction,
