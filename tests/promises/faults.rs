@@ -182,7 +182,7 @@ fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_who_became_the_last
 ) {
     let (hosts, path) = (ZooKeeper::shared().hosts(), fresh_path("evicted-third"));
     let mut node = String::new();
-    let taken = third_in_line(transport, &hosts, &path, |first, positions| {
+    let taken = in_line_behind(2, transport, (&hosts, &path), |first, positions| {
         first.unlock().unwrap();
         assert_eq!(positions.recv_timeout(SOON), Ok(1));
         let nodes = children(&hosts, &path);
@@ -194,36 +194,41 @@ fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_who_became_the_last
     assert_nothing_left(&hosts, &path);
 }
 
-/// Queues a client with these hosts behind two others, and returns whether it got the lock.
-/// The second holds the lock from the first one's release until `act` returns. `act` is given
-/// the first one's guard, and the places that the third one is told after its first.
-fn third_in_line(
+/// Queues a client with these hosts behind so many others, and returns whether it got the lock.
+/// The last of them holds the lock from its turn until `act` returns, those between let go at once.
+/// `act` is given the first one's guard, and the places that the client is told after its first.
+fn in_line_behind(
+    others: usize,
     transport: Transport,
-    hosts: &str,
-    path: &str,
+    (hosts, path): (&str, &str),
     act: impl FnOnce(MutexGuard, &Receiver<usize>),
 ) -> Result<bool, Error> {
     let server = ZooKeeper::shared();
-    let [one, two] = [(); 2].map(|()| transport.connect(&server.hosts()));
-    let three = transport.connect(hosts);
-    let first = one.mutex(path).unwrap().lock().unwrap();
+    let connect = |_| transport.connect(&server.hosts());
+    let ahead: Vec<_> = (0..others).map(connect).collect();
+    let comer = transport.connect(hosts);
+    let lock = |at: usize| ahead[at].mutex(path).unwrap().lock().unwrap();
+    let first = lock(0);
     let (leave, leaving) = crossbeam_channel::bounded::<()>(0);
     let (told, positions) = crossbeam_channel::unbounded();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let _guard = two.mutex(path).unwrap().lock().unwrap();
-            let _ = leaving.recv();
-        });
-        wait_for_children(&server.hosts(), path, 2);
+        for at in 1..others {
+            let leaving = (at + 1 == others).then(|| leaving.clone());
+            scope.spawn(move || {
+                let _guard = lock(at);
+                leaving.map(|leaving| leaving.recv())
+            });
+            wait_for_children(&server.hosts(), path, at + 1);
+        }
         let waiting = scope.spawn(|| {
             let options = LockOptions::new().deadline(Instant::now() + 2 * SOON);
             let options = options.on_wait(|waiting| {
                 let _ = told.send(waiting.position());
             });
-            let taken = three.mutex(path).unwrap().lock_with(options);
+            let taken = comer.mutex(path).unwrap().lock_with(options);
             taken.map(|guard| guard.is_some())
         });
-        assert_eq!(positions.recv_timeout(SOON), Ok(2));
+        assert_eq!(positions.recv_timeout(SOON), Ok(others));
         act(first, &positions);
         drop(leave);
         waiting.join().unwrap()
@@ -329,7 +334,8 @@ fn a_truncated_reply_does_not_end_the_wait(transport: Transport) {
 fn a_waiter_gets_the_lock_after_its_look_at_the_queue_was_lost(transport: Transport) {
     let (hosts, path) = (ZooKeeper::shared().hosts(), fresh_path("look"));
     let proxy = Proxy::start(&hosts);
-    let taken = third_in_line(transport, &proxy.hosts(), &path, |first, positions| {
+    let through = proxy.hosts();
+    let taken = in_line_behind(3, transport, (&through, &path), |first, positions| {
         proxy.drop_next_request(op::GET_CHILDREN);
         first.unlock().unwrap();
         assert_eq!(positions.recv_timeout(SOON), Ok(1));
