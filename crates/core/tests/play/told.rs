@@ -95,8 +95,11 @@ impl World {
                 .map(move |zxid| (mine, zxid))
         });
         let is_so = moments.any(|(mine, at)| {
+            // The nodes of a session go at once, and their events come one after the other.
+            let is_heard = |life: &Life| life.path == theirs.path && life.zxids.1 == Some(at);
             let before: Vec<_> = lives()
-                .filter(|life| life.is_ahead_of(one.path(), &mine.path) && life.is_there(at))
+                .filter(|life| life.is_ahead_of(one.path(), &mine.path))
+                .filter(|life| life.is_there(at) || is_heard(life))
                 .collect();
             let last = before.iter().max_by_key(|life| life.number());
             before.len() == ahead.count && last.is_some_and(|last| last.path == theirs.path)
