@@ -126,12 +126,17 @@ impl Handover {
         (crate::path::parent(&node) == path).then_some(())?;
         // A negative version would be over any other.
         let version = i32::try_from(number("version")?).ok()?;
-        // Earlier versions did not tell.
-        let late = read
-            .get("late")
-            .map(|late| late.as_array()?.iter().map(late_one).collect());
+        let late = match read.get("late") {
+            Some(late) => late
+                .as_array()?
+                .iter()
+                .map(late_one)
+                .collect::<Option<_>>()?,
+            // Earlier versions did not tell.
+            None => Vec::new(),
+        };
         Some(Self {
-            late: late.unwrap_or_else(|| Some(Vec::new()))?,
+            late,
             session,
             clock: text("clock"),
             path,

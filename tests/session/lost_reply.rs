@@ -39,6 +39,19 @@ fn lock_with_one_node(client: &Client, path: &str) {
     assert_nothing_left(&hosts, path);
 }
 
+/// Asks for a create of this kind, whose reply is lost, and closes the way back.
+fn unanswered<T: Send>(proxy: &Proxy, kind: i32, ask: impl FnOnce() -> T + Send) -> T {
+    // Slow enough to close it before the node is found.
+    proxy.delay(Duration::from_millis(300));
+    proxy.drop_next_reply_to(kind);
+    thread::scope(|scope| {
+        let asking = scope.spawn(ask);
+        eventually("the reply is lost", || proxy.fired());
+        proxy.refuse();
+        asking.join().unwrap()
+    })
+}
+
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_create_whose_reply_is_lost_makes_one_node() {
@@ -70,18 +83,10 @@ fn a_second_create_whose_reply_is_lost_makes_one_node() {
 fn a_create_whose_reply_is_lost_for_good_leaves_nothing() {
     let (proxy, client, path) = stage("never");
     let session = client.session_id();
-    // Slow enough to close the way back before the node is found.
-    proxy.delay(Duration::from_millis(300));
-    proxy.drop_next_reply_to(op::CREATE2);
-    let locked = thread::scope(|scope| {
-        let mutex = client.mutex(&path).unwrap();
-        let waiting = scope.spawn(move || {
-            let locked = mutex.try_lock_for(Duration::from_secs(1));
-            locked.map(|guard| guard.is_some())
-        });
-        eventually("the reply is lost", || proxy.fired());
-        proxy.refuse();
-        waiting.join().unwrap()
+    let mutex = client.mutex(&path).unwrap();
+    let locked = unanswered(&proxy, op::CREATE2, || {
+        let locked = mutex.try_lock_for(Duration::from_secs(1));
+        locked.map(|guard| guard.is_some())
     });
     // No server has said that the mutex is taken.
     assert!(
@@ -103,16 +108,8 @@ fn a_create_whose_reply_is_lost_for_good_leaves_nothing() {
 #[ignore = "needs a ZooKeeper server"]
 fn a_pause_that_nobody_could_look_for_is_unconfirmed_and_goes_later() {
     let (proxy, client, path) = stage("pause");
-    // Slow enough to close the way back before the node is found.
-    proxy.delay(Duration::from_millis(300));
-    proxy.drop_next_reply_to(op::CREATE);
-    let paused = thread::scope(|scope| {
-        let (client, path) = (&client, &path);
-        let waiting = scope.spawn(move || client.pause(path, &Hold::new("a pause", None)));
-        eventually("the reply is lost", || proxy.fired());
-        proxy.refuse();
-        waiting.join().unwrap()
-    });
+    let hold = Hold::new("a pause", None);
+    let paused = unanswered(&proxy, op::CREATE, || client.pause(&path, &hold));
     assert!(
         matches!(paused, Err(Error::Unconfirmed { .. })),
         "{paused:?}"

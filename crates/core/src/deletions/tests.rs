@@ -31,6 +31,15 @@ fn perhaps() -> Deletion {
     Deletion::new("/m", 1, Orphan::Prefix("_c_me-lock-".to_owned()))
 }
 
+/// What is looked for now.
+#[track_caller]
+fn the_one_due(deletions: &Deletions<()>) -> u64 {
+    let [id] = deletions.due(NOW)[..] else {
+        panic!("it is looked for: {deletions:?}");
+    };
+    id
+}
+
 fn delete(path: &str) -> Option<Request> {
     Some(Request::delete(path.to_owned()))
 }
@@ -288,16 +297,12 @@ fn a_create_that_was_not_found_is_looked_for_through_each_new_connection() {
     assert!(deletions.due(NOW).is_empty());
     for connection in 2..4 {
         deletions.connected(connection, NOW, || ());
-        let [id] = deletions.due(NOW)[..] else {
-            panic!("it is looked for: {deletions:?}");
-        };
+        let id = the_one_due(&deletions);
         assert!(matches!(finds(&mut deletions, id, &[]), Progress::Ended(_)));
         deletions.ended(id, NOW, T);
     }
     deletions.connected(4, NOW, || ());
-    let [id] = deletions.due(NOW)[..] else {
-        panic!("it is looked for: {deletions:?}");
-    };
+    let id = the_one_due(&deletions);
     let found = finds(&mut deletions, id, &["_c_me-lock-0000000004"]);
     assert_eq!(found, Progress::GoesOn(None));
     let (deletion, ()) = deletions.get(id).expect("it goes on");
@@ -406,9 +411,7 @@ fn a_node_whose_name_others_use_is_looked_for_again_and_deleted_if_it_is_ours() 
         .into_iter()
         .chain([Ok(data("another's")), Ok(data("ours"))]);
     for (connection, found) in (2..).zip(looks) {
-        let [id] = deletions.due(NOW)[..] else {
-            panic!("it is looked for: {deletions:?}");
-        };
+        let id = the_one_due(&deletions);
         let (deletion, ()) = deletions.get(id).expect("it goes on");
         assert_eq!(deletion.ask(OURS), Some(OURS.sync("/m")));
         deletion.answered(NOW, Ok(Reply::Synced { path: "/m".into() }));
