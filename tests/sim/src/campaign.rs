@@ -52,12 +52,9 @@ impl Campaign {
         };
         let begun = Instant::now();
         thread::scope(|scope| {
-            for job in 0..jobs {
+            for _ in 0..jobs {
                 let campaign = &campaign;
-                scope.spawn(move || {
-                    stay_on_one_core(job as usize);
-                    campaign.work(first, every, end);
-                });
+                scope.spawn(move || campaign.work(first, every, end));
             }
         });
         *campaign.took.lock().expect("no panic") = begun.elapsed();
@@ -130,25 +127,4 @@ impl Campaign {
             total.terms,
         )
     }
-}
-
-/// Keeps this thread, and those that it starts, on one core, as each run does by itself; so the workers
-/// have one each.
-fn stay_on_one_core(job: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-        let Ok(allowed) = sched_getaffinity(None) else {
-            return;
-        };
-        let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
-        if let Some(core) = cores.cycle().nth(job) {
-            let mut one = CpuSet::new();
-            one.set(core);
-            // Where it is not allowed, runs are slower.
-            let _ = sched_setaffinity(None, &one);
-        }
-    }
-    let _ = job;
 }
