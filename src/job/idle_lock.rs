@@ -13,7 +13,6 @@
 //! meanwhile, and the transaction deletes the stake, too.
 
 use std::result::Result as StdResult;
-use std::slice;
 use std::time::Duration;
 
 use super::Job;
@@ -22,7 +21,6 @@ use crate::error::Result;
 use crate::lock::fresh_id::fresh_id;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
-use crate::session::cleaner::Release;
 use crate::system::clock;
 use crate::time::limit::{Limit, from_now};
 use zklock_core::attempt::{Orphan, Patience};
@@ -228,27 +226,16 @@ impl Job {
     ) -> StdResult<bool, CallError> {
         let (session, stake) = (&self.locks.session, format!("{}/{STAKE}", self.path));
         let mark = fresh_id();
-        match caller.call_once(&self.stake(&stake, &mark), &stake, limit) {
-            Ok(Some(_)) => {}
+        let replaced = match caller.call_once(&self.stake(&stake, &mark), &stake, limit) {
+            Ok(Some(_)) => self.replace_with(caller, &stake, what, limit),
             Err(error @ (CallError::Refused(_) | CallError::Over(_))) => return Err(error),
             // It may come to be, also after the next look.
-            unanswered => {
-                let stake = Orphan::Marked(STAKE.to_owned(), mark);
-                let of = session.status.snapshot().session;
-                session.cleaner.add(&self.path, of, vec![stake]);
-                return unanswered.map(|_| false);
-            }
-        }
-        let replaced = self.replace_with(caller, &stake, what, limit);
+            unanswered => unanswered.map(|_| false),
+        };
         if !matches!(replaced, Ok(true)) {
-            let release = Release {
-                session: session.status.snapshot().session,
-                waiter: None,
-                closing: None,
-                not_before: None,
-                next: None,
-            };
-            session.cleaner.release(slice::from_ref(&stake), &release);
+            let stake = Orphan::Marked(STAKE.to_owned(), mark);
+            let of = session.status.snapshot().session;
+            session.cleaner.add(&self.path, of, vec![stake]);
         }
         replaced
     }

@@ -314,9 +314,10 @@ MUTANTS = [
         "late-beyond-unheard",
         "a waiter does not list the queue while the nearest node holds, but when its turn has come",
         "crates/core/src/acquisition/progress.rs",
-        "            true => Event::BeyondDeleted,\n",
-        "            true => return None,\n",
-        "            true if {mutant} => return None,\n            true => Event::BeyondDeleted,\n",
+        "            true if self.watches.is_seen => Event::BeyondDeleted,\n",
+        "            true if self.watches.is_seen => return None,\n",
+        "            true if {mutant} && self.watches.is_seen => return None,\n"
+        "            true if self.watches.is_seen => Event::BeyondDeleted,\n",
     ),
     (
         "costly-heartbeat",

@@ -278,7 +278,10 @@ impl Contest {
             ahead: ahead.clone().filter(conflicts).count(),
             holds: beyond.is_none(),
             last: plain && ahead.clone().count() == 1,
-            last_but_one: plain && ahead.count() == 2 && beyond.is_some_and(is_plain),
+            // A hold is told of until a listing shows that it has gone.
+            last_but_one: plain
+                && ahead.count() == 2
+                && beyond.is_some_and(|entry| is_plain(entry) && !entry.name.is_hold()),
             beyond: beyond
                 .filter(|_| plain)
                 .map(|entry| entry.name.text.to_owned()),

@@ -180,11 +180,11 @@ impl Acquisition {
         }
     }
 
-    /// If the node beyond the nearest is gone, that is an event of its own.
+    /// If the node beyond the nearest is gone, that counts as an event.
     fn beyond(&mut self, answered: &Answered) -> Result<(), Failure> {
+        self.watches.is_seen = answered.is_ok();
         let beyond = self.watches.beyond.clone();
         if let Some(beyond) = beyond.filter(|_| *answered == Err(GONE)) {
-            self.watches.is_missing = true;
             self.events.push_back((beyond, EventKind::Deleted));
         }
         Ok(())

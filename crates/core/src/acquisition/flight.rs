@@ -45,8 +45,8 @@ pub(super) struct Watches {
     pub(super) own: bool,
     pub(super) nearest: Option<String>,
     pub(super) beyond: Option<String>,
-    /// The one beyond was not there to be watched.
-    pub(super) is_missing: bool,
+    /// The one beyond was there when its watch was set.
+    pub(super) is_seen: bool,
     /// The directory.
     pub(super) around: bool,
 }

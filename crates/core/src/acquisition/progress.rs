@@ -110,8 +110,9 @@ impl Acquisition {
         self.watches.beyond.take_if(|beyond| beyond == name)?;
         self.has_moved |= gone;
         Some(match gone {
-            true if self.watches.is_missing => Event::BeyondMissing,
-            true => Event::BeyondDeleted,
+            true if self.watches.is_seen => Event::BeyondDeleted,
+            // Also a watch of the connection before may tell that, of a node that a hold has replaced.
+            true => Event::BeyondMissing,
             false => Event::Woken,
         })
     }

@@ -230,7 +230,7 @@ impl Acquisition {
         self.watches = Watches {
             nearest: Some(nearest.clone()),
             beyond: beyond.cloned(),
-            is_missing: false,
+            is_seen: false,
             around: false,
             own: self.watches.own,
         };

@@ -82,8 +82,8 @@ pub enum Event {
     Deleted,
     /// The node beyond the nearest, which we watched, was deleted, and the watches on the others stand.
     BeyondDeleted,
-    /// The node beyond the nearest was not there to be watched, and the watches on the others stand. A hold
-    /// may have its place.
+    /// The node beyond the nearest is gone, perhaps since before it was watched, and the watches on the others
+    /// stand. A hold may have its place.
     BeyondMissing,
     /// Our own node is not there, although our session lasts.
     Evicted,

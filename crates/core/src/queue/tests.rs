@@ -21,7 +21,7 @@ const WRITE: Contest = Contest {
     permits: 0,
 };
 
-/// `w3 r1 l7` is a writer with the number 3, a reader with 1 and a mutex with 7.
+/// `w3 r1 l7 h2` is a writer with the number 3, a reader with 1, a mutex with 7 and a hold with 2.
 fn children(spec: &str) -> Names {
     spec.split_whitespace().map(node).collect()
 }
@@ -43,7 +43,12 @@ fn number(spec: &str) -> i64 {
 /// An id as we write them.
 fn id(spec: &str) -> String {
     let (number, length) = (number(spec), spec.len());
-    format!("{number:08x}-0000-8000-8000-{length:012x}")
+    let begin = if spec.starts_with('h') {
+        0x401d_401d
+    } else {
+        number
+    };
+    format!("{begin:08x}-0000-8000-8000-{length:012x}")
 }
 
 fn blocked(spec: &str, ahead: usize, holds: bool, last: bool) -> Place {
@@ -77,8 +82,9 @@ fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
         ("l2 l1",         "l2",  MUTEX,   blocked("l1", 1, true, true)),
         ("l3 l1 l2",      "l3",  MUTEX,   behind_two("l2", "l1", 2)),
         ("l1 l2 l3 l4",   "l4",  MUTEX,   behind_two("l3", "l2", 3)),
-        // A writer's number may be a reader's soon.
+        // A writer's number may be a reader's soon, and it is told until when a hold stands.
         ("w1 l2 l3",      "l3",  MUTEX,   behind_two("l2", "w1", 2)),
+        ("h1 l2 l3",      "l3",  MUTEX,   behind_two("l2", "h1", 2)),
         ("l1 l3",         "l9",  MUTEX,   Place::Missing),
         ("w1",            "w1",  WRITE,   Place::First),
         ("r1 r2",         "r2",  READ,    Place::First),
