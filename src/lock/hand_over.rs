@@ -27,7 +27,6 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::Proven;
-use crate::session::heartbeat::REVOKE;
 use crate::session::lease::Lease;
 use crate::system::clock;
 use crate::time::limit::Limit;
@@ -37,6 +36,7 @@ use crate::transport::session_key::{Inherited, SessionKey};
 use zklock_core::attempt::Orphan;
 use zklock_core::dialect::Kind;
 use zklock_core::name::NodeName;
+use zklock_core::renewals::REVOKE;
 use zklock_core::validity::Stamp;
 use zklock_jute::{ErrorCode, Op, Reply, Request, Stat};
 

@@ -4,13 +4,12 @@
 //! timeout, once for all guards, and renews their leases with the answer. What is due, and when, is
 //! for [`Renewals`](zklock_core::renewals::Renewals) to say.
 
-mod held_nodes;
-
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::error::LostReason;
 use crate::metrics::Counters;
 use crate::session::lease::{self, Lease};
 use crate::session::leases::{Leases, OpenLease};
@@ -20,17 +19,14 @@ use crate::transport::Answered;
 use crate::transport::gather::gather;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Status};
-use crate::transport::{Fired, Transport};
+use crate::transport::{Call, Fired, Transport, Watch, WatchId};
 use zklock_core::guard_state::News;
-use zklock_core::proof::{self, Proof};
-use zklock_core::renewals::{Look, Trust, in_one_check};
+use zklock_core::renewals::{self, Check, Look, Trust, Verdict};
 use zklock_core::validity::Stamp;
+use zklock_jute::Request;
 
 /// How many messages of a kind are handled between two looks.
 const AT_ONCE: usize = 1_000;
-
-/// What other clients write into a holder's node to ask it to release the lock.
-pub(crate) const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
 
 /// Sends what is due, and has the channels for the answers.
 pub(crate) struct Heartbeat {
@@ -39,7 +35,7 @@ pub(crate) struct Heartbeat {
     leases: Arc<Leases>,
     counters: Arc<Counters>,
     next_watch: Arc<AtomicU64>,
-    probes: Channel<Probed>,
+    checks: Channel<Checked>,
     fired: Channel<Fired>,
     read: Channel<(u64, Answered)>,
 }
@@ -48,14 +44,7 @@ pub(crate) struct Heartbeat {
 type Channel<T> = (Sender<T>, Receiver<T>);
 
 /// A check and its answers.
-pub(crate) type Probed = (Probe, Vec<Answered>);
-
-/// One check that was sent.
-pub(crate) struct Probe {
-    stamp: Stamp,
-    /// The leases whose nodes were checked, in this order.
-    nodes: Vec<u64>,
-}
+pub(crate) type Checked = (Check, Vec<Answered>);
 
 impl Heartbeat {
     pub(crate) fn new(
@@ -71,7 +60,7 @@ impl Heartbeat {
             leases,
             counters,
             next_watch,
-            probes: unbounded(),
+            checks: unbounded(),
             fired: unbounded(),
             read: unbounded(),
         }
@@ -79,7 +68,7 @@ impl Heartbeat {
 
     /// The channels that are filled when there is something to drain.
     pub(crate) fn answers(&self) -> [&dyn Waitable; 3] {
-        [&self.fired.1, &self.probes.1, &self.read.1]
+        [&self.fired.1, &self.checks.1, &self.read.1]
     }
 
     /// From here on every registration wakes the background thread.
@@ -136,14 +125,9 @@ impl Heartbeat {
     }
 
     fn news(&self, snapshot: &Snapshot, connected: bool) -> News {
-        News {
-            connected: connected.then(|| snapshot.since.since_boot()),
-            broke: !connected,
-            // With 0, the server has said that the session expired.
-            session: Some(snapshot.session).filter(|session| *session != 0),
-            over: snapshot.is_over(),
-            resumes: self.transport.capabilities().resumes,
-        }
+        let since = connected.then(|| snapshot.since.since_boot());
+        let resumes = self.transport.capabilities().resumes;
+        News::of(since, snapshot.session, snapshot.is_over(), resumes)
     }
 
     fn trust(&self, id: u64, lease: &Lease, now: Duration) -> Trust {
@@ -170,44 +154,45 @@ impl Heartbeat {
     /// Handles all that has arrived: one look for many messages, not one each.
     pub(crate) fn drain(&self) {
         let fired = self.fired.1.clone();
-        let (probes, reads) = (self.probes.1.clone(), self.read.1.clone());
+        let (checks, reads) = (self.checks.1.clone(), self.read.1.clone());
         fired
             .try_iter()
             .take(AT_ONCE)
             .for_each(|fired| self.node_changed(fired));
-        for (probe, answers) in probes.try_iter().take(AT_ONCE) {
-            self.probed(probe, &answers);
+        for (check, answers) in checks.try_iter().take(AT_ONCE) {
+            let capabilities = self.transport.capabilities();
+            let said = self
+                .leases
+                .renewals()
+                .checked(&check, &answers, capabilities);
+            said.into_iter().for_each(|said| self.apply(said));
         }
         for (id, answered) in reads.try_iter().take(AT_ONCE) {
-            self.node_read(id, &answered);
+            let said = self.leases.renewals().was_read(id, &answered);
+            said.into_iter().for_each(|said| self.apply(said));
         }
     }
 
-    /// Handles the answers to a check.
-    fn probed(&self, probe: Probe, answers: &[Answered]) {
-        match proof::judge(self.transport.capabilities(), answers) {
-            Proof::Confirmed => {
-                for lease in probe.nodes.iter().filter_map(|id| self.leases.get(*id)) {
-                    lease.confirm(probe.stamp);
-                }
-                self.leases.renewals().look_at_these(&probe.nodes);
+    /// Takes in what an answer or an event says of a lock. A loss is told its guard by the next look.
+    fn apply(&self, (id, said): (u64, Verdict)) {
+        let Some(lease) = self.leases.get(id) else {
+            return;
+        };
+        match said {
+            Verdict::Confirmed(stamp) => lease.confirm(stamp),
+            Verdict::Missing => lease.lose(lease::gone(self.transport.capabilities())),
+            Verdict::Deleted => {
+                lease.lose(LostReason::NodeGone);
+                self.ask_why(id, &lease);
             }
-            Proof::Gone(at) => {
-                let whose = probe.nodes.get(at);
-                if let Some((id, lease)) = whose.and_then(|id| Some((id, self.leases.get(*id)?))) {
-                    self.lose(*id, &lease, lease::gone(self.transport.capabilities()));
-                }
-                // A failed check confirms none of the others.
-                self.leases.renewals().failed();
-            }
-            Proof::Unanswered => {}
+            Verdict::RevokeRequested => lease.revoke_requested(),
         }
     }
 
     /// Asks the quorum about those of these that are not lost.
     fn check(&self, leases: Vec<(u64, OpenLease)>) {
         let stamp = self.status.stamp();
-        let (mut ids, mut nodes) = (Vec::new(), Vec::new());
+        let mut nodes = Vec::new();
         for (id, OpenLease { lease, .. }) in leases {
             // An answered ping is no proof. The chaos tests compile a client that takes it for
             // one, and must catch it.
@@ -215,37 +200,60 @@ impl Heartbeat {
                 let touched = stamp.sent;
                 lease.confirm(Stamp { touched, ..stamp });
                 self.leases.renewals().look_at_these(&[id]);
-                continue;
-            }
-            if lease.stamp().is_none() {
-                continue;
-            }
-            for node in lease.all_nodes() {
-                ids.push(id);
-                nodes.push(node.clone());
+            } else if lease.stamp().is_some() {
+                nodes.extend(lease.all_nodes().map(|node| (id, node.clone())));
             }
         }
-        let (mut ids, mut nodes) = (ids.as_slice(), nodes.as_slice());
-        while !nodes.is_empty() {
-            let (now, later) = nodes.split_at(in_one_check(nodes));
-            let (whose, others) = ids.split_at(now.len());
-            let probe = Probe {
-                stamp,
-                nodes: whose.to_vec(),
-            };
-            self.send(probe, now);
-            (ids, nodes) = (others, later);
+        for (check, requests) in Check::of_all(nodes, stamp, self.transport.capabilities()) {
+            let requests = requests.into_iter().map(|request| (request, None));
+            let to = self.checks.0.clone();
+            let calls = gather(requests.collect(), move |answers| {
+                let _ = to.send((check, answers));
+            });
+            self.transport.send(calls);
         }
     }
 
-    fn send(&self, probe: Probe, nodes: &[String]) {
-        let requests = proof::requests(self.transport.capabilities(), nodes);
-        let requests = requests.into_iter().map(|request| (request, None));
-        let to = self.probes.0.clone();
-        let calls = gather(requests.collect(), move |answers| {
-            let _ = to.send((probe, answers));
-        });
-        self.transport.send(calls);
+    /// Reads and watches the nodes of these.
+    fn watch(&self, leases: Vec<(u64, OpenLease, u64)>) {
+        let mut calls = Vec::new();
+        for (id, OpenLease { lease, .. }, watch) in leases {
+            calls.extend(lease.all_nodes().map(|node| {
+                let watch = Watch::new(WatchId(watch), self.fired.0.clone());
+                self.read(id, renewals::watch(node), Some(watch))
+            }));
+        }
+        if !calls.is_empty() {
+            self.transport.send(calls);
+        }
+    }
+
+    /// A watch on a held node fired.
+    fn node_changed(&self, fired: Fired) {
+        let mut renewals = self.leases.renewals();
+        let watched = renewals.watched_by(fired.id.0);
+        let said = watched.and_then(|(id, _)| renewals.happened(id, fired.kind));
+        drop(renewals);
+        said.into_iter().for_each(|said| self.apply(said));
+    }
+
+    /// A node went: asks whether the session lasts, or the node went with it.
+    fn ask_why(&self, id: u64, lease: &Lease) {
+        let calls = lease
+            .all_nodes()
+            .map(|node| self.read(id, renewals::ask_why(node), None));
+        self.transport.send(calls.collect());
+    }
+
+    fn read(&self, id: u64, request: Request, watch: Option<Watch>) -> Call {
+        let read = self.read.0.clone();
+        Call {
+            request,
+            watch,
+            answer: Box::new(move |answered| {
+                let _ = read.send((id, answered));
+            }),
+        }
     }
 }
 

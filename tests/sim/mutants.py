@@ -340,8 +340,8 @@ MUTANTS = [
         "proof-at-its-answer",
         "a check counts from its answer instead of its sending",
         "src/session/heartbeat.rs",
-        "                    lease.confirm(probe.stamp);\n",
-        "                    lease.confirm(self.status.stamp());\n",
+        "            Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
+        "            Verdict::Confirmed(_) => lease.confirm(self.status.stamp()),\n",
     ),
     (
         "heartbeat-late",

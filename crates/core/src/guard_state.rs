@@ -40,6 +40,20 @@ pub struct News {
     pub resumes: bool,
 }
 
+impl News {
+    /// The news while there is a connection, since this moment, or none. The session is 0 if a server has
+    /// said that it expired.
+    pub fn of(connected: Option<Duration>, session: i64, over: bool, resumes: bool) -> Self {
+        Self {
+            connected,
+            broke: connected.is_none(),
+            session: Some(session).filter(|session| *session != 0),
+            over,
+            resumes,
+        }
+    }
+}
+
 impl Belief {
     /// A belief that rests on this proof.
     #[inline]

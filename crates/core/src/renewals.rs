@@ -15,25 +15,21 @@
 //! What a lease knows is its guard's, which is asked without a lock; its driver reports it as
 //! [`Trust`].
 
+mod answers;
 mod look;
+mod verdict;
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
 pub use self::look::{Due, Look, Trust};
+pub use self::verdict::{Check, NODES_A_CHECK, REVOKE, Verdict, ask_why, watch};
 use super::guard_state::News;
 
 /// A lock that is held for less than this gets no watch.
 pub const WATCH_AFTER: Duration = Duration::from_millis(50);
-/// How many nodes one check names, to stay far below the frame limit. Above that, checks are spread
-/// over the time in which each lock is proven once.
-pub const NODES_A_CHECK: usize = 500;
-/// How many bytes their names may take: a fraction of the smallest frame limit that a client
-/// can set.
-const BYTES_A_CHECK: usize = 64 * 1024;
 /// The next look, whenever it comes.
 const AT_ONCE: Duration = Duration::ZERO;
 /// The shortest time between two looks at one lease.
@@ -307,11 +303,6 @@ impl<L: Clone> Renewals<L> {
         Some(pauses.min().unwrap_or(look.timeout / 6))
     }
 
-    /// The quorum has confirmed none, as the node of one is gone: the others are asked about at once.
-    pub fn failed(&mut self) {
-        self.urgent = true;
-    }
-
     /// Has these looked at when the next look comes.
     pub fn look_at_these(&mut self, ids: &[u64]) {
         for id in ids {
@@ -359,16 +350,6 @@ impl<L: Clone> Renewals<L> {
         let id = *self.watched.get(&watch)?;
         Some((id, self.leases.get(&id)?.lease.clone()))
     }
-}
-
-/// How many of these nodes go into one check, which must fit into one request.
-pub fn in_one_check(nodes: &[String]) -> usize {
-    let mut bytes = 0;
-    let fit = nodes.iter().take(NODES_A_CHECK).take_while(|node| {
-        bytes += node.len();
-        bytes <= BYTES_A_CHECK
-    });
-    fit.count().max(1)
 }
 
 #[cfg(test)]

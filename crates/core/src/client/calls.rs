@@ -13,6 +13,7 @@ use super::ask::{GuardId, Ticket, Time};
 use super::commit::Commit;
 use crate::acquisition::CallId;
 use crate::answer::Failure;
+use crate::renewals::Check;
 use crate::validity::Stamp;
 use zklock_jute::Request;
 
@@ -28,7 +29,7 @@ pub(super) enum Purpose {
     /// A deletion and a create in one transaction.
     Both(u64, Creation),
     /// A check of the nodes of these guards.
-    Check(Vec<u64>, Stamp),
+    Check(Check),
     /// A transaction under a guard.
     Commit(Commit, Stamp),
     /// A read of the directory of this node.

@@ -98,16 +98,16 @@ impl Core {
                 self.deleted(id, deletion);
                 self.created(&creation, open.id, create);
             }
-            Purpose::Check(ids, stamp) => self.leases.checked(&ids, stamp, &answered, &self.link),
+            Purpose::Check(check) => self.leases.checked(&check, &answered, &mut self.link),
             Purpose::Commit(commit, stamp) => self.committed(commit, stamp, answered),
             Purpose::Note(node) => {
                 let told = self.orderly.was_read(node, &answered);
                 self.leases.notices.extend(told);
             }
-            Purpose::Watch(id) => self.leases.was_read(id, &answered, &self.link),
+            Purpose::Watch(id) => self.leases.was_read(id, &answered, &mut self.link),
             Purpose::Verify(ticket, guard, stamp) => {
                 let asked = (ticket, guard, stamp);
-                match self.leases.verified(asked, &answered, &self.link) {
+                match self.leases.verified(asked, &answered, &mut self.link) {
                     Some(true) => self.wake(ticket, Outcome::Verified),
                     Some(false) => self.not_verified(ticket, guard),
                     None => {}

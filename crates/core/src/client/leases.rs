@@ -5,7 +5,7 @@
 //! in: a lock whose time is over is lost, whatever an answer says that arrives late.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
@@ -14,15 +14,12 @@ use core::slice;
 use super::ask::{GuardId, LOST, Loss, Notice, Ticket, Time};
 use super::calls::Purpose;
 use super::link::Link;
-use crate::answer::{Answered, Failure};
+use crate::answer::Answered;
 use crate::guard_state::{Belief, News};
 use crate::proof::{self, Proof};
-use crate::renewals::{Look, Renewals, Trust, in_one_check};
+use crate::renewals::{self, Check, Look, Renewals, Trust, Verdict};
 use crate::validity::{GuardState, Stamp, Validity};
-use zklock_jute::{ErrorCode, EventKind, Reply, Request};
-
-/// What other clients write into a holder's node to ask it to release the lock.
-const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
+use zklock_jute::EventKind;
 
 /// One lock that is held.
 #[derive(Clone, Debug)]
@@ -154,59 +151,57 @@ impl Leases {
             let lease = self.held.get(id)?;
             lease.belief.stamp.map(|_| (*id, lease.node.to_string()))
         };
-        let (ids, nodes): (Vec<_>, Vec<String>) = ids.iter().filter_map(node).unzip();
-        let (mut ids, mut nodes) = (ids.as_slice(), nodes.as_slice());
-        while !nodes.is_empty() {
-            let (now, later) = nodes.split_at(in_one_check(nodes));
-            let (whose, others) = ids.split_at(now.len());
-            let stamp = link.stamp();
-            for request in proof::requests(link.knows, now) {
-                link.send(request, Purpose::Check(whose.to_vec(), stamp));
+        let nodes = ids.iter().filter_map(node);
+        for (check, requests) in Check::of_all(nodes, link.stamp(), link.knows) {
+            for request in requests {
+                link.send(request, Purpose::Check(check.clone()));
             }
-            (ids, nodes) = (others, later);
         }
     }
 
     fn watch(&mut self, id: u64, link: &mut Link) {
         if let Some(lease) = self.held.get(&id) {
-            let read = Request::GetData {
-                path: lease.node.to_string(),
-                watch: true,
-            };
-            link.send(read, Purpose::Watch(id));
+            link.send(renewals::watch(&lease.node), Purpose::Watch(id));
         }
     }
 
     /// A check is answered.
-    pub(super) fn checked(&mut self, ids: &[u64], stamp: Stamp, answered: &Answered, link: &Link) {
-        match proof::judge(link.knows, slice::from_ref(answered)) {
-            Proof::Confirmed => {
-                for id in ids {
-                    if let Some(lease) = self.held.get_mut(id) {
-                        lease.belief.confirm(stamp, link.lifetime.terms(), link.now);
-                    }
-                }
-                self.renewals.look_at_these(ids);
-            }
-            Proof::Gone(at) => {
-                if let Some(id) = ids.get(at) {
-                    self.lose(GuardId(*id), link.gone(), link);
-                }
-                // A failed check confirms none of the others.
-                self.renewals.failed();
-            }
-            Proof::Unanswered => {}
+    pub(super) fn checked(&mut self, check: &Check, answered: &Answered, link: &mut Link) {
+        let answers = slice::from_ref(answered);
+        for said in self.renewals.checked(check, answers, link.knows) {
+            self.apply(said, link);
         }
         self.is_due = true;
     }
 
     /// The node of a guard was read, and is watched if it is there.
-    pub(super) fn was_read(&mut self, id: u64, answered: &Answered, link: &Link) {
-        match answered {
-            Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => self.revoke(id),
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => self.lose(GuardId(id), link.gone(), link),
-            Err(Failure::Lost | Failure::NotSent) => self.renewals.unwatch(id),
-            _ => {}
+    pub(super) fn was_read(&mut self, id: u64, answered: &Answered, link: &mut Link) {
+        if let Some(said) = self.renewals.was_read(id, answered) {
+            self.apply(said, link);
+        }
+    }
+
+    /// A watch on the node of this guard has fired.
+    pub(super) fn happened(&mut self, guard: GuardId, kind: EventKind, link: &mut Link) {
+        if let Some(said) = self.renewals.happened(guard.0, kind) {
+            self.apply(said, link);
+        }
+        self.is_due = true;
+    }
+
+    fn apply(&mut self, (id, said): (u64, Verdict), link: &mut Link) {
+        match said {
+            Verdict::Confirmed(stamp) => {
+                if let Some(lease) = self.held.get_mut(&id) {
+                    lease.belief.confirm(stamp, link.lifetime.terms(), link.now);
+                }
+            }
+            Verdict::Missing => self.lose(id, link.gone(), link),
+            Verdict::Deleted => {
+                self.lose(id, Loss::NodeGone, link);
+                self.asks_why(id, link);
+            }
+            Verdict::RevokeRequested => self.revoke(id),
         }
     }
 
@@ -217,33 +212,16 @@ impl Leases {
         }
     }
 
-    /// A watch on the node of this guard has fired.
-    pub(super) fn happened(&mut self, guard: GuardId, kind: EventKind, link: &mut Link) {
-        match kind {
-            EventKind::Deleted => {
-                self.lose(guard, Loss::NodeGone, link);
-                self.asks_why(guard, link);
-            }
-            // The next look reads it again.
-            _ => {
-                self.renewals.unwatch(guard.0);
-                self.is_due = true;
-            }
-        }
-    }
-
-    fn lose(&mut self, guard: GuardId, why: Loss, link: &Link) {
-        if let Some(lease) = self.held.get_mut(&guard.0) {
+    fn lose(&mut self, id: u64, why: Loss, link: &Link) {
+        if let Some(lease) = self.held.get_mut(&id) {
             lease.lost(why);
-            self.losses += u64::from(tell(&mut self.notices, guard.0, lease, link));
+            self.losses += u64::from(tell(&mut self.notices, id, lease, link));
         }
     }
 
-    /// The node of this guard went: asks whether the session lasts, or the node went with it.
-    fn asks_why(&mut self, guard: GuardId, link: &mut Link) {
-        if let Some(lease) = self.held.get(&guard.0).filter(|_| link.is_connected()) {
-            let look = Request::exists(&lease.node);
-            link.send(look, Purpose::Watch(guard.0));
+    fn asks_why(&mut self, id: u64, link: &mut Link) {
+        if let Some(lease) = self.held.get(&id).filter(|_| link.is_connected()) {
+            link.send(renewals::ask_why(&lease.node), Purpose::Watch(id));
         }
     }
 
@@ -293,10 +271,10 @@ impl Leases {
         &mut self,
         (ticket, guard, stamp): (Ticket, GuardId, Stamp),
         answered: &Answered,
-        link: &Link,
+        link: &mut Link,
     ) -> Option<bool> {
         let is_proof = proof::judge(link.knows, slice::from_ref(answered));
-        self.checked(&[guard.0], stamp, answered, link);
+        self.checked(&Check::of_one(guard.0, stamp), answered, link);
         if is_proof == Proof::Unanswered {
             self.unsent.push((ticket, guard));
             return None;

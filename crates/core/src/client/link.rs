@@ -99,13 +99,8 @@ impl Link {
 
     /// What guards have to know of the connection.
     pub(super) fn news(&self) -> News {
-        News {
-            connected: self.connected,
-            broke: self.connected.is_none(),
-            session: Some(self.session).filter(|session| *session != 0),
-            over: self.over.is_some(),
-            resumes: self.knows.resumes,
-        }
+        let is_over = self.over.is_some();
+        News::of(self.connected, self.session, is_over, self.knows.resumes)
     }
 
     /// A connect request is sent.

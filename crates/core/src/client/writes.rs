@@ -6,7 +6,7 @@
 //! carried out, and a second one might do harm.
 
 use alloc::vec::Vec;
-use core::{iter, slice};
+use core::iter;
 
 use super::Core;
 use super::ask::{GuardId, Outcome, Ticket};
@@ -14,6 +14,7 @@ use super::calls::Purpose;
 use super::commit::Commit;
 use super::refusal::refusal;
 use crate::answer::{Answered, Failure};
+use crate::renewals::Check;
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, Op, Reply, Request};
 
@@ -77,8 +78,8 @@ impl Core {
         self.leases.writes(commit.guard, false);
         // The check in front proves the lock too, or that it is gone.
         if matches!(outcome, Outcome::Committed | Outcome::Lost(_)) {
-            let ids = slice::from_ref(&commit.guard.0);
-            self.leases.checked(ids, stamp, &answered, &self.link);
+            let check = Check::of_one(commit.guard.0, stamp);
+            self.leases.checked(&check, &answered, &mut self.link);
         }
         self.wake(commit.ticket, outcome);
     }

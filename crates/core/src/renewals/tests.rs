@@ -87,16 +87,6 @@ fn more_locks_than_one_check_names_are_checked_in_turns() {
 }
 
 #[test]
-fn a_check_of_long_names_fits_into_one_request() {
-    let short = vec!["/m/n".to_owned(); 1_200];
-    assert_eq!(in_one_check(&short), NODES_A_CHECK);
-    let long = vec![format!("/{}", "m".repeat(2_000)); 1_200];
-    assert_eq!(in_one_check(&long), BYTES_A_CHECK / 2_001);
-    let longer = vec![format!("/{}", "m".repeat(100_000)); 2];
-    assert_eq!(in_one_check(&longer), 1);
-}
-
-#[test]
 fn what_changes_during_a_look_is_looked_at_again() {
     let (mut renewals, trust) = many(1);
     renewals.take_due(START);

@@ -403,8 +403,8 @@ MUTANTS = [
         "check-at-its-answer",
         "a check counts from its answer on",
         "client/leases.rs",
-        "                        lease.belief.confirm(stamp, link.lifetime.terms(), link.now);",
-        "                        let _ = stamp;\n                        let now = link.stamp();\n                        lease.belief.confirm(now, link.lifetime.terms(), link.now);",
+        "                    lease.belief.confirm(stamp, link.lifetime.terms(), link.now);",
+        "                    let _ = stamp;\n                    let now = link.stamp();\n                    lease.belief.confirm(now, link.lifetime.terms(), link.now);",
     ),
     (
         "confirmed-when-lost",
@@ -424,7 +424,7 @@ MUTANTS = [
         "own-deletion-ignored",
         "a holder is not told that its node is deleted",
         "client/leases.rs",
-        "                self.lose(guard, Loss::NodeGone, link);\n                self.asks_why(guard, link);\n",
+        "                self.lose(id, Loss::NodeGone, link);\n                self.asks_why(id, link);\n",
         "",
     ),
     (
@@ -546,8 +546,8 @@ MUTANTS = [
         "not-asked-why",
         "nobody asks whether a node was deleted or went with its session",
         "client/leases.rs",
-        "            link.send(look, Purpose::Watch(guard.0));\n",
-        "            let _ = look;\n",
+        "            link.send(renewals::ask_why(&lease.node), Purpose::Watch(id));\n",
+        "            let _ = lease;\n",
     ),
     (
         "losses-twice",

@@ -1,0 +1,183 @@
+//! What answers and events say of the locks that are held.
+
+use alloc::vec::Vec;
+
+use super::Renewals;
+use super::verdict::{Check, REVOKE, Verdict};
+use crate::answer::{Answered, Failure};
+use crate::connection::Capabilities;
+use crate::proof::{self, Proof};
+use zklock_jute::{ErrorCode, EventKind, Reply};
+
+impl<L: Clone> Renewals<L> {
+    /// Takes in the answers to a check.
+    pub fn checked(
+        &mut self,
+        check: &Check,
+        answers: &[Answered],
+        knows: Capabilities,
+    ) -> Vec<(u64, Verdict)> {
+        match proof::judge(knows, answers) {
+            Proof::Confirmed => {
+                self.look_at_these(&check.whose);
+                let confirmed = Verdict::Confirmed(check.stamp);
+                check.whose.iter().map(|id| (*id, confirmed)).collect()
+            }
+            Proof::Gone(at) => {
+                // A failed check confirms none of the others.
+                self.urgent = true;
+                let whose = check.whose.get(at);
+                whose.map(|id| self.is_gone(*id)).into_iter().collect()
+            }
+            Proof::Unanswered => Vec::new(),
+        }
+    }
+
+    /// Takes in the answer to a [`watch`], or to an [`ask_why`].
+    pub fn was_read(&mut self, id: u64, answered: &Answered) -> Option<(u64, Verdict)> {
+        match answered {
+            Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
+                Some((id, Verdict::RevokeRequested))
+            }
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => Some(self.is_gone(id)),
+            Err(Failure::Lost | Failure::NotSent) => {
+                self.unwatch(id);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes in that the watch on a node of this lease has fired.
+    pub fn happened(&mut self, id: u64, kind: EventKind) -> Option<(u64, Verdict)> {
+        match kind {
+            EventKind::Deleted => {
+                self.look_at_these(&[id]);
+                Some((id, Verdict::Deleted))
+            }
+            // The next look reads and watches the node again.
+            _ => {
+                self.unwatch(id);
+                None
+            }
+        }
+    }
+
+    fn is_gone(&mut self, id: u64) -> (u64, Verdict) {
+        self.look_at_these(&[id]);
+        (id, Verdict::Missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::validity::Stamp;
+    use zklock_jute::{OpReply, Stat};
+
+    const KNOWS: Capabilities = Capabilities {
+        multi: true,
+        sync: true,
+        resumes: true,
+    };
+    const STAMP: Stamp = Stamp {
+        sent: Duration::from_secs(9),
+        touched: Duration::from_secs(8),
+    };
+
+    /// Locks that were looked at and asked about, none of which is due.
+    fn held(count: u64) -> Renewals<()> {
+        let mut renewals = Renewals::default();
+        for _ in 0..count {
+            renewals.begin((), STAMP.sent, STAMP.sent);
+        }
+        renewals.take_due(STAMP.sent);
+        renewals
+    }
+
+    fn due(renewals: &mut Renewals<()>) -> Vec<u64> {
+        let due = renewals.take_due(STAMP.sent).into_iter();
+        due.map(|(id, ())| id).collect()
+    }
+
+    fn multi(results: Vec<Result<OpReply, ErrorCode>>) -> [Answered; 1] {
+        [Ok(Reply::Multi(results))]
+    }
+
+    #[test]
+    fn a_check_that_is_carried_out_confirms_all_that_it_names_as_of_its_sending() {
+        let mut renewals = held(3);
+        let nodes = [0, 2, 2].map(|id| (id, format!("/m/{id}")));
+        let check = Check::of_all(nodes, STAMP, KNOWS).remove(0).0;
+        let all = multi(vec![Ok(OpReply::Checked); 3]);
+        let said = renewals.checked(&check, &all, KNOWS);
+        assert_eq!(said, [0, 2, 2].map(|id| (id, Verdict::Confirmed(STAMP))));
+        assert_eq!(due(&mut renewals), [0, 2]);
+    }
+
+    #[test]
+    fn a_check_that_fails_says_whose_node_is_gone_and_asks_about_the_others_at_once() {
+        let mut renewals = held(3);
+        let nodes = [0, 2].map(|id| (id, format!("/m/{id}")));
+        let check = Check::of_all(nodes, STAMP, KNOWS).remove(0).0;
+        let one = multi(vec![Err(ErrorCode::OK), Err(ErrorCode::NO_NODE)]);
+        let said = renewals.checked(&check, &one, KNOWS);
+        assert_eq!(said, [(2, Verdict::Missing)]);
+        assert_eq!(due(&mut renewals), [2]);
+        assert!(renewals.urgent);
+        // What went together with a check was refused for a node that is nobody's.
+        let check = Check::of_one(1, STAMP);
+        assert_eq!(renewals.checked(&check, &one, KNOWS), []);
+    }
+
+    #[test]
+    fn without_an_answer_a_check_says_nothing() {
+        let mut renewals = held(1);
+        let check = Check::of_one(0, STAMP);
+        assert_eq!(renewals.checked(&check, &[Err(Failure::Lost)], KNOWS), []);
+        assert!(due(&mut renewals).is_empty());
+        assert!(!renewals.urgent);
+    }
+
+    #[test]
+    fn a_read_tells_of_a_request_to_release_and_of_a_node_that_is_gone() {
+        let read = |answered: Answered| {
+            let mut renewals = held(1);
+            renewals.unwatched.clear();
+            let said = renewals.was_read(0, &answered);
+            let is_watched = renewals.unwatched.is_empty();
+            (said.map(|said| said.1), is_watched, due(&mut renewals))
+        };
+        let data = |data: &[u8]| {
+            let (data, stat) = (data.to_vec().into(), Stat::default());
+            Ok(Reply::Data { data, stat })
+        };
+        for revoke in REVOKE {
+            let asked = Some(Verdict::RevokeRequested);
+            assert_eq!(read(data(revoke)), (asked, true, vec![]));
+        }
+        assert_eq!(read(data(b"{}")), (None, true, vec![]));
+        assert_eq!(read(Ok(Reply::Stat(Stat::default()))), (None, true, vec![]));
+        let gone = Err(Failure::Refused(ErrorCode::NO_NODE));
+        assert_eq!(read(gone), (Some(Verdict::Missing), true, vec![0]));
+        for lost in [Failure::Lost, Failure::NotSent] {
+            assert_eq!(read(Err(lost)), (None, false, vec![]));
+        }
+    }
+
+    #[test]
+    fn an_event_tells_of_a_deletion_and_otherwise_takes_the_watch() {
+        for (kind, said, is_watched) in [
+            (EventKind::Deleted, Some((0, Verdict::Deleted)), true),
+            (EventKind::DataChanged, None, false),
+        ] {
+            let mut renewals = held(1);
+            renewals.unwatched.clear();
+            assert_eq!(renewals.happened(0, kind), said);
+            assert_eq!(renewals.unwatched.is_empty(), is_watched);
+            assert_eq!(due(&mut renewals).is_empty(), !is_watched);
+        }
+    }
+}
