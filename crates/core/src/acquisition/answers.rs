@@ -79,10 +79,10 @@ impl Acquisition {
             }
             (Step::Nearest, Err(GONE)) => {
                 self.has_moved = true;
-                Event::NoNode
+                return Ok(self.nearest_is_gone());
             }
             (Step::Around, Ok(Reply::Children { names, .. })) => self.around(&names),
-            (Step::Around, Err(GONE)) => Event::NoNode,
+            (Step::Around, Err(GONE)) => return Ok(self.nearest_is_gone()),
             (Step::Evicted, Ok(_) | Err(Failure::Refused(_))) => {
                 self.is_evicted = true;
                 return Ok(None);
@@ -178,6 +178,17 @@ impl Acquisition {
             true => Event::Watching,
             false => Event::NoNode,
         }
+    }
+
+    /// The attempt takes this for what it waits for. The watches left ahead of their turn, which has not come
+    /// while there is no connection: then they are asked for again.
+    fn nearest_is_gone(&mut self) -> Option<Event> {
+        let action = self.attempt.action();
+        let is_its_turn = matches!(action, Action::Watch(_) | Action::WatchAround(..));
+        if !is_its_turn {
+            self.watches.nearest = None;
+        }
+        is_its_turn.then_some(Event::NoNode)
     }
 
     /// If the node beyond the nearest is gone, that counts as an event.

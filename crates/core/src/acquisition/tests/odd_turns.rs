@@ -154,6 +154,55 @@ fn who_is_told_of_a_deletion_before_the_answer_to_its_look_has_waited() {
     assert!(it.has_waited());
 }
 
+/// The answers come together, and the connection breaks before its thread has read the first. The simulation's
+/// seed 142540412222507 plays this.
+#[test]
+fn a_holder_that_is_gone_is_not_taken_for_our_own_node_while_the_connection_breaks() {
+    let mut desk = Fake::new();
+    let mut it = Acquisition::enter_as(asks(), (&"/a".into(), "one"), None, Some(SESSION));
+    let create = |request: &Request| match request {
+        Request::Create { path, .. } => Some(Ok(Reply::Created {
+            path: format!("{path}0000000002"),
+            stat: None,
+        })),
+        Request::GetChildren { .. } => Some(Ok(Reply::Children {
+            names: [HEAD, "_c_one-lock-0000000002"].iter().collect(),
+            stat: None,
+        })),
+        _ => None,
+    };
+    assert!(desk.serves(&mut it, create).is_none());
+    desk.connected = false;
+    let holder_is_gone = |request: &Request| match request {
+        Request::GetData { .. } => Some(Err(Failure::Refused(ErrorCode::NO_NODE))),
+        request => answers(request),
+    };
+    let (asked, sent) = (mem::take(&mut desk.open), desk.sent.len());
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    for (call, request) in asked {
+        it.answered(
+            call,
+            holder_is_gone(&request).expect("an answer"),
+            &mut desk,
+        );
+        assert!(it.advance(&mut desk).is_none(), "{it:?}");
+    }
+    assert_eq!(desk.sent.len(), sent);
+    // It comes back to the same session, and finds that nobody is ahead.
+    desk.connected = true;
+    it.broke();
+    it.connected(true, &mut desk);
+    let alone = |request: &Request| match request {
+        Request::GetChildren { .. } => Some(Ok(Reply::Children {
+            names: ["_c_one-lock-0000000002"].iter().collect(),
+            stat: None,
+        })),
+        request => answers(request),
+    };
+    let reached = desk.serves(&mut it, alone);
+    assert!(matches!(reached, Some(Reached::Held(..))), "{reached:?}");
+}
+
 /// The create may still be on its way to the leader, through the server of before.
 #[test]
 fn a_create_that_was_not_found_is_asked_for_again_by_another_name() {
