@@ -1,11 +1,11 @@
 //! The library in each scenario.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use zklock::{Client, LockOptions};
+use zklock::Client;
 
 use crate::rounds::{Drain, FRESH_WAIT, in_threads};
 
@@ -65,26 +65,23 @@ fn queue(hosts: &str, count: usize, path: &str, waited: Duration) -> f64 {
         .map(|_| Client::connect(hosts).expect("a server"))
         .collect();
     let drain = Drain::of(count);
+    let mut queued = 0;
     thread::scope(|scope| {
         for client in &clients {
-            let (tell, told) = mpsc::channel();
             let drain = &drain;
             let wait = move || {
                 let mutex = client.mutex(path).expect("a path");
-                // When the place changes later, nobody listens any more.
-                let options = LockOptions::new().on_wait(|_| {
-                    let _ = tell.send(());
-                });
-                let guard = mutex.lock_with(options).expect("the lock");
-                drain.pass(guard.expect("no limit"));
+                drain.pass(mutex.lock().expect("the lock"));
             };
             let small = thread::Builder::new().stack_size(256 * 1024);
             small.spawn_scoped(scope, wait).expect("a thread");
-            told.recv().expect("a place in the queue");
+            queued += 1;
+            while watcher.contenders(path).expect("the queue").len() <= queued {}
         }
         let each = resident().saturating_sub(before) / count as u64;
         eprintln!("{path}: {each} KiB a waiting client");
-        thread::sleep(waited);
+        // By then the last of them has set its watch.
+        thread::sleep(waited.max(Duration::from_millis(100)));
         drain.begin(guard)
     })
 }

@@ -14,11 +14,13 @@ use crate::session::lease::Lease;
 use crate::system::channel::Sender;
 use crate::system::sync::{Mutex, MutexGuard};
 use crate::time::clock::Moment;
+use crate::transport::Transport;
 use zklock_core::renewals::{Renewals, WATCH_AFTER};
 
 /// See the module's documentation.
 pub(crate) struct Leases {
-    open: Mutex<Renewals<OpenLease>>,
+    open: Arc<Mutex<Renewals<OpenLease>>>,
+    transport: Arc<dyn Transport>,
     /// When the background thread looks next; a lease that is due later need not wake it.
     next_look: AtomicU64,
     wake: Sender<()>,
@@ -32,9 +34,10 @@ pub(super) struct OpenLease {
 }
 
 impl Leases {
-    pub(crate) fn new(wake: Sender<()>) -> Self {
+    pub(crate) fn new(transport: Arc<dyn Transport>, wake: Sender<()>) -> Self {
         Self {
-            open: Mutex::default(),
+            open: Arc::default(),
+            transport,
             next_look: AtomicU64::new(u64::MAX),
             wake,
         }
@@ -52,9 +55,24 @@ impl Leases {
         let open = OpenLease { lease, thread };
         let id = self.open.lock().begin(open, asked, since.since_boot());
         if (since + look).as_nanos() < self.next_look.load(Ordering::Acquire) {
-            let _ = self.wake.try_send(());
+            self.wake(look);
         }
         id
+    }
+
+    /// Has the background thread look, which takes a wake-up. If there is time, it is spared to a lock that is
+    /// released within a moment.
+    fn wake(&self, look: Duration) {
+        if look < WATCH_AFTER {
+            let _ = self.wake.try_send(());
+            return;
+        }
+        let (open, wake) = (self.open.clone(), self.wake.clone());
+        self.transport.soon(Box::new(move || {
+            if !open.lock().is_empty() {
+                let _ = wake.try_send(());
+            }
+        }));
     }
 
     /// Passes a lease on to another guard, if the lock is held and no revoke is requested.
@@ -140,7 +158,9 @@ impl fmt::Debug for Leases {
 mod tests {
     use super::*;
     use crate::system::channel::bounded;
+    use crate::transport::native;
     use crate::transport::session_validity::SessionValidity;
+    use crate::transport::status::Status;
     use zklock_core::lifetime::Lifetime;
     use zklock_core::validity::Stamp;
 
@@ -151,7 +171,9 @@ mod tests {
         const SHORT: Duration = Duration::from_millis(300);
         for (age, wakes) in [(40, true), (0, false)] {
             let (wake, woken) = bounded(1);
-            let leases = Leases::new(wake);
+            let config = native::Config::plain("127.0.0.1:1", SHORT);
+            let transport = native::open(config, Arc::new(Status::new(SHORT, true)));
+            let leases = Leases::new(transport, wake);
             let now = Moment::now();
             let next = now + Duration::from_millis(45);
             leases.next_look(Some(next));

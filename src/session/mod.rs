@@ -117,7 +117,7 @@ impl Session {
         let counters = Arc::new(Counters::by_lock(settings.locks_counted));
         let transport = Counted::over(transport, &counters);
         let next_watch = Arc::<AtomicU64>::default();
-        let leases = Arc::new(Leases::new(wake.clone()));
+        let leases = Arc::new(Leases::new(transport.clone(), wake.clone()));
         let cleaner = Arc::new(Cleaner::new(
             status.clone(),
             transport.clone(),

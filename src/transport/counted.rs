@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::session_key::SessionKey;
-use super::{Call, Capabilities, Transport, WatchId};
+use super::{Call, Capabilities, Errand, Transport, WatchId};
 use crate::metrics::Counters;
 
 /// A transport that counts its requests.
@@ -47,6 +47,18 @@ impl Transport for Counted {
 
     fn attended(&self) {
         self.inner.attended();
+    }
+
+    fn returns(&self) {
+        self.inner.returns();
+    }
+
+    fn returned(&self) {
+        self.inner.returned();
+    }
+
+    fn soon(&self, errand: Errand) {
+        self.inner.soon(errand);
     }
 
     fn key(&self) -> Option<SessionKey> {

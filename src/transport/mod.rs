@@ -65,6 +65,17 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// The calling thread does so no longer.
     fn attended(&self) {}
 
+    /// Announces that the calling thread rests again soon after each rest; see [`Reading`].
+    fn returns(&self) {}
+
+    /// The calling thread does so no longer.
+    fn returned(&self) {}
+
+    /// Does this within a moment, where that takes no wake-up of its own, or at once.
+    fn soon(&self, errand: Errand) {
+        errand();
+    }
+
     /// The session's id and password, if there is a session and the transport knows them.
     fn key(&self) -> Option<SessionKey> {
         None
@@ -82,6 +93,27 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// Like `close`, but does not wait: the transport's threads do the rest.
     fn leave(&self) {
         let _ = self.close(Duration::ZERO);
+    }
+}
+
+/// What a thread of the transport is to do.
+pub(crate) type Errand = Box<dyn FnOnce() + Send>;
+
+/// While it lives, the calling thread reads for the transport again and again, and does nothing in between
+/// that takes long.
+#[derive(Debug)]
+pub(crate) struct Reading<'a>(&'a dyn Transport);
+
+impl<'a> Reading<'a> {
+    pub(crate) fn of(transport: &'a dyn Transport) -> Self {
+        transport.returns();
+        Self(transport)
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.returned();
     }
 }
 

@@ -30,6 +30,8 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         self.told = Some(place);
+        // What follows is the user's.
+        self.reading = None;
         if log::log_enabled!(log::Level::Info) {
             self.log_place(blocked);
         }

@@ -11,7 +11,7 @@ use crate::system::channel::Waitable;
 use crate::time::clock::Moment;
 use crate::time::limit::{LimitReached, from_now};
 use crate::transport::status::Snapshot;
-use crate::transport::{Failure, Fired, Watch};
+use crate::transport::{Failure, Fired, Reading, Watch};
 use zklock_jute::EventKind;
 
 impl Driver<'_, '_> {
@@ -27,6 +27,7 @@ impl Driver<'_, '_> {
             self.tell_place()?;
         }
         if !waits && quiet && !self.wired.connected {
+            self.reading = None;
             if self.wired.caller.connected(&self.request.limit)?.is_none() {
                 self.give_up();
             }
@@ -69,6 +70,9 @@ impl Driver<'_, '_> {
         self.acquisition.answered(call, answered, &mut self.wired);
         // Why it was lost may be known in a moment; without a reason, it is asked again then.
         let (caller, snapshot) = (&mut self.wired.caller, &self.wired.snapshot);
+        if lost {
+            self.reading = None;
+        }
         if lost && caller.is_steady(snapshot) && caller.breathe(&self.request.limit).is_err() {
             self.give_up();
         }
@@ -116,17 +120,17 @@ impl Driver<'_, '_> {
         // Who awaits an answer reads it itself, and looks at the other lock afterwards.
         let under = self.queue.under.filter(|_| self.acquisition.is_quiet());
         let under = under.map(|under| under.events().clone());
-        let (limit, transport) = (&self.request.limit, &self.session.transport);
-        let (answers, fired) = (self.wired.caller.letters(), self.wired.fired.letters());
+        let limit = &self.request.limit;
         if limit.is_over() {
             return Err(LimitReached);
         }
         if under.is_none() && !limit.is_cancellable() {
-            let until = pause.map(from_now).into_iter().chain(limit.deadline());
-            let awake = || !answers.is_empty() || !fired.is_empty();
-            transport.rest(&awake, until.min());
+            self.rest(pause);
         } else {
-            let letters: [&dyn Waitable; 2] = [answers, fired];
+            self.reading = None;
+            let transport = &self.session.transport;
+            let letters: [&dyn Waitable; 2] =
+                [self.wired.caller.letters(), self.wired.fired.letters()];
             let under = under.iter().map(|under| under as &dyn Waitable);
             let channels: Vec<_> = letters.into_iter().chain(under).collect();
             let wait = || limit.wait_any_for(pause, &channels);
@@ -143,5 +147,17 @@ impl Driver<'_, '_> {
                 .tell_silence(format_args!("waiting for the lock {path}"));
         }
         Ok(())
+    }
+
+    /// Reads for the client, until something has arrived for this thread.
+    fn rest(&mut self, pause: Option<Duration>) {
+        let transport = &*self.session.transport;
+        if self.acquisition.is_waiting() {
+            self.reading.get_or_insert_with(|| Reading::of(transport));
+        }
+        let (answers, fired) = (self.wired.caller.letters(), self.wired.fired.letters());
+        let awake = || !answers.is_empty() || !fired.is_empty();
+        let until = pause.map(from_now).into_iter();
+        transport.rest(&awake, until.chain(self.request.limit.deadline()).min());
     }
 }

@@ -10,7 +10,7 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
     let config = native::Config::plain("127.0.0.1:1", Duration::from_secs(20));
     // It reports elsewhere.
     let transport = native::open(config, Arc::new(Status::new(Duration::from_secs(20), true)));
-    let leases = Arc::new(Leases::new(bounded(1).0));
+    let leases = Arc::new(Leases::new(transport.clone(), bounded(1).0));
     status.greeted(7, Duration::from_secs(20), Moment::now());
     status.connected(7);
     begin(&leases, &status, "/m/n");

@@ -71,7 +71,7 @@ use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};
 use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
-use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
+use crate::transport::{Call, Capabilities, Errand, Failure, Transport, WatchId};
 
 /// Starts to connect and returns at once; the status shows how it goes.
 pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
@@ -152,6 +152,20 @@ impl Transport for Native {
 
     fn attended(&self) {
         self.reading.attended();
+    }
+
+    fn returns(&self) {
+        self.reading.returns();
+    }
+
+    fn returned(&self) {
+        self.reading.returned();
+    }
+
+    fn soon(&self, errand: Errand) {
+        if let Some(errand) = self.reading.soon(errand) {
+            errand();
+        }
     }
 
     fn key(&self) -> Option<SessionKey> {

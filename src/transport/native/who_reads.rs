@@ -5,7 +5,8 @@
 //! reclaims the lead when no other thread has led for a moment, when the connection has
 //! ended, and while many threads wait: then replies arrive many at a time, and it wakes all
 //! their threads without leaving. So it does while a thread waits on a channel, as for a watch
-//! or for a cancel: that one cannot read.
+//! or for a cancel: that one cannot read. A thread that waits for a lock reads many times, and says
+//! so: the I/O thread sleeps until it has what it waits for.
 //!
 //! The pattern is known as leader and followers (Schmidt and others, "Pattern-Oriented
 //! Software Architecture", volume 2).
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::system::clock;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::system::thread::{self, Thread};
+use crate::transport::Errand;
 use crate::transport::mailbox_sender::park;
 
 /// How long the I/O thread waits for another leader before it reclaims the lead: longer than
@@ -42,14 +44,12 @@ pub(super) trait Read {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub(super) struct LeaderFollowers<R: Read> {
     lead: Mutex<Lead<R>>,
     /// Where the I/O thread sleeps.
     io: Condvar,
 }
 
-#[derive(Debug)]
 struct Lead<R: Read> {
     /// The reader; absent while a thread reads, and without a connection.
     free: Option<Box<R>>,
@@ -67,10 +67,16 @@ struct Lead<R: Read> {
     attending: usize,
     /// When there last was a crowd, or a thread that waits on a channel.
     crowded: Option<Instant>,
+    /// How many threads read again soon after they have read.
+    returning: usize,
     /// The I/O thread is to take the lead.
     reclaimed: bool,
+    /// The I/O thread does not read, and will look around.
+    waits: bool,
     /// The I/O thread sleeps until it is notified.
     asleep: bool,
+    /// What the I/O thread is to do when it looks around.
+    errand: Option<Errand>,
 }
 
 impl<R: Read> Default for LeaderFollowers<R> {
@@ -84,8 +90,11 @@ impl<R: Read> Default for LeaderFollowers<R> {
             contended: false,
             attending: 0,
             crowded: None,
+            returning: 0,
             reclaimed: false,
+            waits: false,
             asleep: false,
+            errand: None,
         };
         Self {
             lead: Mutex::new(lead),
@@ -122,11 +131,15 @@ impl<R: Read> LeaderFollowers<R> {
         reader: Box<R>,
     ) -> (Box<R>, Option<R::End>) {
         state.free = Some(reader);
+        state.waits = true;
         self.call_next(&mut state);
         loop {
             if state.end.is_none() && !state.reclaimed {
                 let seen = state.turns;
                 let lull = self.io.wait_for(&mut state, LULL).timed_out();
+                if lull {
+                    run_errand(&mut state);
+                }
                 if !lull || state.turns != seen {
                     continue;
                 }
@@ -134,12 +147,50 @@ impl<R: Read> LeaderFollowers<R> {
             if let Some(reader) = state.free.take() {
                 state.contended = false;
                 state.reclaimed = false;
-                return (reader, state.end.take());
+                state.waits = false;
+                let end = state.end.take();
+                run_errand(&mut state);
+                return (reader, end);
             }
             // Another thread leads, and waits for long.
             state.asleep = true;
             self.io.wait(&mut state);
             state.asleep = false;
+        }
+    }
+
+    /// Has the I/O thread do this within a moment. Returns it if that reads, and so would not do it before
+    /// something arrives.
+    pub(super) fn soon(&self, errand: Errand) -> Option<Errand> {
+        let mut state = self.lead.lock();
+        if !state.waits {
+            return Some(errand);
+        }
+        state.errand = Some(errand);
+        if state.asleep {
+            self.io.notify_one();
+        }
+        None
+    }
+
+    /// The calling thread reads again soon after it has read, until it has [`returned`](Self::returned).
+    pub(super) fn returns(&self) {
+        self.lead.lock().returning += 1;
+    }
+
+    /// The calling thread does something else from now on.
+    pub(super) fn returned(&self) {
+        let mut state = self.lead.lock();
+        state.returning -= 1;
+        if state.free.is_some() {
+            self.wake_io(&state);
+        }
+    }
+
+    /// The I/O thread looks around if it sleeps, and no thread reads soon.
+    fn wake_io(&self, state: &Lead<R>) {
+        if (state.asleep && state.returning == 0) || state.end.is_some() {
+            self.io.notify_one();
         }
     }
 
@@ -260,9 +311,20 @@ impl<R: Read> Drop for Leader<'_, R> {
         state.free = self.reader.take();
         state.end = self.end.take();
         self.lead.call_next(&mut state);
-        if state.asleep || state.end.is_some() {
-            self.lead.io.notify_one();
-        }
+        self.lead.wake_io(&state);
+    }
+}
+
+/// Does what the I/O thread was asked to, without the lock.
+fn run_errand<R: Read>(state: &mut MutexGuard<'_, Lead<R>>) {
+    if let Some(errand) = state.errand.take() {
+        MutexGuard::unlocked(state, errand);
+    }
+}
+
+impl<R: Read> fmt::Debug for LeaderFollowers<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaderFollowers").finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::system::simulated::{JoinHandle, all_orders, elapsed, spawn};
 use crate::time::limit::Limit;
 use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
-use crate::transport::{Call, Capabilities, Transport, WatchId};
+use crate::transport::{Call, Capabilities, Errand, Reading, Transport, WatchId};
 
 /// What arrives on the connection.
 #[derive(Debug)]
@@ -119,6 +119,20 @@ impl Transport for Rig {
 
     fn attended(&self) {
         self.reading.attended();
+    }
+
+    fn returns(&self) {
+        self.reading.returns();
+    }
+
+    fn returned(&self) {
+        self.reading.returned();
+    }
+
+    fn soon(&self, errand: Errand) {
+        if let Some(errand) = self.reading.soon(errand) {
+            errand();
+        }
     }
 
     fn close(&self, _: Duration) -> bool {
@@ -359,4 +373,81 @@ fn the_io_thread_reads_for_one_that_waits_on_a_channel() {
     });
     let both = [Reply::Value(1), Reply::Value(2)];
     assert_eq!(seen, [both].into_iter().collect());
+}
+
+/// A thread that reads again and again leaves the lead to another one, and at the end to the I/O thread.
+#[test]
+fn a_thread_that_reads_again_soon_keeps_no_other_from_its_reply() {
+    let (seen, _) = all_orders(1, || {
+        let (rig, io) = Rig::start();
+        let (server, asked) = unbounded();
+        let reads = rig.clone();
+        let again = move || {
+            let _reading = Reading::of(&reads);
+            [reads.call(1), reads.call(2)]
+        };
+        let again = spawn("reads again", again).expect("a thread");
+        let other = rig.asks(&server);
+        rig.ping();
+        assert_eq!(joined(again), [1, 2].map(Reply::Value));
+        let slot = asked.recv().expect("it asks");
+        rig.reply(slot, 3);
+        let other = joined(other);
+        assert!(elapsed() < LULL, "a reply was not read for {:?}", elapsed());
+        // Nobody waits any more: what arrives now is for the I/O thread.
+        let (turns, before) = (rig.reading.lead.lock().turns, elapsed());
+        let mailbox = Mailbox::<Reply>::new();
+        rig.reply(mailbox.slot(), 4);
+        let letter = mailbox.letters().recv();
+        assert_eq!(letter, Ok(Reply::Value(4)));
+        let late = elapsed() - before;
+        assert!(late < 3 * LULL, "a reply was not read for {late:?}");
+        assert_eq!(rig.end(io), End::HungUp);
+        (other, turns != 0)
+    });
+    let outcomes = [false, true].map(|led| (Reply::Value(3), led));
+    assert!(seen.contains(&outcomes[1]), "no other thread led: {seen:?}");
+    assert!(seen.iter().all(|one| outcomes.contains(one)), "{seen:?}");
+}
+
+/// Whether the I/O thread looks around or sleeps, and even if the connection ends.
+#[test]
+fn what_is_to_be_done_soon_is_done_once() {
+    for (ends, pause) in [(false, 0), (true, 0), (false, 3), (true, 3)] {
+        let (seen, _) = all_orders(1, move || {
+            let (rig, io) = Rig::start();
+            let (server, asked) = unbounded();
+            let other = rig.asks(&server);
+            let slot = asked.recv().expect("it asks");
+            rig.ping();
+            thread::sleep(LULL * pause);
+            let (done, errands) = unbounded();
+            let begun = elapsed();
+            rig.soon(Box::new(move || {
+                done.try_send(()).expect("it is waited for")
+            }));
+            let late = match ends {
+                true => {
+                    rig.reply(slot, 1);
+                    assert_eq!(rig.end(io), End::HungUp);
+                    assert_eq!(errands.try_recv(), Ok(()), "the connection has ended");
+                    elapsed() - begun
+                }
+                false => {
+                    assert_eq!(errands.recv(), Ok(()));
+                    let late = elapsed() - begun;
+                    rig.reply(slot, 1);
+                    assert_eq!(rig.end(io), End::HungUp);
+                    late
+                }
+            };
+            assert!(errands.recv().is_err(), "it was done twice");
+            assert_eq!(joined(other), Reply::Value(1));
+            late
+        });
+        assert!(seen.iter().all(|late| *late < 3 * LULL), "{seen:?}");
+        // In some orders, the I/O thread does it and not the thread that wants it.
+        let by_it = seen.iter().any(|late| LULL <= *late);
+        assert!(ends || by_it, "{pause}: {seen:?}");
+    }
 }
