@@ -22,7 +22,7 @@ use crate::transport::status::Status;
 use crate::transport::{Answer, Answered, Call, Failure, Transport};
 use zklock_core::attempt::Orphan;
 pub(crate) use zklock_core::deletions::Ended;
-use zklock_core::deletions::{Deletion, Deletions, Progress};
+use zklock_core::deletions::{Deletion, Deletions, Progress, THE_NEXT};
 
 /// See the module's documentation.
 pub(crate) struct Cleaner {
@@ -150,11 +150,13 @@ impl Cleaner {
     }
 
     /// The node belongs to `session`, or to a later one if the session changed unnoticed; the
-    /// later one is assumed, because the nodes of the earlier one are gone.
+    /// later one is assumed, because the nodes of the earlier one are gone. A create may be carried out in
+    /// the next session a moment before the status tells of that.
     fn put_orphan(&self, dir: &str, session: i64, orphan: Orphan) -> u64 {
-        let session = match self.status.snapshot().session {
-            0 => session,
-            current => current,
+        let session = match (self.status.snapshot().session, &orphan) {
+            (0, Orphan::Node(_)) => session,
+            (0, _) => THE_NEXT,
+            (current, _) => current,
         };
         let deletion = Deletion::new(dir, session, orphan);
         self.entries.lock().begin(deletion, Interest::of_attempt())

@@ -23,6 +23,9 @@ use self::deletion::Turn;
 pub use self::deletion::{Deletion, Ended, Progress, close};
 use crate::attempt::Orphan;
 
+/// Stands for the session that is served next; no server gives this number.
+pub const THE_NEXT: i64 = -1;
+
 /// The deletions of one session by their numbers, each with what its user adds.
 #[derive(Debug)]
 pub struct Deletions<X> {

@@ -51,6 +51,26 @@ fn the_background_thread_sends_nothing_that_is_under_way() {
     assert_eq!(mute.0.lock().len(), 2);
 }
 
+/// A thread that was paused may write its create between the moment when the next session lets requests in
+/// and the moment when the status tells of it, and give up at once.
+#[test]
+fn what_is_left_between_two_sessions_is_looked_for_in_the_next_one() {
+    let (cleaner, mute) = cleaner();
+    cleaner.status.expired();
+    let perhaps = Orphan::Prefix("_c_me-lock-".to_owned());
+    let known = Orphan::Node("_c_you-lock-0000000001".to_owned());
+    cleaner.add("/m", 1, vec![perhaps, known]);
+    cleaner.status.connected(2);
+    cleaner.push();
+    assert_eq!(cleaner.len(), 1, "a known node has gone with its session");
+    let synced = Request::Sync { path: "/m".into() };
+    assert_eq!(mute.0.lock().first(), Some(&synced));
+    cleaner.status.expired();
+    cleaner.status.connected(3);
+    cleaner.push();
+    assert_eq!(cleaner.len(), 0, "and so has what came to be in it");
+}
+
 #[test]
 fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
     let (cleaner, _mute) = cleaner();

@@ -11,6 +11,7 @@
 
 use core::time::Duration;
 
+use super::THE_NEXT;
 use super::deletion::Deletion;
 use crate::name::may_be_hold;
 
@@ -34,7 +35,7 @@ impl Deletion {
 
     /// There is this session now. The end of another one has not deleted a hold that came before.
     pub(super) fn goes_on_in(&mut self, session: i64) {
-        if self.is_of_hold() {
+        if self.is_of_hold() || self.session == THE_NEXT {
             self.session = session;
         }
     }

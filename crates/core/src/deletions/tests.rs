@@ -139,6 +139,17 @@ fn the_end_of_a_session_ends_its_deletions() {
     assert!(deletions.is_empty());
 }
 
+#[test]
+fn what_may_be_the_next_sessions_ends_with_that() {
+    let mut deletions = Deletions::default();
+    let orphan = Orphan::Prefix("_c_me-lock-".to_owned());
+    deletions.begin(Deletion::new("/m", THE_NEXT, orphan), ());
+    for (session, left) in [(2, 1), (2, 1), (3, 0)] {
+        deletions.serves(session);
+        assert_eq!(deletions.len(), left);
+    }
+}
+
 /// A directory whose server answers as it likes at first.
 struct Server {
     nodes: BTreeSet<&'static str>,
