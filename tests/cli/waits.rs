@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use zklock::embedded::Server;
 
 use crate::program::{Log, Zklock, on_every_server};
+use crate::support::proxy::Proxy;
 use crate::support::{eventually, fresh_path};
 
 on_every_server! {
@@ -42,6 +43,30 @@ fn a_wait_that_connecting_has_used_up_still_gets_a_free_lock(hosts: &str) {
         let ended = Zklock::run(hosts, &format!("{kind} -w 0.001 {path}"), "exit 3");
         assert_eq!(ended.code, Some(3), "{kind}: {}", ended.err);
     }
+}
+
+/// On a terminal, and with `-v`, the lock was asked for when it was known what lies below the path.
+#[test]
+fn what_is_told_of_a_path_delays_no_command() {
+    const ROUND_TRIP: Duration = Duration::from_millis(300);
+    let server = Server::start().expect("a server");
+    let (path, proxy) = (fresh_path("told"), Proxy::start(server.hosts()));
+    proxy.delay(ROUND_TRIP / 2);
+    // A busy machine may delay one of them.
+    let least = |command: &str| {
+        let run = || {
+            let began = Instant::now();
+            let ended = Zklock::run(&proxy.hosts(), &format!("{command} {path}"), ":");
+            assert_eq!(ended.code, Some(0), "{command}: {ended:?}");
+            began.elapsed()
+        };
+        (0..4).map(|_| run()).min().expect("a run")
+    };
+    let (silent, told) = (least("run"), least("-v run"));
+    assert!(
+        told < silent + ROUND_TRIP / 2,
+        "{told:?}, and {silent:?} where nothing is told"
+    );
 }
 
 /// It asked ten times a second.

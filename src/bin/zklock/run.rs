@@ -1,10 +1,12 @@
 //! Runs a command while it holds a lock.
 
+use std::convert::Infallible;
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, bounded};
 use nix::sys::signal::Signal;
 use zklock::{Client, GuardState, LockGuard};
 
@@ -42,13 +44,12 @@ fn run_under(
 ) -> Result<Ending, Failure> {
     let started = Instant::now();
     let stage = Stage::set(args, &run.what, longest_connect(run.wait))?;
-    if io::stderr().is_terminal() || log::log_enabled!(log::Level::Info) {
-        let until = WaitLimit::new(run, started).soon(GLANCE);
-        let tell = |path| tell_what_lies_below(&stage.client, path, until);
-        wanted.paths().for_each(tell);
-    }
+    let is_told = io::stderr().is_terminal() || log::log_enabled!(log::Level::Info);
+    let until = WaitLimit::new(run, started).soon(GLANCE);
+    let glance = is_told.then(|| Glance::at(wanted, &stage.client, until));
     metrics.waits();
     let acquired = acquire(run, wanted, &stage, started)?;
+    drop(glance);
     let signal = stage.signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
         return stage.end_without(&wanted.name(), signal, run);
@@ -90,20 +91,52 @@ fn release(stage: &Stage, lock: HeldLock, path: &str) -> Option<Signal> {
     stage.signals.ended_by()
 }
 
-/// Tells the user what a lock on a directory of locks means, if a server answers until then.
-fn tell_what_lies_below(client: &Client, path: &str, until: Instant) {
-    let (to, answer) = bounded(1);
-    let (client, of) = (client.clone(), path.to_owned());
-    let asks = thread::Builder::new().name("zklock-glance".into());
-    let asked = asks.spawn(move || drop(to.send(client.strangers(&of).unwrap_or_default())));
-    let answered = asked.ok().and_then(|_| answer.recv_deadline(until).ok());
-    let below = answered.unwrap_or_default();
-    if !below.is_empty() {
-        let (path, count) = (plain(path), below.len());
-        say(&format!(
-            "{path} has {count} nodes below it, which this does not lock: it locks {path} alone"
-        ));
+/// Tells the user what a lock on a directory of locks means, while the lock is asked for. The command does
+/// not begin before that is told, or this time has come.
+struct Glance {
+    /// While it is there, something may be told.
+    _asks: Arc<()>,
+    told: Receiver<Infallible>,
+    until: Instant,
+}
+
+impl Glance {
+    fn at(wanted: &Wanted, client: &Client, until: Instant) -> Self {
+        let (asks, (telling, told)) = (Arc::new(()), bounded::<Infallible>(0));
+        let (is_asked, client) = (Arc::downgrade(&asks), client.clone());
+        let paths: Vec<_> = wanted.paths().map(str::to_owned).collect();
+        let look = move || {
+            let _telling = telling;
+            for path in paths {
+                let below = client.strangers(&path).unwrap_or_default();
+                if !below.is_empty() && is_asked.strong_count() != 0 {
+                    tell_what_lies_below(&path, below.len());
+                }
+            }
+        };
+        // Without a thread, nothing is told.
+        let _ = thread::Builder::new()
+            .name("zklock-glance".into())
+            .spawn(look);
+        Self {
+            _asks: asks,
+            told,
+            until,
+        }
     }
+}
+
+impl Drop for Glance {
+    fn drop(&mut self) {
+        let _ = self.told.recv_deadline(self.until);
+    }
+}
+
+fn tell_what_lies_below(path: &str, count: usize) {
+    let path = plain(path);
+    say(&format!(
+        "{path} has {count} nodes below it, which this does not lock: it locks {path} alone"
+    ));
 }
 
 fn acquire(
