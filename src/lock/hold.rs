@@ -28,7 +28,7 @@ use zklock_core::attempt::Orphan;
 use zklock_core::dialect::Role;
 use zklock_core::journal::Journal;
 use zklock_core::name::{LAST_SEQUENCE, NodeName, prefix};
-use zklock_core::queue::{Contest, Place, own};
+use zklock_core::queue::{Contest, Foreign, Place, own};
 use zklock_jute::{CreateMode, ErrorCode, Names, Op, Reply, Request, failure};
 
 /// From this number on, the order of a queue may come to be that of its nodes' births, in which a hold
@@ -138,14 +138,11 @@ impl Session {
                 Err(foreign) => foreign,
                 Ok(_) => {
                     let name = self.plant(&mut caller, path, (contest, hold), &limit)?;
-                    let names = self.names(&mut caller, path, &limit)?;
-                    let node = format!("{path}/{name}");
-                    let Place::Foreign(foreign) = contest.place(&names, &name) else {
-                        return Ok(node);
-                    };
-                    // Without an answer, it may still be there.
-                    while !self.delete_once(&node, -1, &limit)? {}
-                    foreign
+                    match self.is_refused(&mut caller, path, (contest, &name), &limit) {
+                        Ok(None) => return Ok(format!("{path}/{name}")),
+                        Ok(Some(foreign)) => foreign,
+                        Err(error) => return Err(self.leaves_hold(path, name, error)),
+                    }
                 }
             };
             refusal.get_or_insert(foreign);
@@ -153,6 +150,33 @@ impl Session {
         match refusal {
             Some(foreign) => Err(self.foreign(path, foreign)),
             None => Err(Error::Unsupported { what: "a hold" }),
+        }
+    }
+
+    /// Looks for contenders that would not wait for the hold with this name. If there are, deletes it.
+    fn is_refused(
+        &self,
+        caller: &mut Caller,
+        path: &str,
+        (contest, name): (Contest, &str),
+        limit: &Limit,
+    ) -> Result<Option<Foreign>> {
+        let names = self.names(caller, path, limit)?;
+        let Place::Foreign(foreign) = contest.place(&names, name) else {
+            return Ok(None);
+        };
+        // Without an answer, it may still be there.
+        while !self.delete_once(&format!("{path}/{name}"), -1, limit)? {}
+        Ok(Some(foreign))
+    }
+
+    /// Has a hold deleted of which it is not known whether it may stay; returns the error for that.
+    fn leaves_hold(&self, path: &str, name: String, error: Error) -> Error {
+        let session = self.status.snapshot().session;
+        self.cleaner.add(path, session, vec![Orphan::Node(name)]);
+        match error {
+            Error::ConnectTimeout { .. } => Self::unconfirmed(),
+            error => error,
         }
     }
 

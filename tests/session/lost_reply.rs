@@ -118,3 +118,25 @@ fn a_pause_that_nobody_could_look_for_is_unconfirmed_and_goes_later() {
     proxy.accept();
     assert_nothing_left(&ZooKeeper::shared().hosts(), &path);
 }
+
+/// Its node stood, and the call said that no server answers.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_pause_that_nobody_could_look_at_again_is_unconfirmed_and_goes_later() {
+    let (proxy, client, path) = stage("pause-looked-at");
+    let hold = Hold::new("a pause", None);
+    // Slow enough to close the way before the queue is listed again.
+    proxy.delay(Duration::from_millis(300));
+    let paused = thread::scope(|scope| {
+        let asking = scope.spawn(|| client.pause(&path, &hold));
+        let hosts = ZooKeeper::shared().hosts();
+        eventually("it stands", || children(&hosts, &path).len() == 1);
+        proxy.swallow(op::GET_CHILDREN);
+        asking.join().unwrap()
+    });
+    assert!(
+        matches!(paused, Err(Error::Unconfirmed { .. })),
+        "{paused:?}"
+    );
+    assert_nothing_left(&ZooKeeper::shared().hosts(), &path);
+}
