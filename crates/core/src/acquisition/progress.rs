@@ -6,8 +6,11 @@ use core::time::Duration;
 use super::beside::Beside;
 use super::{Acquisition, Reached, Wire};
 use crate::attempt::{Action, Attempt, Event, Outcome};
+use crate::dialect::Role;
 use crate::grant_proof::{GrantProof, Next};
+use crate::name::may_be_hold;
 use crate::path::node_in;
+use crate::queue::Blocked;
 use crate::validity::Stamp;
 use zklock_jute::EventKind;
 
@@ -78,7 +81,7 @@ impl Acquisition {
             }
         }
         // Without transactions a proof costs two requests: it is asked for when the turn has come.
-        if self.is_last() && wire.capabilities().multi {
+        if self.is_next() && wire.capabilities().multi {
             self.stays_proven(wire);
         }
         self.hurries(wire);
@@ -117,9 +120,13 @@ impl Acquisition {
         })
     }
 
-    /// Once the node that it waits for is gone, nothing can be ahead.
-    fn is_last(&self) -> bool {
-        self.attempt.blocked().is_some_and(|blocked| blocked.last)
+    /// Whether it is the only contender whose turn comes when one node goes; many readers may wait for one.
+    fn is_next(&self) -> bool {
+        let writes = self.contest.role == Role::Write;
+        let is_next = |blocked: &Blocked| {
+            blocked.last || (writes && blocked.ahead == 1 && !may_be_hold(&blocked.nearest))
+        };
+        self.attempt.blocked().is_some_and(is_next)
     }
 
     /// Whether the lock may be granted on what the quorum has confirmed.

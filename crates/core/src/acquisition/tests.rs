@@ -214,6 +214,47 @@ fn waiter(wire: &mut Fake, rule: Option<Rule>) -> Acquisition {
     waiter
 }
 
+/// A writer keeps its proof young behind one other, and readers do not, of whom many may wait for that one.
+#[test]
+fn of_those_behind_a_writer_the_next_writer_stays_proven() {
+    let name = |at: usize, role: &str| {
+        format!("_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000{at}-{role}000000000{at}")
+    };
+    let (write, read) = ("__WRIT__", "__READ__");
+    for (role, ahead, stays) in [
+        (Role::Write, vec![name(1, write)], true),
+        (Role::Write, vec![name(1, read)], true),
+        (Role::Write, vec![name(1, read), name(2, read)], false),
+        (Role::Write, vec![name(1, write), name(2, write)], false),
+        (Role::Read, vec![name(1, write)], false),
+    ] {
+        let mut wire = Fake::new();
+        let mine = OwnNode {
+            name: name(4, if role == Role::Write { write } else { read }),
+            ..mine()
+        };
+        let asks = (contest(role, 0), Patience::Waits);
+        let stands = (mine.clone(), wire.stamp());
+        let mut waiter = Acquisition::stand(asks, &"/l".into(), stands);
+        let all: Vec<_> = ahead
+            .iter()
+            .chain([&mine.name])
+            .map(String::as_str)
+            .collect();
+        let asked = |request: &Request| match request {
+            Request::GetChildren { .. } => Some(names(&all)),
+            Request::GetData { .. } | Request::Exists { .. } => Some(stat(30, 0)),
+            _ => None,
+        };
+        assert!(wire.serves(&mut waiter, asked).is_none());
+        assert!(waiter.is_waiting());
+        wire.now += T / 8;
+        assert!(waiter.advance(&mut wire).is_none());
+        let proves = matches!(wire.open.last(), Some((_, Request::Multi(_))));
+        assert_eq!(proves, stays, "{role:?} behind {ahead:?}");
+    }
+}
+
 /// Lets time pass until it sends something.
 fn sends(waiter: &mut Acquisition, wire: &mut Fake) -> Vec<Request> {
     let before = wire.sent.len();

@@ -143,8 +143,8 @@ MUTANTS = [
         "proof-grows-old",
         "the next in line does not keep its proof young",
         "acquisition/progress.rs",
-        "        if self.is_last() && wire.capabilities().multi {",
-        "        if self.is_last() && self.path.is_empty() && wire.capabilities().multi {",
+        "        if self.is_next() && wire.capabilities().multi {",
+        "        if self.is_next() && self.path.is_empty() && wire.capabilities().multi {",
     ),
     (
         "proof-after-listing",
