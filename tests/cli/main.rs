@@ -28,6 +28,7 @@ mod terminal;
 mod time_limits;
 mod unanswered;
 mod usage;
+mod vfork;
 mod waits;
 
 use zklock_testkit as support;

@@ -32,6 +32,8 @@ on_every_server! {
     what_is_killed_in_place_of_a_keeper_is_the_commands
     nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed
     nothing_of_a_command_is_left_where_few_files_may_be_open
+    nothing_of_a_command_is_left_where_no_more_files_may_be_open
+    what_cannot_be_read_keeps_the_lock_and_runs_on
     a_limit_of_threads_that_prevents_a_command_is_told
     what_keeps_the_lock_is_named
     a_blocked_signal_stays_blocked
@@ -594,6 +596,63 @@ fn nothing_of_a_command_is_left_where_few_files_may_be_open(hosts: &str) {
         await_queue(hosts, &path, 0);
     }
     assert!(began > 0);
+}
+
+/// Lets this process open no more files than it has, or again more.
+fn limit_files(process: &str, limit: &str) {
+    let limit = format!("--nofile={limit}:");
+    run(Command::new("prlimit").args(["--pid", process, &limit]));
+}
+
+/// From when it has begun, nothing of what is in `/proc` can be read any more.
+fn nothing_of_a_command_is_left_where_no_more_files_may_be_open(hosts: &str) {
+    for end in ["evict", "kill the keeper", "kill zklock"] {
+        let (path, log) = (fresh_path("limit"), Log::new());
+        let beat = log.beat("beat");
+        let script =
+            format!("(setsid sh -c '({beat}) & {beat}' &); setsid sh -c '{beat}' & {beat}");
+        let mut zklock = Zklock::start(hosts, &format!("run {path}"), &script);
+        eventually("all beat", || log.writers("beat") >= 4);
+        let (id, keeper) = (zklock.id().to_string(), keeper_of(zklock.id()));
+        limit_files(&id, "3");
+        limit_files(&keeper, "3");
+        let code = match end {
+            "evict" => {
+                Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
+                75
+            }
+            "kill the keeper" => {
+                run(Command::new("kill").args(["-KILL", &keeper]));
+                70
+            }
+            _ => {
+                zklock.kill();
+                128 + 9
+            }
+        };
+        assert_eq!(zklock.end().code, Some(code), "{end}");
+        eventually("nothing is left", || log.writers("beat") == 0);
+        let next = Zklock::run(hosts, &format!("run -w 30 {path}"), ":");
+        assert_eq!(next.code, Some(0), "{end}: {next:?}");
+    }
+}
+
+/// As above, but nothing is to be killed.
+fn what_cannot_be_read_keeps_the_lock_and_runs_on(hosts: &str) {
+    let (path, log) = (fresh_path("limit"), Log::new());
+    let script = format!("setsid sh -c '{}' & exit 5", log.beat("beat"));
+    let (mut zklock, said) = Zklock::start_logged(hosts, &format!("run {path}"), &script);
+    log.await_word("beat");
+    let keeper = keeper_of(zklock.id());
+    limit_files(&keeper, "3");
+    eventually("it is told", || said.contains("cannot be read"));
+    zklock.signal("TERM");
+    assert!(taken(hosts, &path));
+    assert!(!log.is_still());
+    limit_files(&keeper, "100");
+    zklock.signal("TERM");
+    assert_eq!(zklock.end().code, Some(5));
+    assert_eq!(log.writers("beat"), 0);
 }
 
 fn a_limit_of_threads_that_prevents_a_command_is_told(hosts: &str) {

@@ -34,7 +34,7 @@ struct Seen {
 }
 
 /// Starts a shell with a script on a terminal of its own, which types what the steps say.
-fn start(hosts: &str, log: &Log, steps: &str, shell: &str, script: &str) -> Zklock {
+pub(crate) fn start(hosts: &str, log: &Log, steps: &str, shell: &str, script: &str) -> Zklock {
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
     let mut command = Command::new("python3");
     command
@@ -65,7 +65,7 @@ fn shapes(zklock: &str, next: &str) -> [String; 4] {
     ]
 }
 
-fn zklock(path: &str) -> String {
+pub(crate) fn zklock(path: &str) -> String {
     format!("{} run {path}", env!("CARGO_BIN_EXE_zklock"))
 }
 
@@ -141,7 +141,12 @@ fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
 
 /// Has the command that has stopped go on, and then end.
 #[track_caller]
-fn goes_on_and_ends((hosts, path): (&str, &str), log: &Log, stop: &Path, terminal: &mut Zklock) {
+pub(crate) fn goes_on_and_ends(
+    (hosts, path): (&str, &str),
+    log: &Log,
+    stop: &Path,
+    terminal: &mut Zklock,
+) {
     log.say("go");
     eventually("it goes on", || {
         log.words().last().is_some_and(|word| word == "beat")
@@ -180,7 +185,7 @@ fn ctrl_z_stops_what_a_debugger_watches(hosts: &str) {
 }
 
 /// Returns a reader of the state of the process that holds this lock, as in proc(5).
-fn holder(hosts: &str, path: &str) -> impl Fn() -> String {
+pub(crate) fn holder(hosts: &str, path: &str) -> impl Fn() -> String {
     let list = Zklock::run(hosts, &format!("list --json {path}"), "");
     let json: serde_json::Value = serde_json::from_str(&list.out).expect("JSON");
     let id = json["contenders"][0]["owner"]["pid"].to_string();

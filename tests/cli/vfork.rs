@@ -1,0 +1,132 @@
+//! What a command has started may wait in vfork(2), which no signal but SIGKILL interrupts, until its
+//! child runs a program or ends.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::program::{Ended, Log, Zklock, await_queue, on_every_server};
+use crate::support::{eventually, fresh_path};
+use crate::terminal::{goes_on_and_ends, holder, start, zklock};
+
+on_every_server! {
+    nothing_is_left_of_what_waits_in_vfork_when_the_lock_is_lost
+    a_signal_ends_what_waits_in_vfork_and_its_child
+    ctrl_z_stops_what_waits_in_vfork
+    a_command_that_waits_in_vfork_at_a_stop_goes_on_with_it
+}
+
+/// Waits in vfork(2) until a file is there, and writes words meanwhile. Unlike vfork(2), the child has a
+/// memory of its own.
+const WAIT: &str = "
+import ctypes, os, signal, sys, time
+log, stop = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND), sys.argv[2]
+if sys.argv[3:]: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+clone = {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+if ctypes.CDLL(None).syscall(clone, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+    while not os.path.exists(stop):
+        os.write(log, b'beat\\n')
+        time.sleep(0.02)
+    os._exit(0)
+os.write(log, b'on\\n')
+sys.exit(5)";
+
+/// The program above, its log, and the file that it waits for.
+struct Waiting {
+    log: Log,
+    stop: PathBuf,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let log = Log::new();
+        let stop = log.file().with_file_name("stop");
+        fs::write(log.file().with_file_name("wait.py"), WAIT).expect("writing");
+        Self { log, stop }
+    }
+
+    /// Returns the script that runs it.
+    fn script(&self) -> String {
+        let program = self.log.file().with_file_name("wait.py");
+        let (program, log) = (program.display(), self.log.file());
+        format!(
+            "python3 {program} {} {}",
+            log.display(),
+            self.stop.display()
+        )
+    }
+
+    fn start(&self, hosts: &str, path: &str, script: &str) -> Zklock {
+        let zklock = Zklock::start(hosts, &format!("run {path}"), script);
+        self.log.await_word("beat");
+        zklock
+    }
+}
+
+fn nothing_is_left_of_what_waits_in_vfork_when_the_lock_is_lost(hosts: &str) {
+    for leave in ["exec", "exec setsid -w"] {
+        let (path, waiting) = (fresh_path("vfork"), Waiting::new());
+        // It is asked to end before.
+        let script = format!("{leave} {} ignores", waiting.script());
+        let zklock = waiting.start(hosts, &path, &script);
+        Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
+        assert_eq!(zklock.end().code, Some(75), "{leave}");
+        assert!(waiting.log.is_still(), "{leave}");
+        await_queue(hosts, &path, 0);
+    }
+}
+
+fn a_signal_ends_what_waits_in_vfork_and_its_child(hosts: &str) {
+    let end = |leave: &str, ignores: &str| -> Ended {
+        let (path, waiting) = (fresh_path("vfork"), Waiting::new());
+        let script = format!("{leave} {} {ignores}", waiting.script());
+        let zklock = waiting.start(hosts, &path, &script);
+        zklock.signal("TERM");
+        if !ignores.is_empty() {
+            assert!(!waiting.log.is_still(), "{leave}");
+            let other = Zklock::run(hosts, &format!("run -n {path}"), ":");
+            assert_eq!(other.code, Some(1), "{leave}");
+            fs::write(&waiting.stop, "").expect("writing");
+        }
+        let ended = zklock.end();
+        let goes_on = waiting.log.words().iter().any(|word| word == "on");
+        assert_eq!(goes_on, !ignores.is_empty(), "{leave}: {ended:?}");
+        await_queue(hosts, &path, 0);
+        ended
+    };
+    assert_eq!(end("exec", "").signal, Some(15));
+    assert_eq!(end("exec setsid", "").code, Some(0));
+    assert_eq!(end("exec", "ignores").code, Some(5));
+}
+
+fn ctrl_z_stops_what_waits_in_vfork(hosts: &str) {
+    for leave in ["", "setsid -w "] {
+        let (path, waiting) = (fresh_path("vfork"), Waiting::new());
+        let log = &waiting.log;
+        let job = format!("{leave}{} & wait", waiting.script());
+        let run = format!("{} -- bash -c '{job}'", zklock(&path));
+        let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
+        let mut terminal = start(hosts, log, "beat=^Z,go=^J", "bash", &script);
+        log.await_word("stopped");
+        assert_eq!(holder(hosts, &path)(), "T", "{leave}");
+        assert!(log.is_still(), "{leave}");
+        goes_on_and_ends((hosts, &path), log, &waiting.stop, &mut terminal);
+        assert!(log.words().iter().any(|word| word == "on"), "{leave}");
+    }
+}
+
+/// It cannot stop before its child goes on, which it does only with it.
+fn a_command_that_waits_in_vfork_at_a_stop_goes_on_with_it(hosts: &str) {
+    let (path, waiting) = (fresh_path("vfork"), Waiting::new());
+    let log = &waiting.log;
+    let script = format!("exec {}", waiting.script());
+    let zklock = waiting.start(hosts, &path, &script);
+    zklock.signal("TSTP");
+    eventually("its child stops", || log.is_still());
+    // It maintains the lock of a command that may go on.
+    assert_ne!(holder(hosts, &path)(), "T");
+    zklock.signal("CONT");
+    eventually("its child goes on", || !log.is_still());
+    fs::write(&waiting.stop, "").expect("writing");
+    assert_eq!(zklock.end().code, Some(5));
+    await_queue(hosts, &path, 0);
+}
