@@ -18,6 +18,7 @@ on_every_server! {
     ctrl_z_stops_what_a_debugger_watches
     ctrl_z_stops_processes_that_replace_each_other
     ctrl_z_stops_no_zklock_under_a_process_that_is_hidden
+    a_command_in_the_background_stops_for_the_terminal_and_gets_it_with_fg
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     a_terminal_that_shows_nothing_does_not_delay_anything
@@ -309,6 +310,27 @@ fn a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_i
         await_queue(hosts, &path, 0);
         await_queue(hosts, &inner, 0);
     }
+}
+
+/// Its input is a pipe, so it does not get the terminal before it reads from it.
+fn a_command_in_the_background_stops_for_the_terminal_and_gets_it_with_fg(hosts: &str) {
+    let (path, log) = (fresh_path("background"), Log::new());
+    let command = format!(
+        "read x </dev/tty; {}; read x </dev/tty; {}",
+        log.write("got-\\$x"),
+        log.write("and-\\$x")
+    );
+    let script = format!(
+        "set -m; echo in | {} -- sh -c \"{command}\" &
+        until [ \"$(jobs -s)\" ]; do sleep 0.02; done
+        {}; fg; exit $?",
+        zklock(&path),
+        log.write("stopped")
+    );
+    let steps = "stopped=a,@a=^J,got-a=b,@b=^J";
+    let seen = end(start(hosts, &log, steps, "bash", &script));
+    assert_eq!(log.words(), ["stopped", "got-a", "and-b"], "{seen:?}");
+    assert_eq!(seen.code, Some(0), "{seen:?}");
 }
 
 fn a_terminal_that_shows_nothing_does_not_delay_anything(hosts: &str) {
