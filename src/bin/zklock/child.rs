@@ -14,10 +14,8 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
 use nix::sys::signal::Signal;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
 use rustix::process::{Pid, kill_process};
 
 use crate::descendants::Descendants;
@@ -25,7 +23,6 @@ use crate::exit::Ending;
 use crate::helper::wire::{Kind, Message, receive, send, send_files};
 use crate::helper::{self, KEEP};
 use crate::state_files::{STATE_IN, STATE_OUT};
-use crate::terminal_listener::TerminalListener;
 
 /// The variable that names the lock's node.
 pub(crate) const NODE: &str = "ZKLOCK_NODE";
@@ -61,9 +58,9 @@ pub(crate) struct Child {
     pub(crate) is_gone: bool,
     /// Whether the keeper is there.
     pub(crate) is_kept: bool,
-    /// How many signals to all were asked for, and how many were sent.
+    /// How many signals to all were asked for, and how many found something that was still there.
     asked: i32,
-    obeyed: i32,
+    pub(crate) obeyed: i32,
 }
 
 /// The variables for the command.
@@ -89,21 +86,21 @@ impl Child {
         key: Option<&str>,
         before: Option<&Self>,
     ) -> io::Result<Self> {
-        helper::adopt_orphans();
         let descendants = Descendants::new();
         let (keeper, its_end) = UnixStream::pair()?;
         let process = start_keeper(variables, unblocked, its_end.into())?;
         let (input, before) = (io::stdin(), before.map(|before| before.keeper.as_fd()));
         let files: Vec<_> = iter::once(input.as_fd()).chain(before).collect();
-        send_files(&keeper, &files)?;
         let words = i32::try_from(command.len()).unwrap_or(i32::MAX);
+        send_files(&keeper, &files)?;
         send(&keeper, Kind::Brief, words, &brief(command, key))?;
-        let answer = answer_of(&keeper, process)?;
-        let group = Pid::from_raw(answer.number).filter(|_| answer.kind == Kind::Started);
+        let reports = listen_to(keeper.try_clone()?)?;
+        let answer = answer_of(&reports, process)?;
+        let group = Pid::from_raw(answer.number);
         keeper.set_write_timeout(Some(ANSWER))?;
         Ok(Self {
             group: group.ok_or_else(|| io::Error::other(answer.text().into_owned()))?,
-            reports: listen_to(keeper.try_clone()?)?,
+            reports,
             keeper,
             descendants,
             process: Some(process),
@@ -115,54 +112,28 @@ impl Child {
         })
     }
 
-    /// Lets the command begin.
-    pub(crate) fn begin(&self) {
-        self.ask(Kind::Begin, 0);
+    /// Asks the keeper, which says so when it is gone. If it takes no more, it has been stopped.
+    pub(crate) fn ask(&self, kind: Kind) {
+        self.pass_on(kind, 0);
     }
 
-    /// Starts a helper that reports what the terminal sends to the group.
-    pub(crate) fn listen(&mut self) -> io::Result<TerminalListener> {
-        let listener = TerminalListener::start(self.group)?;
-        self.descendants.except(listener.id());
-        Ok(listener)
+    /// As above, with the number of a signal.
+    pub(crate) fn pass_on(&self, kind: Kind, signal: i32) {
+        if let Err(error) = send(&self.keeper, kind, signal, b"") {
+            log::debug!("cannot ask for {kind:?} of the command: {error}");
+        }
     }
 
-    /// Sends a signal to the group and to the processes that have left it, and continues them.
-    /// Returns its number among all of these, for [`has_sent`](Self::has_sent).
+    /// Passes a signal on to everything; returns its number among these.
     pub(crate) fn signal(&mut self, signal: Signal) -> i32 {
-        self.ask(Kind::SignalAll, signal as i32);
+        self.pass_on(Kind::SignalAll, signal as i32);
         self.asked += 1;
         self.asked
     }
 
-    /// Returns whether something was still there to get this signal.
-    pub(crate) fn has_sent(&self, number: i32) -> bool {
-        number <= self.obeyed
-    }
-
-    /// Sends a signal only to the group.
-    pub(crate) fn signal_group(&self, signal: Signal) {
-        self.ask(Kind::SignalGroup, signal as i32);
-    }
-
-    /// Sends a signal only to the command.
-    pub(crate) fn signal_head(&self, signal: Signal) {
-        self.ask(Kind::SignalHead, signal as i32);
-    }
-
-    /// Stops everything that the command has started; a report tells when that is done.
-    pub(crate) fn suspend(&self) {
-        self.ask(Kind::Suspend, 0);
-    }
-
-    /// Continues what was suspended.
-    pub(crate) fn go_on(&self) {
-        self.ask(Kind::Continue, 0);
-    }
-
     /// Kills everything that the command has started, until it [is gone](Self::is_gone).
     pub(crate) fn kill(&mut self) {
-        self.ask(Kind::Kill, 0);
+        self.ask(Kind::Kill);
         let until = Instant::now() + ANSWER;
         while let Ok(report) = self.reports.recv_deadline(until) {
             self.note(Some(&report));
@@ -184,20 +155,15 @@ impl Child {
         }
     }
 
-    /// If the keeper is gone, the reports tell. If it takes no more, it has been stopped.
-    fn ask(&self, kind: Kind, number: i32) {
-        if let Err(error) = send(&self.keeper, kind, number, b"") {
-            log::debug!("cannot ask for {kind:?} of the command: {error}");
-        }
-    }
-
-    /// Notes a report. Without one, because the keeper is gone, kills what it has left to this
-    /// process; this must be repeated until the command [is gone](Self::is_gone).
-    pub(crate) fn note(&mut self, report: Option<&Message>) {
+    /// Notes a report; returns the signal that has stopped the command, if one has. Without a report, because
+    /// the keeper is gone, kills what it has left to this process; this must be repeated until the command [is
+    /// gone](Self::is_gone).
+    pub(crate) fn note(&mut self, report: Option<&Message>) -> Option<i32> {
         let Some(Message { kind, number, .. }) = report else {
             self.is_kept = false;
             self.ending = Ending::Code(NOT_KEPT);
-            return self.end_what_is_left();
+            self.end_what_is_left();
+            return None;
         };
         match kind {
             Kind::Changed => {
@@ -205,6 +171,7 @@ impl Child {
                 let code = status.code().map(|code| Ending::Code(code as u8));
                 let ending = code.or_else(|| status.signal().map(Ending::Signal));
                 self.ending = ending.unwrap_or(self.ending);
+                return status.stopped_signal();
             }
             Kind::Gone => {
                 self.is_gone = true;
@@ -212,6 +179,7 @@ impl Child {
             }
             _ => {}
         }
+        None
     }
 
     fn end_what_is_left(&mut self) {
@@ -241,18 +209,13 @@ impl Child {
         }
         has_stopped
     }
-
-    /// Tells the keeper that it need not end the session if this process is killed.
-    pub(crate) fn spare(&self) {
-        self.ask(Kind::Spare, 0);
-    }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
         // The session goes on, unless this is a panic.
         if !thread::panicking() {
-            self.spare();
+            self.ask(Kind::Spare);
         }
         if !self.is_gone {
             self.kill();
@@ -274,13 +237,13 @@ fn brief(command: &[OsString], key: Option<&str>) -> Vec<u8> {
 
 /// Receives what the keeper says first, and continues it if somebody has stopped it before: then this
 /// process would hear of nothing else.
-fn answer_of(keeper: &UnixStream, process: Pid) -> io::Result<Message> {
-    let wait = Timespec::try_from(ANSWER).ok();
-    let is_there = || poll(&mut [PollFd::new(keeper, PollFlags::IN)], wait.as_ref());
-    while retry_on_intr(is_there)? == 0 {
-        go_on(process);
+fn answer_of(reports: &Receiver<Message>, process: Pid) -> io::Result<Message> {
+    loop {
+        match reports.recv_timeout(ANSWER) {
+            Err(RecvTimeoutError::Timeout) => go_on(process),
+            answer => return answer.map_err(|_| io::Error::other("lock-keeper has ended")),
+        }
     }
-    receive(keeper)
 }
 
 /// Continues the keeper, which is not reaped, so the number is its own.

@@ -17,6 +17,7 @@ use crate::connect::connect;
 use crate::exit::Ending;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::held::Held;
+use crate::helper::wire::Kind;
 use crate::sanitize::plain;
 use crate::signals::Signals;
 use crate::status_line::StatusLine;
@@ -149,7 +150,7 @@ impl Stage {
         };
         // Its keeper ends meanwhile.
         let gone = self.gone.take();
-        gone.inspect(Child::spare);
+        gone.inspect(|gone| gone.ask(Kind::Spare));
         self.client.close_within(limit).is_ok()
     }
 

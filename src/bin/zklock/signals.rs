@@ -89,8 +89,12 @@ impl Signals {
         let unblocked: Vec<_> = unblocked
             .map(|signal| (signal as i32).to_string())
             .collect();
-        hear_of_children()?;
-        outlive_file_limits(ignored)?;
+        // The system would discard the status of children that have ended.
+        handle(Signal::SIGCHLD)?;
+        // A file that may not grow is an error of the write, not the end of a program that holds a lock.
+        if !ignored.has(Signal::SIGXFSZ) {
+            handle(Signal::SIGXFSZ)?;
+        }
 
         let (to, taken) = unbounded();
         let (cancels, cancel) = bounded(1);
@@ -167,24 +171,8 @@ impl SignalState {
 /// What kill(2) takes for the group of this process.
 const GROUP: Pid = Pid::from_raw(0);
 
-/// Sets a handler for SIGCHLD, in case the caller ignores it: the system would then discard
-/// the status of children that have ended.
-///
-/// The handler never runs, because the signal is blocked, and no child inherits it.
-pub(crate) fn hear_of_children() -> io::Result<()> {
-    handle(Signal::SIGCHLD)
-}
-
-/// Sets a handler for SIGXFSZ, which does nothing: a file that may not grow is an error of the write, not the
-/// end of a program that holds a lock. No command inherits it.
-fn outlive_file_limits(ignored: Ignored) -> io::Result<()> {
-    match ignored.has(Signal::SIGXFSZ) {
-        true => Ok(()),
-        false => handle(Signal::SIGXFSZ),
-    }
-}
-
-fn handle(signal: Signal) -> io::Result<()> {
+/// Sets a handler that does nothing, for a signal that must be neither ignored nor fatal. No command inherits it.
+pub(crate) fn handle(signal: Signal) -> io::Result<()> {
     signal_hook::flag::register(signal as i32, Arc::default()).map(drop)
 }
 
@@ -196,14 +184,6 @@ pub(crate) fn unblock(numbers: &str) {
         .collect();
     // This cannot fail for a set of known signals.
     let _ = set.thread_unblock();
-}
-
-/// The signals that a terminal sends to its foreground processes to end them.
-#[cfg(target_os = "linux")]
-pub(crate) fn of_terminal() -> SigSet {
-    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT]
-        .into_iter()
-        .collect()
 }
 
 /// Returns whether a signal asks the program to end.

@@ -6,6 +6,7 @@ use crossbeam_channel::RecvTimeoutError;
 
 use crate::child::{Child, Variables};
 use crate::exit::Ending;
+use crate::helper::wire::Kind;
 use crate::run_setup::Stage;
 use crate::stderr::say;
 
@@ -24,7 +25,7 @@ pub(crate) fn run_within(limit: Duration, text: &str, variables: &Variables<'_>,
         Ok(child) => child,
         Err(error) => return say(&format!("cannot run {name}: {error}")),
     };
-    child.begin();
+    child.ask(Kind::Begin);
     if !await_end(&mut child, Instant::now() + limit) {
         child.kill();
         let left = match await_end(&mut child, Instant::now() + KILL_LIMIT) {
@@ -48,7 +49,7 @@ fn await_end(child: &mut Child, until: Instant) -> bool {
             Ok(report) => child.note(Some(&report)),
             Err(RecvTimeoutError::Disconnected) if Instant::now() < until => child.note(None),
             Err(_) => return false,
-        }
+        };
     }
     true
 }

@@ -11,10 +11,10 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::Signal;
 
-#[cfg(target_os = "linux")]
-use crate::helper::listen::listen;
 use crate::helper::wire::{Kind, receive_files, send};
-use crate::helper::{EXEC, KEEP, LISTEN, at_the_parents_end, keep};
+use crate::helper::{EXEC, KEEP, at_the_parents_end, keep};
+#[cfg(target_os = "linux")]
+use crate::helper::{LISTEN, listen};
 use crate::signals;
 use crate::stderr::{flush, say};
 
@@ -30,7 +30,8 @@ pub(crate) fn main() -> Option<ExitCode> {
             return Some(exec(&unblocked, args.next()?, args));
         }
         KEEP => keep::keep(),
-        LISTEN => listen(),
+        #[cfg(target_os = "linux")]
+        LISTEN => listen::listen(),
         _ => return None,
     };
     Some(ExitCode::from(u8::from(ended.is_err())))
@@ -64,10 +65,4 @@ fn await_input() -> io::Result<()> {
     // There is none if the keeper has died, also before the kernel was asked to kill this process with it.
     let input = files.next().ok_or(ErrorKind::UnexpectedEof)?;
     Ok(rustix::stdio::dup2_stdin(input)?)
-}
-
-/// Without siginfo, a terminal's signal cannot be told from others.
-#[cfg(not(target_os = "linux"))]
-fn listen() -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }

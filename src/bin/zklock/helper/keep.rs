@@ -9,6 +9,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
@@ -35,7 +36,7 @@ const POLL: Duration = Duration::from_millis(20);
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// How long everything may take to stop, on a machine that is busy.
-const LAST_STOP: Duration = Duration::from_secs(2);
+const LAST_STOP: Duration = Duration::from_millis(2_500);
 
 /// How long processes may be left before that is told.
 const QUIET: Duration = Duration::from_secs(2);
@@ -56,14 +57,13 @@ struct Keeper {
     gate: Option<(UnixStream, OwnedFd)>,
     /// What `Suspend` has stopped.
     suspended: Vec<Process>,
-    /// Until when the group has to stop by itself.
+    /// Since when everything is to stop.
     suspending: Option<Instant>,
     killing: bool,
     /// How many signals were sent to all.
     obeyed: i32,
-    /// Since when the processes that are left should end.
+    /// Since when the processes that are left should end, until that is told.
     left: Option<Instant>,
-    told: bool,
     /// Whether `zklock run` is gone.
     orphaned: bool,
     /// The session to end if it is, unless somebody else answers for it.
@@ -72,12 +72,11 @@ struct Keeper {
 
 pub(super) fn keep() -> io::Result<()> {
     let zklock = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    helper::adopt_orphans();
     // Who has stopped this process does not keep it from its part when `zklock run` is killed.
     helper::at_the_parents_end(Signal::CONT);
     // Before the command begins, so that no limit of open files can prevent it later.
     let descendants = Descendants::new();
-    signals::hear_of_children()?;
+    signals::handle(Number::SIGCHLD)?;
     let mut files = receive_files(&zklock)?.into_iter();
     let input = files.next().ok_or(ErrorKind::UnexpectedEof)?;
     let before = files.next().map(UnixStream::from);
@@ -86,17 +85,27 @@ pub(super) fn keep() -> io::Result<()> {
     let mut words = words.map(|word| OsString::from_vec(word.to_vec()));
     let key = words.next().unwrap_or_default();
     let count = usize::try_from(brief.number).unwrap_or_default();
-    let command = words.by_ref().take(count);
-    let (head, gate) = match start(command) {
+    let (head, gate) = match start(words.by_ref().take(count)) {
         Ok(started) => started,
-        Err(error) => return send(&zklock, Kind::Failed, 0, error.to_string().as_bytes()),
+        Err(error) => return send(&zklock, Kind::Started, 0, error.to_string().as_bytes()),
     };
     let session = Session::new(key, words.collect());
     become_quiet()?;
-    if let Some(before) = before {
-        drop(send(&before, Kind::Spare, 0, b""));
-    }
-    let keeper = Keeper::new(zklock, descendants, (head, gate, input), session);
+    before.inspect(|before| drop(send(before, Kind::Spare, 0, b"")));
+    let keeper = Keeper {
+        zklock,
+        descendants,
+        head,
+        head_lives: true,
+        gate: Some((gate, input)),
+        suspended: Vec::new(),
+        suspending: None,
+        killing: false,
+        obeyed: 0,
+        left: None,
+        orphaned: false,
+        session: Some(session),
+    };
     keeper.say(Kind::Started, head.as_raw_pid(), "");
     keeper.run()
 }
@@ -126,33 +135,12 @@ fn become_quiet() -> io::Result<()> {
 }
 
 impl Keeper {
-    fn new(
-        zklock: UnixStream,
-        descendants: Descendants,
-        (head, gate, input): (Pid, UnixStream, OwnedFd),
-        session: Session,
-    ) -> Self {
-        Self {
-            zklock,
-            descendants,
-            head,
-            head_lives: true,
-            gate: Some((gate, input)),
-            suspended: Vec::new(),
-            suspending: None,
-            killing: false,
-            obeyed: 0,
-            left: None,
-            told: false,
-            orphaned: false,
-            session: Some(session),
-        }
-    }
-
     fn run(mut self) -> io::Result<()> {
         while !self.reap() {
             self.suspend();
-            self.kill();
+            if self.killing {
+                self.kill();
+            }
             self.tell_what_is_left();
             // What has ended gets no signal that comes later.
             if self.wait()? && !self.reap() {
@@ -222,7 +210,8 @@ impl Keeper {
                 self.signal(Signal::CONT, true);
             }
             (Kind::SignalGroup, Some(signal)) => self.signal(signal, false),
-            (Kind::SignalHead, Some(signal)) if self.head_lives => {
+            // Not before it begins: what becomes it would end of SIGUSR1.
+            (Kind::SignalHead, Some(signal)) if self.head_lives && self.gate.is_none() => {
                 // Not reaped yet, so the number is still its own.
                 let _ = kill_process(self.head, signal);
             }
@@ -230,7 +219,7 @@ impl Keeper {
                 self.say(Kind::Killing, 0, "");
                 self.start_killing();
             }
-            (Kind::Suspend, _) => self.suspending = Some(Instant::now() + STOP_LIMIT),
+            (Kind::Suspend, _) => self.suspending = Some(Instant::now()),
             (Kind::Continue, _) => self.go_on(),
             (Kind::Spare, _) => self.session = None,
             _ => {}
@@ -241,8 +230,7 @@ impl Keeper {
         if self.killing || self.suspending.is_some() || !cfg!(target_os = "linux") {
             return Some(POLL);
         }
-        let left = self.left.filter(|_| !self.told)?;
-        Some(QUIET.saturating_sub(left.elapsed()))
+        Some(QUIET.saturating_sub(self.left?.elapsed()))
     }
 
     /// Sends a signal to the group and, if it is for all, to the processes that have left it.
@@ -256,7 +244,7 @@ impl Keeper {
             return;
         }
         for process in self.descendants.living().unwrap_or_default() {
-            let is_due = match process.is_in(self.head) {
+            let is_due = match process.group == self.head.as_raw_pid() {
                 true => !self.head_lives,
                 false => for_all,
             };
@@ -268,35 +256,36 @@ impl Keeper {
     }
 
     fn start_killing(&mut self) {
-        self.killing = true;
         self.suspending = None;
-        self.left.get_or_insert_with(Instant::now);
+        if !mem::replace(&mut self.killing, true) {
+            self.left.get_or_insert_with(Instant::now);
+        }
     }
 
     fn kill(&self) {
-        if self.killing {
-            if self.head_lives {
-                let _ = kill_process_group(self.head, Signal::KILL);
-            }
-            self.descendants.kill();
+        if self.head_lives {
+            let _ = kill_process_group(self.head, Signal::KILL);
         }
+        self.descendants.kill();
     }
 
     /// Stops everything, once the group has stopped by itself.
     fn suspend(&mut self) {
-        let Some(until) = self.suspending else { return };
-        let head = self.head;
-        let stops = |all: Vec<Process>| all.iter().any(|one| one.is_in(head) && one.runs());
-        if Instant::now() < until && self.descendants.living().is_ok_and(stops) {
+        let Some(lasts) = self.suspending.map(|since| since.elapsed()) else {
+            return;
+        };
+        let head = self.head.as_raw_pid();
+        let runs = |one: &Process| one.group == head && one.state > State::Traced;
+        let run = |all: Vec<Process>| all.iter().any(runs);
+        if lasts < STOP_LIMIT && self.descendants.living().is_ok_and(run) {
             return;
         }
-        let late = Instant::now().saturating_duration_since(until);
-        let at_most = match late > STOP_LIMIT {
+        let at_most = match lasts > 2 * STOP_LIMIT {
             true => State::Uninterruptible,
             false => State::Traced,
         };
         let told = self.descendants.stop(at_most, &mut self.suspended);
-        if told.is_ok() || late >= LAST_STOP {
+        if told.is_ok() || lasts >= LAST_STOP {
             self.suspending = None;
             let failure = told.err().map(|error| error.to_string());
             self.say(Kind::Suspended, 0, &failure.unwrap_or_default());
@@ -312,16 +301,16 @@ impl Keeper {
     }
 
     fn tell_what_is_left(&mut self) {
-        if self.told || self.left.is_none_or(|left| left.elapsed() < QUIET) {
+        if self.left.is_none_or(|left| left.elapsed() < QUIET) {
             return;
         }
-        self.told = true;
+        self.left = None;
         let text = match self.descendants.living() {
             Err(error) => format!("processes that cannot be listed: {error}"),
             Ok(rest) if rest.is_empty() => "a process that has ended, and is not reaped".to_owned(),
             Ok(rest) => {
-                let rest: Vec<_> = rest.iter().take(NAMED).map(Process::describe).collect();
-                format!("process {}", rest.join(", "))
+                let named = rest.iter().take(NAMED).map(|one| one.what.as_str());
+                format!("process {}", named.collect::<Vec<_>>().join(", "))
             }
         };
         self.say(Kind::Left, 0, &text);

@@ -2,11 +2,10 @@
 
 use std::io::{self, Read, Write};
 
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
-
-use crate::signals;
 
 /// The code of a signal that the kernel sends, as it does for a terminal.
 const SI_KERNEL: i32 = 0x80;
@@ -15,7 +14,7 @@ const SI_KERNEL: i32 = 0x80;
 pub(super) fn listen() -> io::Result<()> {
     // The parent has blocked these signals, and this process inherits the mask.
     let signals = SignalFd::with_flags(
-        &signals::of_terminal(),
+        &SigSet::from_iter([Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT]),
         SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
     )?;
     let (mut input, mut output) = (io::stdin(), io::stdout());

@@ -82,12 +82,6 @@ pub(crate) fn reap<T>(process: Pid, messages: &Receiver<T>) -> Vec<T> {
     rest
 }
 
-/// Makes the orphans of the processes below this one its children.
-pub(crate) fn adopt_orphans() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-}
-
 /// Has the kernel send this process a signal when its parent ends.
 fn at_the_parents_end(signal: Signal) {
     #[cfg(target_os = "linux")]

@@ -53,8 +53,8 @@ kinds! {
     /// Somebody else answers for the session from now on: `zklock run`, or the next `__keep`.
     Spare
     // From `__keep`.
+    /// The number is the command's; 0 if it could not be started, for what the text says.
     Started
-    Failed
     /// The answer to `Kill`.
     Killing
     /// The command has stopped or ended; the number is what wait(2) has said.

@@ -5,10 +5,12 @@ use std::mem;
 use crossbeam_channel::{Receiver, never};
 use nix::sys::signal::Signal;
 
-use super::{Stop, Supervisor};
+use super::Supervisor;
 use crate::exit::Ending;
+use crate::helper::wire::Kind;
 use crate::stderr::say;
 use crate::terminal::has_job_control;
+use crate::terminal_listener::TerminalListener;
 
 impl Supervisor<'_> {
     /// Handles a stopped command: everything that it has started stops, and then this process,
@@ -17,17 +19,14 @@ impl Supervisor<'_> {
         let asked = mem::take(&mut self.passed_stop);
         let is = |one: Signal| one as i32 == signal;
         let wants_terminal = is(Signal::SIGTTIN) || is(Signal::SIGTTOU);
-        self.stop = match (wants_terminal, asked) {
-            (true, _) => Stop::ForTheTerminal,
-            (false, true) => Stop::Asked,
-            (false, false) => Stop::OfItself,
-        };
+        self.stops_alone = asked && !wants_terminal;
         // The command may have got the terminal while it was being stopped for it.
         let group = self.child.group;
         let terminal = self.terminal;
         if wants_terminal && (terminal.is_ours() || terminal.is_with(group)) {
             self.give_terminal();
-            self.child.signal_group(Signal::SIGCONT);
+            self.child
+                .pass_on(Kind::SignalGroup, Signal::SIGCONT as i32);
             return;
         }
         if wants_terminal && !terminal.is_there() {
@@ -35,12 +34,14 @@ impl Supervisor<'_> {
         }
         // What was sent only to the command leaves it its lock.
         if asked || terminal.is_there() && !is(Signal::SIGSTOP) {
-            self.child.suspend();
+            self.child.ask(Kind::Suspend);
         }
     }
 
+    /// Handles that everything has stopped: stops this process, and continues the command with it, unless its lock
+    /// is lost then.
     pub(super) fn suspended(&mut self, failure: &str) {
-        let stop = mem::replace(&mut self.stop, Stop::OfItself);
+        let alone = mem::take(&mut self.stops_alone);
         // Without this process, the lock would be lost under what goes on.
         if !failure.is_empty() {
             say(&format!(
@@ -49,26 +50,19 @@ impl Supervisor<'_> {
         } else if has_job_control() {
             // Of what the terminal has sent to the command's group alone, this one's group has to hear: a
             // script in it waits for this process.
-            self.signals.stop(stop == Stop::Asked);
+            self.signals.stop(alone);
         }
-        self.continued(stop == Stop::ForTheTerminal);
-    }
-
-    /// Handles the continuation of this process: continues the command, unless its lock is lost.
-    fn continued(&mut self, wants_terminal: bool) {
         self.look_at_lock();
-        let terminal = self.terminal;
-        if terminal.is_all_ours() || wants_terminal && terminal.is_ours() {
+        // Who reads from it without having got it stops again, and gets it then.
+        if self.terminal.is_all_ours() {
             self.give_terminal();
         }
-        self.child.go_on();
+        self.child.ask(Kind::Continue);
     }
 
     pub(super) fn give_terminal(&mut self) {
         if self.listener.is_none() {
-            self.listener = self
-                .child
-                .listen()
+            self.listener = TerminalListener::start(self.child.group)
                 .inspect_err(|error| log::info!("cannot listen to the terminal: {error}"))
                 .ok();
         }
@@ -86,7 +80,8 @@ impl Supervisor<'_> {
         self.signals.tell_group(signal);
         if signal == Signal::SIGHUP {
             // The terminal is gone: nobody else continues what is stopped.
-            self.child.signal_group(Signal::SIGCONT);
+            self.child
+                .pass_on(Kind::SignalGroup, Signal::SIGCONT as i32);
         }
     }
 

@@ -14,9 +14,8 @@ use crate::stop_policy::StopAction;
 impl Supervisor<'_> {
     /// Stops the command if the lock is about to be lost; returns when to look again.
     pub(super) fn look_at_lock(&mut self) -> Duration {
-        self.attended.look();
         let (state, valid_for) = (self.order.lock.state(), self.order.lock.valid_for());
-        self.stopped.look(state);
+        self.looks.look(state);
         let has_changed = mem::replace(&mut self.state, state) != state;
         if has_changed {
             (self.order.told)(News::Is(state));
@@ -30,7 +29,7 @@ impl Supervisor<'_> {
         if self.killed {
             return LOOK;
         }
-        let (name, stopped) = (&self.order.name, &self.stopped);
+        let (name, stopped) = (&self.order.name, &self.looks);
         let doubted = self.doubted.map(|at| at.elapsed());
         match self.order.policy.decide(state, valid_for, doubted) {
             StopAction::Wait(wait) => return wait,
@@ -54,7 +53,7 @@ impl Supervisor<'_> {
         let why = self.why_lost(" because");
         self.child.kill();
         (self.order.told)(News::Stops);
-        let (name, stopped) = (&self.order.name, &self.stopped);
+        let (name, stopped) = (&self.order.name, &self.looks);
         say(&format!(
             "the lock {name} {what}{why}{stopped}: killed the command"
         ));
@@ -112,7 +111,7 @@ impl Supervisor<'_> {
         };
         say(&format!(
             "the lock {} {what}{}",
-            self.order.name, self.stopped
+            self.order.name, self.looks
         ));
     }
 }

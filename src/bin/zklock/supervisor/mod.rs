@@ -3,23 +3,19 @@
 //! The command is stopped before anything is said about it, and messages go through `stderr`,
 //! which never blocks: only the loop of [`Supervisor::run`] waits.
 
-mod attended;
 mod job_control;
 mod lock_watch;
-mod stopped;
+mod looks;
 
 use std::mem;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{after, select};
 use nix::sys::signal::Signal;
 use zklock::{GuardEvent, GuardState};
 
-use self::attended::Attended;
-pub(crate) use self::attended::is_attended;
-use self::stopped::Stopped;
+use self::looks::Looks;
+pub(crate) use self::looks::is_attended;
 use crate::args::Guarded;
 use crate::child::Child;
 use crate::exit::Ending;
@@ -83,8 +79,7 @@ pub(crate) struct Supervisor<'a> {
     order: Order<'a>,
     /// The last state that was told.
     state: GuardState,
-    attended: Attended,
-    stopped: Stopped,
+    looks: Looks,
     child: Child,
     began: Instant,
     terminal: &'a Terminal,
@@ -103,19 +98,10 @@ pub(crate) struct Supervisor<'a> {
     /// Present once the command has the terminal.
     listener: Option<TerminalListener>,
     had_terminal: bool,
-    stop: Stop,
     /// SIGTSTP was passed on to it.
     passed_stop: bool,
-}
-
-/// Why the command has stopped.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stop {
-    OfItself,
-    /// It wants the terminal.
-    ForTheTerminal,
-    /// This process got SIGTSTP, as its group did if it was typed.
-    Asked,
+    /// It has stopped for that: this process got SIGTSTP, as its group did if it was typed.
+    stops_alone: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -126,10 +112,9 @@ impl<'a> Supervisor<'a> {
         signals: &'a Signals,
     ) -> Self {
         Self {
-            stopped: Stopped::new(order.session_timeout),
+            looks: Looks::begin(order.session_timeout),
             order,
             state: GuardState::Held,
-            attended: Attended,
             child,
             began: Instant::now(),
             terminal,
@@ -142,8 +127,8 @@ impl<'a> Supervisor<'a> {
             last: None,
             listener: None,
             had_terminal: false,
-            stop: Stop::OfItself,
             passed_stop: false,
+            stops_alone: false,
         }
     }
 
@@ -167,13 +152,11 @@ impl<'a> Supervisor<'a> {
             return Err(Failure::new(LOST, message));
         }
         // The helper that becomes the command dies of a signal that ends programs. The command
-        // itself might handle or ignore it. SIGUSR1 and SIGUSR2 would end the helper, too.
+        // itself might handle or ignore it.
         for signal in self.signals.taken.try_iter() {
-            if ![Signal::SIGUSR1, Signal::SIGUSR2].contains(&signal) {
-                self.signalled(signal);
-            }
+            self.signalled(signal);
         }
-        self.child.begin();
+        self.child.ask(Kind::Begin);
         let name = &self.order.name;
         log::info!("got {name}, the command is process {}", self.child.group);
         Ok(())
@@ -204,7 +187,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         let ending = self.end();
-        let late = self.last.filter(|last| !self.child.has_sent(last.1));
+        let late = self.last.filter(|last| self.child.obeyed < last.1);
         let ended = Ended {
             ending,
             by_lock: self.revoked || self.was_stopped(),
@@ -227,30 +210,24 @@ impl<'a> Supervisor<'a> {
 
     /// Handles what the keeper says; nothing if it is gone.
     fn reported(&mut self, report: Option<&Message>) {
-        match report {
-            Some(report) => match report.kind {
-                Kind::Changed => {
-                    let status = ExitStatus::from_raw(report.number);
-                    status
-                        .stopped_signal()
-                        .inspect(|signal| self.stopped(*signal));
-                }
-                Kind::Suspended => self.suspended(&report.text()),
-                Kind::Left => {
-                    let what = match self.killed {
-                        true => "the command was killed, what does not end keeps the lock",
-                        false => "the command has ended, what it has started keeps the lock",
-                    };
-                    say(&format!("{what}: {}", report.text()));
-                }
-                _ => {}
-            },
-            None if self.child.is_kept => {
-                say("lock-keeper, which keeps the command's processes, was killed: so are they");
-            }
-            None => {}
+        if report.is_none() && self.child.is_kept {
+            say("lock-keeper, which keeps the command's processes, was killed: so are they");
         }
-        self.child.note(report);
+        if let Some(signal) = self.child.note(report) {
+            self.stopped(signal);
+        }
+        let Some(report) = report else { return };
+        match report.kind {
+            Kind::Suspended => self.suspended(&report.text()),
+            Kind::Left => {
+                let what = match self.killed {
+                    true => "the command was killed, what does not end keeps the lock",
+                    false => "the command has ended, what it has started keeps the lock",
+                };
+                say(&format!("{what}: {}", report.text()));
+            }
+            _ => {}
+        }
     }
 
     /// Whether SIGHUP has ended the command. A daemon may have taken it for a reload.
@@ -281,19 +258,21 @@ impl<'a> Supervisor<'a> {
                 let listener = self.listener.as_ref().map(TerminalListener::id);
                 // The command has sent SIGSTOP to its group, as editors do. The terminal stops no listener.
                 if self.child.reap(listener) {
-                    self.child.suspend();
+                    self.child.ask(Kind::Suspend);
                 }
             }
-            Signal::SIGUSR1 | Signal::SIGUSR2 => self.child.signal_head(signal),
+            Signal::SIGUSR1 | Signal::SIGUSR2 => {
+                self.child.pass_on(Kind::SignalHead, signal as i32)
+            }
             Signal::SIGTSTP => {
                 self.passed_stop = true;
-                self.child.signal_group(signal);
+                self.child.pass_on(Kind::SignalGroup, signal as i32);
             }
             // A command that has stopped continues with this process. One that has not may have
             // started something that has, and wait for it, as vfork(2) does.
             Signal::SIGCONT => {
                 if mem::take(&mut self.passed_stop) {
-                    self.child.signal_group(signal);
+                    self.child.pass_on(Kind::SignalGroup, signal as i32);
                 }
             }
             _ => {
