@@ -14,8 +14,10 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
+use crossbeam_channel::{Receiver, bounded, unbounded};
 use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, kill_process};
 
 use crate::descendants::Descendants;
@@ -91,16 +93,15 @@ impl Child {
         let process = start_keeper(variables, unblocked, its_end.into())?;
         let (input, before) = (io::stdin(), before.map(|before| before.keeper.as_fd()));
         let files: Vec<_> = iter::once(input.as_fd()).chain(before).collect();
-        let words = i32::try_from(command.len()).unwrap_or(i32::MAX);
         send_files(&keeper, &files)?;
+        let words = i32::try_from(command.len()).unwrap_or(i32::MAX);
         send(&keeper, Kind::Brief, words, &brief(command, key))?;
-        let reports = listen_to(keeper.try_clone()?)?;
-        let answer = answer_of(&reports, process)?;
+        let answer = answer_of(&keeper, process)?;
         let group = Pid::from_raw(answer.number);
         keeper.set_write_timeout(Some(ANSWER))?;
         Ok(Self {
             group: group.ok_or_else(|| io::Error::other(answer.text().into_owned()))?,
-            reports,
+            reports: listen_to(keeper.try_clone()?)?,
             keeper,
             descendants,
             process: Some(process),
@@ -237,13 +238,13 @@ fn brief(command: &[OsString], key: Option<&str>) -> Vec<u8> {
 
 /// Receives what the keeper says first, and continues it if somebody has stopped it before: then this
 /// process would hear of nothing else.
-fn answer_of(reports: &Receiver<Message>, process: Pid) -> io::Result<Message> {
-    loop {
-        match reports.recv_timeout(ANSWER) {
-            Err(RecvTimeoutError::Timeout) => go_on(process),
-            answer => return answer.map_err(|_| io::Error::other("lock-keeper has ended")),
-        }
+fn answer_of(keeper: &UnixStream, process: Pid) -> io::Result<Message> {
+    let wait = Timespec::try_from(ANSWER).ok();
+    let is_there = || poll(&mut [PollFd::new(keeper, PollFlags::IN)], wait.as_ref());
+    while retry_on_intr(is_there)? == 0 {
+        go_on(process);
     }
+    receive(keeper)
 }
 
 /// Continues the keeper, which is not reaped, so the number is its own.
