@@ -50,19 +50,23 @@ log=$(mktemp)
 trap 'rm -f "$log" "$log.lane"' EXIT
 failed=0
 
+# What else Cargo is told.
+config=()
+
 # run SECONDS TEST..: runs tests of the `chaos` binary, one after the other.
 run() {
   local seconds=$1
   shift
   ZKLOCK_CHAOS_SECONDS=$seconds timeout --kill-after=10 $((seconds + 400 * rounds + 20 * isolations)) \
-    cargo test --quiet "${features[@]}" --test chaos -- --ignored --nocapture --test-threads 1 "$@" 2>&1 |
+    cargo test "${config[@]}" --quiet "${features[@]}" --test chaos -- --ignored --nocapture --test-threads 1 "$@" 2>&1 |
     tee -a "$log" || failed=1
 }
 
 # run_trusting_pings TEST: as run, with clients that take a ping for a proof of life. The
-# dependencies are those of the ordinary build; what is compiled for this alone is elsewhere.
+# dependencies are those of the ordinary build; what is compiled for this alone is elsewhere, and
+# is not optimised: its clients wait more than they compute.
 run_trusting_pings() {
-  local target
+  local target config=(--config profile.dev.package.zklock-core.opt-level=0)
   target=$(cargo metadata --format-version 1 --no-deps --offline |
     sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
   CARGO_BUILD_BUILD_DIR=$target CARGO_TARGET_DIR=$target/trust_pings \

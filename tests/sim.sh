@@ -18,10 +18,11 @@ cfg=$PWD/tests/sim/cfg.sh
 # Wherever else flags come from, these replace what `.cargo` says.
 flags="${RUSTFLAGS:-} --cfg zklock_sim"
 
-# The library's tests of its simulated side. Its dependencies are those of the ordinary build.
+# The library's tests of its simulated side. Its dependencies are those of the ordinary build; the
+# core, of which these run little, is compiled again for the wrapper, and not optimised.
 of_the_library() {
   CARGO_BUILD_BUILD_DIR=$target CARGO_TARGET_DIR=$target/sim-lib RUSTC_WORKSPACE_WRAPPER=$cfg \
-    cargo test --quiet --all-features --lib "$@"
+    cargo test --config profile.dev.package.zklock-core.opt-level=0 --quiet --all-features --lib "$@"
 }
 
 # simulated COMMAND ARGUMENT..: runs Cargo on the simulation.
