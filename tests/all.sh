@@ -131,7 +131,7 @@ computations() {
   sed -n 's/^tests\/model /&/p' "$logs/compiled"
   # Seeds that no run has played; one that fails is named, and tells its story.
   sed -n "s/^tests\/play /&env ZKLOCK_PLAY_FIRST=$((RANDOM * 32768 + RANDOM)) /p" "$logs/compiled"
-  echo "sim/seeds tests/sim.sh"
+  echo "sim/seeds tests/sim.sh --fresh"
   # What is in the packages.
   echo "oldest-dependencies tests/oldest_dependencies.sh"
   # With the oldest Rust that Cargo.toml allows, tests included. The mysql crate takes a newer one.

@@ -6,7 +6,8 @@
 #   tests/sim.sh --minutes N    for this long
 #   tests/sim.sh --seed S       repeats one, and tells its story
 #   tests/sim.sh --test         its own tests, and all orders of the small pieces
-#   tests/sim.sh --compile      compiles all of that; --compile-quick the seeds alone
+#   tests/sim.sh --fresh        2,000 fresh seeds, by the binary of its tests
+#   tests/sim.sh --compile      compiles these two; --compile-quick the program for the rest
 #   tests/sim.sh --help         the rest
 #
 # A seed that fails is made smaller before it is shown: fewer clients, fewer faults.
@@ -34,7 +35,6 @@ case ${1:-} in
   --compile)
     of_the_library --no-run
     simulated test --no-run
-    simulated build
     ;;
   --compile-quick)
     simulated build
@@ -45,6 +45,10 @@ case ${1:-} in
     crates/core/tests/play/mutants.py --list >/dev/null
     of_the_library -- simulated:: sim:: orders:: "${@:2}"
     simulated test --bins -- "${@:2}"
+    ;;
+  --fresh)
+    simulated test --bins -- --ignored --exact fresh_seeds_keep_every_promise --nocapture |
+      sed '/^failures:$/,$d; /^$/d; /^\.$/d; /^running /d; /^test /d'
     ;;
   *)
     simulated build
