@@ -148,6 +148,16 @@ computations() {
   done
 }
 
+# Has the servers' classes in a file from which each start takes them.
+archive_the_servers_classes() {
+  local binary
+  export ZKLOCK_TEST_ARCHIVE="$CARGO_TARGET_DIR/tmp/zookeeper.jsa"
+  rm -f "$ZKLOCK_TEST_ARCHIVE"
+  read -r _ binary < <(grep '^tests/tools ' "$logs/compiled")
+  timeout 120 "$binary" --ignored --exact worker_that_archives_classes >"$logs/archive" 2>&1 8>&- ||
+    echo "leaving the archive of the servers' classes out: this Java makes none"
+}
+
 have_what_is_needed
 judge_by_the_toolchain
 say_what_is_left_out
@@ -175,6 +185,7 @@ doing="looking for what there is to test"
 # This compiles nothing: it tells where the test binaries are.
 test_binaries --all-features "${targets[@]}" >"$logs/compiled"
 [ -s "$logs/compiled" ] || { echo "no test binaries?"; exit 1; }
+archive_the_servers_classes
 suites >"$logs/suites"
 computations >"$logs/computations"
 side_by_side 1800 3 "testing, with real servers" "$logs/suites" "$logs/computations"

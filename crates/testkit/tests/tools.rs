@@ -1,13 +1,16 @@
 //! The tools of the other tests, tested: a proxy that loses nothing proves nothing.
 
+use std::env;
+use std::fs;
 use std::path::Path;
+use std::process;
 use std::time::{Duration, Instant};
 
 use zklock_testkit::ensemble::Ensemble;
 use zklock_testkit::proxy::Proxy;
 use zklock_testkit::raw::{EPHEMERAL, NODE_EXISTS, PERSISTENT, Raw, op};
 use zklock_testkit::worker::{self, Worker};
-use zklock_testkit::zookeeper::ZooKeeper;
+use zklock_testkit::zookeeper::{ARCHIVE, ZooKeeper};
 use zklock_testkit::{eventually, raw, timed, within};
 
 #[test]
@@ -265,4 +268,26 @@ fn request_fails(proxy: &Proxy, path: &str) -> bool {
 /// The raw client panics when its connection ends.
 fn fails(request: impl FnOnce()) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(request)).is_err()
+}
+
+/// Makes the archive for the servers of all suites; `tests/all.sh` runs it before them.
+#[test]
+#[ignore = "a worker process"]
+fn worker_that_archives_classes() {
+    let archive = env::var(ARCHIVE).expect("where the archive is to be");
+    let fresh = format!("{archive}.{}", process::id());
+    let server = ZooKeeper::builder()
+        .option(format!("-XX:ArchiveClassesAtExit={fresh}"))
+        .start();
+    let mut client = Raw::connect(&server.hosts());
+    client.create("/node", b"data", EPHEMERAL).unwrap();
+    assert_eq!(client.data("/node").unwrap(), b"data");
+    server.terminate();
+    // Java dies of one that was cut short.
+    drop(
+        ZooKeeper::builder()
+            .option(format!("-XX:SharedArchiveFile={fresh}"))
+            .start(),
+    );
+    fs::rename(fresh, archive).expect("the server has written the archive");
 }
