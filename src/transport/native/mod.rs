@@ -154,12 +154,17 @@ impl Transport for Native {
         self.reading.attended();
     }
 
+    // In a forked child, a thread that does not exist there may have the lead's lock.
     fn returns(&self) {
-        self.reading.returns();
+        if !self.process.is_another() {
+            self.reading.returns();
+        }
     }
 
     fn returned(&self) {
-        self.reading.returned();
+        if !self.process.is_another() {
+            self.reading.returned();
+        }
     }
 
     fn soon(&self, errand: Errand) {
