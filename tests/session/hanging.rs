@@ -129,6 +129,9 @@ fn trickle(server: &str, each: Duration) -> String {
             let mut bytes = [0; 16 * 1024];
             loop {
                 let read = from.read(&mut bytes)?;
+                if read == 0 {
+                    return Ok(());
+                }
                 to.write_all(&bytes[..read])?;
                 if read == bytes.len() {
                     thread::sleep(each);
