@@ -230,10 +230,14 @@ impl Renewal {
     }
 
     fn clean(&mut self, now: Moment, open: bool) {
-        if now < self.clean_at || !open {
+        if now < self.clean_at {
             return;
         }
+        // A moment that is over would have the thread turn without a pause until the last deletion.
         self.clean_at = now + self.clean_every;
+        if !open {
+            return;
+        }
         // A waiter takes over an expired row at once; this is for names without waiters.
         let ago = self.lease;
         self.workers.submit(move |connection| {
