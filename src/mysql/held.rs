@@ -18,7 +18,7 @@ use crate::local::turnstile::Turn;
 use crate::mysql::database::Database;
 use crate::mysql::deletion::Deletion;
 use crate::mysql::lease::RowLease;
-use crate::mysql::renewal::renew_one;
+use crate::mysql::renew::renew_one;
 use crate::time::clock::Moment;
 
 /// A lock that is held; guards are made of it.

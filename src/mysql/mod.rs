@@ -40,6 +40,7 @@ mod database;
 mod deletion;
 mod job_table;
 mod lease;
+mod renew;
 mod renewal;
 
 mod connection;

@@ -17,13 +17,11 @@ use crate::error::LostReason;
 use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Deletion, Retry};
 use crate::mysql::lease::RowLease;
-use crate::mysql::lock_table::{self, Key, Wait};
+use crate::mysql::lock_table;
+use crate::mysql::renew::renew_all;
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::mysql::worker::WorkerPool;
 use crate::time::clock::Moment;
-
-/// How many leases are renewed in one packet.
-const BATCH: usize = 50;
 
 /// How many threads may hang in dead connections before no more are started.
 const MOST_ABANDONED: u32 = 8;
@@ -103,29 +101,7 @@ pub(super) fn start(
     renewer: WorkerPool,
 ) -> io::Result<Sender<Command>> {
     let (to, commands) = unbounded();
-    let (to_self, done) = unbounded();
-    let now = Moment::now();
-    let renewal = Renewal {
-        lease,
-        clean_every,
-        commands,
-        workers,
-        renewer,
-        abandoned: 0,
-        leases: Vec::new(),
-        closed: false,
-        deletions: Vec::new(),
-        deleting: 0,
-        renewing: None,
-        renewals: 0,
-        failing: false,
-        renew_at: now,
-        // Random, so that clients that start together do not clean together, and that among many
-        // short-lived clients some clean.
-        clean_at: now + clean_every.mul_f64(fastrand::f64()),
-        to_self,
-        done,
-    };
+    let renewal = Renewal::new(lease, clean_every, commands, (workers, renewer));
     thread::Builder::new()
         .name("zklock-mysql-renew".to_owned())
         .spawn(move || renewal.run())?;
@@ -133,6 +109,36 @@ pub(super) fn start(
 }
 
 impl Renewal {
+    fn new(
+        lease: Duration,
+        clean_every: Duration,
+        commands: Receiver<Command>,
+        (workers, renewer): (Arc<WorkerPool>, WorkerPool),
+    ) -> Self {
+        let (now, (to_self, done)) = (Moment::now(), unbounded());
+        Self {
+            lease,
+            clean_every,
+            commands,
+            workers,
+            renewer,
+            abandoned: 0,
+            leases: Vec::new(),
+            closed: false,
+            deletions: Vec::new(),
+            deleting: 0,
+            renewing: None,
+            renewals: 0,
+            failing: false,
+            renew_at: now,
+            // Random, so that clients that start together do not clean together, and that among many
+            // short-lived clients some clean.
+            clean_at: now + clean_every.mul_f64(fastrand::f64()),
+            to_self,
+            done,
+        }
+    }
+
     fn run(mut self) {
         let mut open = true;
         while open || self.deleting > 0 || !self.deletions.is_empty() {
@@ -313,92 +319,26 @@ impl Renewal {
     }
 }
 
-/// Renews leases; one that cannot be renewed now does not hold up the others.
-///
-/// A row that another program had locked at the last try comes after the rest, and only one
-/// of them, so that the next round comes soon.
-fn renew_all(
-    connection: &mut DatabaseConnection,
-    leases: &[Arc<RowLease>],
-    length: Duration,
-) -> Result<(), StatementError> {
-    let is_free = |lease: &&Arc<RowLease>| lease.blocked().is_none();
-    let free: Vec<_> = leases.iter().filter(is_free).cloned().collect();
-    let mut first = Ok(());
-    let mut rest = &free[..];
-    while !rest.is_empty() {
-        let batch = &rest[..rest.len().min(BATCH)];
-        let (count, renewed) = renew_batch(connection, batch, length, Wait::No);
-        rest = &rest[count..];
-        if let Err(error) = renewed {
-            if let Some((blocked, later)) = rest.split_first() {
-                blocked.block();
-                rest = later;
-            }
-            // The remaining leases would get the same error.
-            if error.class == ErrorClass::Unreachable || !error.class.is_transient() {
-                return Err(error);
-            }
-            first = first.and(Err(error));
-        }
-    }
-    let blocked = leases
-        .iter()
-        .filter_map(|lease| Some((lease.blocked()?, lease)));
-    let Some((_, lease)) = blocked.min_by_key(|(sent, _)| *sent) else {
-        return first;
-    };
-    let last = renew_one(connection, lease, length);
-    first.and(last)
-}
-
-/// Returns how many renewals were answered, and the error that ended them.
-fn renew_batch(
-    connection: &mut DatabaseConnection,
-    leases: &[Arc<RowLease>],
-    length: Duration,
-    wait: Wait,
-) -> (usize, Result<(), StatementError>) {
-    let keys: Vec<_> = leases.iter().map(|lease| key(lease)).collect();
-    let mut rows = Vec::new();
-    let mut sent = Moment::now();
-    let done = connection.run(|conn| {
-        sent = Moment::now();
-        leases.iter().for_each(|lease| lease.sending(sent));
-        let (ours, done) = lock_table::renew(conn, &keys, length, wait);
-        rows = ours;
-        done
-    });
-    let now = Moment::now();
-    for (lease, ours) in leases.iter().zip(&rows) {
-        if *ours {
-            lease.confirm(sent, now)
-        } else {
-            lease.lose(LostReason::Evicted)
-        }
-    }
-    (rows.len(), done)
-}
-
-/// Renews one lease now, to verify it.
-pub(super) fn renew_one(
-    connection: &mut DatabaseConnection,
-    lease: &Arc<RowLease>,
-    length: Duration,
-) -> Result<(), StatementError> {
-    renew_batch(connection, std::slice::from_ref(lease), length, Wait::Yes).1
-}
-
-fn key(lease: &RowLease) -> Key<'_> {
-    Key {
-        name: &lease.name,
-        owner: &lease.owner,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use ::mysql::Opts;
+
     use super::*;
+    use crate::mysql::source::{Purpose, Source};
+
+    /// Its thread turned without a pause while a deletion was left.
+    #[test]
+    fn what_is_closed_sleeps_when_the_time_to_clean_has_come() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let source = Arc::new(Source::Server(Opts::default()));
+        let pool = |purpose| WorkerPool::new("test", source.clone(), purpose, HOUR, 1);
+        let workers = (Arc::new(pool(Purpose::Rest)), pool(Purpose::Renewals));
+        let mut renewal = Renewal::new(HOUR, HOUR, unbounded().1, workers);
+        let now = renewal.clean_at;
+        assert_eq!(renewal.until_next(now), Duration::ZERO);
+        renewal.clean(now, false);
+        assert_eq!(renewal.until_next(now), HOUR);
+    }
 
     #[test]
     fn a_job_that_never_ran_or_panicked_is_reported_all_the_same() {
