@@ -33,7 +33,7 @@ impl<L: Clone> Renewals<L> {
         }
     }
 
-    /// Takes in the answer to a [`watch`], or to an [`ask_why`].
+    /// Takes in the answer to a [`watch`](super::watch), or to an [`ask_why`](super::ask_why).
     pub fn was_read(&mut self, id: u64, answered: &Answered) -> Option<(u64, Verdict)> {
         match answered {
             Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
