@@ -109,7 +109,10 @@ impl Glance {
             let _telling = telling;
             for path in paths {
                 let below = client.strangers(&path).unwrap_or_default();
-                if !below.is_empty() && is_asked.strong_count() != 0 {
+                if is_asked.strong_count() == 0 {
+                    return;
+                }
+                if !below.is_empty() {
                     tell_what_lies_below(&path, below.len());
                 }
             }

@@ -21,9 +21,9 @@ use crate::session::call_error::{not_made, refused};
 use crate::session::caller::Caller;
 use crate::session::lease::Lease;
 use crate::system::clock;
+use crate::transport::Failure;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Subscription};
-use crate::transport::{Failure, Reading};
 use zklock_core::acquisition::{About, Acquisition, Reached as Outcome, Refused};
 use zklock_core::attempt::{Orphan, OwnNode, Patience};
 use zklock_core::skip_listing::LastGrant;
@@ -134,8 +134,6 @@ struct Driver<'a, 'q> {
     since: Instant,
     /// The node that holds the lock now, or is left to the cleaner.
     node: Option<String>,
-    /// It waits for others, and reads.
-    reading: Option<Reading<'a>>,
     /// Reports changes of the connection where the events of watches arrive.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
@@ -164,7 +162,6 @@ impl<'a, 'q> Driver<'a, 'q> {
             wired: Wired::new(session, queue, note, (caller, snapshot)),
             since: clock::now(),
             node: None,
-            reading: None,
             listening: None,
             told: None,
         }
@@ -184,7 +181,7 @@ impl<'a, 'q> Driver<'a, 'q> {
                 return self.finish(reached);
             }
             if self.acquisition.lets_own_go() {
-                self.reading = None;
+                self.wired.reading = None;
                 let (cleaner, limit) = (&self.session.cleaner, &self.request.limit);
                 cleaner.finish(self.queue.dir, limit);
                 self.acquisition.own_is_left(false);

@@ -31,7 +31,7 @@ impl Driver<'_, '_> {
         }
         self.told = Some(place);
         // What follows is the user's.
-        self.reading = None;
+        self.wired.reading = None;
         if log::log_enabled!(log::Level::Info) {
             self.log_place(blocked);
         }

@@ -27,7 +27,7 @@ impl Driver<'_, '_> {
             self.tell_place()?;
         }
         if !waits && quiet && !self.wired.connected {
-            self.reading = None;
+            self.wired.reading = None;
             if self.wired.caller.connected(&self.request.limit)?.is_none() {
                 self.give_up();
             }
@@ -71,7 +71,7 @@ impl Driver<'_, '_> {
         // Why it was lost may be known in a moment; without a reason, it is asked again then.
         let (caller, snapshot) = (&mut self.wired.caller, &self.wired.snapshot);
         if lost {
-            self.reading = None;
+            self.wired.reading = None;
         }
         if lost && caller.is_steady(snapshot) && caller.breathe(&self.request.limit).is_err() {
             self.give_up();
@@ -127,7 +127,7 @@ impl Driver<'_, '_> {
         if under.is_none() && !limit.is_cancellable() {
             self.rest(pause);
         } else {
-            self.reading = None;
+            self.wired.reading = None;
             let transport = &self.session.transport;
             let letters: [&dyn Waitable; 2] =
                 [self.wired.caller.letters(), self.wired.fired.letters()];
@@ -153,7 +153,9 @@ impl Driver<'_, '_> {
     fn rest(&mut self, pause: Option<Duration>) {
         let transport = &*self.session.transport;
         if self.acquisition.is_waiting() {
-            self.reading.get_or_insert_with(|| Reading::of(transport));
+            self.wired
+                .reading
+                .get_or_insert_with(|| Reading::of(transport));
         }
         let (answers, fired) = (self.wired.caller.letters(), self.wired.fired.letters());
         let awake = || !answers.is_empty() || !fired.is_empty();

@@ -15,7 +15,7 @@ use crate::system::process;
 use crate::time::clock::Moment;
 use crate::transport::mailbox::Mailbox;
 use crate::transport::status::Snapshot;
-use crate::transport::{Fired, Watch, WatchId};
+use crate::transport::{Fired, Reading, Watch, WatchId};
 use zklock_core::acquisition::{CallId, Note, Wire};
 use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Role;
@@ -45,6 +45,8 @@ pub(super) struct Wired<'a> {
     /// The watches that are set, or asked for, and what they are on.
     watches: Vec<(String, WatchId)>,
     clock: ServersClock,
+    /// It waits for others, and reads.
+    pub(super) reading: Option<Reading<'a>>,
     /// The create that another thread has sent.
     pub(super) early: Option<Early>,
     is_held_back: bool,
@@ -68,6 +70,7 @@ impl<'a> Wired<'a> {
             fired: Mailbox::new(),
             watches: Vec::new(),
             clock: ServersClock::default(),
+            reading: None,
             early: None,
             is_held_back: false,
         }
@@ -229,6 +232,15 @@ impl Wire for Wired<'_> {
 
     fn tell(&mut self, note: Note<'_>) {
         let dir = self.queue.dir;
+        let is_silent = match note {
+            Note::Holds(_) | Note::NotHeldBack => true,
+            Note::Listed(_) => !log::log_enabled!(log::Level::Debug),
+            _ => false,
+        };
+        if !is_silent {
+            // The logger is the user's.
+            self.reading = None;
+        }
         match note {
             Note::Created(name) => warn_half_way(name, dir),
             Note::Listed(names) if log::log_enabled!(log::Level::Debug) => {

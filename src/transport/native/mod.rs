@@ -146,15 +146,19 @@ impl Transport for Native {
         }
     }
 
+    // In a forked child, a thread that does not exist there may have the lead's lock.
     fn attend(&self) {
-        self.reading.attend();
+        if !self.process.is_another() {
+            self.reading.attend();
+        }
     }
 
     fn attended(&self) {
-        self.reading.attended();
+        if !self.process.is_another() {
+            self.reading.attended();
+        }
     }
 
-    // In a forked child, a thread that does not exist there may have the lead's lock.
     fn returns(&self) {
         if !self.process.is_another() {
             self.reading.returns();
@@ -168,7 +172,11 @@ impl Transport for Native {
     }
 
     fn soon(&self, errand: Errand) {
-        if let Some(errand) = self.reading.soon(errand) {
+        let left = match self.process.is_another() {
+            true => Some(errand),
+            false => self.reading.soon(errand),
+        };
+        if let Some(errand) = left {
             errand();
         }
     }

@@ -152,6 +152,10 @@ impl<R: Read> LeaderFollowers<R> {
                 run_errand(&mut state);
                 return (reader, end);
             }
+            if state.errand.is_some() {
+                run_errand(&mut state);
+                continue;
+            }
             // Another thread leads, and waits for long.
             state.asleep = true;
             self.io.wait(&mut state);

@@ -81,7 +81,7 @@ impl Acquisition {
                 self.has_moved = true;
                 return Ok(self.nearest_is_gone());
             }
-            (Step::Around, Ok(Reply::Children { names, .. })) => self.around(&names),
+            (Step::Around, Ok(Reply::Children { names, .. })) => return Ok(self.around(&names)),
             (Step::Around, Err(GONE)) => return Ok(self.nearest_is_gone()),
             (Step::Evicted, Ok(_) | Err(Failure::Refused(_))) => {
                 self.is_evicted = true;
@@ -172,11 +172,11 @@ impl Acquisition {
         Ok(())
     }
 
-    fn around(&self, names: &Names) -> Event {
+    fn around(&mut self, names: &Names) -> Option<Event> {
         let nearest = self.watches.nearest.as_deref();
         match nearest.is_some_and(|nearest| names.contains(nearest)) {
-            true => Event::Watching,
-            false => Event::NoNode,
+            true => Some(Event::Watching),
+            false => self.nearest_is_gone(),
         }
     }
 

@@ -9,7 +9,6 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
@@ -62,8 +61,9 @@ struct Keeper {
     killing: bool,
     /// How many signals were sent to all.
     obeyed: i32,
-    /// Since when the processes that are left should end, until that is told.
+    /// Since when the processes that are left should end.
     left: Option<Instant>,
+    told: bool,
     /// Whether `zklock run` is gone.
     orphaned: bool,
     /// The session to end if it is, unless somebody else answers for it.
@@ -103,6 +103,7 @@ pub(super) fn keep() -> io::Result<()> {
         killing: false,
         obeyed: 0,
         left: None,
+        told: false,
         orphaned: false,
         session: Some(session),
     };
@@ -230,7 +231,8 @@ impl Keeper {
         if self.killing || self.suspending.is_some() || !cfg!(target_os = "linux") {
             return Some(POLL);
         }
-        Some(QUIET.saturating_sub(self.left?.elapsed()))
+        let left = self.left.filter(|_| !self.told)?;
+        Some(QUIET.saturating_sub(left.elapsed()))
     }
 
     /// Sends a signal to the group and, if it is for all, to the processes that have left it.
@@ -257,9 +259,8 @@ impl Keeper {
 
     fn start_killing(&mut self) {
         self.suspending = None;
-        if !mem::replace(&mut self.killing, true) {
-            self.left.get_or_insert_with(Instant::now);
-        }
+        self.killing = true;
+        self.left.get_or_insert_with(Instant::now);
     }
 
     fn kill(&self) {
@@ -301,10 +302,10 @@ impl Keeper {
     }
 
     fn tell_what_is_left(&mut self) {
-        if self.left.is_none_or(|left| left.elapsed() < QUIET) {
+        if self.told || self.left.is_none_or(|left| left.elapsed() < QUIET) {
             return;
         }
-        self.left = None;
+        self.told = true;
         let text = match self.descendants.living() {
             Err(error) => format!("processes that cannot be listed: {error}"),
             Ok(rest) if rest.is_empty() => "a process that has ended, and is not reaped".to_owned(),

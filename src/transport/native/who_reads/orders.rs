@@ -12,6 +12,8 @@ use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
 use crate::transport::{Call, Capabilities, Errand, Reading, Transport, WatchId};
 
+const SOON: Duration = Duration::from_secs(1);
+
 /// What arrives on the connection.
 #[derive(Debug)]
 enum Frame {
@@ -450,4 +452,46 @@ fn what_is_to_be_done_soon_is_done_once() {
         let by_it = seen.iter().any(|late| LULL <= *late);
         assert!(ends || by_it, "{pause}: {seen:?}");
     }
+}
+
+/// Who waits on a channel has the I/O thread called, and the thread that has read before takes the lead first.
+#[test]
+fn what_is_to_be_done_soon_is_done_although_the_lead_was_to_be_reclaimed() {
+    let (seen, _) = all_orders(2, || {
+        let (rig, io) = Rig::start();
+        let (server, asked) = unbounded();
+        let (reads, to) = (rig.clone(), server.clone());
+        let again = move || {
+            let _reading = Reading::of(&reads);
+            [(); 2].map(|()| {
+                let mailbox = Mailbox::new();
+                to.try_send(mailbox.slot()).expect("it listens");
+                reads.receive(&mailbox, &Limit::new(None, None))
+            })
+        };
+        let again = spawn("reads again", again).expect("a thread");
+        let first = asked.recv().expect("it asks");
+        rig.ping();
+        thread::sleep(3 * LULL);
+        rig.attend();
+        rig.reply(first, 1);
+        let second = asked.recv().expect("it asks again");
+        rig.attended();
+        thread::sleep(CALM + 3 * LULL);
+        let (done, errands) = unbounded();
+        let begun = elapsed();
+        rig.soon(Box::new(move || {
+            done.try_send(()).expect("it is waited for")
+        }));
+        assert_eq!(errands.recv_timeout(SOON), Ok(()), "it was forgotten");
+        let late = elapsed() - begun;
+        rig.reply(second, 2);
+        assert_eq!(joined(again), [1, 2].map(Reply::Value));
+        assert_eq!(rig.end(io), End::HungUp);
+        late.is_zero()
+    });
+    assert!(
+        seen.contains(&false),
+        "the I/O thread always reads: {seen:?}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Turns that need an order of answers and events, or of attempts, that hardly ever comes.
 
 use super::super::*;
-use super::{Fake, SECOND, SESSION};
+use super::{Fake, SECOND, SESSION, names};
 use crate::attempt::Origin;
 use crate::dialect::{Dialect, Role};
 use crate::overdue_holder::{Overdue, Rule};
@@ -158,6 +158,12 @@ fn who_is_told_of_a_deletion_before_the_answer_to_its_look_has_waited() {
 /// seed 142540412222507 plays this.
 #[test]
 fn a_holder_that_is_gone_is_not_taken_for_our_own_node_while_the_connection_breaks() {
+    for about_the_holder in [ErrorCode::NO_NODE, ErrorCode::NO_AUTH] {
+        a_holder_goes_as_the_connection_breaks(about_the_holder);
+    }
+}
+
+fn a_holder_goes_as_the_connection_breaks(about_the_holder: ErrorCode) {
     let mut desk = Fake::new();
     let mut it = Acquisition::enter_as(asks(), (&"/a".into(), "one"), None, Some(SESSION));
     let create = |request: &Request| match request {
@@ -173,21 +179,21 @@ fn a_holder_that_is_gone_is_not_taken_for_our_own_node_while_the_connection_brea
     };
     assert!(desk.serves(&mut it, create).is_none());
     desk.connected = false;
-    let holder_is_gone = |request: &Request| match request {
-        Request::GetData { .. } => Some(Err(Failure::Refused(ErrorCode::NO_NODE))),
-        request => answers(request),
-    };
-    let (asked, sent) = (mem::take(&mut desk.open), desk.sent.len());
+    let asked = mem::take(&mut desk.open);
     assert_eq!(asked.len(), 2, "{asked:?}");
     for (call, request) in asked {
-        it.answered(
-            call,
-            holder_is_gone(&request).expect("an answer"),
-            &mut desk,
-        );
+        let answered = match request {
+            Request::GetData { .. } => Err(Failure::Refused(about_the_holder)),
+            request => answers(&request).expect("an answer"),
+        };
+        it.answered(call, answered, &mut desk);
         assert!(it.advance(&mut desk).is_none(), "{it:?}");
     }
-    assert_eq!(desk.sent.len(), sent);
+    // One that may not be read is looked for in its directory.
+    for (call, _) in mem::take(&mut desk.open) {
+        it.answered(call, names(&["_c_one-lock-0000000002"]), &mut desk);
+        assert!(it.advance(&mut desk).is_none(), "{it:?}");
+    }
     // It comes back to the same session, and finds that nobody is ahead.
     desk.connected = true;
     it.broke();
