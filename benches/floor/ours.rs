@@ -65,9 +65,8 @@ fn queue(hosts: &str, count: usize, path: &str, waited: Duration) -> f64 {
         .map(|_| Client::connect(hosts).expect("a server"))
         .collect();
     let drain = Drain::of(count);
-    let mut queued = 0;
     thread::scope(|scope| {
-        for client in &clients {
+        for (ahead, client) in clients.iter().enumerate() {
             let drain = &drain;
             let wait = move || {
                 let mutex = client.mutex(path).expect("a path");
@@ -75,8 +74,8 @@ fn queue(hosts: &str, count: usize, path: &str, waited: Duration) -> f64 {
             };
             let small = thread::Builder::new().stack_size(256 * 1024);
             small.spawn_scoped(scope, wait).expect("a thread");
-            queued += 1;
-            while watcher.contenders(path).expect("the queue").len() <= queued {}
+            // The gate's, theirs and its own.
+            while watcher.contenders(path).expect("the queue").len() < ahead + 2 {}
         }
         let each = resident().saturating_sub(before) / count as u64;
         eprintln!("{path}: {each} KiB a waiting client");

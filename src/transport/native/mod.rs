@@ -139,42 +139,33 @@ impl Transport for Native {
     }
 
     fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        match self.process.is_another() {
+        match self.reading() {
+            Some(reading) => reading.rest(awake, self.shared.write_on(until)),
             // The connection is the parent's: its answers are not for this process.
-            true => thread::sleep(END_LIMIT),
-            false => self.reading.rest(awake, self.shared.write_on(until)),
+            None => thread::sleep(END_LIMIT),
         }
     }
 
-    // In a forked child, a thread that does not exist there may have the lead's lock.
     fn attend(&self) {
-        if !self.process.is_another() {
-            self.reading.attend();
-        }
+        self.reading().inspect(|reading| reading.attend());
     }
 
     fn attended(&self) {
-        if !self.process.is_another() {
-            self.reading.attended();
-        }
+        self.reading().inspect(|reading| reading.attended());
     }
 
     fn returns(&self) {
-        if !self.process.is_another() {
-            self.reading.returns();
-        }
+        self.reading().inspect(|reading| reading.returns());
     }
 
     fn returned(&self) {
-        if !self.process.is_another() {
-            self.reading.returned();
-        }
+        self.reading().inspect(|reading| reading.returned());
     }
 
     fn soon(&self, errand: Errand) {
-        let left = match self.process.is_another() {
-            true => Some(errand),
-            false => self.reading.soon(errand),
+        let left = match self.reading() {
+            Some(reading) => reading.soon(errand),
+            None => Some(errand),
         };
         if let Some(errand) = left {
             errand();
@@ -225,6 +216,11 @@ impl Transport for Native {
 }
 
 impl Native {
+    /// Who reads; nobody in a forked child, where a thread that does not exist there may have the lead's lock.
+    fn reading(&self) -> Option<&LeaderFollowers<ConnectionReader>> {
+        (!self.process.is_another()).then_some(&*self.reading)
+    }
+
     fn begin_close(&self, limit: Duration) {
         if self.shared.begin_close(limit) {
             // A thread has to read the server's answer.

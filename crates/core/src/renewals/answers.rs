@@ -73,6 +73,7 @@ impl<L: Clone> Renewals<L> {
 mod tests {
     use std::time::Duration;
 
+    use super::super::verdict::{BYTES_A_CHECK, NODES_A_CHECK};
     use super::*;
     use crate::validity::Stamp;
     use zklock_jute::{OpReply, Stat};
@@ -104,6 +105,23 @@ mod tests {
 
     fn multi(results: Vec<Result<OpReply, ErrorCode>>) -> [Answered; 1] {
         [Ok(Reply::Multi(results))]
+    }
+
+    #[test]
+    fn a_check_of_long_names_fits_into_one_request() {
+        let lengths = |nodes: Vec<String>| {
+            let nodes = nodes.into_iter().map(|node| (0, node));
+            let checks = Check::of_all(nodes, STAMP, KNOWS);
+            let lengths = checks.iter().map(|(check, _)| check.whose.len());
+            lengths.collect::<Vec<_>>()
+        };
+        let rest = 1_200 - 2 * NODES_A_CHECK;
+        let short = vec!["/m/n".to_owned(); 1_200];
+        assert_eq!(lengths(short), [NODES_A_CHECK, NODES_A_CHECK, rest]);
+        let long = vec![format!("/{}", "m".repeat(2_000)); 1_200];
+        assert_eq!(lengths(long)[0], BYTES_A_CHECK / 2_001);
+        let longer = vec![format!("/{}", "m".repeat(100_000)); 2];
+        assert_eq!(lengths(longer), [1, 1]);
     }
 
     #[test]

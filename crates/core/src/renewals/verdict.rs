@@ -13,7 +13,7 @@ use zklock_jute::Request;
 pub const NODES_A_CHECK: usize = 500;
 /// How many bytes their names may take: a fraction of the smallest frame limit that a client
 /// can set.
-const BYTES_A_CHECK: usize = 64 * 1024;
+pub(super) const BYTES_A_CHECK: usize = 64 * 1024;
 
 /// What other clients write into a holder's node to ask it to release the lock.
 pub const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
@@ -87,38 +87,4 @@ fn in_one_check(nodes: &[String]) -> usize {
         bytes <= BYTES_A_CHECK
     });
     fit.count().max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const KNOWS: Capabilities = Capabilities {
-        multi: true,
-        sync: true,
-        resumes: true,
-    };
-    const STAMP: Stamp = Stamp {
-        sent: Duration::from_secs(9),
-        touched: Duration::from_secs(8),
-    };
-
-    #[test]
-    fn a_check_of_long_names_fits_into_one_request() {
-        let lengths = |nodes: Vec<String>| {
-            let nodes = nodes.into_iter().map(|node| (0, node));
-            let checks = Check::of_all(nodes, STAMP, KNOWS);
-            let lengths = checks.iter().map(|(check, _)| check.whose.len());
-            lengths.collect::<Vec<_>>()
-        };
-        let rest = 1_200 - 2 * NODES_A_CHECK;
-        let short = vec!["/m/n".to_owned(); 1_200];
-        assert_eq!(lengths(short), [NODES_A_CHECK, NODES_A_CHECK, rest]);
-        let long = vec![format!("/{}", "m".repeat(2_000)); 1_200];
-        assert_eq!(lengths(long)[0], BYTES_A_CHECK / 2_001);
-        let longer = vec![format!("/{}", "m".repeat(100_000)); 2];
-        assert_eq!(lengths(longer), [1, 1]);
-    }
 }
