@@ -22,7 +22,7 @@ use zklock_core::dialect::Role;
 use zklock_core::job::{Action, Event, Once, Outcome, Wish};
 use zklock_core::journal::Journal;
 use zklock_core::seen_ahead::SeenAhead;
-use zklock_jute::{ErrorCode, Op, Reply, Request};
+use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request};
 
 /// One run of a job, and the wait for it.
 pub(super) struct JobDriver<'a, 'q> {
@@ -305,7 +305,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             .caller()
             .call(&write, path, &self.request.limit)
         {
-            Ok(_) => Ok(Event::Written),
+            Ok(answer) => Ok(Event::Written(written(&answer))),
             Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(Event::BadVersion),
             Err(CallError::Refused(ErrorCode::NO_NODE)) if self.is_same_session() => {
                 Err(Error::Evicted {
@@ -347,5 +347,16 @@ impl<'a, 'q> JobDriver<'a, 'q> {
 
     pub(super) fn session(&self) -> &'a Arc<Session> {
         &self.locks.session
+    }
+}
+
+/// The version and the time that the transaction's write has given the directory.
+fn written(answer: &Reply) -> Option<(i32, i64)> {
+    let Reply::Multi(results) = answer else {
+        return None;
+    };
+    match results.last()? {
+        Ok(OpReply::Set(stat)) => Some((stat.version, stat.mtime)),
+        _ => None,
     }
 }

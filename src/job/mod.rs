@@ -156,7 +156,7 @@ impl Job {
     /// Runs the job unless the last finished run began less than `every` ago, by the servers'
     /// clock.
     ///
-    /// No machine's own clock decides. Costs two writes more than [`once`](Self::once), because
+    /// No machine's own clock decides. Costs one write more than [`once`](Self::once), because
     /// only a transaction returns the servers' time. [`JobOptions::attempts`] are counted for that
     /// long after the last attempt. Blocks as [`once`](Self::once). A run for a slot counts as a
     /// run; a run of this method has no slot, and does not change the slots.

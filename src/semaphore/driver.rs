@@ -26,7 +26,7 @@ use zklock_core::seen_ahead::SeenAhead;
 use zklock_jute::{ErrorCode, Op, Request};
 
 /// How long one try waits for those who are just acquiring permits, which takes a few round trips: one of them may
-/// have fallen silent.
+/// have fallen silent, or wait for permits of another number, which its node does not tell.
 const PASSING: Duration = Duration::from_secs(1);
 
 /// One acquisition of permits.

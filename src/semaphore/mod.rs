@@ -132,8 +132,8 @@ impl Semaphore {
     ///
     /// Blocks for two round trips if none is free, which costs the server no write, and for a few
     /// more if one is. While others are just acquiring permits it waits for them, for a second at most: if one of
-    /// them has fallen silent, it returns `None`. Without a connection it blocks as
-    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// them has fallen silent, or waits for all permits to come back because it goes by another number, it returns
+    /// `None`. Without a connection it blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 //!   │        ▲        │  ▲
 //!   │ done   │ lost   ▼  │
 //!   │        └────── Begin
-//!   │                 │ begun, as Read sees
+//!   │                 │ begun, as the answer tells, or else Read
 //!   │ done, or no     ▼
 //!   │ attempts left  Run ──► End ──► Confirm ──► Finish(Done | Lost)
 //!   ▼
@@ -23,9 +23,12 @@
 //! A server that lags may show the holder an old journal. No run begins on an old journal,
 //! because the transaction that begins it checks the version of the directory's data.
 
+pub mod action_and_event;
+
 use alloc::{borrow::ToOwned, string::String, vec::Vec};
 use core::mem;
 
+pub use self::action_and_event::{Action, Event, Outcome};
 use super::journal::{End, Journal, Outcome as Ending, PastRun, Standing};
 
 /// The state machine.
@@ -104,75 +107,6 @@ enum State {
     End(i64, Journal, i32),
     Confirm(i64),
     Finish(Outcome),
-}
-
-/// What the driver is to do next.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Action {
-    /// Read the directory's data.
-    Read,
-    /// Let go of the lock, if it is held, and go through the queue.
-    Line,
-    /// Write this into the directory if it has this version and our node is there, in one
-    /// transaction.
-    Write(Vec<u8>, i32),
-    /// Do the work.
-    Run,
-    /// Delete our node and write this into the directory if it has this version, in one
-    /// transaction.
-    End(Vec<u8>, i32),
-    /// Stop: there is nothing more to do.
-    Finish(Outcome),
-}
-
-/// What the driver reports.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The directory has this data and this version, written at this time.
-    Data(Vec<u8>, i32, i64),
-    /// The directory is not there.
-    NoNode,
-    /// The lock is ours, with this token.
-    Granted(i64),
-    /// Somebody else has the lock.
-    Taken,
-    /// It is written.
-    Written,
-    /// The directory has another version.
-    BadVersion,
-    /// The lock was lost.
-    Lost,
-    /// The work has ended.
-    Ran(End),
-    /// Our node is deleted, and the end is written down.
-    Recorded,
-    /// Our node is gone, and the end may be written down.
-    Gone,
-    /// The caller gives up, or waits no longer for the end to be written down.
-    Cancel,
-}
-
-/// How it ended.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Outcome {
-    /// The run is written down as it ended.
-    Recorded,
-    /// The lock was lost before the run ended, and nothing is written down.
-    Lost,
-    /// One of these two, but the answer was lost or late.
-    Unconfirmed,
-    /// There is nothing to run, because of this run.
-    DoneBefore(PastRun),
-    /// Whether this slot is done is not known any more, as of no slot up to that one.
-    Forgotten(String, String),
-    /// It was begun as often as it may be; this was the last failure.
-    NoAttemptsLeft(PastRun),
-    /// Somebody else has the lock.
-    Taken,
-    /// The directory's data is not a journal.
-    Unmarked,
-    /// We gave up.
-    Gone,
 }
 
 impl Once {
@@ -269,9 +203,14 @@ impl Once {
             (State::Read(token, now), Event::Data(data, version, mtime)) => {
                 self.read(token, &data, version, now.then_some(mtime), mtime)
             }
-            (State::Touch(token, ..), Event::Written) => State::Read(token, true),
+            // What was written is as good as read.
+            (
+                State::Touch(token, journal, _) | State::Begin(token, journal, _),
+                Event::Written(Some((version, mtime))),
+            ) => self.read(token, &journal.text(), version, Some(mtime), mtime),
+            (State::Touch(token, ..), Event::Written(None)) => State::Read(token, true),
             // The writer may be our own request, whose answer was lost.
-            (State::Begin(token, ..), Event::Written)
+            (State::Begin(token, ..), Event::Written(None))
             | (State::Touch(token, ..) | State::Begin(token, ..), Event::BadVersion) => {
                 State::Read(token, false)
             }

@@ -234,7 +234,7 @@ impl<'a> JobDriver<'a> {
             job_table::write(conn, (key, token), &journal, version)
         };
         match self.ask_with_key(write)? {
-            Some(Written::Yes) => Ok(Event::Written),
+            Some(Written::Yes) => Ok(Event::Written(None)),
             Some(Written::BadVersion) => Ok(Event::BadVersion),
             Some(Written::Gone) if self.was_in_time() => Err(self.lost()),
             Some(Written::Gone) => Ok(Event::Lost),

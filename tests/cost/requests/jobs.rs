@@ -1,0 +1,46 @@
+//! What a run of a job costs.
+
+use std::time::Duration;
+
+use zklock::{Client, Once};
+
+use super::scene::{ENTER, Scene};
+use crate::support::raw::op;
+
+#[test]
+fn a_run_of_a_job_begins_as_soon_as_it_is_written_down_and_not_read_again() {
+    let scene = Scene::new("run");
+    let path = format!("{}/job", scene.path);
+    let run = |client: &Client, slot: &str| {
+        let done = client
+            .job(&path)
+            .unwrap()
+            .once(slot, |_| Ok::<_, String>(()));
+        assert!(matches!(done, Ok(Once::Done(()))), "{done:?}");
+    };
+    // The directories exist.
+    run(&scene.connect(), "1");
+    scene.tap.take();
+    run(&scene.client, "2");
+    let looked = [vec![op::GET_DATA], ENTER.to_vec(), vec![op::GET_DATA]];
+    let begun_and_ended = [vec![op::MULTI], vec![op::MULTI]];
+    assert_eq!(scene.tap.take(), [&looked[..], &begun_and_ended].concat());
+}
+
+#[test]
+fn a_run_that_goes_by_the_time_costs_one_write_more() {
+    let scene = Scene::new("every");
+    let path = format!("{}/job", scene.path);
+    let run = |client: &Client| {
+        let job = client.job(&path).unwrap();
+        let done = job.at_most_every(Duration::ZERO, |_| Ok::<_, String>(()));
+        assert!(matches!(done, Ok(Once::Done(()))), "{done:?}");
+    };
+    // The directories exist.
+    run(&scene.connect());
+    scene.tap.take();
+    run(&scene.client);
+    let looked = [vec![op::GET_DATA], ENTER.to_vec(), vec![op::GET_DATA]];
+    let written = [vec![op::MULTI], vec![op::MULTI], vec![op::MULTI]];
+    assert_eq!(scene.tap.take(), [looked, written].concat());
+}
