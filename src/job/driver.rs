@@ -305,7 +305,9 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             .caller()
             .call(&write, path, &self.request.limit)
         {
-            Ok(answer) => Ok(Event::Written(written(&answer))),
+            // The node that was there may be of an earlier session, which some servers do not end at once.
+            Ok(_) if !self.is_same_session() => Ok(Event::Lost),
+            Ok(answer) => Ok(Event::Written(written(&answer, version))),
             Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(Event::BadVersion),
             Err(CallError::Refused(ErrorCode::NO_NODE)) if self.is_same_session() => {
                 Err(Error::Evicted {
@@ -350,13 +352,15 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     }
 }
 
-/// The version and the time that the transaction's write has given the directory.
-fn written(answer: &Reply) -> Option<(i32, i64)> {
+/// The version and the time that the transaction has given the directory, whose data had this version before.
+fn written(answer: &Reply, before: i32) -> Option<(i32, i64)> {
     let Reply::Multi(results) = answer else {
         return None;
     };
     match results.last()? {
-        Ok(OpReply::Set(stat)) => Some((stat.version, stat.mtime)),
+        Ok(OpReply::Set(stat)) if stat.version == before.wrapping_add(1) => {
+            Some((stat.version, stat.mtime))
+        }
         _ => None,
     }
 }

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use zklock::embedded::Server;
-use zklock::{Client, Error, GuardEvent, SessionEvent};
+use zklock::{Client, Error, GuardEvent, Once, SessionEvent};
 
 use super::SOON;
 use crate::support::keeper::{self, Kind};
+use crate::support::proxy::Proxy;
+use crate::support::raw::op;
 use crate::support::{aside, eventually, fresh_path};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -92,4 +94,21 @@ fn a_session_that_raftkeeper_has_ended_is_replaced() {
         .unwrap()
         .verify()
         .unwrap();
+}
+
+/// ClickHouse Keeper begins a new session, and still has the old one's node when the transaction that begins
+/// the run comes once more.
+#[test]
+fn a_run_does_not_begin_in_a_session_whose_lock_is_not_held() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(&keeper::start(Kind::ClickHouse, server.hosts()));
+    let client = accepting(&proxy.hosts());
+    let job = client.job("/job").unwrap();
+    let runs = |slot| {
+        let run = job.once(slot, |_| Ok::<_, String>(()));
+        assert!(matches!(run, Ok(Once::Done(()))), "{run:?}");
+    };
+    runs("1");
+    proxy.drop_next_request(op::MULTI);
+    runs("2");
 }
