@@ -192,6 +192,11 @@ impl Cleaner {
             .collect()
     }
 
+    /// Whether anything in this directory is not known to be deleted.
+    pub(crate) fn is_deleting_in(&self, dir: &str) -> bool {
+        self.entries.lock().in_directory(dir).next().is_some()
+    }
+
     /// The number of open entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.lock().len()

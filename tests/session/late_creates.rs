@@ -34,18 +34,18 @@ fn revalidation(session: i64) -> Vec<u8> {
 }
 
 /// A client of two followers, the first of which may be kept from the leader.
-struct Stage {
+pub(super) struct Stage {
     ensemble: Ensemble,
     valves: [[Valve; 3]; 3],
     leader: usize,
     first: usize,
     here: Proxy,
     there: Proxy,
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let builder = ZooKeeper::builder().fsync(false).line(SYNC_LIMIT);
         let (ensemble, valves) = Ensemble::start_with_valves(&builder);
         let leader = ensemble.wait_for_leader();
@@ -66,13 +66,13 @@ impl Stage {
         }
     }
 
-    fn leader(&self) -> String {
+    pub(super) fn leader(&self) -> String {
         self.ensemble.server(self.leader).hosts()
     }
 
     /// Has something created, whose name contains this, by a request of this kind through the first server, and
     /// then through the other one, and comes back.
-    fn creates<T>(&self, (name, kind): (&[u8], i32), create: impl FnOnce() -> T) -> T {
+    pub(super) fn creates<T>(&self, (name, kind): (&[u8], i32), create: impl FnOnce() -> T) -> T {
         let valve = &self.valves[self.first][self.leader];
         let mut busy = Raw::connect(&self.ensemble.server(self.first).hosts());
         let back = revalidation(self.client.session_id());

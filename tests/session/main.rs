@@ -17,6 +17,7 @@ mod forked;
 mod hanging;
 mod keeper;
 mod late_creates;
+mod late_transactions;
 mod leaks;
 mod logs;
 mod lost_reply;

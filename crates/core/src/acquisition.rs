@@ -280,6 +280,11 @@ impl Acquisition {
         left
     }
 
+    /// Lists the queue whatever its number says: what its client has left there may still be there.
+    pub fn lists(&mut self) {
+        self.attempt.last = None;
+    }
+
     /// It is given up.
     pub fn cancel(&mut self, wire: &mut dyn Wire) {
         let create =

@@ -58,7 +58,7 @@ pub struct Attempt {
     /// The session that our node must belong to, if the driver knows it.
     session: Option<i64>,
     patience: Patience,
-    last: Option<LastGrant>,
+    pub(crate) last: Option<LastGrant>,
     state: State,
     orphans: Vec<Orphan>,
 }

@@ -7,7 +7,7 @@
 //!
 //! A directory that was deleted and made again counts from 0. The number of transactions since
 //! tells whether it is the same one: counting as far takes as many, as long as nobody creates
-//! several children of one lock's directory in a single transaction, which no client does.
+//! several children of one lock's directory in a single transaction, which no client does for a lock.
 
 use super::attempt::action_and_event::{Origin, OwnNode};
 use super::name::NodeName;

@@ -67,6 +67,11 @@ impl Driver<'_, '_> {
         if let Some(early) = self.wired.early.take_if(|early| early.call_id == call) {
             early.finish();
         }
+        // The node of the last grant may still be there, and what is in doubt under it may still come.
+        if self.acquisition.creates_by(call) && self.session.cleaner.is_deleting_in(self.queue.dir)
+        {
+            self.acquisition.lists();
+        }
         self.acquisition.answered(call, answered, &mut self.wired);
         // Why it was lost may be known in a moment; without a reason, it is asked again then.
         let (caller, snapshot) = (&mut self.wired.caller, &self.wired.snapshot);

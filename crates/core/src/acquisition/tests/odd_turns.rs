@@ -1,7 +1,7 @@
 //! Turns that need an order of answers and events, or of attempts, that hardly ever comes.
 
 use super::super::*;
-use super::{Fake, SECOND, SESSION, names};
+use super::{Fake, ID, SECOND, SESSION, contest, mine, names};
 use crate::attempt::Origin;
 use crate::dialect::{Dialect, Role};
 use crate::overdue_holder::{Overdue, Rule};
@@ -233,4 +233,42 @@ fn a_create_that_was_not_found_is_asked_for_again_by_another_name() {
     };
     assert!(desk.open.iter().any(asks_anew), "{:?}", desk.open);
     assert_eq!(it.left(), [Orphan::Prefix("_c_one-lock-".into())]);
+}
+
+/// A transaction in doubt may still be carried out under a node that is not known to be gone.
+#[test]
+fn who_may_have_left_its_last_node_there_lists_whatever_its_number_says() {
+    for left in [false, true] {
+        let mut wire = Fake::new();
+        let before = OwnNode {
+            name: format!("_c_{ID}-lock-0000000003"),
+            origin: Origin {
+                owner: SESSION,
+                czxid: 38,
+            },
+        };
+        let (asks, last) = (
+            (contest(Role::Exclusive, 0), Patience::Waits),
+            LastGrant::new(&before, None),
+        );
+        let mut it = Acquisition::enter_as(asks, (&"/l".into(), ID), last, Some(SESSION));
+        assert!(it.advance(&mut wire).is_none());
+        if left {
+            it.lists();
+        }
+        let created = Reply::Created {
+            path: format!("/l/{}", mine().name),
+            stat: Some(Stat {
+                czxid: mine().origin.czxid,
+                ephemeral_owner: SESSION,
+                ..Stat::default()
+            }),
+        };
+        let creates = |request: &Request| match request {
+            Request::Create { .. } => Some(Ok(created.clone())),
+            _ => None,
+        };
+        let reached = wire.serves(&mut it, creates);
+        assert_eq!(reached.is_none(), left, "{reached:?}");
+    }
 }
