@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::driver::{self, Progress};
+use super::driver::{self, Progress, Reached};
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
@@ -282,7 +282,11 @@ impl MultiDriver<'_, '_> {
         let start = (mine, self.snapshot, self.stamp);
         let progress = driver::stand(self.session, &queue, self.request, start)?;
         Ok(Event::Queued(match progress {
-            Progress::Reached(reached) => attempt::Outcome::Held(reached.mine),
+            Progress::Reached(Reached { mine, lease, .. }) => {
+                // What was asked meanwhile is good for the next queue, too.
+                self.stamp = lease.stamp().unwrap_or(self.stamp);
+                attempt::Outcome::Held(mine)
+            }
             Progress::LimitReached => attempt::Outcome::Gone,
             Progress::Restart => attempt::Outcome::Restart,
         }))
@@ -351,15 +355,12 @@ impl MultiDriver<'_, '_> {
     /// Makes one hold of all nodes.
     fn held(&mut self, mine: &[OwnNode]) -> Taken {
         let names: Vec<_> = mine.iter().map(|mine| mine.name.clone()).collect();
-        let session = match mine.first() {
-            Some(mine) => mine.origin.owner,
-            None => self.snapshot.session,
-        };
-        let bounds = self.session.status.bounds(session);
-        let path = self.all_paths();
+        let owner = |mine: &OwnNode| mine.origin.owner;
+        let session = mine.first().map_or(self.snapshot.session, owner);
+        let (path, bounds) = (self.all_paths(), self.session.status.bounds(session));
         let lease = Lease::new(&path, self.full(&names), session, bounds, self.stamp);
-        let tokens = mine.iter().map(|mine| FencingToken::new(mine.origin.czxid));
-        let tokens: Vec<_> = tokens.collect();
+        let token = |mine: &OwnNode| FencingToken::new(mine.origin.czxid);
+        let tokens: Vec<_> = mine.iter().map(token).collect();
         let token = tokens.iter().max().copied();
         let token = token.unwrap_or_else(|| FencingToken::new(0));
         let mut all = RawGuard::new(self.session, lease, token);

@@ -4,10 +4,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use zklock::embedded::Server;
 use zklock::{Client, LockOptions, MutexGuard};
 
 use crate::support::raw::Raw;
-use crate::support::{fresh_path, timed};
+use crate::support::{eventually, fresh_path, timed};
 use crate::transport::{Place, SOON, in_every_place};
 
 in_every_place! {
@@ -81,4 +82,20 @@ fn unlocking_and_closing_wait_for_as_long_as_asked(place: Place) {
     drop(client);
     assert!(LEAST <= start.elapsed());
     assert!(other.mutex(&path).unwrap().lock().is_ok());
+}
+
+/// Nothing would keep others out.
+#[test]
+fn a_lock_that_is_lost_is_not_waited_for_as_long_as_asked() {
+    const LEAST: Duration = Duration::from_secs(60);
+    let server = Server::start().unwrap();
+    let [early, late] = [1, 2].map(|_| Client::connect(server.hosts()).unwrap());
+    let path = fresh_path("least");
+    let guard = lock_for_at_least(&early, &path, LEAST);
+    late.contenders(&path).unwrap()[0].evict().unwrap();
+    eventually("it is told", || !guard.is_valid());
+    drop(guard);
+    let (closed, took) = timed(|| early.close());
+    closed.unwrap();
+    assert!(took < LEAST / 2, "{took:?}");
 }

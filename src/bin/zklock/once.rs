@@ -94,7 +94,8 @@ fn run(
         drop(line.take());
         if run.follows_release() == Some(false) {
             // However it ends, its end is written down, and the next one relies on that.
-            while !stage.settle() {}
+            let granted = Instant::now();
+            while !stage.settle(granted) {}
         }
         execute(once, stage, run, (metrics, has_begun))
     };

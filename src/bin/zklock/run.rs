@@ -168,12 +168,13 @@ fn acquire(
             acquired => break acquired,
         }
     };
+    let granted = Instant::now();
     drop(status_line);
     let Some(Acquired { lock, in_order }) = acquired else {
         return Ok(None);
     };
     let in_order = in_order && lock.guard.follows_release() != Some(false);
-    if in_order || stage.settle() {
+    if in_order || stage.settle(granted) {
         lock.guard.note_release();
     }
     Ok(Some(lock))

@@ -27,7 +27,7 @@ use crate::supervisor::{Ended, News, Order, Supervisor};
 use crate::table::brief;
 use crate::terminal::Terminal;
 
-/// How long the command is held back if others held the lock a moment ago, and did not all say
+/// How long after the grant the command is held back if others held the lock a moment ago, and did not all say
 /// that they released it. A holder that was evicted, or whose session the server has ended, learns of
 /// that at the same time, or as soon as it has connected again.
 const SETTLE: Duration = Duration::from_millis(250);
@@ -84,9 +84,10 @@ impl Stage {
         StatusLine::new(name, self.terminal.is_no_others(), &self.client)
     }
 
-    /// Holds the command back; returns whether no signal came.
-    pub(crate) fn settle(&self) -> bool {
-        self.signals.cancel.recv_timeout(SETTLE) == Err(RecvTimeoutError::Timeout)
+    /// Holds the command back; returns whether no signal came. The lock was granted by then.
+    pub(crate) fn settle(&self, granted: Instant) -> bool {
+        let cancelled = self.signals.cancel.recv_deadline(granted + SETTLE);
+        cancelled == Err(RecvTimeoutError::Timeout)
     }
 
     pub(crate) fn is_connected(&self) -> bool {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -127,7 +127,8 @@ fn run(
     term: &Term<'_>,
     announcer: &Announcer,
 ) -> Result<Ended, Failure> {
-    if term.follows_release() != Some(false) || stage.settle() {
+    let granted = Instant::now();
+    if term.follows_release() != Some(false) || stage.settle(granted) {
         term.note_release();
     }
     let more = [("ZKLOCK_TERM", term.number().to_string().into())];

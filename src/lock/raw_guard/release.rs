@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{RawGuard, Replaces};
-use crate::error::{Error, Result};
+use crate::error::{Error, LostReason, Result};
 use crate::lock::release_writes::Closing;
 use crate::path;
 use crate::session::cleaner::{Ended, Release};
@@ -152,7 +152,10 @@ impl RawGuard {
             session: self.lease.session(),
             waiter,
             closing: closing.or(note),
-            not_before: self.at_least_until.map(since_boot),
+            not_before: self
+                .at_least_until
+                .filter(|_| !self.is_gone())
+                .map(since_boot),
             next: (!lost).then(|| self.next_create()).flatten(),
         };
         self.session.leases.end(watched);
@@ -182,6 +185,17 @@ impl RawGuard {
                 cleaner.add(&claim.dir, session, vec![orphan]);
             }
         }
+    }
+
+    /// Whether its node went, so that nothing keeps others out any more.
+    fn is_gone(&self) -> bool {
+        let Err(Error::Lost { why, .. }) = self.check() else {
+            return false;
+        };
+        matches!(
+            why,
+            LostReason::Evicted | LostReason::NodeGone | LostReason::SessionExpired
+        )
     }
 
     /// What the next thread in line may have sent with the release.

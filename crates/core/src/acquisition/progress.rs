@@ -100,6 +100,7 @@ impl Acquisition {
             return Some(Event::Woken);
         }
         if name.is_empty() && mem::take(&mut self.watches.around) {
+            self.has_moved = true;
             return Some(Event::Woken);
         }
         let nearest = &mut self.watches.nearest;

@@ -140,6 +140,9 @@ impl Acquisition {
             stat: false,
         };
         self.send(list, Step::Crowd(queued), wire);
+        if queued && mem::take(&mut self.has_moved) {
+            self.stays_proven(wire);
+        }
     }
 
     /// The watches on others are not needed any more.
