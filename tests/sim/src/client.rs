@@ -60,6 +60,8 @@ pub(crate) struct Journal {
     planted: Arc<Mutex<Vec<Planted>>>,
     /// The nodes that somebody has removed, or may have.
     released: Arc<Mutex<HashSet<String>>>,
+    /// When the pauses were asked for whose callers were told that they are not confirmed: these are removed.
+    unconfirmed: Arc<Mutex<HashSet<u64>>>,
     numbers: Arc<Mutex<Vec<Numbered>>>,
     members: Arc<Mutex<Vec<Member>>>,
     /// The nodes that were given up while the guard was suspect, and until when it was valid.
@@ -179,6 +181,10 @@ impl Journal {
 
     pub(crate) fn released(&self) -> MutexGuard<'_, HashSet<String>> {
         locked(&self.released)
+    }
+
+    pub(crate) fn unconfirmed(&self) -> MutexGuard<'_, HashSet<u64>> {
+        locked(&self.unconfirmed)
     }
 
     pub(crate) fn numbers(&self) -> MutexGuard<'_, Vec<Numbered>> {

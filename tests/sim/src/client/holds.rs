@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use zklock::diagnostics::Hold;
 use zklock::nodes::Node;
-use zklock::{Contender, LockGuard, Result, sim};
+use zklock::{Contender, Error, LockGuard, Result, sim};
 
 use super::{Actor, ms, token_and_node};
-use crate::history::{Kind, What};
+use crate::history::{Kind, What, nanos};
 use crate::jobs::JOB;
 use crate::lives::{Planted, RUN_BEGAN};
 use crate::marks;
@@ -30,8 +30,11 @@ impl Actor {
                 self.hold_in_place(hold, step, |options| mutex.lock_with(options));
             }
             false => {
-                let wanted = self.plant(hold);
+                let (asked, wanted) = self.plant(hold);
                 let made = self.client.pause(path, &wanted);
+                if matches!(made, Err(Error::Unconfirmed { .. })) {
+                    self.journal.unconfirmed().insert(asked);
+                }
                 self.planted(made, None);
             }
         }
@@ -61,7 +64,7 @@ impl Actor {
             return;
         };
         self.hold(op, step.hold, &guard);
-        let wanted = self.plant(hold);
+        let (_, wanted) = self.plant(hold);
         self.journal.note(self.who, op, What::Release);
         let made = guard.leave_hold(&wanted);
         let (well, node) = (made.is_ok(), guard.node().to_owned());
@@ -70,18 +73,19 @@ impl Actor {
         self.journal.note(self.who, op, What::Released { well });
     }
 
-    /// What to write; its reason says when it was asked for.
-    fn plant(&self, hold: plan::Hold) -> Hold {
+    /// When it is asked for, which its reason says, and what to write.
+    fn plant(&self, hold: plan::Hold) -> (u64, Hold) {
         let asked = sim::elapsed();
         let wanted = Hold::new(asked.as_nanos().to_string(), None);
-        match hold.lasts.map(ms) {
+        let wanted = match hold.lasts.map(ms) {
             None => wanted,
             Some(time) if hold.until => {
                 let end = Duration::from_secs(RUN_BEGAN) + asked + time;
                 wanted.ending_at(SystemTime::UNIX_EPOCH + end)
             }
             Some(time) => wanted.lasting(time),
-        }
+        };
+        (nanos(asked), wanted)
     }
 
     fn planted(&self, made: Result<String>, instead_of: Option<String>) {

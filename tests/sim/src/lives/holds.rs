@@ -19,6 +19,8 @@ use crate::troubles::ensemble;
 struct Hold {
     node: String,
     zxid: i64,
+    /// When it was asked for, by its reason.
+    asked: Option<u64>,
     from: Duration,
     /// When it may be removed at the earliest.
     until: Option<Duration>,
@@ -87,6 +89,7 @@ fn holds(history: &[Change]) -> Vec<Hold> {
             } if is_hold(path) => holds.push(Hold {
                 node: path.clone(),
                 zxid: change.zxid,
+                asked: number(data, "note"),
                 from: change.at,
                 until: until(data),
                 gone: None,
@@ -107,15 +110,18 @@ fn is_hold(path: &str) -> bool {
     NodeName::parse(name).is_some_and(|name| name.is_hold())
 }
 
+/// A number in a hold's data.
+fn number(data: &[u8], key: &str) -> Option<u64> {
+    let text = String::from_utf8_lossy(data);
+    let (_, rest) = text.split_once(&format!("\"{key}\":"))?;
+    let rest = rest.trim_start_matches('"');
+    let end = rest.find(|c: char| !c.is_ascii_digit())?;
+    rest[..end].parse().ok()
+}
+
 /// When a hold with this data may be removed at the earliest; its reason says when it was asked for.
 fn until(data: &[u8]) -> Option<Duration> {
-    let text = String::from_utf8_lossy(data);
-    let number = |key: &str| {
-        let (_, rest) = text.split_once(&format!("\"{key}\":"))?;
-        let rest = rest.trim_start_matches('"');
-        let end = rest.find(|c: char| !c.is_ascii_digit())?;
-        rest[..end].parse::<u64>().ok()
-    };
+    let number = |key| number(data, key);
     match (number("until_ms"), number("for_ms")) {
         (Some(at), _) => Some(ms(at).saturating_sub(Duration::from_secs(RUN_BEGAN))),
         (None, Some(time)) => Some(Duration::from_nanos(number("note")?) + ms(time)),
@@ -124,8 +130,10 @@ fn until(data: &[u8]) -> Option<Duration> {
 }
 
 fn is_removed_in_time(hold: &Hold, journal: &Journal) -> Result<(), String> {
+    let unconfirmed = |asked: u64| journal.unconfirmed().contains(&asked);
+    let may_go = journal.released().contains(&hold.node) || hold.asked.is_some_and(unconfirmed);
     match hold.gone {
-        Some((gone, by)) if by != 0 && !journal.released().contains(&hold.node) => {
+        Some((gone, by)) if by != 0 && !may_go => {
             // The servers count whole milliseconds.
             match hold.until.is_some_and(|until| until <= gone + ms(1)) {
                 true => Ok(()),
