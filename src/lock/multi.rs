@@ -1,5 +1,8 @@
 //! Goes through several queues at once; [`Multi`] decides.
 
+mod look;
+
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +11,10 @@ use super::driver::{self, Progress, Reached};
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
-use super::semaphore_use::without_permits;
 use crate::error::{Error, Result};
-use crate::hold::Hold;
 use crate::path;
 use crate::session::Session;
-use crate::session::call_error::{CallError, refused};
+use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
@@ -26,7 +27,7 @@ use zklock_core::attempt::{self, Origin, OwnNode};
 use zklock_core::dialect::Role;
 use zklock_core::multi::{Action, Event, Multi, Outcome};
 use zklock_core::validity::Stamp;
-use zklock_jute::{CreateMode, ErrorCode, Names, Op, OpReply, Reply, Request};
+use zklock_jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
 
 /// How long to wait for the next lock with others in hand, without transactions.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -74,6 +75,7 @@ impl RawGuard {
                 limit: limit.clone(),
                 stamp: Stamp::NEVER,
                 taken: Vec::new(),
+                listed: VecDeque::new(),
             };
             match driver.run()? {
                 ControlFlow::Break(taken) => return Ok(taken),
@@ -114,6 +116,8 @@ struct MultiDriver<'a, 'q> {
     stamp: Stamp,
     /// What is in hand, without transactions.
     taken: Vec<RawGuard>,
+    /// The listings of the queues that are yet to be looked at.
+    listed: VecDeque<Result<Reply, ErrorCode>>,
 }
 
 impl MultiDriver<'_, '_> {
@@ -176,55 +180,6 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
-        self.looks_at(at, None);
-        let path = &self.parts[at].path;
-        let sync = catch_up.then(|| {
-            self.session.cleaner.finish(path, &self.limit);
-            self.session.transport.capabilities().sync(path)
-        });
-        let requests: Vec<_> = sync.into_iter().chain([Request::list(path)]).collect();
-        let listed = self.caller.call_all(&requests, path, &self.limit);
-        match listed.map(|mut answers| answers.pop()) {
-            Ok(Some(Ok(Reply::Children { names, .. }))) if names.contains("leases") => {
-                let (caller, limit) = (&mut self.caller, &self.limit);
-                match self.session.is_idle_semaphore(caller, path, false, limit) {
-                    Ok(true) => Ok(Event::Children(without_permits(&names))),
-                    Ok(false) => Ok(Event::Children(names)),
-                    Err(error) => error.or(path, Event::Cancel),
-                }
-            }
-            Ok(Some(Ok(Reply::Children { names, .. }))) => self.without_past_holds(at, names),
-            Ok(Some(Err(ErrorCode::NO_NODE))) => Ok(Event::NoNode),
-            Ok(Some(Err(code))) => Err(refused(path, code)),
-            Ok(_) => Ok(Event::Cancel),
-            Err(error) => error.or(path, Event::Cancel),
-        }
-    }
-
-    /// Notes which of the locks is the one in the way, if there is one.
-    fn looks_at(&self, at: usize, hold: Option<Hold>) {
-        *self.session.taken.lock() = Some((self.parts[at].path.clone(), hold));
-    }
-
-    /// Leaves out the holds that are over by this machine's clock; with a node, the driver removes them.
-    fn without_past_holds(&mut self, at: usize, names: Names) -> Result<Event> {
-        let path = &self.parts[at].path;
-        let contest = queue_of(&self.parts[at]).contest(self.session);
-        let (mut over, mut first) = (Vec::new(), None);
-        for (name, _) in contest.holds_ahead(&names, None) {
-            let read = Request::get(&format!("{path}/{}", name.text));
-            match self.caller.call(&read, path, &self.limit).map(Hold::of) {
-                Ok(Some((hold, _))) if hold.seems_over() => over.push(name.text),
-                Ok(Some((hold, _))) => first = first.or(Some(hold)),
-                Ok(None) | Err(CallError::Refused(_)) => {}
-                Err(error) => return error.or(path, Event::Cancel),
-            }
-        }
-        self.looks_at(at, first);
-        Ok(Event::Children(names.without(&over)))
-    }
-
     /// Creates a node in every queue.
     fn place(&mut self, prefixes: &[String]) -> Result<Event> {
         let settings = &self.session.settings;
@@ -256,15 +211,17 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    /// Asks for the birth of each node, which the answer to a transaction does not tell.
+    /// Asks for the birth of each node, which the answer to a transaction does not tell, and lists the queues.
     fn births(&mut self, names: &[String]) -> Result<Event> {
         let nodes = self.full(names);
-        let looks: Vec<_> = nodes.iter().map(|node| Request::exists(node)).collect();
-        let about = self.all_paths();
-        let answers = match self.caller.call_all(&looks, &about, &self.limit) {
+        let looks = nodes.iter().map(|node| Request::exists(node));
+        let lists = self.parts.iter().map(|part| Request::list(&part.path));
+        let (asked, about) = (looks.chain(lists).collect::<Vec<_>>(), self.all_paths());
+        let mut answers = match self.caller.call_all(&asked, &about, &self.limit) {
             Ok(answers) => answers,
             Err(error) => return error.or(&about, Event::Cancel),
         };
+        let queues = answers.split_off(names.len());
         let birth = |answer| match answer {
             Ok(Reply::Stat(stat)) => Some(Origin {
                 owner: stat.ephemeral_owner,
@@ -272,7 +229,14 @@ impl MultiDriver<'_, '_> {
             }),
             _ => None,
         };
-        Ok(Event::Births(answers.into_iter().map(birth).collect()))
+        let names = |answer| match answer {
+            Ok(Reply::Children { names, .. }) => Some(names),
+            _ => None,
+        };
+        Ok(Event::Births(
+            answers.into_iter().map(birth).collect(),
+            queues.into_iter().map(names).collect(),
+        ))
     }
 
     /// Waits in a queue where our node stands.

@@ -8,6 +8,7 @@
 //!  Births ◄──────────────────────────────────┴─── all there ◄──────┴─► (not: Restart)
 //!    │ all there, and ours        our turn in the last one
 //!    └───► Queue ─► .. ─► Queue ──────────────────► Prove ──► Finish(Held)
+//!         (only where a node is not the first)
 //!
 //!  Without transactions:
 //!
@@ -42,7 +43,8 @@ use core::mem;
 use super::attempt::{Origin, Orphan, Outcome as Ended, OwnNode, Patience};
 use super::dialect::{Dialect, Role};
 use super::name::prefix;
-use super::queue::{Contest, own};
+use super::places::OF_A_SEMAPHORE;
+use super::queue::{Contest, Place, own};
 use zklock_jute::Names;
 
 pub use self::action_and_event::{Action, Event, Outcome};
@@ -55,6 +57,8 @@ pub struct Multi {
     patience: Patience,
     way: Way,
     state: State,
+    /// In which queues our node was the first one, as it stays.
+    firsts: Vec<bool>,
     orphans: Vec<(usize, Orphan)>,
 }
 
@@ -110,6 +114,7 @@ impl Multi {
                 Patience::Tries => State::Peek(0),
                 Patience::Waits => State::Place,
             },
+            firsts: Vec::new(),
             orphans: Vec::new(),
         }
     }
@@ -121,6 +126,7 @@ impl Multi {
             patience,
             way: Way::OneByOne,
             state: State::Take(Vec::new()),
+            firsts: Vec::new(),
             orphans: Vec::new(),
         }
     }
@@ -193,7 +199,9 @@ impl Multi {
             (State::Place, Event::ReplyLost) => State::Find(Vec::new()),
             (State::Find(found), Event::Children(names)) => self.found(found, &names),
             (State::Find(found), Event::NoNode) => self.found(found, &Names::default()),
-            (State::Births(names), Event::Births(births)) => self.born(names, &births),
+            (State::Births(names), Event::Births(births, queues)) => {
+                self.born(names, &births, &queues)
+            }
 
             (State::Queue(at, mine), Event::Queued(ended)) => self.queued(at, mine, ended),
 
@@ -232,13 +240,8 @@ impl Multi {
     }
 
     fn peeked(&mut self, at: usize, names: &Names) -> State {
-        let Way::Together { dialect, .. } = self.way else {
+        let Some(contest) = self.contest(at) else {
             return State::Finish(Outcome::Gone);
-        };
-        let contest = Contest {
-            dialect,
-            role: self.roles[at],
-            permits: 0,
         };
         match contest.is_taken(names) {
             Ok(false) => self.after_peek(at),
@@ -272,7 +275,12 @@ impl Multi {
     }
 
     /// Our nodes count if each of them is there and belongs to our session.
-    fn born(&mut self, names: Vec<String>, births: &[Option<Origin>]) -> State {
+    fn born(
+        &mut self,
+        names: Vec<String>,
+        births: &[Option<Origin>],
+        queues: &[Option<Names>],
+    ) -> State {
         let Way::Together { session, .. } = self.way else {
             return State::Finish(Outcome::Gone);
         };
@@ -283,13 +291,47 @@ impl Multi {
         }
         let mine = names.into_iter().zip(origins);
         let mine = mine.map(|(name, origin)| OwnNode { name, origin });
-        State::Queue(0, mine.collect())
+        let mine: Vec<_> = mine.collect();
+        let stands = mine.iter().zip(queues).enumerate();
+        let first = |(at, (mine, names)): (usize, (&OwnNode, &Option<Names>))| {
+            let names = names.as_ref();
+            names.is_some_and(|names| self.is_first(at, &mine.name, names))
+        };
+        self.firsts = stands.map(first).collect();
+        self.queue_from(0, mine)
+    }
+
+    /// Whether nobody is ahead in this queue, nor ever will be: numbers only grow.
+    fn is_first(&self, at: usize, mine: &str, names: &Names) -> bool {
+        // Whoever waits there sees whether such a semaphore is idle.
+        let crowded = names.iter().any(|name| OF_A_SEMAPHORE.contains(&name));
+        let contest = self.contest(at).filter(|_| !crowded);
+        contest.is_some_and(|contest| contest.place(names, mine) == Place::First)
+    }
+
+    /// Goes through the queues from this one on in which our node may have to wait.
+    fn queue_from(&self, at: usize, mine: Vec<OwnNode>) -> State {
+        let waits = |at: &usize| self.firsts.get(*at) != Some(&true);
+        match (at..mine.len()).find(waits) {
+            Some(at) => State::Queue(at, mine),
+            None => State::Prove(mine),
+        }
+    }
+
+    fn contest(&self, at: usize) -> Option<Contest> {
+        let Way::Together { dialect, .. } = self.way else {
+            return None;
+        };
+        Some(Contest {
+            dialect,
+            role: self.roles[at],
+            permits: 0,
+        })
     }
 
     fn queued(&mut self, at: usize, mine: Vec<OwnNode>, ended: Ended) -> State {
         let outcome = match ended {
-            Ended::Held(_) if at + 1 == mine.len() => return State::Prove(mine),
-            Ended::Held(_) => return State::Queue(at + 1, mine),
+            Ended::Held(_) => return self.queue_from(at + 1, mine),
             Ended::Gone => Outcome::Gone,
             Ended::Evicted(name) => Outcome::Evicted(at, name),
             Ended::Foreign(foreign) => Outcome::Foreign(at, foreign),

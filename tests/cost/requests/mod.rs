@@ -6,6 +6,7 @@
 mod jobs;
 mod permits;
 mod scene;
+mod several;
 mod slow;
 mod tap;
 

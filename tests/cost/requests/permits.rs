@@ -1,4 +1,4 @@
-//! What a permit costs, and its number, and several locks.
+//! What a permit costs, and its number.
 
 use std::thread;
 
@@ -55,39 +55,4 @@ fn a_permit_that_was_waited_for_is_proven_with_the_listing_that_shows_it_free() 
     });
     let sent = scene.tap.take();
     assert_eq!(sent[0], [op::GET_CHILDREN, op::MULTI], "{sent:?}");
-}
-
-/// What keeps the session proven in the first queue is good for the others, too.
-#[test]
-fn several_locks_that_were_waited_for_are_proven_once_however_many_they_are() {
-    let scene = Scene::with_timeout("several", SHORT);
-    let paths: Vec<_> = (0..5).map(|at| format!("{}-{at}", scene.path)).collect();
-    let all = scene
-        .client
-        .multi_lock(paths.iter().map(String::as_str))
-        .unwrap();
-    all.lock().unwrap().unlock().unwrap();
-    let other = scene.connect();
-    let held = other.mutex(&paths[0]).unwrap().lock().unwrap();
-    let (told, waits) = bounded(1);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let told = LockOptions::new().on_wait(|_| told.try_send(()).unwrap_or_default());
-            let guard = all.lock_with(told).unwrap().unwrap();
-            scene.tap.write_down(&[]);
-            guard.unlock().unwrap();
-        });
-        waits.recv().unwrap();
-        thread::sleep(LONG);
-        scene.tap.take();
-        drop(held);
-    });
-    let sent = scene.tap.take();
-    let until = sent
-        .iter()
-        .position(Vec::is_empty)
-        .expect("it has the locks");
-    let proofs = sent[..until].concat();
-    let proofs = proofs.iter().filter(|op| **op == op::MULTI).count();
-    assert_eq!(proofs, 1, "{sent:?}");
 }

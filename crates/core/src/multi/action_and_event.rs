@@ -21,7 +21,8 @@ pub enum Action {
     Place(Vec<String>),
     /// Create all the directories and what is above them.
     MakeParents,
-    /// Ask for the owner and the birth of our nodes, which have these names, one in each queue.
+    /// Ask for the owner and the birth of our nodes, which have these names, one in each queue, and list the
+    /// queues.
     Births(Vec<String>),
     /// Wait in this queue, where this node of ours stands.
     Queue(usize, OwnNode),
@@ -47,8 +48,8 @@ pub enum Event {
     Children(Names),
     /// Our nodes were created, under these names.
     Created(Vec<String>),
-    /// The origins of those nodes that are still there.
-    Births(Vec<Option<Origin>>),
+    /// The origins of those nodes that are still there, and what each queue holds, if that is known.
+    Births(Vec<Option<Origin>>, Vec<Option<Names>>),
     /// A directory is not there.
     NoNode,
     /// The directories exist, and what is above them.

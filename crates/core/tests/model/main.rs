@@ -451,26 +451,26 @@ fn a_downgrade_lets_no_writer_in() {
 #[test]
 fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
     let table = [
-        ("m m", "1 fault", 513, 24),
-        ("m m", "1 expiry", 2_168, 30),
-        ("m m", "1 cancel", 350, 22),
-        ("m m m", "", 2_408, 35),
-        ("m m x", "", 1_598, 28),
-        ("m m", "1 crash", 578, 22),
-        ("m m", "1 eviction, 1 fault", 20_987, 33),
-        ("m x", "2 evictions", 17_974, 29),
-        ("m m", "1 cancel, 1 expiry", 4_722, 30),
-        ("m m m", "1 fault", 10_341, 37),
-        ("m? m", "1 fault", 697, 26),
-        ("m? m", "1 eviction", 4_254, 32),
-        ("m? m? x", "1 expiry", 54_998, 39),
+        ("m m", "1 fault", 597, 20),
+        ("m m", "1 expiry", 2_216, 26),
+        ("m m", "1 cancel", 356, 18),
+        ("m m m", "", 2_990, 31),
+        ("m m x", "", 1_772, 26),
+        ("m m", "1 crash", 562, 18),
+        ("m m", "1 eviction, 1 fault", 25_781, 33),
+        ("m x", "2 evictions", 22_139, 29),
+        ("m m", "1 cancel, 1 expiry", 4_760, 26),
+        ("m m m", "1 fault", 13_863, 33),
+        ("m? m", "1 fault", 665, 22),
+        ("m? m", "1 eviction", 4_494, 28),
+        ("m? m? x", "1 expiry", 48_716, 30),
         ("M M", "1 fault, 1 cancel", 1_870, 24),
         ("M M", "1 expiry, 1 fault", 27_824, 41),
-        ("M m", "1 eviction", 6_650, 45),
-        ("M m x", "1 cancel", 8_443, 40),
-        ("M m M", "", 5_153, 58),
-        ("M? m", "1 fault, 1 cancel", 2_567, 26),
-        ("M y m", "1 cancel", 9_124, 39),
+        ("M m", "1 eviction", 7_413, 43),
+        ("M m x", "1 cancel", 8_383, 38),
+        ("M m M", "", 5_525, 56),
+        ("M? m", "1 fault, 1 cancel", 2_575, 26),
+        ("M y m", "1 cancel", 9_454, 37),
         ("M y", "1 fault, 1 expiry", 11_911, 33),
     ];
     check_journeys(&table);
@@ -479,13 +479,13 @@ fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
 #[test]
 fn those_who_want_a_mutex_and_to_read_do_not_wait_for_each_other() {
     let table = [
-        ("n n", "1 fault", 515, 22),
-        ("n m", "1 eviction", 4_094, 30),
-        ("n n y", "", 1_598, 28),
-        ("n? m", "1 fault", 689, 26),
-        ("n m", "1 cancel, 1 expiry", 4_666, 30),
-        ("N n", "1 cancel", 473, 20),
-        ("N m", "1 fault", 1_574, 34),
+        ("n n", "1 fault", 411, 16),
+        ("n m", "1 eviction", 4_870, 30),
+        ("n n y", "", 1_462, 24),
+        ("n? m", "1 fault", 649, 22),
+        ("n m", "1 cancel, 1 expiry", 4_670, 26),
+        ("N n", "1 cancel", 437, 18),
+        ("N m", "1 fault", 1_492, 32),
     ];
     check_journeys(&table);
 }

@@ -91,7 +91,9 @@ impl Journey {
             multi::Action::Births(names) => {
                 let birth =
                     |(at, name): (usize, &String)| self.dirs[at].find(name).map(|node| node.origin);
-                multi::Event::Births(names.iter().enumerate().map(birth).collect())
+                let births = names.iter().enumerate().map(birth).collect();
+                let queues = self.dirs.iter().map(|dir| dir.names(None));
+                multi::Event::Births(births, queues.collect())
             }
             multi::Action::Prove(names) => {
                 let gone = |at: &usize| self.dirs[*at].find(&names[*at]).is_none();

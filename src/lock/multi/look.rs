@@ -1,0 +1,81 @@
+//! What a queue holds, before a node stands in it.
+
+use super::{MultiDriver, queue_of};
+use crate::error::Result;
+use crate::hold::Hold;
+use crate::lock::semaphore_use::without_permits;
+use crate::session::call_error::{CallError, refused};
+use zklock_core::multi::Event;
+use zklock_jute::{ErrorCode, Names, Reply, Request};
+
+/// The answer to a listing.
+type Listed = std::result::Result<Option<std::result::Result<Reply, ErrorCode>>, CallError>;
+
+impl MultiDriver<'_, '_> {
+    pub(super) fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
+        self.looks_at(at, None);
+        let listed = match catch_up {
+            true => self.list_anew(at),
+            false => self.next_listed(at),
+        };
+        let path = &self.parts[at].path;
+        match listed {
+            Ok(Some(Ok(Reply::Children { names, .. }))) if names.contains("leases") => {
+                let (caller, limit) = (&mut self.caller, &self.limit);
+                match self.session.is_idle_semaphore(caller, path, false, limit) {
+                    Ok(true) => Ok(Event::Children(without_permits(&names))),
+                    Ok(false) => Ok(Event::Children(names)),
+                    Err(error) => error.or(path, Event::Cancel),
+                }
+            }
+            Ok(Some(Ok(Reply::Children { names, .. }))) => self.without_past_holds(at, names),
+            Ok(Some(Err(ErrorCode::NO_NODE))) => Ok(Event::NoNode),
+            Ok(Some(Err(code))) => Err(refused(path, code)),
+            Ok(_) => Ok(Event::Cancel),
+            Err(error) => error.or(path, Event::Cancel),
+        }
+    }
+
+    /// Lists a queue at a server that has caught up.
+    fn list_anew(&mut self, at: usize) -> Listed {
+        let path = &self.parts[at].path;
+        self.session.cleaner.finish(path, &self.limit);
+        let sync = self.session.transport.capabilities().sync(path);
+        let requests = [sync, Request::list(path)];
+        let listed = self.caller.call_all(&requests, path, &self.limit);
+        listed.map(|mut answers| answers.pop())
+    }
+
+    /// What this queue holds, which is asked for with those behind it.
+    fn next_listed(&mut self, at: usize) -> Listed {
+        if self.listed.is_empty() {
+            let (path, rest) = (&self.parts[at].path, &self.parts[at..]);
+            let lists: Vec<_> = rest.iter().map(|part| Request::list(&part.path)).collect();
+            self.listed = self.caller.call_all(&lists, path, &self.limit)?.into();
+        }
+        Ok(self.listed.pop_front())
+    }
+
+    /// Notes which of the locks is the one in the way, if there is one.
+    pub(super) fn looks_at(&self, at: usize, hold: Option<Hold>) {
+        *self.session.taken.lock() = Some((self.parts[at].path.clone(), hold));
+    }
+
+    /// Leaves out the holds that are over by this machine's clock; with a node, the driver removes them.
+    fn without_past_holds(&mut self, at: usize, names: Names) -> Result<Event> {
+        let path = &self.parts[at].path;
+        let contest = queue_of(&self.parts[at]).contest(self.session);
+        let (mut over, mut first) = (Vec::new(), None);
+        for (name, _) in contest.holds_ahead(&names, None) {
+            let read = Request::get(&format!("{path}/{}", name.text));
+            match self.caller.call(&read, path, &self.limit).map(Hold::of) {
+                Ok(Some((hold, _))) if hold.seems_over() => over.push(name.text),
+                Ok(Some((hold, _))) => first = first.or(Some(hold)),
+                Ok(None) | Err(CallError::Refused(_)) => {}
+                Err(error) => return error.or(path, Event::Cancel),
+            }
+        }
+        self.looks_at(at, first);
+        Ok(Event::Children(names.without(&over)))
+    }
+}

@@ -1,0 +1,74 @@
+//! What several locks cost.
+
+use std::thread;
+
+use crossbeam_channel::bounded;
+use zklock::{LockOptions, MultiLock};
+
+use super::scene::Scene;
+use super::{LONG, SHORT};
+use crate::support::raw::op;
+
+const COUNT: usize = 4;
+
+/// Locks whose directories are there, and their paths.
+fn several(scene: &Scene) -> (MultiLock, Vec<String>) {
+    let paths: Vec<_> = (0..COUNT)
+        .map(|at| format!("{}-{at}", scene.path))
+        .collect();
+    let all = scene
+        .client
+        .multi_lock(paths.iter().map(String::as_str))
+        .unwrap();
+    all.lock().unwrap().unlock().unwrap();
+    (all, paths)
+}
+
+#[test]
+fn several_free_locks_cost_three_round_trips_however_many_they_are_and_a_try_one_more() {
+    let scene = Scene::new("several");
+    let (all, _) = several(&scene);
+    scene.tap.take();
+    all.lock().unwrap().unlock().unwrap();
+    let (look, list) = (vec![op::EXISTS; COUNT], vec![op::GET_CHILDREN; COUNT]);
+    let looked = [look, list.clone()].concat();
+    let taken = [
+        vec![op::MULTI],
+        looked,
+        vec![op::MULTI],
+        vec![op::DELETE; COUNT],
+    ];
+    assert_eq!(scene.tap.take(), taken);
+    all.try_lock().unwrap().unwrap().unlock().unwrap();
+    assert_eq!(scene.tap.take(), [vec![list], taken.to_vec()].concat());
+}
+
+/// What keeps the session proven in the first queue is good for the others, too.
+#[test]
+fn several_locks_that_were_waited_for_are_proven_once_however_many_they_are() {
+    let scene = Scene::with_timeout("several", SHORT);
+    let (all, paths) = several(&scene);
+    let other = scene.connect();
+    let held = other.mutex(&paths[0]).unwrap().lock().unwrap();
+    let (told, waits) = bounded(1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let told = LockOptions::new().on_wait(|_| told.try_send(()).unwrap_or_default());
+            let guard = all.lock_with(told).unwrap().unwrap();
+            scene.tap.write_down(&[]);
+            guard.unlock().unwrap();
+        });
+        waits.recv().unwrap();
+        thread::sleep(LONG);
+        scene.tap.take();
+        drop(held);
+    });
+    let sent = scene.tap.take();
+    let until = sent
+        .iter()
+        .position(Vec::is_empty)
+        .expect("it has the locks");
+    let proofs = sent[..until].concat();
+    let proofs = proofs.iter().filter(|op| **op == op::MULTI).count();
+    assert_eq!(proofs, 1, "{sent:?}");
+}
