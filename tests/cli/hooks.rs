@@ -14,7 +14,7 @@ use crate::program::{Log, Zklock, await_queue, command, embedded, on_every_serve
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
 use crate::support::zookeeper::Folder;
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, run};
 
 on_every_server! {
     hooks_and_commands_run_in_order_on_one_machine_at_a_time
@@ -22,6 +22,7 @@ on_every_server! {
     a_hook_that_fails_gives_the_lock_up
     a_passive_hook_that_hangs_is_killed_and_told
     what_the_last_hook_of_a_killed_zklock_leaves_ends_before_the_lock_is_free
+    a_signal_to_a_keeper_keeps_it_from_no_hook
     an_active_hook_that_hangs_ends_with_the_lock
     the_passive_hook_runs_however_the_term_ends
     the_events_are_those_of_the_term_in_order
@@ -144,6 +145,23 @@ fn what_the_last_hook_of_a_killed_zklock_leaves_ends_before_the_lock_is_free(hos
         await_queue(hosts, &path, 0);
         assert_eq!(log.writers("down"), 0, "{end}");
     }
+}
+
+/// As a service manager sends it to every process of a service.
+fn a_signal_to_a_keeper_keeps_it_from_no_hook(hosts: &str) {
+    let (path, log) = (fresh_path("told"), Log::new());
+    let down = log.write("down");
+    let options = [("--on-passive", &*down), LONG];
+    let script = format!("{}; exec sleep 100", log.write("runs"));
+    let mut zklock = Zklock::spawn(&mut standby(hosts, &path, &options, &script));
+    log.await_word("runs");
+    let keeper = keeper_of(zklock.id());
+    for signal in ["HUP", "INT", "TERM", "ALRM", "TSTP"] {
+        run(Command::new("kill").args(["-s", signal, &keeper]));
+    }
+    zklock.kill();
+    log.await_word("down");
+    await_queue(hosts, &path, 0);
 }
 
 fn an_active_hook_that_hangs_ends_with_the_lock(hosts: &str) {

@@ -11,8 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal as Number};
 use rustix::process::{Signal, kill_process_group};
+use signal_hook::consts::FORBIDDEN;
 
 use crate::announce::ReadyFile;
 use crate::announce::hook::KILL_LIMIT;
@@ -22,6 +23,7 @@ use crate::connect;
 use crate::descendants::Descendants;
 use crate::helper;
 use crate::metrics::note_kill;
+use crate::signals;
 use crate::wanted::Wanted;
 
 /// How long to try to end it.
@@ -94,7 +96,9 @@ fn run_hook(
     let mut shell = Command::new("sh");
     shell.args(["-c", hook]).stdin(Stdio::null());
     shell.current_dir(folder).process_group(0);
-    // It must not inherit that all signals are blocked here.
+    // It must not inherit that all signals are blocked here. Those that came before end nothing.
+    let others = Number::iterator().filter(|one| !FORBIDDEN.contains(&(*one as i32)));
+    others.for_each(|one| drop(signals::handle(one)));
     SigSet::empty().thread_set_mask()?;
     let hook = helper::spawn(&mut shell);
     SigSet::all().thread_set_mask()?;
