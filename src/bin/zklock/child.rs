@@ -14,7 +14,7 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::{Receiver, bounded};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -22,7 +22,7 @@ use rustix::process::{Pid, kill_process};
 
 use crate::descendants::Descendants;
 use crate::exit::Ending;
-use crate::helper::wire::{Kind, Message, receive, send, send_files};
+use crate::helper::wire::{Kind, Message, listen_to, receive, send, send_files};
 use crate::helper::{self, KEEP};
 use crate::state_files::{STATE_IN, STATE_OUT};
 
@@ -101,7 +101,7 @@ impl Child {
         keeper.set_write_timeout(Some(ANSWER))?;
         Ok(Self {
             group: group.ok_or_else(|| io::Error::other(answer.text().into_owned()))?,
-            reports: listen_to(keeper.try_clone()?)?,
+            reports: listen_to(keeper.try_clone()?, "zklock-keeper")?,
             keeper,
             descendants,
             process: Some(process),
@@ -250,17 +250,6 @@ fn answer_of(keeper: &UnixStream, process: Pid) -> io::Result<Message> {
 /// Continues the keeper, which is not reaped, so the number is its own.
 fn go_on(keeper: Pid) {
     let _ = kill_process(keeper, rustix::process::Signal::CONT);
-}
-
-fn listen_to(keeper: UnixStream) -> io::Result<Receiver<Message>> {
-    let (to, reports) = unbounded();
-    let listen = move || {
-        while receive(&keeper).is_ok_and(|report| to.send(report).is_ok()) {}
-    };
-    thread::Builder::new()
-        .name("zklock-keeper".into())
-        .spawn(listen)?;
-    Ok(reports)
 }
 
 /// Starts the keeper, from which the command inherits its variables, outputs and folder.

@@ -6,56 +6,46 @@
 //! too, and reports it; the command itself decides how to react. Signals that a process sends
 //! to that group are not reported.
 
-use std::io::{self, ErrorKind, Read};
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
-use std::thread;
+use std::process::Stdio;
 
-use crossbeam_channel::{Receiver, unbounded};
-use nix::sys::signal::Signal;
+use crossbeam_channel::Receiver;
 use rustix::process::Pid;
 
+use crate::helper::wire::{Message, listen_to};
 use crate::helper::{self, LISTEN};
 
-/// The helper process in the command's group, which listens while its input is open.
+/// The helper process in the command's group, which listens until nothing more can come from this end.
 #[derive(Debug)]
 pub(crate) struct TerminalListener {
-    process: Child,
+    pub(crate) process: Pid,
+    socket: UnixStream,
     /// The signals that the terminal has sent.
-    pub(crate) heard: Receiver<Signal>,
+    pub(crate) heard: Receiver<Message>,
 }
 
 impl TerminalListener {
     /// Starts the helper. It inherits the mask of blocked signals, so it misses none.
     pub(crate) fn start(group: Pid) -> io::Result<Self> {
-        let mut process = helper::command(LISTEN)
-            .process_group(group.as_raw_pid())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut output = process.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
-        let (to, heard) = unbounded();
-        thread::Builder::new()
-            .name("zklock-terminal".into())
-            .spawn(move || {
-                let mut number = [0];
-                while output.read_exact(&mut number).is_ok() {
-                    if let Ok(signal) = Signal::try_from(i32::from(number[0])) {
-                        let _ = to.send(signal);
-                    }
-                }
-            })?;
-        Ok(Self { process, heard })
-    }
-
-    pub(crate) fn id(&self) -> Pid {
-        Pid::from_child(&self.process)
+        let (socket, its_end) = UnixStream::pair()?;
+        let mut listen = helper::command(LISTEN);
+        listen.process_group(group.as_raw_pid());
+        listen.stdin(OwnedFd::from(its_end));
+        listen.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self {
+            process: helper::spawn(&mut listen)?,
+            heard: listen_to(socket.try_clone()?, "zklock-terminal")?,
+            socket,
+        })
     }
 
     /// Ends the helper; returns the signals not yet taken from `heard`.
-    pub(crate) fn end(mut self) -> Vec<Signal> {
-        drop(self.process.stdin.take());
-        helper::reap(self.id(), &self.heard)
+    pub(crate) fn end(self) -> Vec<Message> {
+        let _ = self.socket.shutdown(Shutdown::Write);
+        helper::reap(self.process, &self.heard)
     }
 }

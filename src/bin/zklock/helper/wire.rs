@@ -1,11 +1,14 @@
-//! What `zklock run` and `__keep` say to each other over a socket.
+//! What `zklock run` and its helpers say to each other over sockets.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::thread;
 
+use clap::ValueEnum;
+use crossbeam_channel::{Receiver, unbounded};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -19,52 +22,39 @@ pub(crate) struct Message {
     pub(crate) text: Vec<u8>,
 }
 
-macro_rules! kinds {
-    ($($(#[$said:meta])* $kind:ident)*) => {
-        /// What a message is about.
-        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        #[repr(u8)]
-        pub(crate) enum Kind {
-            $($(#[$said])* $kind,)*
-        }
-
-        impl Kind {
-            fn of(byte: u8) -> Option<Self> {
-                [$(Self::$kind),*].into_iter().find(|kind| *kind as u8 == byte)
-            }
-        }
-    };
-}
-
-kinds! {
+/// What a message is about. A byte stands for it: its place among the values of this.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Kind {
     // To `__keep`, first the command and how many words it has, then signals by their numbers.
-    Brief
+    Brief,
     /// Lets the command begin.
-    Begin
+    Begin,
     /// To everything, which also continues: what is stopped gets no other signal before.
-    SignalAll
-    SignalGroup
-    SignalHead
-    Kill
+    SignalAll,
+    SignalGroup,
+    SignalHead,
+    Kill,
     /// Stops everything.
-    Suspend
+    Suspend,
     /// Continues what `Suspend` has stopped, and the group.
-    Continue
+    Continue,
     /// Somebody else answers for the session from now on: `zklock run`, or the next `__keep`.
-    Spare
+    Spare,
     // From `__keep`.
     /// The number is the command's; 0 if it could not be started, for what the text says.
-    Started
+    Started,
     /// The answer to `Kill`.
-    Killing
+    Killing,
     /// The command has stopped or ended; the number is what wait(2) has said.
-    Changed
+    Changed,
     /// Everything is stopped, unless the text says what is not.
-    Suspended
+    Suspended,
     /// What is left some time after the end of the command.
-    Left
+    Left,
     /// Nothing is left; the number is that of the signals to all that were sent before.
-    Gone
+    Gone,
+    // From `__listen`: the number of a signal.
+    Heard,
 }
 
 impl Message {
@@ -89,11 +79,20 @@ pub(crate) fn receive(mut from: &UnixStream) -> io::Result<Message> {
     let [kind, a, b, c, d, length @ ..] = head;
     let mut text = vec![0; u32::from_le_bytes(length) as usize];
     from.read_exact(&mut text)?;
+    let kind = Kind::value_variants().get(usize::from(kind));
     Ok(Message {
-        kind: Kind::of(kind).ok_or(ErrorKind::InvalidData)?,
+        kind: *kind.ok_or(ErrorKind::InvalidData)?,
         number: i32::from_le_bytes([a, b, c, d]),
         text,
     })
+}
+
+/// Receives messages in a thread of this name; they are disconnected at the end of the other process.
+pub(crate) fn listen_to(from: UnixStream, name: &str) -> io::Result<Receiver<Message>> {
+    let (to, messages) = unbounded();
+    let listen = move || while receive(&from).is_ok_and(|message| to.send(message).is_ok()) {};
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(listen).map(|_| messages)
 }
 
 /// Sends open files, two at most.

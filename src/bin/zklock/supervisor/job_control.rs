@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::Supervisor;
 use crate::exit::Ending;
-use crate::helper::wire::Kind;
+use crate::helper::wire::{Kind, Message};
 use crate::stderr::say;
 use crate::terminal::has_job_control;
 use crate::terminal_listener::TerminalListener;
@@ -70,13 +70,16 @@ impl Supervisor<'_> {
         self.terminal.give(self.child.group);
     }
 
-    pub(super) fn heard(&self) -> Receiver<Signal> {
+    pub(super) fn heard(&self) -> Receiver<Message> {
         let listener = self.listener.as_ref();
         listener.map_or_else(never, |listener| listener.heard.clone())
     }
 
     /// Also sends a signal of the terminal to this process's own group.
-    pub(super) fn tell_foreground(&self, signal: Signal) {
+    pub(super) fn tell_foreground(&self, signal: i32) {
+        let Ok(signal) = Signal::try_from(signal) else {
+            return;
+        };
         self.signals.tell_group(signal);
         if signal == Signal::SIGHUP {
             // The terminal is gone: nobody else continues what is stopped.
@@ -86,17 +89,17 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn hear_the_rest(&mut self) {
-        let heard = match self.listener.take() {
-            Some(listener) => listener.end(),
+        let typed = [Signal::SIGINT, Signal::SIGQUIT].map(|one| one as i32);
+        match (self.listener.take(), self.child.ending) {
+            (Some(listener), _) => {
+                let rest = listener.end().into_iter();
+                rest.for_each(|heard| self.tell_foreground(heard.number));
+            }
             // Without a listener, the signal can be seen in how the command ended.
-            None if self.had_terminal => [Signal::SIGINT, Signal::SIGQUIT]
-                .into_iter()
-                .filter(|typed| self.child.ending == Ending::Signal(*typed as i32))
-                .collect(),
-            None => return,
-        };
-        for signal in heard {
-            self.tell_foreground(signal);
+            (None, Ending::Signal(signal)) if self.had_terminal && typed.contains(&signal) => {
+                self.tell_foreground(signal);
+            }
+            _ => {}
         }
     }
 }

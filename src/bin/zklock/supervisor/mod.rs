@@ -180,7 +180,7 @@ impl<'a> Supervisor<'a> {
                     self.asked_for();
                 },
                 recv(self.heard()) -> signal => match signal {
-                    Ok(signal) => self.tell_foreground(signal),
+                    Ok(signal) => self.tell_foreground(signal.number),
                     Err(_) => self.listener = None,
                 },
                 recv(after(wait)) -> _ => {}
@@ -255,7 +255,7 @@ impl<'a> Supervisor<'a> {
     fn signalled(&mut self, signal: Signal) {
         match signal {
             Signal::SIGCHLD => {
-                let listener = self.listener.as_ref().map(TerminalListener::id);
+                let listener = self.listener.as_ref().map(|listener| listener.process);
                 // The command has sent SIGSTOP to its group, as editors do. The terminal stops no listener.
                 if self.child.reap(listener) {
                     self.child.ask(Kind::Suspend);
