@@ -5,11 +5,9 @@
 //! tells: a subreaper without children has none. What is read here, the lists of children in
 //! `/proc`, only finds those to send a signal to. What cannot be read counts as running.
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::iter;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use procfs_core::FromRead;
@@ -18,14 +16,9 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, test_kill_process, wait,
 };
-#[cfg(target_os = "linux")]
-use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 /// How long to chase processes that change meanwhile.
 const CHASE: Duration = Duration::from_millis(20);
-
-/// How long a process may take to notice a signal before it is looked at again.
-const NOTICE: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum State {
@@ -66,6 +59,7 @@ impl Process {
 
 #[cfg(target_os = "linux")]
 fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let opened = pidfd_open(process.id, PidfdFlags::empty())?;
     // The number may have been another process's when it was opened.
     match read(process.id).is_some_and(|now| now.started == process.started) {
@@ -171,33 +165,24 @@ impl Descendants {
         Ok((all, are_same && self.children()? == children))
     }
 
-    /// Stops the descendants, and fails if, a moment later, one of them still is in a greater
-    /// state than this. Adds those that it has stopped.
+    /// Stops the descendants that are found, and adds them to these. Fails if that was not all: repeat it,
+    /// until none that is found is in a greater state than this.
     pub(crate) fn stop(&self, at_most: State, stopped: &mut Vec<Process>) -> io::Result<()> {
-        let until = Instant::now() + CHASE;
-        loop {
-            let (all, is_still) = self.look()?;
-            let before = stopped.len();
-            for process in all.iter().filter(|one| one.state > State::Stopped) {
-                let is_it = |one: &Process| (one.id, one.started) == (process.id, process.started);
-                if !stopped.iter().any(is_it) {
-                    process.signal(Signal::STOP)?;
-                    stopped.push(process.clone());
-                }
-            }
-            let rests = is_still && stopped.len() == before;
-            let why = match all.iter().find(|one| one.state > at_most) {
-                None if rests => return Ok(()),
-                None => "its processes replace each other".to_owned(),
-                Some(process) => format!("process {} does not stop", process.what),
-            };
-            if Instant::now() > until {
-                return Err(io::Error::other(why));
-            }
-            if stopped.len() == before {
-                thread::sleep(NOTICE);
+        let (all, is_still) = self.look()?;
+        let before = stopped.len();
+        for process in all.iter().filter(|one| one.state > State::Stopped) {
+            let is_it = |one: &Process| (one.id, one.started) == (process.id, process.started);
+            if !stopped.iter().any(is_it) {
+                process.signal(Signal::STOP)?;
+                stopped.push(process.clone());
             }
         }
+        let why = match all.iter().find(|one| one.state > at_most) {
+            Some(process) => format!("process {} does not stop", process.what),
+            None if is_still && stopped.len() == before => return Ok(()),
+            None => "its processes replace each other".to_owned(),
+        };
+        Err(io::Error::other(why))
     }
 
     /// Kills the descendants that are found, without waiting for their end: repeat it, as others may
@@ -224,9 +209,9 @@ fn open_list() -> io::Result<File> {
 
 /// Reads these processes and their descendants, each after its parent.
 fn below(children: &[Pid]) -> impl Iterator<Item = Process> {
-    let mut ids: VecDeque<_> = children.iter().copied().collect();
+    let mut ids = children.to_vec();
     iter::from_fn(move || {
-        let found = iter::from_fn(|| ids.pop_front()).find_map(read)?;
+        let found = iter::from_fn(|| ids.pop()).find_map(read)?;
         ids.extend(&found.children);
         Some(found)
     })

@@ -27,8 +27,9 @@ use crate::helper::{self, EXEC};
 use crate::signals;
 use crate::state_files;
 
-/// How often what is to be stopped or killed is looked for.
+/// How often what is to be killed is looked for, and what is to be stopped.
 const POLL: Duration = Duration::from_millis(20);
+const STOP_POLL: Duration = Duration::from_millis(5);
 
 /// How long the group has to stop by itself: an editor restores the terminal first. Then, how
 /// long a call that no signal interrupts may take.
@@ -84,12 +85,12 @@ pub(super) fn keep() -> io::Result<()> {
     let words = brief.text.split(|byte| *byte == 0);
     let mut words = words.map(|word| OsString::from_vec(word.to_vec()));
     let key = words.next().unwrap_or_default();
-    let count = usize::try_from(brief.number).unwrap_or_default();
-    let (head, gate) = match start(words.by_ref().take(count)) {
+    let (head, gate) = match start(words.by_ref().take(brief.number as usize)) {
         Ok(started) => started,
         Err(error) => return send(&zklock, Kind::Started, 0, error.to_string().as_bytes()),
     };
-    let session = Session::new(key, words.collect());
+    let folder = env::current_dir().unwrap_or_else(|_| "/".into());
+    let args = words.collect();
     become_quiet()?;
     before.inspect(|before| drop(send(before, Kind::Spare, 0, b"")));
     let keeper = Keeper {
@@ -105,7 +106,7 @@ pub(super) fn keep() -> io::Result<()> {
         left: None,
         told: false,
         orphaned: false,
-        session: Some(session),
+        session: Some(Session { key, args, folder }),
     };
     keeper.say(Kind::Started, head.as_raw_pid(), "");
     keeper.run()
@@ -149,7 +150,11 @@ impl Keeper {
             }
         }
         self.say(Kind::Gone, self.obeyed, "");
-        if let Some(session) = self.session.filter(|_| ends_unheard(&self.zklock)) {
+        // A process that is being killed takes messages, and reads none: one that does says so.
+        while self.session.is_some() && !self.orphaned {
+            self.hear();
+        }
+        if let Some(session) = self.session {
             state_files::remove_what_is_left();
             session.end(&mut self.descendants);
         }
@@ -228,7 +233,10 @@ impl Keeper {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if self.killing || self.suspending.is_some() || !cfg!(target_os = "linux") {
+        if self.suspending.is_some() {
+            return Some(STOP_POLL);
+        }
+        if self.killing || !cfg!(target_os = "linux") {
             return Some(POLL);
         }
         let left = self.left.filter(|_| !self.told)?;
@@ -242,15 +250,10 @@ impl Keeper {
         if self.head_lives {
             let _ = kill_process_group(self.head, signal);
         }
-        if self.head_lives && !for_all {
-            return;
-        }
+        let group = self.head.as_raw_pid();
         for process in self.descendants.living().unwrap_or_default() {
-            let is_due = match process.group == self.head.as_raw_pid() {
-                true => !self.head_lives,
-                false => for_all,
-            };
-            if is_due {
+            let is_inside = process.group == group;
+            if is_inside && !self.head_lives || !is_inside && for_all {
                 // Those of other users are told when they are left.
                 drop(process.signal(signal));
             }
@@ -315,17 +318,5 @@ impl Keeper {
             }
         };
         self.say(Kind::Left, 0, &text);
-    }
-}
-
-/// Waits until this process is needed no more; returns whether `zklock run` ended before it said so. A
-/// process that is being killed takes messages, and reads none.
-fn ends_unheard(zklock: &UnixStream) -> bool {
-    loop {
-        match receive(zklock) {
-            // A signal that comes too late.
-            Ok(message) if message.kind != Kind::Spare => {}
-            last => return last.is_err(),
-        }
     }
 }

@@ -34,21 +34,13 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// See the module's documentation.
 pub(super) struct Session {
-    key: OsString,
-    args: Vec<OsString>,
-    folder: PathBuf,
+    pub(super) key: OsString,
+    /// The arguments of that process, and its folder.
+    pub(super) args: Vec<OsString>,
+    pub(super) folder: PathBuf,
 }
 
 impl Session {
-    /// Remembers the session with this key of a process with these arguments in this folder.
-    pub(super) fn new(key: OsString, args: Vec<OsString>) -> Self {
-        Self {
-            key,
-            args,
-            folder: env::current_dir().unwrap_or_else(|_| "/".into()),
-        }
-    }
-
     /// Ends it, so that the next holder need not wait for the session timeout. If no server
     /// answers, it ends by itself.
     pub(super) fn end(self, descendants: &mut Descendants) {
@@ -60,28 +52,26 @@ impl Session {
         match &args.task {
             Task::Run(run) => drop(Wanted::by(run).map(|all| note_kill(&run.what, &all.name()))),
             Task::Once(once) => note_kill(&once.what, &once.path),
-            Task::Standby(standby) => note_kill(&standby.what, &standby.path),
-            _ => {}
-        }
-        if let Task::Standby(standby) = &args.task {
-            let node = env::var(NODE).unwrap_or_default();
-            let file = standby.ready_file.as_deref();
-            file.inspect(|file| ReadyFile::remove_after_kill(file, &node));
-            if let Some(hook) = &standby.on_passive {
+            Task::Standby(standby) => {
+                note_kill(&standby.what, &standby.path);
+                let node = env::var(NODE).unwrap_or_default();
+                let file = standby.ready_file.as_deref();
+                file.inspect(|file| ReadyFile::remove_after_kill(file, &node));
                 let grace = standby.what.grace.unwrap_or(args.session_timeout / 16);
-                let _ = run_hook(hook, &self.folder, Instant::now() + grace, descendants);
+                let hook = standby.on_passive.as_deref();
+                hook.inspect(|hook| drop(run_hook(hook, &self.folder, grace, descendants)));
             }
+            _ => {}
         }
         // Another process may be waiting for what comes out of a pipe.
         if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {
             return;
         }
-        let Ok(builder) = connect::builder(&args) else {
-            return;
-        };
-        // Where nothing is left, nothing is to be ended.
-        let builder = builder.create_chroot(false);
-        let _ = builder.connect_timeout(LIMIT).end_session(key);
+        if let Ok(builder) = connect::builder(&args) {
+            // Where nothing is left, nothing is to be ended.
+            let builder = builder.create_chroot(false);
+            let _ = builder.connect_timeout(LIMIT).end_session(key);
+        }
     }
 }
 
@@ -90,9 +80,10 @@ impl Session {
 fn run_hook(
     hook: &str,
     folder: &Path,
-    until: Instant,
+    grace: Duration,
     descendants: &mut Descendants,
 ) -> io::Result<()> {
+    let until = Instant::now() + grace;
     let mut shell = Command::new("sh");
     shell.args(["-c", hook]).stdin(Stdio::null());
     shell.current_dir(folder).process_group(0);

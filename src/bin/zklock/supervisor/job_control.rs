@@ -25,8 +25,7 @@ impl Supervisor<'_> {
         let terminal = self.terminal;
         if wants_terminal && (terminal.is_ours() || terminal.is_with(group)) {
             self.give_terminal();
-            self.child
-                .pass_on(Kind::SignalGroup, Signal::SIGCONT as i32);
+            self.child.ask(Kind::Continue);
             return;
         }
         if wants_terminal && !terminal.is_there() {
@@ -83,8 +82,7 @@ impl Supervisor<'_> {
         self.signals.tell_group(signal);
         if signal == Signal::SIGHUP {
             // The terminal is gone: nobody else continues what is stopped.
-            self.child
-                .pass_on(Kind::SignalGroup, Signal::SIGCONT as i32);
+            self.child.ask(Kind::Continue);
         }
     }
 

@@ -272,7 +272,7 @@ impl<'a> Supervisor<'a> {
             // started something that has, and wait for it, as vfork(2) does.
             Signal::SIGCONT => {
                 if mem::take(&mut self.passed_stop) {
-                    self.child.pass_on(Kind::SignalGroup, signal as i32);
+                    self.child.ask(Kind::Continue);
                 }
             }
             _ => {
