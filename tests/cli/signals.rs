@@ -18,6 +18,7 @@ on_every_server! {
     two_signals_at_once_leave_the_queue
     whoever_is_ended_by_a_signal_dies_of_it
     a_caller_that_ignores_the_end_of_children_changes_nothing
+    a_signal_that_the_caller_ignores_ends_no_wait
     a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does
     a_command_that_was_stopped_through_zklock_continues_with_it
     a_command_stops_and_continues_whose_caller_has_no_number
@@ -167,6 +168,22 @@ fn a_caller_that_ignores_the_end_of_children_changes_nothing(hosts: &str) {
     let ended = with("exit 5");
     assert_eq!(ended.code, Some(5), "{}", ended.err);
     assert_eq!(with("kill -TERM $$").signal, Some(15));
+}
+
+/// As nohup(1) does.
+fn a_signal_that_the_caller_ignores_ends_no_wait(hosts: &str) {
+    let (path, log) = (fresh_path("ignored"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    let mut waiting = Command::new("env");
+    waiting.args(["--ignore-signal=HUP", env!("CARGO_BIN_EXE_zklock"), "run"]);
+    waiting.args([&path, "--", "sh", "-c", "exit 3"]);
+    let waiting = Zklock::spawn(waiting.env("ZKLOCK_HOSTS", hosts));
+    await_queue(hosts, &path, 2);
+    waiting.signal("HUP");
+    thread::sleep(Duration::from_millis(300));
+    holder.kill();
+    assert_eq!(waiting.end().code, Some(3));
 }
 
 /// The numbers of who starts it are outside of its namespace, as where a container is entered.

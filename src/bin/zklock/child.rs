@@ -4,7 +4,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use nix::sys::signal::Signal;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
 use rustix::process::{Pid, kill_process};
 
 use crate::descendants::Descendants;
@@ -31,6 +29,8 @@ pub(crate) const NODE: &str = "ZKLOCK_NODE";
 
 /// The variable that names that node after those of the locks around it, one a line.
 pub(crate) const NODES: &str = "ZKLOCK_NODES";
+
+const TOKEN: &str = "ZKLOCK_TOKEN";
 
 /// The variable that tells the number of a permit.
 pub(crate) const PERMIT: &str = "ZKLOCK_PERMIT";
@@ -96,8 +96,16 @@ impl Child {
         send_files(&keeper, &files)?;
         let words = i32::try_from(command.len()).unwrap_or(i32::MAX);
         send(&keeper, Kind::Brief, words, &brief(command, key))?;
-        let answer = answer_of(&keeper, process)?;
+        keeper.set_read_timeout(Some(ANSWER))?;
+        let answer = loop {
+            match receive(&keeper) {
+                // Somebody may have stopped it: this process would hear of nothing else.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => go_on(process),
+                answer => break answer?,
+            }
+        };
         let group = Pid::from_raw(answer.number);
+        keeper.set_read_timeout(None)?;
         keeper.set_write_timeout(Some(ANSWER))?;
         Ok(Self {
             group: group.ok_or_else(|| io::Error::other(answer.text().into_owned()))?,
@@ -236,17 +244,6 @@ fn brief(command: &[OsString], key: Option<&str>) -> Vec<u8> {
     words.map(OsString::into_vec).collect::<Vec<_>>().join(&0)
 }
 
-/// Receives what the keeper says first, and continues it if somebody has stopped it before: then this
-/// process would hear of nothing else.
-fn answer_of(keeper: &UnixStream, process: Pid) -> io::Result<Message> {
-    let wait = Timespec::try_from(ANSWER).ok();
-    let is_there = || poll(&mut [PollFd::new(keeper, PollFlags::IN)], wait.as_ref());
-    while retry_on_intr(is_there)? == 0 {
-        go_on(process);
-    }
-    receive(keeper)
-}
-
 /// Continues the keeper, which is not reaped, so the number is its own.
 fn go_on(keeper: Pid) {
     let _ = kill_process(keeper, rustix::process::Signal::CONT);
@@ -260,15 +257,12 @@ fn start_keeper(variables: &Variables<'_>, unblocked: &str, socket: OwnedFd) -> 
         .env("ZKLOCK_PATH", variables.path)
         .env(NODE, variables.node)
         .env(NODES, nodes(variables.node));
-    match &variables.token {
-        Some(token) => keep.env("ZKLOCK_TOKEN", token),
-        None => keep.env_remove("ZKLOCK_TOKEN"),
-    };
     // The variables of a lock around this one do not apply to the command.
     let of_others = ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM", PERMIT];
-    for name in of_others.into_iter().chain([STATE_IN, STATE_OUT]) {
+    for name in of_others.iter().chain(&[TOKEN, STATE_IN, STATE_OUT]) {
         keep.env_remove(name);
     }
+    keep.envs(variables.token.iter().map(|token| (TOKEN, token)));
     keep.envs(variables.more.iter().map(|(name, value)| (name, value)));
     helper::spawn(&mut keep)
 }

@@ -4,7 +4,6 @@
 //! handler. Only the dispositions of SIGCHLD and SIGXFSZ change: the one must not be ignored, and the other must
 //! not end the program.
 
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -14,6 +13,8 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::unistd::{Pid, getpid};
 use parking_lot::Mutex;
+use procfs_core::FromRead;
+use procfs_core::process::Status;
 
 use crate::exit::Ending;
 
@@ -60,7 +61,7 @@ pub(crate) struct Signals {
     pub(crate) taken: Receiver<Signal>,
     /// Receives a message when the wait for the lock is to end.
     pub(crate) cancel: Receiver<()>,
-    /// The numbers of the signals that the caller had not blocked, for [`unblock`].
+    /// The names of the signals that the caller had not blocked, for [`unblock`].
     pub(crate) unblocked: String,
     /// Receives a message when this process continues after a stop of its own.
     continued: Receiver<()>,
@@ -77,8 +78,9 @@ struct SignalState {
 impl Signals {
     /// Blocks the signals and starts the thread; no other thread may exist before.
     pub(crate) fn take() -> io::Result<Self> {
-        let ignored = Ignored::read();
-        let set = wanted(ignored);
+        let ignored = ignored();
+        let wanted = |one: &Signal| *one == Signal::SIGCHLD || !ignored.contains(*one);
+        let set: SigSet = TAKEN.into_iter().filter(wanted).collect();
         // SIGTTOU would stop a background process that writes to its terminal, and the
         // heartbeat of its session with it.
         let mut blocked = set;
@@ -86,13 +88,11 @@ impl Signals {
         let before = SigSet::thread_get_mask()?;
         blocked.thread_block()?;
         let unblocked = blocked.iter().filter(|signal| !before.contains(*signal));
-        let unblocked: Vec<_> = unblocked
-            .map(|signal| (signal as i32).to_string())
-            .collect();
+        let unblocked: Vec<_> = unblocked.map(Signal::as_str).collect();
         // The system would discard the status of children that have ended.
         handle(Signal::SIGCHLD)?;
         // A file that may not grow is an error of the write, not the end of a program that holds a lock.
-        if !ignored.has(Signal::SIGXFSZ) {
+        if !ignored.contains(Signal::SIGXFSZ) {
             handle(Signal::SIGXFSZ)?;
         }
 
@@ -176,12 +176,10 @@ pub(crate) fn handle(signal: Signal) -> io::Result<()> {
     signal_hook::flag::register(signal as i32, Arc::default()).map(drop)
 }
 
-/// Unblocks signals, given by their numbers, in a process that inherited the mask.
-pub(crate) fn unblock(numbers: &str) {
-    let numbers = numbers.split(',').filter_map(|number| number.parse().ok());
-    let set: SigSet = numbers
-        .filter_map(|number: i32| Signal::try_from(number).ok())
-        .collect();
+/// Unblocks signals, given by their names, in a process that inherited the mask.
+pub(crate) fn unblock(names: &str) {
+    let signals = names.split(',').filter_map(|name| name.parse().ok());
+    let set: SigSet = signals.collect();
     // This cannot fail for a set of known signals.
     let _ = set.thread_unblock();
 }
@@ -201,10 +199,10 @@ fn forward(
     continues: &Sender<()>,
     state: &Arc<Mutex<SignalState>>,
 ) {
-    let mut last = None;
+    let mut last: Option<(Signal, Instant)> = None;
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
-        let is_echo = ends(signal) && is_echo(last, signal);
+        let is_echo = last.is_some_and(|(same, at)| same == signal && at.elapsed() < ECHO);
         let (own, early) = state.lock().heard(signal);
         if signal == Signal::SIGTSTP && (own || early) {
             stop();
@@ -228,10 +226,6 @@ fn forward(
             last = Some((signal, Instant::now()));
         }
     }
-}
-
-fn is_echo(before: Option<(Signal, Instant)>, signal: Signal) -> bool {
-    before.is_some_and(|(same, at)| same == signal && at.elapsed() < ECHO)
 }
 
 /// Stops this process with SIGTSTP, which tells a `zklock` around this one to stop too.
@@ -266,27 +260,9 @@ fn exit_by(signal: Signal) {
     std::process::exit(128 + signal as i32);
 }
 
-/// Returns the signals to handle, without those that the caller ignores, as nohup(1) does.
-fn wanted(ignored: Ignored) -> SigSet {
-    TAKEN
-        .into_iter()
-        .filter(|signal| *signal == Signal::SIGCHLD || !ignored.has(*signal))
-        .collect()
-}
-
-/// The mask of the signals that the caller ignores, where the system provides it.
-#[derive(Clone, Copy)]
-struct Ignored(u64);
-
-impl Ignored {
-    fn read() -> Self {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        Self(mask.unwrap_or(0))
-    }
-
-    fn has(self, signal: Signal) -> bool {
-        self.0 >> (signal as u32 - 1) & 1 == 1
-    }
+/// Returns the signals that the caller ignores, as nohup(1) does, where the system tells.
+fn ignored() -> SigSet {
+    let mask = Status::from_file("/proc/self/status").map_or(0, |status| status.sigign);
+    let is_ignored = |signal: &Signal| mask >> (*signal as u32 - 1) & 1 == 1;
+    Signal::iterator().filter(is_ignored).collect()
 }

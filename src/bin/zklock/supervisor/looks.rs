@@ -2,16 +2,15 @@
 //! comes late tells how long this process was stopped, as by Ctrl-Z. Nothing confirms a lock meanwhile.
 
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use zklock::GuardState;
 
 use crate::table::brief;
 
-/// When that was, in milliseconds; 0 while there is no command.
-static LAST: AtomicU64 = AtomicU64::new(0);
+/// When that was, while there is a command.
+static LAST: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Looks are at most a second apart, unless this process is stopped.
 const STOPPED: Duration = Duration::from_secs(3);
@@ -29,7 +28,7 @@ pub(super) struct Looks {
 
 impl Looks {
     pub(super) fn begin(session_timeout: Duration) -> Self {
-        LAST.store(now(), Ordering::Relaxed);
+        LAST.lock().replace(Instant::now());
         Self {
             stopped: None,
             session_timeout,
@@ -37,10 +36,10 @@ impl Looks {
     }
 
     pub(super) fn look(&mut self, state: GuardState) {
-        let since =
-            Duration::from_millis(now().saturating_sub(LAST.swap(now(), Ordering::Relaxed)));
-        if STOPPED < since {
-            self.stopped = Some(since);
+        let before = LAST.lock().replace(Instant::now());
+        let since = before.map(|before| before.elapsed());
+        if since > Some(STOPPED) {
+            self.stopped = since;
         } else if state == GuardState::Held {
             self.stopped = None;
         }
@@ -49,21 +48,14 @@ impl Looks {
 
 impl Drop for Looks {
     fn drop(&mut self) {
-        LAST.store(0, Ordering::Relaxed);
+        LAST.lock().take();
     }
 }
 
 /// Whether the command, if there is one, is looked after.
 pub(crate) fn is_attended() -> bool {
-    match LAST.load(Ordering::Relaxed) {
-        0 => true,
-        last => Duration::from_millis(now().saturating_sub(last)) < STUCK,
-    }
-}
-
-fn now() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
+    let last = *LAST.lock();
+    last.is_none_or(|last| last.elapsed() < STUCK)
 }
 
 impl fmt::Display for Looks {
@@ -72,11 +64,10 @@ impl fmt::Display for Looks {
             return Ok(());
         };
         write!(f, ", as zklock was stopped for {}", brief(time))?;
-        match self.session_timeout {
-            lasts if lasts <= time => {
-                write!(f, ", and a session lasts {} without it", brief(lasts))
-            }
-            _ => Ok(()),
+        let lasts = self.session_timeout;
+        if time < lasts {
+            return Ok(());
         }
+        write!(f, ", and a session lasts {} without it", brief(lasts))
     }
 }
