@@ -19,6 +19,7 @@ on_every_server! {
     the_first_process_of_a_namespace_waits_for_its_command_alone
     nothing_is_left_to_a_first_process_that_does_not_reap
     a_number_that_was_given_anew_gets_no_signal
+    a_number_of_a_keeper_that_was_given_anew_frees_no_lock
     a_process_that_cannot_be_listed_keeps_the_lock
     nothing_of_a_command_is_left_when_its_keeper_is_killed
     a_keeper_that_was_stopped_goes_on
@@ -230,6 +231,45 @@ fn a_number_that_was_given_anew_gets_no_signal(hosts: &str) {
     let said = |word: &str| words.iter().any(|other| other == word);
     assert!(said("anew"), "the number is still in use: {ended:?}");
     assert!(said("alive"), "{ended:?}");
+}
+
+/// What another user runs for the command outlives the keeper.
+fn a_number_of_a_keeper_that_was_given_anew_frees_no_lock(hosts: &str) {
+    if !is_root() {
+        return println!("only root can choose the number of a process");
+    }
+    for _ in 0..rounds(4) {
+        let (path, log) = (fresh_path("anew"), Log::new());
+        let folder = log.file().parent().expect("a folder").to_owned();
+        let foreign = folder.join("foreign");
+        fs::copy("/usr/bin/setpriv", &foreign).expect("copying");
+        run(Command::new("chmod").arg("4755").arg(&foreign));
+        run(Command::new("chmod").arg("-R").arg("a+rwX").arg(&folder));
+        let script = format!(
+            "setpriv --reuid 65534 --clear-groups {ZKLOCK} run {path} -- \
+                sh -c 'setsid {foreign} --reuid 0 --clear-groups sleep 100 & echo $! > {head}; wait' & zklock=$!
+            until grep -qs sleep /proc/$(cat {head})/comm; do sleep 0.02; done
+            keeper=$(ps -o pid= --ppid $zklock); keeper=$((keeper))
+            kill -KILL $keeper
+            while [ -e /proc/$keeper ]; do sleep 0.02; done
+            for try in 1 2 3 4 5 6 7 8 9; do
+                echo $((keeper - 1)) > /proc/sys/kernel/ns_last_pid
+                sleep 100 & stranger=$!
+                [ $stranger = $keeper ] && break
+            done
+            [ $stranger = $keeper ] && {anew}
+            sleep 0.5
+            kill -0 $zklock && {alive}
+            exit 0",
+            foreign = foreign.display(),
+            head = folder.join("head").display(),
+            anew = log.write("anew"),
+            alive = log.write("alive"),
+        );
+        let container = ["unshare", "-pf", "--kill-child", "--mount-proc", "sh"];
+        let ended = Zklock::spawn(&mut shell(hosts, &container, &script)).end();
+        assert_eq!(log.words(), ["anew", "alive"], "{ended:?}");
+    }
 }
 
 fn a_process_that_cannot_be_listed_keeps_the_lock(hosts: &str) {

@@ -195,7 +195,7 @@ impl Child {
         #[cfg(not(target_os = "linux"))]
         let _ = rustix::process::kill_process_group(self.group, rustix::process::Signal::KILL);
         self.descendants.kill();
-        let (_, is_left) = self.descendants.reap();
+        let (_, is_left) = self.reap(None);
         // A keeper that is frozen keeps nothing any more.
         self.is_gone = !is_left || self.descendants.are_dead_but(self.process);
         if !self.is_gone {
@@ -204,10 +204,11 @@ impl Child {
     }
 
     /// Reaps the processes of this one that have ended, continues the keeper if it has stopped, and
-    /// returns whether the other one has.
-    pub(crate) fn reap(&mut self, other: Option<Pid>) -> bool {
+    /// returns whether the other one has, and whether there are others.
+    pub(crate) fn reap(&mut self, other: Option<Pid>) -> (bool, bool) {
         let mut has_stopped = false;
-        for (process, status) in self.descendants.reap().0 {
+        let (changed, has_others) = self.descendants.reap();
+        for (process, status) in changed {
             has_stopped |= status.stopped() && Some(process) == other;
             if Some(process) == self.process {
                 match status.stopped() {
@@ -216,7 +217,7 @@ impl Child {
                 }
             }
         }
-        has_stopped
+        (has_stopped, has_others)
     }
 }
 

@@ -257,7 +257,7 @@ impl<'a> Supervisor<'a> {
             Signal::SIGCHLD => {
                 let listener = self.listener.as_ref().map(|listener| listener.process);
                 // The command has sent SIGSTOP to its group, as editors do. The terminal stops no listener.
-                if self.child.reap(listener) {
+                if self.child.reap(listener).0 {
                     self.child.ask(Kind::Suspend);
                 }
             }
