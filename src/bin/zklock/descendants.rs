@@ -31,6 +31,8 @@ pub(crate) enum State {
     /// In a call that no signal interrupts, such as vfork(2) or a write to a disk.
     Uninterruptible,
     Running,
+    /// It cannot be read, nor what its children are.
+    Hidden,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -147,7 +149,8 @@ impl Descendants {
 
     /// Whether all are dead but this one.
     pub(crate) fn are_dead_but(&self, child: Option<Pid>) -> bool {
-        let is_dead = |one: &Process| one.state == State::Dead || Some(one.id) == child;
+        let is_it = |one: &Process| one.state < State::Hidden && Some(one.id) == child;
+        let is_dead = |one: &Process| one.state == State::Dead || is_it(one);
         self.look()
             .is_ok_and(|(all, is_still)| is_still && all.iter().all(is_dead))
     }
@@ -222,7 +225,7 @@ fn read(id: Pid) -> Option<Process> {
     let hidden = || Process {
         id,
         group: 0,
-        state: State::Running,
+        state: State::Hidden,
         started: 0,
         what: format!("{id} (cannot be read)"),
         children: Vec::new(),
