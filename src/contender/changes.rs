@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::contender::Contender;
 use crate::error::Result;
 use crate::guard::GuardEvent;
+use crate::path::name;
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
@@ -61,6 +62,33 @@ impl Session {
             confirmed = Some(known.to_vec());
             if watcher.wait(&[&changes], limit).is_err() {
                 return Ok(confirmed);
+            }
+            let _ = changes.try_recv();
+        }
+    }
+
+    /// Returns the names of the contenders once they differ from the `known` ones; `None` at the limit.
+    pub(crate) fn other_names(
+        &self,
+        path: &str,
+        known: Option<&BTreeSet<String>>,
+        limit: &Limit,
+    ) -> Result<Option<BTreeSet<String>>> {
+        let mut caller = self.caller();
+        loop {
+            let changes = caller.changes().clone();
+            let mut watcher = Watcher::new(self);
+            let spots = match watcher.look(path, &mut caller, limit) {
+                Ok(spots) => spots,
+                Err(error) => return error.or(path, None),
+            };
+            let names = spots.all().map(|spot| name(&spot.node).to_owned());
+            let names: BTreeSet<_> = names.collect();
+            if known != Some(&names) {
+                return Ok(Some(names));
+            }
+            if watcher.wait(&[&changes], limit).is_err() {
+                return Ok(None);
             }
             let _ = changes.try_recv();
         }

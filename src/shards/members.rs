@@ -69,26 +69,24 @@ fn follow(
         Limit::new(None, Some(leave.clone())),
         path::name(member.node()),
     );
-    // The first look counts, even if it shows nobody: this member may be gone already.
-    let first = locks
-        .session
-        .contenders_within(lock.path(), || limit.clone());
-    let mut present = first.or_else(|error| error.or(lock.path(), Vec::new()))?;
+    let mut present = None;
     loop {
         if limit.is_over() {
             return Ok(true);
         }
-        let names = present.iter().map(|one| path::name(one.node()).to_owned());
-        let names: Vec<_> = names.collect();
-        if names.iter().any(|name| name == mine) {
-            let _ = tell.send(News::Members(names, mine.to_owned()));
+        let (session, known) = (&locks.session, present.as_ref());
+        let Some(names) = session.other_names(lock.path(), known, &limit)? else {
+            continue;
+        };
+        if names.contains(mine) {
+            let _ = tell.send(News::Members(
+                names.iter().cloned().collect(),
+                mine.to_owned(),
+            ));
         } else if member.verify().is_err() {
             // The guard itself may not have heard of it yet, and nothing need change any more.
             return Ok(false);
         }
-        let changed = locks
-            .session
-            .wait_for_change(lock.path(), &present, &limit)?;
-        present = changed.unwrap_or(present);
+        present = Some(names);
     }
 }

@@ -7,6 +7,7 @@ mod jobs;
 mod permits;
 mod scene;
 mod several;
+mod shards;
 mod slow;
 mod tap;
 

@@ -1,0 +1,46 @@
+//! What a change of the members of shards costs.
+
+use std::ops::ControlFlow;
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use zklock::Client;
+
+use super::scene::Scene;
+use crate::support::raw::op;
+
+/// Works on the shards that it gets, and tells of each.
+fn work(client: &Client, path: &str, stop: Receiver<()>, tell: Sender<bool>, mine: bool) {
+    let shards = client.shards(path, 2).unwrap();
+    let worked = shards.run_until(stop, move |_, term| {
+        tell.send(mine).unwrap();
+        while !term.is_over() {
+            thread::yield_now();
+        }
+        ControlFlow::Continue(())
+    });
+    worked.unwrap();
+}
+
+#[test]
+fn who_takes_over_a_shard_reads_the_names_of_the_members_and_no_data() {
+    let scene = Scene::new("members");
+    let other = scene.connect();
+    let path = format!("{}/shards", scene.path);
+    let (to, begun) = unbounded();
+    let ((stop_other, other_stops), (stop, stops)) = (bounded(0), bounded(0));
+    thread::scope(|scope| {
+        let (scene, path, tell) = (&scene, &path, to.clone());
+        scope.spawn(move || work(&other, path, other_stops, tell, false));
+        // It has both.
+        (0..2).for_each(|_| assert_eq!(begun.recv(), Ok(false)));
+        scope.spawn(move || work(&scene.client, path, stops, to, true));
+        assert_eq!(begun.iter().find(|mine| *mine), Some(true));
+        scene.tap.take();
+        drop(stop_other);
+        assert_eq!(begun.iter().find(|mine| *mine), Some(true));
+        let sent = scene.tap.take().concat();
+        assert!(!sent.contains(&op::GET_DATA), "{sent:?}");
+        drop(stop);
+    });
+}
