@@ -280,6 +280,11 @@ impl Acquisition {
         left
     }
 
+    /// Whether its number may spare it a listing.
+    pub fn may_skip_listing(&self) -> bool {
+        self.attempt.last.is_some()
+    }
+
     /// Lists the queue whatever its number says: what its client has left there may still be there.
     pub fn lists(&mut self) {
         self.attempt.last = None;

@@ -261,7 +261,7 @@ fn exit_by(signal: Signal) {
 }
 
 /// Returns the signals that the caller ignores, as nohup(1) does, where the system tells.
-fn ignored() -> SigSet {
+pub(crate) fn ignored() -> SigSet {
     let mask = Status::from_file("/proc/self/status").map_or(0, |status| status.sigign);
     let is_ignored = |signal: &Signal| mask >> (*signal as u32 - 1) & 1 == 1;
     Signal::iterator().filter(is_ignored).collect()

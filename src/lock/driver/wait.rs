@@ -68,8 +68,8 @@ impl Driver<'_, '_> {
             early.finish();
         }
         // The node of the last grant may still be there, and what is in doubt under it may still come.
-        if self.acquisition.creates_by(call) && self.session.cleaner.is_deleting_in(self.queue.dir)
-        {
+        let may_skip = self.acquisition.creates_by(call) && self.acquisition.may_skip_listing();
+        if may_skip && self.session.cleaner.is_deleting_in(self.queue.dir) {
             self.acquisition.lists();
         }
         self.acquisition.answered(call, answered, &mut self.wired);

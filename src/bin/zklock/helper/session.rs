@@ -87,9 +87,12 @@ fn run_hook(
     let mut shell = Command::new("sh");
     shell.args(["-c", hook]).stdin(Stdio::null());
     shell.current_dir(folder).process_group(0);
-    // It must not inherit that all signals are blocked here. Those that came before end nothing.
-    let others = Number::iterator().filter(|one| !FORBIDDEN.contains(&(*one as i32)));
-    others.for_each(|one| drop(signals::handle(one)));
+    // It must not inherit that all signals are blocked here. Those that came before end nothing; what the
+    // caller ignores stays ignored.
+    let ignored = signals::ignored();
+    let fatal = |one: &Number| !FORBIDDEN.contains(&(*one as i32)) && !ignored.contains(*one);
+    let fatal = Number::iterator().filter(fatal);
+    fatal.for_each(|one| drop(signals::handle(one)));
     SigSet::empty().thread_set_mask()?;
     let hook = helper::spawn(&mut shell);
     SigSet::all().thread_set_mask()?;
