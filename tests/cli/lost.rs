@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
 
-use crate::processes::keeper_of;
+use crate::processes::{foreign, is_root, keeper_of};
 use crate::program::{
     Log, Zklock, assert_keeps_the_lock_until_a_signal, await_queue, command, on_every_server,
 };
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
-use crate::support::{eventually, fresh_path, run, timed};
+use crate::support::{eventually, fresh_path, timed};
 
 /// Short, so that the tests are short, and long enough for a busy machine.
 const SHORT: &str = "--session-timeout 6";
@@ -222,18 +222,13 @@ fn a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread(hosts: 
 
 /// As after `sudo`. Nobody but root can send it a signal.
 fn a_killed_zklock_keeps_its_lock_while_something_of_its_command_cannot_be_killed(hosts: &str) {
-    if run(Command::new("id").arg("-u")).trim() != "0" {
+    if !is_root() {
         return println!("only root can start a process as another user");
     }
     let (path, log) = (fresh_path("foreign"), Log::new());
-    let folder = log.file().parent().expect("a folder").to_owned();
-    let foreign = folder.join("foreign");
-    fs::copy("/usr/bin/setpriv", &foreign).expect("copying");
-    run(Command::new("chmod").arg("4755").arg(&foreign));
-    run(Command::new("chmod").arg("-R").arg("a+rwX").arg(&folder));
+    let (_, foreign) = foreign(&log);
     let script = format!(
-        "setsid {} --reuid 0 --clear-groups sleep 3600 & {}; wait",
-        foreign.display(),
+        "setsid {foreign} --reuid 0 --clear-groups sleep 3600 & {}; wait",
         log.write("$!")
     );
     let mut zklock = Command::new("setpriv");

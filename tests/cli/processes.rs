@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -48,6 +48,16 @@ const NAME: &str = "jahresbericht-übersicht.sh";
 
 pub(crate) fn is_root() -> bool {
     run(Command::new("id").arg("-u")).trim() == "0"
+}
+
+/// The folder of a log, open to all users, and a program in it that is root's whoever starts it, like sudo.
+pub(crate) fn foreign(log: &Log) -> (PathBuf, String) {
+    let folder = log.file().parent().expect("a folder").to_owned();
+    let foreign = folder.join("foreign");
+    fs::copy("/usr/bin/setpriv", &foreign).expect("copying");
+    run(Command::new("chmod").arg("4755").arg(&foreign));
+    run(Command::new("chmod").arg("-R").arg("a+rwX").arg(&folder));
+    (folder, foreign.display().to_string())
 }
 
 /// Returns a shell that runs this script.
@@ -240,11 +250,7 @@ fn a_number_of_a_keeper_that_was_given_anew_frees_no_lock(hosts: &str) {
     }
     for _ in 0..rounds(4) {
         let (path, log) = (fresh_path("anew"), Log::new());
-        let folder = log.file().parent().expect("a folder").to_owned();
-        let foreign = folder.join("foreign");
-        fs::copy("/usr/bin/setpriv", &foreign).expect("copying");
-        run(Command::new("chmod").arg("4755").arg(&foreign));
-        run(Command::new("chmod").arg("-R").arg("a+rwX").arg(&folder));
+        let (folder, foreign) = foreign(&log);
         let script = format!(
             "setpriv --reuid 65534 --clear-groups {ZKLOCK} run {path} -- \
                 sh -c 'setsid {foreign} --reuid 0 --clear-groups sleep 100 & echo $! > {head}; wait' & zklock=$!
@@ -261,7 +267,6 @@ fn a_number_of_a_keeper_that_was_given_anew_frees_no_lock(hosts: &str) {
             sleep 0.5
             kill -0 $zklock && {alive}
             exit 0",
-            foreign = foreign.display(),
             head = folder.join("head").display(),
             anew = log.write("anew"),
             alive = log.write("alive"),

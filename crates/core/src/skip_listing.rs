@@ -3,7 +3,8 @@
 //! A contender that is granted a lock has nobody ahead of it, and every later contender uses up
 //! a number: the directory counts every child that is created, whatever its name. So if a
 //! contender lets go of a lock and comes back with the very next number, nobody has come in
-//! between, nobody can be ahead, and the queue need not be listed.
+//! between, nobody can be ahead, and the queue need not be listed. Its own last node must be known to be
+//! gone by then: while that is being deleted, what is in doubt under it may still be carried out.
 //!
 //! A directory that was deleted and made again counts from 0. The number of transactions since
 //! tells whether it is the same one: counting as far takes as many, as long as nobody creates
