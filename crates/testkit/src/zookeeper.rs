@@ -104,9 +104,7 @@ impl ZooKeeper {
 
     /// Asks the process to end, with SIGTERM, and waits until it has.
     pub fn terminate(&self) {
-        if let Some(process) = &*self.process() {
-            process.signal("TERM");
-        }
+        self.signal("TERM");
         super::eventually("the server has ended", || self.has_ended());
     }
 
@@ -119,8 +117,15 @@ impl ZooKeeper {
 
     /// Lets a paused server go on.
     pub fn resume(&self) {
+        // That it has ended is told where it is missed.
+        if self.is_running() {
+            self.signal("CONT");
+        }
+    }
+
+    fn signal(&self, name: &str) {
         if let Some(process) = &*self.process() {
-            process.signal("CONT");
+            process.signal(name);
         }
     }
 
