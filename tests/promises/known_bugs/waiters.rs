@@ -149,6 +149,11 @@ fn a_lock_whose_directory_vanishes_time_and_again_can_be_had() {
         mutex.lock().unwrap().unlock().unwrap();
         all.lock().unwrap().unlock().unwrap();
         semaphore.acquire().unwrap().unlock().unwrap();
+        assert!(mutex.try_lock().unwrap().is_some(), "mutex, {round}");
+        assert!(all.try_lock().unwrap().is_some(), "all, {round}");
+        let tried = semaphore.try_acquire().unwrap();
+        assert!(tried.is_some(), "permit, {round}");
+        drop(tried);
         if round % 10 == 0 {
             let gone = |dir: &str| !server.nodes().iter().any(|node| node == dir);
             eventually("the directories are gone", || {
