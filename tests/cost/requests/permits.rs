@@ -24,9 +24,9 @@ fn the_number_of_a_permit_costs_two_round_trips_and_nothing_where_nobody_asks() 
     scene.tap.wait_for(op::DELETE);
     let look = vec![op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN];
     let line = vec![op::CREATE2, op::GET_CHILDREN];
-    let enter = [vec![op::CREATE2], vec![op::GET_CHILDREN]];
-    let acquired = [vec![look.clone(), line, look.clone()], enter.to_vec()].concat();
-    assert_eq!(scene.tap.take()[..5], acquired);
+    let enter = vec![vec![op::CREATE2, op::GET_CHILDREN]];
+    let acquired = [vec![look.clone(), line, look.clone()], enter].concat();
+    assert_eq!(scene.tap.take()[..4], acquired);
 
     assert_eq!(permit.number(), Ok(1));
     assert_eq!(scene.tap.take()[..2], [look, vec![op::MULTI]]);

@@ -118,12 +118,13 @@ impl Acquisition {
         match answered {
             Ok(Reply::Children { names, .. }) => {
                 self.watches.around = true;
-                let count = names.len() + usize::from(!queued);
-                self.crowd = count.saturating_sub(self.contest.permits);
-                self.takes_in(names, wire);
+                match self.wants_a_listing() {
+                    true => self.takes_in_crowd(queued, names, wire),
+                    false => self.listing = Some(names),
+                }
             }
-            Err(GONE) => self.attempt.handle(Event::NoNode),
-            Ok(_) => {}
+            Err(GONE) if self.wants_a_listing() => self.attempt.handle(Event::NoNode),
+            Err(GONE) | Ok(_) => {}
             Err(failure) => return Err(failure),
         }
         Ok(())

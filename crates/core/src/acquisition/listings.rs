@@ -13,6 +13,13 @@ impl Acquisition {
         }
     }
 
+    /// The same of a listing in which every child counts.
+    pub(super) fn takes_in_crowd(&mut self, queued: bool, names: Names, wire: &mut dyn Wire) {
+        let count = names.len() + usize::from(!queued);
+        self.crowd = count.saturating_sub(self.contest.permits);
+        self.takes_in(names, wire);
+    }
+
     /// Takes in a listing in which no idle semaphore is left.
     pub(super) fn takes_in_contenders(&mut self, names: Names, wire: &mut dyn Wire) {
         if let Some(seen) = &mut self.seen {

@@ -25,7 +25,7 @@ impl Acquisition {
             Action::MakeParents => return self.make_parents(wire),
             Action::Sync | Action::CatchUp => self.sync(wire),
             Action::List => return self.list(wire),
-            Action::ListAndWatch(queued) => self.list_and_watch(queued, wire),
+            Action::ListAndWatch(queued) => return self.list_and_watch(queued, wire),
             Action::Inspect(name) => self.inspect(&name, wire),
             Action::Births(names) => self.ask_births(&names, wire),
             Action::Watch(blocked) => self.watch(&blocked, None, wire),
@@ -55,8 +55,9 @@ impl Acquisition {
         let call = wire.create(&path, prefix);
         self.is_created_by(call, stamp);
         self.forget_listings();
-        // A permit lists with a watch, for which its node must be there already.
-        if !self.attempt.expects_nobody() && self.contest.role != Role::Permit {
+        if self.contest.role == Role::Permit {
+            self.ask_for_the_crowd(true, wire);
+        } else if !self.attempt.expects_nobody() {
             self.send(Request::list(&self.path), Step::List, wire);
         }
     }
@@ -126,13 +127,25 @@ impl Acquisition {
     }
 
     /// Lists the directory, where every child counts, leaving a watch on it.
-    fn list_and_watch(&mut self, queued: bool, wire: &mut dyn Wire) {
+    fn list_and_watch(&mut self, queued: bool, wire: &mut dyn Wire) -> bool {
         let waits = self.is_on_its_way(|step| matches!(step, Step::Crowd(_)))
             || self.looks_at_semaphore()
             || self.looks_at_holds();
         if waits {
-            return;
+            return false;
         }
+        if let Some(names) = self.listing.take().filter(|_| self.watches.around) {
+            self.takes_in_crowd(queued, names, wire);
+            return !(self.looks_at_semaphore() || self.looks_at_holds());
+        }
+        self.ask_for_the_crowd(queued, wire);
+        if queued && mem::take(&mut self.has_moved) {
+            self.stays_proven(wire);
+        }
+        false
+    }
+
+    fn ask_for_the_crowd(&mut self, queued: bool, wire: &mut dyn Wire) {
         self.unwatch(wire);
         let list = Request::GetChildren {
             path: self.path.as_ref().into(),
@@ -140,9 +153,6 @@ impl Acquisition {
             stat: false,
         };
         self.send(list, Step::Crowd(queued), wire);
-        if queued && mem::take(&mut self.has_moved) {
-            self.stays_proven(wire);
-        }
     }
 
     /// The watches on others are not needed any more.

@@ -404,30 +404,70 @@ fn a_permit_lists_with_a_watch_and_counts_who_has_to_go() {
     let asks = (contest(Role::Permit, 1), Patience::Waits);
     let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
     assert!(comer.advance(&mut wire).is_none());
-    assert!(matches!(wire.since(0), [Request::Create { .. }]));
     let name = format!("_c_{ID}-lease-0000000002");
-    let created = Ok(Reply::Created {
-        path: format!("/s/{name}"),
-        stat: Some(Stat {
-            ephemeral_owner: SESSION,
-            ..Stat::default()
-        }),
-    });
-    answers(&mut comer, &mut wire, vec![created]);
+    let created = |stat| {
+        Ok(Reply::Created {
+            path: format!("/s/{name}"),
+            stat,
+        })
+    };
+    let ours = Stat {
+        ephemeral_owner: SESSION,
+        ..Stat::default()
+    };
+    let mut before = vec![created(Some(ours))];
     for others in [2, 1] {
         assert!(comer.advance(&mut wire).is_none());
         assert!(matches!(
             wire.sent.last(),
             Some(Request::GetChildren { watch: true, .. })
         ));
-        let other = "_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000a-lease-0000000000";
-        let one = "_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000b-lease-0000000001";
-        let all = [other, one, &name];
-        answers(&mut comer, &mut wire, vec![names(&all[2 - others..])]);
+        before.push(names(&crowd(&name)[2 - others..]));
+        answers(&mut comer, &mut wire, mem::take(&mut before));
         assert!(comer.advance(&mut wire).is_none());
         assert_eq!(comer.crowd(), Some(others));
         comer.happened("", EventKind::ChildrenChanged);
     }
+}
+
+#[test]
+fn a_permit_keeps_the_listing_that_came_before_it_knew_its_node() {
+    let mut wire = Fake::new();
+    let asks = (contest(Role::Permit, 1), Patience::Waits);
+    let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
+    assert!(comer.advance(&mut wire).is_none());
+    let name = format!("_c_{ID}-lease-0000000002");
+    let created = Ok(Reply::Created {
+        path: format!("/s/{name}"),
+        stat: None,
+    });
+    let answered = vec![created, names(&crowd(&name))];
+    answers(&mut comer, &mut wire, answered);
+    assert!(comer.advance(&mut wire).is_none());
+    let own = Request::Exists {
+        path: format!("/s/{name}"),
+        watch: true,
+    };
+    assert_eq!(wire.since(2), [own]);
+    answers(
+        &mut comer,
+        &mut wire,
+        vec![Ok(Reply::Stat(Stat {
+            ephemeral_owner: SESSION,
+            ..Stat::default()
+        }))],
+    );
+    assert!(comer.advance(&mut wire).is_none());
+    assert_eq!((wire.since(3), comer.crowd()), (&[][..], Some(2)));
+}
+
+/// The permits of two others, and this one.
+fn crowd(name: &str) -> [&str; 3] {
+    [
+        "_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000a-lease-0000000000",
+        "_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000b-lease-0000000001",
+        name,
+    ]
 }
 
 #[test]
@@ -437,7 +477,7 @@ fn a_directory_that_is_not_to_be_made_says_nothing_of_the_lock() {
     let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
     assert!(comer.advance(&mut wire).is_none());
     let gone = Err(Failure::Refused(ErrorCode::NO_NODE));
-    answers(&mut comer, &mut wire, vec![gone]);
+    answers(&mut comer, &mut wire, vec![gone.clone(), gone]);
     let reached = comer.advance(&mut wire);
     assert!(matches!(reached, Some(Reached::GaveUp { taken: false })));
 }
