@@ -278,6 +278,7 @@ impl<'a> LockOptions<'a> {
             },
             taken: false,
             until_if_taken: self.deadline.filter(|deadline| *deadline < least),
+            read: None,
             seen: self.sees_ahead.then(SeenAhead::default),
             note: self.note,
             on_wait: self.on_wait.map(|callback| on_wait(session, callback)),

@@ -224,10 +224,16 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    fn read(&self) -> Result<Event> {
-        let mut caller = self.session().caller();
-        let (path, limit) = (&**self.path, &self.request.limit);
-        let answered = caller.call(&Request::get(path), path, limit);
+    fn read(&mut self) -> Result<Event> {
+        let with_the_lock = self.request.read.take().and_then(|mut read| read.pop());
+        let answered = match with_the_lock {
+            Some(answered) => answered.map_err(CallError::Refused),
+            None => {
+                let (path, limit) = (&**self.path, &self.request.limit);
+                let mut caller = self.session().caller();
+                caller.call(&Request::get(path), path, limit)
+            }
+        };
         // In another session the answer says nothing about our lock, which is gone.
         if self.grant.is_some() && !self.is_same_session() && answered.is_ok() {
             return Ok(Event::Lost);
@@ -256,6 +262,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             self.request.loses_sight();
         }
         let queue = Queue {
+            reads: &[Request::get(self.path)],
             // A container would go when no client queues, and the journal with it.
             lasting: Lasting::Always(Journal::EMPTY),
             ..Queue::of(self.path, Role::Exclusive)

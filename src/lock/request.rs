@@ -15,7 +15,7 @@ use zklock_core::overdue_holder::Overdue;
 use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
-use zklock_jute::{CreateMode, Request, Stat};
+use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
 /// A lock is granted late or never if a round trip takes this part of the session timeout.
 const SLOW: u32 = 6;
@@ -36,6 +36,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) held: &'a [String],
     /// What becomes of the directory when it is empty.
     pub(crate) lasting: Lasting<'a>,
+    /// What the caller reads once it has the lock.
+    pub(crate) reads: &'a [Request],
     /// Another lock, which must be held all the while.
     pub(crate) under: Option<&'a Lease>,
     /// The last grant to the threads that take turns here.
@@ -53,6 +55,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) taken: bool,
     /// When to give up once a server has said so, if that is before the limit.
     pub(crate) until_if_taken: Option<Instant>,
+    /// The answers to what the queue was to read, if they came with the lock.
+    pub(crate) read: Option<Vec<std::result::Result<Reply, ErrorCode>>>,
     /// Whom the call has seen ahead, if it is to find out how they left.
     pub(crate) seen: Option<SeenAhead>,
     /// What others are shown instead of the client's own text.
@@ -109,6 +113,7 @@ impl<'a> Queue<'a> {
             permits: 0,
             held: &[],
             lasting: Lasting::WhileUsed,
+            reads: &[],
             under: None,
             last: None,
         }

@@ -165,8 +165,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Dialect::LeaderLatch => Dialect::Curator,
             dialect => dialect,
         };
+        let (look, _) = self.questions(None);
         let line = Queue {
             dir: &locks,
+            reads: &look,
             dialect: Some(dialect),
             lasting,
             ..Queue::of(self.semaphore.path, Role::Exclusive)
@@ -327,26 +329,6 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         match self.first.is_some() && needed.all(|raw| raw.check().is_ok()) {
             true => Event::IsFirst,
             false => Event::Lost,
-        }
-    }
-
-    /// Finds out whether another client deleted our node in the queue, or it just went with its
-    /// session.
-    fn inspect(&self) -> Result<Event> {
-        let (look, session) = (Request::exists(self.first()), self.session());
-        let limit = &self.request.limit;
-        let looked = session.caller().call(&look, self.first(), limit);
-        let lease = self.first.as_ref().map(RawGuard::lease);
-        let same = || {
-            let current = session.status.snapshot().session;
-            let resumes = session.transport.capabilities().resumes;
-            resumes && lease.is_some_and(|lease| lease.session() == current)
-        };
-        match looked {
-            Err(CallError::Over(error)) => Err(error),
-            Err(CallError::LimitReached) => Ok(Event::Cancel),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) if same() => Ok(Event::NoNode),
-            Ok(_) | Err(CallError::Refused(_)) => Ok(Event::IsThere),
         }
     }
 

@@ -4,6 +4,7 @@
 //! to, and sleeps. However it ends, even by a panic of the caller's closure, the cleaner gets what the
 //! acquisition leaves in the directory.
 
+mod reads;
 mod tell;
 mod wait;
 mod wired;
@@ -59,6 +60,7 @@ pub(super) fn acquire(
     prepared: Option<Prepared>,
 ) -> Result<Option<Reached>> {
     let since = clock::now();
+    request.read = None;
     let (mut caller, early) = match prepared {
         Some(Prepared { caller, early }) => (caller, Some(early)),
         None => (session.caller(), None),
@@ -208,6 +210,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         self.wired.unwatch_all();
         self.wired.snapshot = snapshot;
         self.wired.connected = true;
+        self.wired.reads.forget();
         self.acquisition.broke();
         self.acquisition.connected(resumed, &mut self.wired);
         if !resumed {
@@ -268,6 +271,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         if waited {
             self.session.counters.waited(self.queue.path);
         }
+        self.request.read = self.wired.has_read().filter(|_| !waited);
         let node = format!("{}/{}", self.queue.dir, mine.name);
         self.node = self.wired.watches().then(|| node.clone());
         let session = self.wired.snapshot.session;

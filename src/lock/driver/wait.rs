@@ -24,6 +24,8 @@ impl Driver<'_, '_> {
         self.wired.flush();
         let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
         if waits {
+            // The event of a deletion may grant the lock, and what was read is older than that.
+            self.wired.reads.give_up();
             self.tell_place()?;
         }
         if !waits && quiet && !self.wired.connected {
@@ -62,6 +64,9 @@ impl Driver<'_, '_> {
         let answered = match is_late && !self.acquisition.creates_by(call) {
             true => Err(Failure::Lost),
             false => answered,
+        };
+        let Some(answered) = self.wired.reads.take(call, answered) else {
+            return true;
         };
         let lost = matches!(answered, Err(Failure::Lost | Failure::NotSent));
         if let Some(early) = self.wired.early.take_if(|early| early.call_id == call) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::super::fresh_id::fresh_id;
 use super::super::prepared_create::Early;
 use super::super::request::{Queue, creation};
+use super::reads::Reads;
 use crate::hold::Hold;
 use crate::session::Session;
 use crate::session::caller::Caller;
@@ -24,7 +25,7 @@ use zklock_core::hold::ServersClock;
 use zklock_core::name::{LAST_SEQUENCE, NodeName};
 use zklock_core::queue::strangers;
 use zklock_core::validity::Stamp;
-use zklock_jute::Request;
+use zklock_jute::{ErrorCode, Reply, Request};
 
 /// From this number on a directory is worth a warning.
 const HALF_WAY: i64 = LAST_SEQUENCE / 2;
@@ -41,6 +42,7 @@ pub(super) struct Wired<'a> {
     pub(super) connected: bool,
     /// What leaves with the next write.
     out: Vec<(Request, Option<Watch>)>,
+    pub(super) reads: Reads<'a>,
     pub(super) fired: Mailbox<Fired>,
     /// The watches that are set, or asked for, and what they are on.
     watches: Vec<(String, WatchId)>,
@@ -67,6 +69,7 @@ impl<'a> Wired<'a> {
             snapshot,
             connected: true,
             out: Vec::new(),
+            reads: Reads::new(queue.reads),
             fired: Mailbox::new(),
             watches: Vec::new(),
             clock: ServersClock::default(),
@@ -79,8 +82,16 @@ impl<'a> Wired<'a> {
     /// Writes what was sent, in one piece.
     pub(super) fn flush(&mut self) {
         if !self.out.is_empty() {
+            let (dir, caller) = (self.queue.dir, &*self.caller);
+            self.reads.leave_with(&mut self.out, dir, caller);
             self.caller.post(mem::take(&mut self.out));
         }
+    }
+
+    /// What was read with the listing that has granted the lock, through the connection that is there still.
+    pub(super) fn has_read(&mut self) -> Option<Vec<Result<Reply, ErrorCode>>> {
+        let read = self.reads.finish(self.caller)?;
+        self.caller.is_steady(&self.snapshot).then_some(read)
     }
 
     /// Whether anything is watched.

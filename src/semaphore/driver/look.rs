@@ -3,7 +3,7 @@
 use super::PermitDriver;
 use crate::error::Result;
 use crate::lock::raw_guard::RawGuard;
-use crate::session::call_error::refused;
+use crate::session::call_error::{CallError, refused};
 use zklock_core::permit_attempt::{Event, Look};
 use zklock_jute::{ErrorCode, Reply, Request};
 
@@ -11,13 +11,10 @@ impl PermitDriver<'_, '_> {
     /// Reads the number and lists the permits, behind the `sync` if there is one.
     pub(super) fn look(&mut self, sync: Option<Request>) -> Result<Event> {
         let path = self.semaphore.path;
-        let (requests, synced) = self.questions(sync);
-        let mut caller = self.session().caller();
-        let answers = match caller.call_all(&requests, path, &self.request.limit) {
-            Ok(answers) => answers,
+        let mut answers = match self.answers(sync) {
+            Ok(answers) => answers.into_iter(),
             Err(error) => return error.or(path, Event::Cancel),
         };
-        let mut answers = answers.into_iter().skip(synced);
         let (number, absent) = match answers.next() {
             Some(Ok(Reply::Data { data, stat })) => (Some((data.into(), stat.version)), false),
             Some(Err(ErrorCode::NO_NODE)) => (None, true),
@@ -49,6 +46,40 @@ impl PermitDriver<'_, '_> {
         }))
     }
 
+    /// What the place in the queue has brought along, or what is asked now.
+    fn answers(
+        &mut self,
+        sync: Option<Request>,
+    ) -> std::result::Result<Vec<std::result::Result<Reply, ErrorCode>>, CallError> {
+        if let Some(read) = self.request.read.take() {
+            return Ok(read);
+        }
+        let (requests, synced) = self.questions(sync);
+        let (mut caller, limit) = (self.session().caller(), &self.request.limit);
+        let mut answers = caller.call_all(&requests, self.semaphore.path, limit)?;
+        Ok(answers.split_off(synced))
+    }
+
+    /// Finds out whether another client deleted our node in the queue, or it just went with its
+    /// session.
+    pub(super) fn inspect(&self) -> Result<Event> {
+        let (look, session) = (Request::exists(self.first()), self.session());
+        let limit = &self.request.limit;
+        let looked = session.caller().call(&look, self.first(), limit);
+        let lease = self.first.as_ref().map(RawGuard::lease);
+        let same = || {
+            let current = session.status.snapshot().session;
+            let resumes = session.transport.capabilities().resumes;
+            resumes && lease.is_some_and(|lease| lease.session() == current)
+        };
+        match looked {
+            Err(CallError::Over(error)) => Err(error),
+            Err(CallError::LimitReached) => Ok(Event::Cancel),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) if same() => Ok(Event::NoNode),
+            Ok(_) | Err(CallError::Refused(_)) => Ok(Event::IsThere),
+        }
+    }
+
     /// Gives up its place; returns whether it was first in the queue, where it has looked.
     pub(super) fn has_lost_its_place(&mut self) -> bool {
         let was_first = self.first.take().is_some();
@@ -72,7 +103,7 @@ impl PermitDriver<'_, '_> {
     }
 
     /// The requests of a look, and how many of the first only bring the server up to date.
-    fn questions(&self, sync: Option<Request>) -> (Vec<Request>, usize) {
+    pub(super) fn questions(&self, sync: Option<Request>) -> (Vec<Request>, usize) {
         let path = self.semaphore.path;
         let mut requests: Vec<_> = sync.into_iter().collect();
         let synced = requests.len();

@@ -22,7 +22,7 @@ fn a_run_of_a_job_begins_as_soon_as_it_is_written_down_and_not_read_again() {
     run(&scene.connect(), "1");
     scene.tap.take();
     run(&scene.client, "2");
-    let looked = [vec![op::GET_DATA], ENTER.to_vec(), vec![op::GET_DATA]];
+    let looked = [vec![op::GET_DATA], [&ENTER[..], &[op::GET_DATA]].concat()];
     let begun_and_ended = [vec![op::MULTI], vec![op::MULTI]];
     assert_eq!(scene.tap.take(), [&looked[..], &begun_and_ended].concat());
 }
@@ -40,7 +40,7 @@ fn a_run_that_goes_by_the_time_costs_one_write_more() {
     run(&scene.connect());
     scene.tap.take();
     run(&scene.client);
-    let looked = [vec![op::GET_DATA], ENTER.to_vec(), vec![op::GET_DATA]];
+    let looked = [vec![op::GET_DATA], [&ENTER[..], &[op::GET_DATA]].concat()];
     let written = [vec![op::MULTI], vec![op::MULTI], vec![op::MULTI]];
-    assert_eq!(scene.tap.take(), [looked, written].concat());
+    assert_eq!(scene.tap.take(), [&looked[..], &written].concat());
 }

@@ -23,10 +23,9 @@ fn the_number_of_a_permit_costs_two_round_trips_and_nothing_where_nobody_asks() 
     // The place in the line is given up behind the caller's back.
     scene.tap.wait_for(op::DELETE);
     let look = vec![op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN];
-    let line = vec![op::CREATE2, op::GET_CHILDREN];
-    let enter = vec![vec![op::CREATE2, op::GET_CHILDREN]];
-    let acquired = [vec![look.clone(), line, look.clone()], enter].concat();
-    assert_eq!(scene.tap.take()[..4], acquired);
+    let enter = vec![op::CREATE2, op::GET_CHILDREN];
+    let line = [enter.clone(), look.clone()].concat();
+    assert_eq!(scene.tap.take()[..3], [look.clone(), line, enter]);
 
     assert_eq!(permit.number(), Ok(1));
     assert_eq!(scene.tap.take()[..2], [look, vec![op::MULTI]]);
