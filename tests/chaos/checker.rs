@@ -6,7 +6,6 @@
 //! told as a story.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ptr;
 use std::time::Duration;
 
 use crate::history::{Entry, Kind, Process, Time, What, nanos};
@@ -377,10 +376,10 @@ impl<'a> Case<'a> {
     /// Returns when a lock that `op` waits for was held, or something was wrong.
     fn busy(&self, op: &Op) -> Vec<(Time, Time)> {
         let settle = nanos(self.rules.settle);
-        let shared = |other: &&Op| other.paths.iter().any(|path| op.paths.contains(path));
+        let shared = |other: &&Op| other.paths.iter().any(|path| op.call.contains(path));
         let holds = self.ops.iter().filter(shared).filter_map(|other| {
             // A call for several locks holds some of them before it holds all.
-            let from = match other.paths.len() > 1 && !ptr::eq(other, op) {
+            let from = match other.call.len() > 1 && other.id() != op.id() {
                 true => other.requested,
                 false => other.granted.as_ref()?.at,
             };

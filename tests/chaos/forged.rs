@@ -245,6 +245,17 @@ fn a_call_for_several_locks_may_have_one_that_another_waits_for() {
     };
     accept(&waiting("/m"));
     reject(&waiting("/o"), "a lock that was free for 49ns");
+    // It waits for all of them, also for those of another kind.
+    accept(
+        "0 c1.0 1 request exclusive /n -
+         1 c1.0 1 granted 7 1
+         49 c1.0 1 release
+         50 c1.0 1 released well
+         2 c2.0 1 request read /m -
+         2 c2.0 1 request exclusive /n -
+         3 c2.0 1 queued 8
+         51 c2.0 1 refused timeout",
+    );
     // The call does not block itself.
     let alone = "0 c2.0 1 request exclusive /m,/n -
                  1 c2.0 1 queued 8

@@ -13,6 +13,8 @@ pub(crate) struct Op {
     pub(crate) number: usize,
     pub(crate) kind: Kind,
     pub(crate) paths: Vec<String>,
+    /// The paths of its whole call, which may ask for locks of several kinds.
+    pub(crate) call: Vec<String>,
     pub(crate) limit: Option<Duration>,
     pub(crate) requested: Time,
     pub(crate) queued: Option<(Time, i64)>,
@@ -96,6 +98,7 @@ pub(crate) fn gather(entries: &[Entry]) -> Vec<Op> {
                 number: entry.op,
                 kind: *kind,
                 paths: paths.clone(),
+                call: paths.clone(),
                 limit: *limit,
                 requested: entry.at,
                 queued: None,
@@ -114,6 +117,13 @@ pub(crate) fn gather(entries: &[Entry]) -> Vec<Op> {
             op.take_in(entry, before);
             before += op.paths.len();
         }
+    }
+    for places in at.values().filter(|places| 1 < places.len()) {
+        let all: Vec<_> = places
+            .iter()
+            .flat_map(|at| ops[*at].paths.clone())
+            .collect();
+        places.iter().for_each(|at| ops[*at].call.clone_from(&all));
     }
     ops
 }
