@@ -303,9 +303,9 @@ MUTANTS = [
         "late-listing-not-pipelined",
         "the queue is listed after the creation is answered",
         "crates/core/src/acquisition/sends.rs",
-        "        if !self.attempt.expects_nobody() && self.contest.role != Role::Permit {",
-        "        if self.path.is_empty() {",
-        "        if !{mutant} && !self.attempt.expects_nobody() && self.contest.role != Role::Permit {{",
+        "        } else if !self.attempt.expects_nobody() {",
+        "        } else if self.path.is_empty() {",
+        "        }} else if !{mutant} && !self.attempt.expects_nobody() {{",
     ),
     (
         "late-listing-forgotten",

@@ -232,8 +232,8 @@ impl<'a> Punctual<'a> {
     /// From a call for a free lock to its grant. Who comes first makes the directories.
     fn trips_of_a_call(&self, op: &Op, at: Duration) -> u32 {
         match (op.kind, op.paths[0].as_str()) {
-            (Kind::Permit(_), _) => 18,
-            (_, JOB) => 14,
+            (Kind::Permit(_), _) => 14,
+            (_, JOB) => 10,
             (_, marks::LOCK) => 12,
             _ if op.paths.len() > 1 => 18,
             (_, path) if self.is_exact(op) && self.knows(path, nanos(op.requested), at) => 2,
