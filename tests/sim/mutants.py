@@ -347,7 +347,7 @@ MUTANTS = [
         "src/time/limit.rs",
         "            match wait_any(&all, until) {\n",
         "            match wait_any(&all, until.map(|until| until + Duration::from_millis(1))) {\n",
-        "            match wait_any(&all, until.map(|until| until + Duration::from_millis(u64::from({mutant})))) {\n",
+        "            match wait_any(&all, until.map(|until| until + Duration::from_millis(u64::from({mutant})))) {{\n",
     ),
     # The heartbeat and the leases.
     (
