@@ -277,6 +277,7 @@ impl<'a> LockOptions<'a> {
                 Patience::Waits => limit,
             },
             taken: false,
+            lacks_directory: false,
             until_if_taken: self.deadline.filter(|deadline| *deadline < least),
             read: None,
             seen: self.sees_ahead.then(SeenAhead::default),

@@ -53,6 +53,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) limit: Limit,
     /// A server has said that others are ahead.
     pub(crate) taken: bool,
+    /// The queue's directory has gone, which its contenders do not make.
+    pub(crate) lacks_directory: bool,
     /// When to give up once a server has said so, if that is before the limit.
     pub(crate) until_if_taken: Option<Instant>,
     /// The answers to what the queue was to read, if they came with the lock.

@@ -304,15 +304,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             ..Queue::of(self.semaphore.path, Role::Permit)
         };
         self.request.seen = self.seen.take();
-        let was_taken = mem::take(&mut self.request.taken);
         let held = RawGuard::acquire(self.session(), &queue, &mut self.request, None)?;
         self.seen = self.request.seen.take();
-        // The directory of the permits has gone, a container that was empty: go through the queue again.
-        let has_tried = self.patience == Patience::Tries && self.request.taken;
-        let is_gone = held.is_none() && !has_tried && !self.request.limit.is_over();
-        self.request.taken |= was_taken;
-        let event = match is_gone {
-            true => Event::Lost,
+        let event = match mem::take(&mut self.request.lacks_directory) {
+            true => Event::NoNode,
             false => Event::Permit(held.as_ref().map(own)),
         };
         self.held.extend(held);

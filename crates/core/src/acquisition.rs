@@ -57,7 +57,8 @@ pub struct Acquisition {
     attempt: Attempt,
     /// Its node stood in the queue before. Whoever created it begins again, if that is to be.
     stood: bool,
-    /// There is nothing more to do, as that node is gone with its session.
+    /// There is nothing more to do, as that node is gone with its session, or the directory is, which others
+    /// make.
     has_ended: bool,
     proof: GrantProof,
     /// What is on its way, and what for.

@@ -16,6 +16,9 @@
 //!  * A call that does not wait looks again, behind a sync, before it is turned away.
 //! ```
 //!
+//! The directory of the permits may go between Look and Permit, as it is a container: Permit leads back to
+//! Look then.
+//!
 //! A client that asks for several permits goes through Permit once for each, and stays first in
 //! the line: it gets all or none, and no later client gets one in between.
 //!
@@ -172,6 +175,7 @@ impl Permit {
             (State::Permit(line, permits), Event::Permit(permit)) => {
                 self.permitted(line, permits, permit)
             }
+            (State::Permit(line, permits), Event::NoNode) => unready(line, &permits),
             // If the place was lost meanwhile, another client may have counted the permits
             // too: start over, or both could wait for each other.
             (State::Check(_, permits), Event::IsFirst) => {
@@ -285,6 +289,14 @@ fn others(number: u32, out: &Names) -> Option<Others> {
     })
 }
 
+/// The directory of the permits has gone, and with it those that we had.
+fn unready(line: OwnNode, permits: &[OwnNode]) -> State {
+    match permits {
+        [] => State::Look(line),
+        _ => State::Inspect(line),
+    }
+}
+
 /// The transitions of the first in the line while it writes the number.
 fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
     match event {
@@ -298,3 +310,6 @@ fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> St
         _ => State::Write(line, version, agreement),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,12 +44,12 @@ pub(crate) struct Reached {
 pub(crate) enum Progress {
     Reached(Reached),
     LimitReached,
-    /// The node where it stood has gone with its session.
+    /// The node where it stood has gone with its session; or there is no directory.
     Restart,
 }
 
-/// Goes through a queue; `None` if the lock is taken or the limit was reached. The request tells
-/// afterwards whether a server has said that it is taken.
+/// Goes through a queue; `None` if the lock is taken, the limit was reached, or there is no directory, which
+/// the caller makes. The request tells afterwards whether a server has said that it is taken, or that.
 ///
 /// `last` is the caller's last grant; what was `prepared` may have been sent.
 pub(super) fn acquire(
@@ -79,7 +79,11 @@ pub(super) fn acquire(
     driver.since = since;
     match driver.run()? {
         Progress::Reached(reached) => Ok(Some(reached)),
-        Progress::LimitReached | Progress::Restart => Ok(None),
+        Progress::LimitReached => Ok(None),
+        Progress::Restart => {
+            request.lacks_directory = true;
+            Ok(None)
+        }
     }
 }
 

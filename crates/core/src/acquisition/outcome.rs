@@ -17,7 +17,8 @@ pub enum Reached {
         /// Whether a server has shown the lock taken.
         taken: bool,
     },
-    /// The node where it stood has gone with its session.
+    /// The node where it stood has gone with its session; or there is no directory, and whoever asked for it
+    /// has to look before that is made.
     Restart,
     /// Somebody deleted this node.
     Evicted(String),

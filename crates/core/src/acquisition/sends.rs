@@ -83,8 +83,7 @@ impl Acquisition {
         self.parents = Refusals::default();
         let requests = wire.parents(&self.path);
         if requests.is_none() {
-            // Whoever asked for it has to look again.
-            self.cancel(wire);
+            self.has_ended = true;
             return true;
         }
         for request in requests.into_iter().flatten() {

@@ -472,14 +472,22 @@ fn crowd(name: &str) -> [&str; 3] {
 
 #[test]
 fn a_directory_that_is_not_to_be_made_says_nothing_of_the_lock() {
-    let mut wire = Fake::new();
-    let asks = (contest(Role::Permit, 1), Patience::Waits);
-    let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
-    assert!(comer.advance(&mut wire).is_none());
-    let gone = Err(Failure::Refused(ErrorCode::NO_NODE));
-    answers(&mut comer, &mut wire, vec![gone.clone(), gone]);
-    let reached = comer.advance(&mut wire);
-    assert!(matches!(reached, Some(Reached::GaveUp { taken: false })));
+    let gone = || Err(Failure::Refused(ErrorCode::NO_NODE));
+    for (patience, told) in [(Patience::Waits, &[2][..]), (Patience::Tries, &[1, 2])] {
+        let mut wire = Fake::new();
+        let asks = (contest(Role::Permit, 1), patience);
+        let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
+        for asked in told {
+            assert!(comer.advance(&mut wire).is_none());
+            answers(
+                &mut comer,
+                &mut wire,
+                core::iter::repeat_n(gone(), *asked).collect(),
+            );
+        }
+        let reached = comer.advance(&mut wire);
+        assert!(matches!(reached, Some(Reached::Restart)), "{reached:?}");
+    }
 }
 
 #[test]

@@ -89,7 +89,8 @@ pub enum Event {
     IsMade,
     /// The oldest permit is there.
     IsThere,
-    /// The node that we asked about is not there, although our session lasts.
+    /// The node that we asked about is not there, although our session lasts; or the directory of the permits
+    /// is not there.
     NoNode,
     /// The number is written.
     Written,

@@ -1,0 +1,59 @@
+//! A call whose directory of the permits goes meanwhile.
+
+use super::*;
+use crate::attempt::Origin;
+
+fn node(name: &str) -> OwnNode {
+    OwnNode {
+        name: name.into(),
+        origin: Origin { owner: 9, czxid: 1 },
+    }
+}
+
+/// One that is first in the line, and asks for the first of two permits.
+fn first(patience: Patience) -> Permit {
+    let wish = Wish {
+        patience,
+        limited: true,
+        agreed: true,
+        count: 2,
+    };
+    let look = || {
+        Event::Looked(Look {
+            number: Some((b"2".to_vec(), 0)),
+            absent: false,
+            unready: false,
+            own: Names::default(),
+            out: Names::default(),
+        })
+    };
+    let mut permit = Permit::new(Dialect::Curator, 2, wish);
+    if permit.action() == Action::Look {
+        permit.handle(look());
+    }
+    assert_eq!(permit.action(), Action::Line);
+    permit.handle(Event::First(node("line")));
+    permit.handle(look());
+    assert_eq!(permit.action(), Action::Permit);
+    permit
+}
+
+#[test]
+fn whoever_finds_no_directory_looks_again_and_keeps_its_place() {
+    for patience in [Patience::Waits, Patience::Tries] {
+        let mut permit = first(patience);
+        permit.handle(Event::NoNode);
+        assert_eq!(permit.action(), Action::Look);
+        assert_eq!(permit.line(), Some(&node("line")));
+    }
+}
+
+#[test]
+fn whoever_had_a_permit_in_the_directory_that_is_gone_begins_again() {
+    let mut permit = first(Patience::Tries);
+    permit.handle(Event::Permit(Some(node("permit"))));
+    permit.handle(Event::NoNode);
+    assert_eq!(permit.action(), Action::Inspect("line".into()));
+    permit.handle(Event::IsThere);
+    assert_eq!(permit.action(), Action::Line);
+}
