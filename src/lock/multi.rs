@@ -244,7 +244,8 @@ impl MultiDriver<'_, '_> {
         self.looks_at(at, None);
         let queue = queue_of(&self.parts[at]);
         let start = (mine, self.snapshot, self.stamp);
-        let progress = driver::stand(self.session, &queue, self.request, start)?;
+        let listing = self.multi.listing();
+        let progress = driver::stand(self.session, &queue, self.request, start, listing)?;
         Ok(Event::Queued(match progress {
             Progress::Reached(Reached { mine, lease, .. }) => {
                 // What was asked meanwhile is good for the next queue, too.

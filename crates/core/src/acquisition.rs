@@ -183,6 +183,11 @@ impl Acquisition {
         self.flight.push((listing, Step::List));
     }
 
+    /// The queue was listed for it since its node stands there, through this connection.
+    pub fn is_listed_as(&mut self, names: Names) {
+        self.listing = Some(names);
+    }
+
     /// Notes from now on whom it sees ahead, besides these.
     pub fn sees(&mut self, seen: SeenAhead) {
         self.seen = Some(seen);

@@ -84,7 +84,8 @@ enum State {
     /// With what was found of our nodes in the first queues.
     Find(Vec<Option<String>>),
     Births(Vec<String>),
-    Queue(usize, Vec<OwnNode>),
+    /// With what this queue held a moment ago, when our nodes stood; see [`Multi::listing`].
+    Queue(usize, Vec<OwnNode>, Option<Names>),
     Take(Vec<OwnNode>),
     GiveBack(Option<Outcome>),
     Prove(Vec<OwnNode>),
@@ -140,7 +141,7 @@ impl Multi {
             State::Parents => Action::MakeParents,
             State::Find(found) => Action::Find(found.len()),
             State::Births(names) => Action::Births(names.clone()),
-            State::Queue(at, mine) => Action::Queue(*at, mine[*at].clone()),
+            State::Queue(at, mine, _) => Action::Queue(*at, mine[*at].clone()),
             State::Take(taken) => Action::Take {
                 at: taken.len(),
                 briefly: !taken.is_empty(),
@@ -150,6 +151,15 @@ impl Multi {
                 Action::Prove(mine.iter().map(|mine| mine.name.clone()).collect())
             }
             State::Finish(outcome) => Action::Finish(outcome.clone()),
+        }
+    }
+
+    /// What the queue to wait in held when our nodes stood, said once, if that is news: whoever has waited in
+    /// another queue meanwhile has to list this one.
+    pub fn listing(&mut self) -> Option<Names> {
+        match &mut self.state {
+            State::Queue(_, _, listing) => listing.take(),
+            _ => None,
         }
     }
 
@@ -200,10 +210,10 @@ impl Multi {
             (State::Find(found), Event::Children(names)) => self.found(found, &names),
             (State::Find(found), Event::NoNode) => self.found(found, &Names::default()),
             (State::Births(names), Event::Births(births, queues)) => {
-                self.born(names, &births, &queues)
+                self.born(names, &births, queues)
             }
 
-            (State::Queue(at, mine), Event::Queued(ended)) => self.queued(at, mine, ended),
+            (State::Queue(at, mine, _), Event::Queued(ended)) => self.queued(at, mine, ended),
 
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
             (State::Prove(_), Event::Gone(_)) if self.way == Way::OneByOne => State::GiveBack(None),
@@ -279,7 +289,7 @@ impl Multi {
         &mut self,
         names: Vec<String>,
         births: &[Option<Origin>],
-        queues: &[Option<Names>],
+        queues: Vec<Option<Names>>,
     ) -> State {
         let Way::Together { session, .. } = self.way else {
             return State::Finish(Outcome::Gone);
@@ -292,13 +302,17 @@ impl Multi {
         let mine = names.into_iter().zip(origins);
         let mine = mine.map(|(name, origin)| OwnNode { name, origin });
         let mine: Vec<_> = mine.collect();
-        let stands = mine.iter().zip(queues).enumerate();
+        let stands = mine.iter().zip(&queues).enumerate();
         let first = |(at, (mine, names)): (usize, (&OwnNode, &Option<Names>))| {
             let names = names.as_ref();
             names.is_some_and(|names| self.is_first(at, &mine.name, names))
         };
         self.firsts = stands.map(first).collect();
-        self.queue_from(0, mine)
+        let mut state = self.queue_from(0, mine);
+        if let State::Queue(at, _, listing) = &mut state {
+            *listing = queues.into_iter().nth(*at).flatten();
+        }
+        state
     }
 
     /// Whether nobody is ahead in this queue, nor ever will be: numbers only grow.
@@ -313,7 +327,7 @@ impl Multi {
     fn queue_from(&self, at: usize, mine: Vec<OwnNode>) -> State {
         let waits = |at: &usize| self.firsts.get(*at) != Some(&true);
         match (at..mine.len()).find(waits) {
-            Some(at) => State::Queue(at, mine),
+            Some(at) => State::Queue(at, mine, None),
             None => State::Prove(mine),
         }
     }
@@ -337,7 +351,7 @@ impl Multi {
             Ended::Foreign(foreign) => Outcome::Foreign(at, foreign),
             Ended::Restart => Outcome::Restart,
         };
-        self.leave(State::Queue(at, mine), outcome)
+        self.leave(State::Queue(at, mine, None), outcome)
     }
 
     /// Ends, and writes down what is left behind.
@@ -346,7 +360,7 @@ impl Multi {
             State::Take(_) | State::Prove(_) if self.way == Way::OneByOne => {
                 return State::GiveBack(Some(outcome).filter(|it| *it != Outcome::Restart));
             }
-            State::Queue(at, mine) => self.leave_nodes(&mine, Some(at)),
+            State::Queue(at, mine, _) => self.leave_nodes(&mine, Some(at)),
             State::Prove(mine) => self.leave_nodes(&mine, None),
             State::Births(names) => {
                 let names = names.into_iter().map(Orphan::Node);

@@ -29,6 +29,7 @@ use zklock_core::acquisition::{About, Acquisition, Reached as Outcome, Refused};
 use zklock_core::attempt::{Orphan, OwnNode, Patience};
 use zklock_core::skip_listing::LastGrant;
 use zklock_core::validity::Stamp;
+use zklock_jute::Names;
 
 /// The head of a queue, reached.
 pub(crate) struct Reached {
@@ -110,16 +111,21 @@ fn enter(
 }
 
 /// Waits in a queue where a node of ours stands already, which was created through this
-/// connection and at this moment.
+/// connection and at this moment. The queue may have been listed since then; if that was through another
+/// connection, it is listed again.
 pub(super) fn stand(
     session: &Session,
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
+    listing: Option<Names>,
 ) -> Result<Progress> {
     let mut caller = session.caller();
     let asks = (queue.contest(session), request.patience);
-    let acquisition = Acquisition::stand(asks, &queue.dir.into(), (mine, stamp));
+    let mut acquisition = Acquisition::stand(asks, &queue.dir.into(), (mine, stamp));
+    if let Some(names) = listing {
+        acquisition.is_listed_as(names);
+    }
     Driver::new(
         session,
         queue,

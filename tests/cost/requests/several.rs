@@ -5,7 +5,7 @@ use std::thread;
 use crossbeam_channel::bounded;
 use zklock::{LockOptions, MultiLock};
 
-use super::scene::Scene;
+use super::scene::{LET_GO, Scene};
 use super::{LONG, SHORT};
 use crate::support::raw::op;
 
@@ -41,6 +41,33 @@ fn several_free_locks_cost_three_round_trips_however_many_they_are_and_a_try_one
     assert_eq!(scene.tap.take(), taken);
     all.try_lock().unwrap().unwrap().unlock().unwrap();
     assert_eq!(scene.tap.take(), [vec![list], taken.to_vec()].concat());
+}
+
+/// The listing that shows which of them are free shows also whom to wait for.
+#[test]
+fn several_locks_one_of_which_is_taken_are_listed_once() {
+    let scene = Scene::new("several");
+    let (all, paths) = several(&scene);
+    for taken in [0, COUNT - 1] {
+        let holder = scene.connect();
+        let held = holder.mutex(&paths[taken]).unwrap().lock().unwrap();
+        let (told, waits) = bounded(1);
+        scene.tap.take();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let told = LockOptions::new().on_wait(|_| told.send(()).unwrap());
+                all.lock_with(told).unwrap().unwrap().unlock().unwrap();
+            });
+            waits.recv().unwrap();
+            scene.tap.write_down(&LET_GO);
+            drop(held);
+        });
+        let looked = [vec![op::EXISTS; COUNT], vec![op::GET_CHILDREN; COUNT]].concat();
+        let watched = vec![op::EXISTS, op::GET_DATA];
+        let waited = [vec![op::MULTI], looked, watched, LET_GO.to_vec()];
+        let granted = [vec![op::MULTI], vec![op::DELETE; COUNT]];
+        assert_eq!(scene.tap.take(), [&waited[..], &granted].concat());
+    }
 }
 
 /// What keeps the session proven in the first queue is good for the others, too.

@@ -272,3 +272,51 @@ fn who_may_have_left_its_last_node_there_lists_whatever_its_number_says() {
         assert_eq!(reached.is_none(), left, "{reached:?}");
     }
 }
+
+/// Whoever stands in several queues has them listed at once.
+#[test]
+fn a_queue_that_was_listed_is_listed_again_only_if_the_connection_broke_since() {
+    for breaks in [false, true] {
+        let mut desk = Fake::new();
+        let mut it = stands("/a", &desk);
+        it.is_listed_as([HEAD, MINE].iter().collect());
+        if breaks {
+            it.broke();
+            it.connected(true, &mut desk);
+        }
+        assert!(desk.serves(&mut it, answers).is_none());
+        assert!(it.is_waiting());
+        assert_eq!(desk.sent.contains(&Request::list("/a")), breaks);
+        let nearest = it.blocked().map(|blocked| &*blocked.nearest);
+        assert_eq!(nearest, Some(HEAD));
+    }
+}
+
+/// A listing that somebody else has asked for shows them, too.
+#[test]
+fn the_holds_and_the_semaphore_in_a_listing_are_looked_at_whoever_has_asked_for_it() {
+    const HOLD: &str = "_c_401d401d-21a2-8a4c-9c2f-000000000009-lock-0000000001";
+    for (other, looks) in [
+        (
+            HOLD,
+            vec![
+                Request::exists(&format!("/a/{MINE}")),
+                Request::get(&format!("/a/{HOLD}")),
+            ],
+        ),
+        (
+            "leases",
+            vec![
+                Request::get("/a"),
+                Request::list("/a/locks"),
+                Request::list("/a/leases"),
+            ],
+        ),
+    ] {
+        let mut desk = Fake::new();
+        let mut it = stands("/a", &desk);
+        it.is_listed_as([other, MINE].iter().collect());
+        assert!(it.advance(&mut desk).is_none());
+        assert_eq!(desk.sent, looks);
+    }
+}

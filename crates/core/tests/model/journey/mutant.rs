@@ -38,6 +38,7 @@ pub(crate) enum Detour {
     KeepsHalf,
     SkipsAQueue,
     TakesOldPlaces,
+    OverlooksWhoWasListed,
     ForgetsWhatWasPlaced,
     ForgetsTheOtherQueue,
     KeepsWhatItHas,

@@ -1,7 +1,7 @@
 //! How a client goes through its plan: it begins attempts, holds, gives up, enters.
 
 use zklock_core::abandonment::{self, Mark};
-use zklock_core::attempt::{Attempt, Origin, Orphan, Outcome, OwnNode};
+use zklock_core::attempt::{Attempt, Event, Origin, Orphan, Outcome, OwnNode};
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::downgrade::{self, Downgrade};
 use zklock_core::multi::{self, Multi};
@@ -111,6 +111,7 @@ impl Journey {
             multi::Action::Queue(at, mine) => {
                 let attempt = Attempt::queued(traveller.contest(at), mine, traveller.patience(at));
                 self.queue(i, at, attempt);
+                self.is_listed(i);
             }
             multi::Action::Take { at, .. } => self.enter(i, at),
             multi::Action::GiveBack => {
@@ -135,6 +136,22 @@ impl Journey {
                 self.multi_ended(i, outcome);
             }
             _ => traveller.stage = Stage::Ask,
+        }
+    }
+
+    /// The queue that it begins to wait in may be listed already.
+    fn is_listed(&mut self, i: usize) {
+        let traveller = &mut self.travellers[i];
+        let mine = traveller.attempt.as_ref().and_then(Attempt::node);
+        let Plan::Multi(multi) = &mut traveller.plan else {
+            return;
+        };
+        let listing = multi.listing().map(|names| match self.detour {
+            Detour::OverlooksWhoWasListed => mine.into_iter().collect(),
+            _ => names,
+        });
+        if let Some(names) = listing {
+            self.report(i, Event::Children(names));
         }
     }
 

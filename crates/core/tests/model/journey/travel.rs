@@ -119,7 +119,7 @@ impl Journey {
         Event::Watching
     }
 
-    fn report(&mut self, i: usize, event: Event) {
+    pub(crate) fn report(&mut self, i: usize, event: Event) {
         let traveller = &mut self.travellers[i];
         let Stage::Queue(dir) = traveller.stage else {
             unreachable!("it queues")
