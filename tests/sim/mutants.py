@@ -421,6 +421,7 @@ MUTANTS = [
         "crates/core/src/deletions/deletion.rs",
         "            (Turn::Asked, _) | (_, Action::Done) => return None,\n",
         "            (_, Action::Done) => return None,\n",
+        "            (Turn::Asked, _) if !{mutant} => return None,\n            (_, Action::Done) => return None,\n",
     ),
     (
         "ticket-answered-twice",
@@ -580,8 +581,8 @@ MUTANTS = [
         "crates/core/src/grant_proof.rs",
         "        if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {\n",
         "        if self.stamp.is_some() {\n",
-        "        if self.stamp.is_some_and(|stamp| {mutant} || Some(stamp).filter(here)"
-        ".is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now))) {{\n",
+        "        if {mutant} && self.stamp.is_some()"
+        " || stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {{\n",
     ),
     # Jobs: the seeds that are 11 beyond a multiple of 16.
     (
