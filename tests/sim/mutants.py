@@ -42,6 +42,7 @@ MUTANTS = [
         "src/transport/native/who_reads.rs",
         "        state.returning -= 1;\n        if state.free.is_some() {",
         "        state.returning -= 1;\n        if state.end.is_some() {",
+        "        state.returning -= 1;\n        if !{mutant} && state.free.is_some() || {mutant} && state.end.is_some() {{",
     ),
     (
         "errand-forgotten",
@@ -356,6 +357,8 @@ MUTANTS = [
         "src/session/heartbeat.rs",
         "            Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
         "            Verdict::Confirmed(_) => lease.confirm(self.status.stamp()),\n",
+        "            Verdict::Confirmed(_) if {mutant} => lease.confirm(self.status.stamp()),\n"
+        "            Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
     ),
     (
         "heartbeat-late",
