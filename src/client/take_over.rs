@@ -11,7 +11,7 @@ impl ClientBuilder {
     /// Connects with the session of another process, and takes over the mutex that it has handed over.
     ///
     /// The builder has to name the same servers and chroot, and credentials that may read and write
-    /// the lock's node; the session timeout is that of the hand-over. Blocks for three round trips, and
+    /// the lock's node; the session timeout is that of the hand-over. Blocks for two round trips, and
     /// on another machine than the one that the hand-over comes from, whose clock is not its own, for a
     /// quarter of the session timeout more; waits for a server for at most the
     /// [`connect_timeout`](Self::connect_timeout).

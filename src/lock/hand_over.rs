@@ -33,6 +33,7 @@ use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use crate::transport::handover::Handover;
 use crate::transport::session_key::{Inherited, SessionKey};
+use crate::transport::{CallId, Failure};
 use zklock_core::attempt::Orphan;
 use zklock_core::dialect::Kind;
 use zklock_core::name::NodeName;
@@ -147,6 +148,8 @@ struct Attempt<'a> {
     data: Vec<u8>,
     version: i32,
     is_revoked: bool,
+    /// The look at what the session has, behind a write of the mark that may have succeeded.
+    list: Option<CallId>,
 }
 
 impl Session {
@@ -165,11 +168,19 @@ impl Session {
             data: self.settings.card.text_of_taker(&fresh_id()),
             version: handover.version,
             is_revoked: handover.is_revoked,
+            list: None,
         };
         let stamp = attempt.mark(limit)?;
         self.transport.keep_session(false);
         attempt.give_up_the_rest(limit);
         attempt.guard(stamp)
+    }
+}
+
+/// Lists all nodes of the session that asks.
+fn list_all() -> Request {
+    Request::GetEphemerals {
+        below: "/".to_owned(),
     }
 }
 
@@ -197,9 +208,9 @@ impl Attempt<'_> {
             data: self.data.clone().into(),
             version: self.version,
         };
-        let requests = [write, Request::get(node)];
-        let answers = match self.caller.call_all(&requests, node, limit) {
-            Ok(answers) => answers,
+        let answers = match self.ask(&[write, Request::get(node)], limit) {
+            Ok(Some(answers)) => answers,
+            Ok(None) => return Ok(false),
             Err(error) => return Err(error.into_error(node, || self.unanswered(limit))),
         };
         match <[_; 2]>::try_from(answers) {
@@ -218,6 +229,24 @@ impl Attempt<'_> {
         }
     }
 
+    /// Asks these, with a look at what else the session has behind them; `None` if an answer was lost.
+    ///
+    /// ZooKeeper before 3.6 does not know that request, and hangs up before it has answered the others:
+    /// after a loss, they are asked alone.
+    fn ask(
+        &mut self,
+        requests: &[Request],
+        limit: &Limit,
+    ) -> std::result::Result<Option<Vec<std::result::Result<Reply, ErrorCode>>>, CallError> {
+        let node = &self.handover.node;
+        if self.list.is_some() {
+            return self.caller.call_all(requests, node, limit).map(Some);
+        }
+        let (first, list) = self.caller.post_before(requests, list_all());
+        self.list = Some(list);
+        self.caller.replies((requests, first), node, limit)
+    }
+
     /// Whether this data of the node is the mark; `false` if only a request to release the lock has
     /// come before it.
     fn is_marked(&mut self, data: &[u8], version: i32) -> Result<bool> {
@@ -229,6 +258,7 @@ impl Attempt<'_> {
         if REVOKE.contains(&data) && next == Some(version) {
             self.version = version;
             self.is_revoked = true;
+            self.list = None;
             return Ok(false);
         }
         Err(self.lost(LostReason::HandedOver))
@@ -258,9 +288,7 @@ impl Attempt<'_> {
             let cleaner = &self.session.cleaner;
             cleaner.add(dir, self.id(), vec![orphan.clone()]);
         }
-        let below = "/".to_owned();
-        let list = Request::GetEphemerals { below };
-        match self.caller.call_once(&list, "/", limit) {
+        match self.listed(limit) {
             Ok(Some(Reply::Ephemerals(nodes))) => {
                 for node in nodes.iter().filter(|node| **node != self.handover.node) {
                     let orphan = Orphan::Node(path::name(node).to_owned());
@@ -273,6 +301,16 @@ impl Attempt<'_> {
                 "what else the session {:#x} has is not known, and stays until it ends: {other:?}",
                 self.id()
             ),
+        }
+    }
+
+    /// The answer to the look behind the mark, or, if that was lost, to another one.
+    fn listed(&mut self, limit: &Limit) -> std::result::Result<Option<Reply>, CallError> {
+        let list = self.list.map(|list| self.caller.wait(list, limit));
+        match list.transpose()? {
+            Some(Ok(reply)) => Ok(Some(reply)),
+            Some(Err(Failure::Refused(code))) => Err(CallError::Refused(code)),
+            _ => self.caller.call_once(&list_all(), "/", limit),
         }
     }
 

@@ -60,6 +60,17 @@ impl Caller {
         first
     }
 
+    /// As [`post`](Self::post), with one more request in the same write, whose answer arrives for
+    /// itself. Returns its id too.
+    pub(crate) fn post_before(&mut self, requests: &[Request], last: Request) -> (CallId, CallId) {
+        let requests = requests.iter().map(|request| (request.clone(), None));
+        let (first, mut calls) = self.prepare(requests);
+        let (behind, more) = self.prepare([(last, None)]);
+        calls.extend(more);
+        self.transport.send(calls);
+        (first, behind)
+    }
+
     /// As [`post`](Self::post), for another thread to send.
     pub(crate) fn prepare(
         &mut self,
@@ -177,35 +188,48 @@ impl Caller {
         path: &str,
         limit: &Limit,
     ) -> std::result::Result<Vec<std::result::Result<Reply, ErrorCode>>, CallError> {
-        'again: loop {
+        loop {
             self.connected(limit)?.ok_or(LimitReached)?;
             let first = self.post(requests.iter().map(|request| (request.clone(), None)));
-            let answers = self.wait_for_all(first, requests.len(), limit)?;
-            let mut replies = Vec::with_capacity(answers.len());
-            for (request, answered) in requests.iter().zip(answers) {
-                let failure = match answered {
-                    Ok(reply) => {
-                        replies.push(Ok(reply));
-                        continue;
-                    }
-                    Err(failure) => failure,
-                };
-                let about = read_by(request).unwrap_or(path);
-                match CallError::of(failure, about, &self.status) {
-                    // The server hangs up behind this answer, and would do so again.
-                    Some(error @ CallError::Refused(ErrorCode::SASL_REQUIRED)) => {
-                        return Err(error);
-                    }
-                    Some(CallError::Refused(code)) => replies.push(Err(code)),
-                    Some(error) => return Err(error),
-                    None => {
-                        self.breathe(limit)?;
-                        continue 'again;
-                    }
+            if let Some(replies) = self.replies((requests, first), path, limit)? {
+                return Ok(replies);
+            }
+        }
+    }
+
+    /// Waits for the answers to these, which were posted from `first` on; `None` if one was lost: they
+    /// may be asked again.
+    pub(crate) fn replies(
+        &mut self,
+        (requests, first): (&[Request], CallId),
+        path: &str,
+        limit: &Limit,
+    ) -> std::result::Result<Option<Vec<std::result::Result<Reply, ErrorCode>>>, CallError> {
+        let answers = self.wait_for_all(first, requests.len(), limit)?;
+        let mut replies = Vec::with_capacity(answers.len());
+        for (request, answered) in requests.iter().zip(answers) {
+            let failure = match answered {
+                Ok(reply) => {
+                    replies.push(Ok(reply));
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            let about = read_by(request).unwrap_or(path);
+            match CallError::of(failure, about, &self.status) {
+                // The server hangs up behind this answer, and would do so again.
+                Some(error @ CallError::Refused(ErrorCode::SASL_REQUIRED)) => {
+                    return Err(error);
+                }
+                Some(CallError::Refused(code)) => replies.push(Err(code)),
+                Some(error) => return Err(error),
+                None => {
+                    self.breathe(limit)?;
+                    return Ok(None);
                 }
             }
-            return Ok(replies);
         }
+        Ok(Some(replies))
     }
 
     /// Asks the quorum whether these nodes exist; [`proof::judge`] reads the answers.

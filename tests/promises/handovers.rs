@@ -24,6 +24,7 @@ on_every_server! {
     an_old_process_takes_its_own_handover_back
     a_handover_that_is_late_is_lost
     a_lost_reply_leaves_the_lock_with_who_has_marked_it
+    a_server_that_cannot_tell_what_a_session_has_does_not_keep_the_lock_from_it
     a_request_to_let_go_survives_a_handover
     a_client_with_other_locks_hands_nothing_over
     what_waits_in_the_old_process_is_not_left_behind
@@ -271,6 +272,18 @@ fn a_lost_reply_leaves_the_lock_with_who_has_marked_it(place: Place) {
     let (_client, guard) = builder.take_over(&handover).unwrap();
     assert!(network.fired());
     guard.verify().unwrap();
+}
+
+/// ZooKeeper before 3.6 hangs up at the question.
+fn a_server_that_cannot_tell_what_a_session_has_does_not_keep_the_lock_from_it(place: Place) {
+    let scene = Scene::of(place);
+    let network = Proxy::start(&scene.hosts);
+    let handover = scene.holder(2 * SOON).hand_over().unwrap();
+    network.hang_up_at(op::GET_EPHEMERALS);
+    let builder = Client::builder(&network.hosts());
+    let (_client, guard) = builder.take_over(&handover).unwrap();
+    eventually("it is back", || guard.verify().is_ok());
+    assert_eq!(network.requests(op::GET_EPHEMERALS), 2);
 }
 
 fn a_request_to_let_go_survives_a_handover(place: Place) {

@@ -47,8 +47,8 @@ struct State {
     /// How many connect requests reached the server.
     greetings: usize,
     loses_greetings: bool,
-    /// The kind of request that never reaches the server.
-    swallowed: Option<i32>,
+    /// The kind of request that never reaches the server, and what becomes of it.
+    unknown: Option<(i32, Verdict)>,
     requests: HashMap<i32, usize>,
 }
 
@@ -165,7 +165,14 @@ impl Proxy {
     /// From now on swallows every request of this kind, as a server does that drops what it does
     /// not know: whatever follows on the connection is passed on.
     pub fn swallow(&self, opcode: i32) {
-        self.shared.change(|state| state.swallowed = Some(opcode));
+        let unknown = Some((opcode, Verdict::Swallow));
+        self.shared.change(|state| state.unknown = unknown);
+    }
+
+    /// From now on hangs up at every request of this kind, as a server does that does not know it.
+    pub fn hang_up_at(&self, opcode: i32) {
+        let unknown = Some((opcode, Verdict::Drop));
+        self.shared.change(|state| state.unknown = unknown);
     }
 
     /// Ends the session of each connection, which to its client is an expiry: the server reports
@@ -345,8 +352,8 @@ impl Shared {
         }
         let mut state = self.state();
         *state.requests.entry(opcode).or_default() += 1;
-        if state.swallowed == Some(opcode) {
-            return Verdict::Swallow;
+        if let Some((_, verdict)) = state.unknown.filter(|(unknown, _)| *unknown == opcode) {
+            return verdict;
         }
         match state.rule {
             Some(Rule::DropRequest(wanted)) if wanted == opcode => {

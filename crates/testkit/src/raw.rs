@@ -34,6 +34,7 @@ pub mod op {
     pub const AUTH: i32 = 100;
     pub const SET_WATCHES: i32 = 101;
     pub const SASL: i32 = 102;
+    pub const GET_EPHEMERALS: i32 = 103;
     pub const CLOSE: i32 = -11;
 }
 

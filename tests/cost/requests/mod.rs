@@ -9,6 +9,7 @@ mod scene;
 mod several;
 mod shards;
 mod slow;
+mod takers;
 mod tap;
 
 use std::process::Command;
