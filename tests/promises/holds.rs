@@ -22,6 +22,7 @@ on_every_server! {
     a_lock_that_is_lost_leaves_no_hold
     a_pause_keeps_out_who_comes_later
     a_hold_behind_one_that_is_released_is_removed_at_its_time
+    a_hold_that_is_written_anew_lasts_until_its_new_end
     holds_that_are_over_are_removed_one_after_the_other_by_who_only_tries
 }
 
@@ -286,6 +287,36 @@ fn a_hold_behind_one_that_is_released_is_removed_at_its_time(place: Place) {
     holds(&client, &path)[0].evict().unwrap();
     waiter.guard().unlock().unwrap();
     assert_nothing_left(&place.shared().hosts(), &path);
+}
+
+/// The waiter watches the two that are nearest, and does not hear that another one is written.
+fn a_hold_that_is_written_anew_lasts_until_its_new_end(place: Place) {
+    const LASTS: Duration = Duration::from_secs(1);
+    let (path, hosts) = (fresh_path("hold"), place.shared().hosts());
+    let client = client(place);
+    let lock = client.mutex(&path).unwrap().lock().unwrap();
+    let old = plant(place, &path, LASTS);
+    for _ in 0..2 {
+        plant(place, &path, Duration::from_secs(3600));
+    }
+    let waiter = Waiter::start(place.connect(&hosts), &path);
+    lock.unlock().unwrap();
+    let [first, second, nearest] = &holds(&client, &path)[..] else {
+        panic!("three holds");
+    };
+    waiter.await_ahead(nearest.node());
+    let end = Instant::now() + 2 * LASTS;
+    let text = format!(r#"{{"hold":{{"for_ms":{}}}}}"#, 2 * LASTS.as_millis());
+    let mut raw = Raw::connect(&hosts);
+    raw.set_data(first.node(), text.as_bytes()).unwrap();
+    assert!(Instant::now() < old, "the machine is too slow");
+    eventually("the first one is removed", || {
+        holds(&client, &path).len() == 2
+    });
+    assert!(end < Instant::now() + Duration::from_millis(2));
+    second.evict().unwrap();
+    nearest.evict().unwrap();
+    waiter.guard().unlock().unwrap();
 }
 
 fn holds_that_are_over_are_removed_one_after_the_other_by_who_only_tries(place: Place) {

@@ -3,6 +3,7 @@
 //! Counts are the same on every machine. Where time is measured, the network is made so slow
 //! that nothing else matters.
 
+mod holds;
 mod jobs;
 mod permits;
 mod scene;

@@ -30,6 +30,7 @@ impl Acquisition {
             false => Vec::new(),
         };
         self.holds.again = None;
+        self.holds.ours.clear();
         let seen = |(name, place): &(NodeName<'_>, usize)| Seen {
             name: name.text.into(),
             place: *place as u32,
@@ -107,36 +108,53 @@ impl Acquisition {
         Ok(())
     }
 
-    /// Removes the holds that are over, whatever stands ahead of them: a waiter that watches the nearest
-    /// node may never hear of what goes before that. Plans to look again when the next one is.
     fn holds_read(&mut self, look: Look, wire: &mut dyn Wire) {
         let first = look.first.as_ref().map(|(data, stat)| (data, stat));
         self.meets(first, wire);
         if self.attempt.node().is_none() {
             return self.without_past(&look, wire);
         }
+        if !self.removes_past(look.seen, wire) {
+            self.attempt.handle(Event::Children(look.names));
+        }
+    }
+
+    /// Removes the holds that are over, whatever stands ahead of them: a waiter that watches the nearest
+    /// node may never hear of what goes before that. The listing, and the proof that a grant may need, leave
+    /// in the same write. Plans to go on when the next one is over. Returns whether one was.
+    fn removes_past(&mut self, seen: Vec<Seen>, wire: &mut dyn Wire) -> bool {
         let time = wire.servers_time();
-        for hold in &look.seen {
+        for hold in seen {
             let Some(end) = hold.end.filter(|_| !self.holds.kept.contains(&hold.name)) else {
                 continue;
             };
             if end <= time {
-                let remove = Request::Delete {
-                    path: node_in(&self.path, &hold.name),
-                    version: hold.version,
-                };
-                wire.tell(Note::RemovesHold(&node_in(&self.path, &hold.name)));
-                self.send(remove, Step::Removal, wire);
-                self.holds.removes.push_back(hold.name.clone());
+                self.remove(hold, wire);
                 continue;
             }
             let later = ONE_AFTER_THE_OTHER.saturating_mul(hold.place);
             let at = wire.now().saturating_add(end - time).saturating_add(later);
             self.holds.again = Some(self.holds.again.map_or(at, |again| again.min(at)));
+            if hold.place == 0 {
+                self.holds.ours.push(hold);
+            }
         }
-        if self.holds.removes.is_empty() {
-            self.attempt.handle(Event::Children(look.names));
+        let removes = !self.holds.removes.is_empty();
+        if removes {
+            self.forget_listings();
+            self.list_too(wire);
+            self.stays_proven(wire);
         }
+        removes
+    }
+
+    /// Has a hold removed, if nobody has written it since it was read.
+    fn remove(&mut self, hold: Seen, wire: &mut dyn Wire) {
+        let path = node_in(&self.path, &hold.name);
+        wire.tell(Note::RemovesHold(&path));
+        let version = hold.version;
+        self.send(Request::Delete { path, version }, Step::Removal, wire);
+        self.holds.removes.push_back(hold.name);
     }
 
     /// A contender without a node that may take holds for over enters the queue, to learn the servers'
@@ -150,7 +168,7 @@ impl Acquisition {
             .handle(Event::Children(look.names.without(&over)));
     }
 
-    /// A removal is answered; after the last one, the queue is listed again.
+    /// A removal is answered. The listing behind the last one shows what is left.
     pub(super) fn hold_removed(&mut self, answered: &Answered, wire: &mut dyn Wire) {
         let removed = self.holds.removes.pop_front();
         match answered {
@@ -172,10 +190,18 @@ impl Acquisition {
         self.holds.removes.clear();
     }
 
-    /// Whether the holds ahead are to be looked at again; if not, plans to.
-    pub(super) fn is_hold_due(&mut self, wire: &dyn Wire) -> bool {
+    /// Whether the holds ahead are to be looked at again; if not, plans to. What it knows to be over is
+    /// removed without another look: the version tells whether somebody has written it since.
+    pub(super) fn is_hold_due(&mut self, wire: &mut dyn Wire) -> bool {
         match self.holds.again {
-            Some(again) if again <= wire.now() => mem::take(&mut self.holds.again).is_some(),
+            Some(again) if again <= wire.now() => {
+                self.holds.again = None;
+                let ours = mem::take(&mut self.holds.ours);
+                if wire.is_connected() {
+                    self.removes_past(ours, wire);
+                }
+                true
+            }
             Some(again) => {
                 self.rest_at(again);
                 false

@@ -17,6 +17,8 @@ pub(super) struct Holds {
     pub(super) removes: VecDeque<String>,
     /// When they are to be looked at again.
     pub(super) again: Option<Duration>,
+    /// Those that end while it waits, if no other waiter is to remove them before.
+    pub(super) ours: Vec<Seen>,
     /// This client may not remove these.
     pub(super) kept: Vec<String>,
 }

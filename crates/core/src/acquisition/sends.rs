@@ -102,7 +102,7 @@ impl Acquisition {
     }
 
     /// What earlier listings show is older than the answer to what is sent now.
-    fn forget_listings(&mut self) {
+    pub(super) fn forget_listings(&mut self) {
         self.listing = None;
         self.flight.retain(|(_, step)| *step != Step::List);
     }

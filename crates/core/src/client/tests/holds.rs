@@ -1,6 +1,7 @@
 //! Holds ahead.
 
 use super::*;
+use crate::hold::ONE_AFTER_THE_OTHER;
 
 const HOLD: &str = "_c_401d401d-5a0b-8b57-9a3e-0123456789ab-lock-0000000000";
 
@@ -11,6 +12,11 @@ impl Desk {
         let (data, stat) = (data.into_bytes().into(), Stat::default());
         self.answers(Ok(Reply::Data { data, stat }));
     }
+}
+
+/// One write.
+fn removal() -> [String; 2] {
+    [format!("delete {HOLD}"), "list".to_owned()]
 }
 
 #[test]
@@ -29,15 +35,52 @@ fn a_hold_is_removed_at_its_end_and_not_before() {
     desk.finds_both();
     assert_eq!(desk.core.next_tick(), Some(START + end));
     desk.after(end).core.tick(START + end);
-    assert_eq!(desk.sent(), ["list"]);
+    assert_eq!(desk.sent(), removal());
+    desk.answers(Ok(Reply::Nothing)).lists(&[&mine]);
+    assert_eq!(desk.granted().0, ticket);
+}
+
+/// What it knew of the hold is no longer true.
+#[test]
+fn a_hold_that_is_written_meanwhile_is_read_again() {
+    let mut desk = Desk::new();
+    desk.lock(1);
+    desk.sent();
+    let mine = name(1, 1);
+    desk.creates(&mine).lists(&[HOLD, &mine]);
+    desk.sent();
+    let end = T / 50;
+    desk.reads(end);
+    desk.sent();
+    desk.finds_both();
+    desk.after(end).core.tick(START + end);
+    assert_eq!(desk.sent(), removal());
+    desk.answers(Err(ErrorCode::BAD_VERSION));
     desk.lists(&[HOLD, &mine]);
     assert_eq!(desk.sent(), [format!("get {HOLD}")]);
+    desk.reads(2 * end);
+    desk.sent();
+    desk.finds_both();
+    assert_eq!(desk.core.next_tick(), Some(START + 2 * end));
+}
+
+/// Otherwise each of many would ask for a deletion.
+#[test]
+fn a_waiter_behind_another_one_looks_before_it_removes_a_hold() {
+    let mut desk = Desk::new();
+    desk.lock(1);
+    desk.sent();
+    let [other, mine] = [name(2, 1), name(1, 2)];
+    desk.creates(&mine).lists(&[HOLD, &other, &mine]);
+    desk.sent();
+    let end = T / 50;
     desk.reads(end);
-    assert_eq!(desk.sent(), [format!("delete {HOLD}")]);
-    desk.answers(Ok(Reply::Nothing));
+    desk.sent();
+    desk.answers(Ok(Reply::Stat(Stat::default())));
+    (0..2).for_each(|_| desk.reads(end));
+    let later = end + ONE_AFTER_THE_OTHER;
+    desk.after(later).core.tick(START + later);
     assert_eq!(desk.sent(), ["list"]);
-    desk.lists(&[&mine]);
-    assert_eq!(desk.granted().0, ticket);
 }
 
 #[test]
@@ -49,9 +92,8 @@ fn a_hold_that_may_not_be_removed_is_waited_for() {
     desk.creates(&mine).lists(&[HOLD, &mine]);
     desk.sent();
     desk.reads(Duration::ZERO);
-    assert_eq!(desk.sent(), [format!("delete {HOLD}")]);
+    assert_eq!(desk.sent(), removal());
     desk.answers(Err(ErrorCode::NO_AUTH));
-    assert_eq!(desk.sent(), ["list"]);
     desk.lists(&[HOLD, &mine]);
     desk.sent();
     desk.reads(Duration::ZERO);

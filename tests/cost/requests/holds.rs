@@ -1,0 +1,74 @@
+//! What it costs to get past a hold that is over.
+
+use std::thread;
+use std::time::Duration;
+
+use zklock::LockOptions;
+use zklock::diagnostics::Hold;
+
+use super::SHORT;
+use super::scene::{ENTER, LET_GO, Scene};
+use crate::support::raw::op;
+
+/// So long that a session of this length has to be proven again.
+const LASTS: Duration = Duration::from_millis(2500);
+
+/// A scene with a hold of this length in its queue.
+fn held(name: &str, timeout: Duration, lasts: Duration) -> Scene {
+    let scene = Scene::with_timeout(name, timeout);
+    let hold = Hold::new("a pause", None).lasting(lasts);
+    scene.connect().pause(&scene.path, &hold).unwrap();
+    scene
+}
+
+/// What a wait sends, with a mark where it is told of the hold.
+fn watched(scene: &Scene, wait: impl FnOnce(LockOptions<'_>)) -> Vec<Vec<i32>> {
+    scene.tap.take();
+    wait(LockOptions::new().on_wait(|_| scene.tap.write_down(&LET_GO)));
+    scene.tap.take()
+}
+
+#[test]
+fn who_waits_for_a_hold_removes_it_and_lists_in_one_write() {
+    let scene = held("hold", SHORT, LASTS);
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    let sent = watched(&scene, |options| {
+        let guard = mutex.lock_with(options).unwrap().unwrap();
+        scene.tap.write_down(&LET_GO);
+        guard.unlock().unwrap();
+    });
+    let told = sent.iter().position(|write| *write == LET_GO).unwrap();
+    // Its node is confirmed meanwhile, as of anybody who is next.
+    let mut sent = sent[told..].to_vec();
+    sent.retain(|write| *write != [op::MULTI]);
+    let remove = vec![op::DELETE, op::GET_CHILDREN];
+    let pass = [LET_GO.to_vec(), remove, LET_GO.to_vec()];
+    assert_eq!(sent, [&pass[..], &[vec![op::DELETE]]].concat());
+}
+
+#[test]
+fn a_writer_proves_its_session_in_the_same_write() {
+    let scene = held("writer", SHORT, LASTS);
+    let lock = scene.client.rwlock(&scene.path).unwrap();
+    let sent = watched(&scene, |options| {
+        lock.write_with(options).unwrap().unwrap().unlock().unwrap();
+    });
+    let told = sent.iter().position(|write| *write == LET_GO).unwrap();
+    let remove = vec![op::DELETE, op::GET_CHILDREN, op::MULTI];
+    let pass = [LET_GO.to_vec(), remove, vec![op::DELETE]];
+    assert_eq!(sent[told..], pass);
+}
+
+#[test]
+fn who_finds_a_hold_that_is_over_removes_it_and_lists_in_one_write() {
+    let least = Duration::from_millis(1);
+    let scene = held("over", Duration::from_secs(40), least);
+    thread::sleep(10 * least);
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    let sent = watched(&scene, |options| {
+        mutex.lock_with(options).unwrap().unwrap().unlock().unwrap();
+    });
+    let remove = vec![op::DELETE, op::GET_CHILDREN];
+    let pass = [ENTER.to_vec(), vec![op::GET_DATA], remove, vec![op::DELETE]];
+    assert_eq!(sent, pass);
+}
