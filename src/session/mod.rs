@@ -48,9 +48,9 @@ use crate::metrics::Counters;
 use crate::owner::Card;
 use crate::system::channel::bounded;
 use crate::system::sync::Mutex;
-use crate::system::thread;
+use crate::time::limit::Limit;
 use crate::transport::counted::Counted;
-use crate::transport::status::{Snapshot, Status};
+use crate::transport::status::Status;
 use crate::transport::{Transport, WatchId};
 use zklock_core::dialect::Dialect;
 
@@ -155,7 +155,7 @@ impl Session {
             return true;
         }
         let snapshot = self.status.snapshot();
-        self.wait_for_delayed_releases(&snapshot);
+        self.wait_for_delayed_releases();
         // The guards first: the server may grant their locks to other clients at once.
         self.status.closed();
         let confirmed = self.transport.close(limit);
@@ -163,12 +163,23 @@ impl Session {
         confirmed || snapshot.is_over()
     }
 
-    /// Waits until every release that was put off is due, except those put off until the
-    /// client ends.
-    fn wait_for_delayed_releases(&self, snapshot: &Snapshot) {
-        if let (Some(delay), false) = (self.cleaner.delayed_for(), snapshot.is_over()) {
-            thread::sleep(delay);
+    /// Waits until every release that was put off is due, except those put off until the client ends, or
+    /// until its session has ended.
+    fn wait_for_delayed_releases(&self) {
+        let Some(longest) = self.cleaner.delayed_for() else {
+            return;
+        };
+        let (mut caller, limit) = (self.caller(), Limit::after(longest));
+        // Subscribing first and looking afterwards misses no change.
+        caller.changes();
+        let is_over = || self.status.snapshot().is_over();
+        while !is_over() && self.cleaner.delayed_for().is_some() {
+            let paused = caller.pause(longest, &limit);
+            // Sends what is due, and forgets what went with its session.
             self.cleaner.push();
+            if paused.is_err() {
+                return;
+            }
         }
     }
 
@@ -207,8 +218,7 @@ impl Drop for Session {
             mem::forget(self.status.clone());
             return self.background.forget();
         }
-        let snapshot = self.status.snapshot();
-        self.wait_for_delayed_releases(&snapshot);
+        self.wait_for_delayed_releases();
         self.status.closed();
         self.transport.leave();
         self.background.stop(Duration::ZERO);

@@ -8,7 +8,7 @@ use zklock::embedded::Server;
 use zklock::{Client, LockOptions, MutexGuard};
 
 use crate::support::raw::Raw;
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{aside, eventually, fresh_path, timed};
 use crate::transport::{Place, SOON, in_every_place};
 
 in_every_place! {
@@ -98,4 +98,43 @@ fn a_lock_that_is_lost_is_not_waited_for_as_long_as_asked() {
     let (closed, took) = timed(|| early.close());
     closed.unwrap();
     assert!(took < LEAST / 2, "{took:?}");
+}
+
+/// Its nodes went with the session.
+#[test]
+fn a_client_whose_session_ends_meanwhile_is_closed_at_once() {
+    const LEAST: Duration = Duration::from_secs(12);
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let path = fresh_path("least");
+    drop(lock_for_at_least(&client, &path, LEAST));
+    let session = client.session_id();
+    let closes = aside(move || timed(|| client.close()).1);
+    thread::sleep(LEAST / 20);
+    assert!(server.expire_session(session));
+    let took = closes.recv().unwrap();
+    assert!(took < LEAST / 2, "{took:?}");
+}
+
+/// Not only when it looks again.
+#[test]
+fn an_unlock_that_waits_is_told_that_its_lock_is_gone() {
+    const LEAST: Duration = Duration::from_secs(60);
+    let server = Server::start().unwrap();
+    let [early, late] = [1, 2].map(|_| Client::connect(server.hosts()).unwrap());
+    let path = fresh_path("least");
+    let takes = || {
+        let guard = lock_for_at_least(&early, &path, LEAST).into_send();
+        let unlocked = aside(move || {
+            assert!(guard.unlock().unwrap_err().is_lost());
+            Instant::now()
+        });
+        // It has just looked again.
+        thread::sleep(Duration::from_millis(550));
+        let evicted = Instant::now();
+        late.contenders(&path).unwrap()[0].evict().unwrap();
+        unlocked.recv().unwrap() - evicted
+    };
+    let best = (0..3).map(|_| takes()).min().unwrap();
+    assert!(best < Duration::from_millis(200), "{best:?}");
 }

@@ -12,6 +12,7 @@ use crate::lock::release_writes::Closing;
 use crate::path;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::early_create::EarlyCreate;
+use crate::system::channel::{Waitable, wait_any};
 use crate::system::clock;
 use crate::time::limit::{Limit, LimitReached, from_now, since_boot};
 use crate::transport::mailbox::Mailbox;
@@ -115,10 +116,17 @@ impl RawGuard {
     /// Waits until this time, or until the lock is lost.
     fn hold_until(&self, until: Instant) {
         let changes = self.session.status.changes();
+        let events = self.events();
         while self.check().is_ok() && clock::now() < until {
-            let next = from_now(self.valid_for().min(LOOK));
-            // An error means that the time has come.
-            let _ = changes.receiver().recv_deadline(next.min(until));
+            let next = from_now(self.valid_for().min(LOOK)).min(until);
+            let mut channels: Vec<&dyn Waitable> = vec![changes.receiver()];
+            // An event that nobody has read tells nothing new, and the next one may not be seen.
+            if events.is_empty() {
+                channels.push(events);
+            }
+            // Whatever ends the wait, the next look tells.
+            let _ = wait_any(&channels, Some(next));
+            let _ = changes.receiver().try_recv();
         }
     }
 
