@@ -361,7 +361,7 @@ MUTANTS = [
         "a hold is removed a moment before its end",
         "acquisition/holds.rs",
         "            if end <= time {",
-        "            if end <= time + Duration::from_millis(20) {",
+        "            if end <= time + core::time::Duration::from_millis(20) {",
     ),
     (
         "hold-clock-from-nowhere",
