@@ -9,6 +9,7 @@ use crate::lock::Locks;
 use crate::path;
 use crate::session::Session;
 use crate::session::call_error::{CallError, not_created, refused};
+use crate::session::caller::Replies;
 use crate::time::limit::Limit;
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
@@ -226,12 +227,7 @@ impl Nodes {
         Ok((!all.is_empty()).then_some(all))
     }
 
-    fn ask(
-        &self,
-        requests: &[Request],
-        path: &str,
-        limit: &Limit,
-    ) -> Result<Vec<std::result::Result<Reply, ErrorCode>>> {
+    fn ask(&self, requests: &[Request], path: &str, limit: &Limit) -> Result<Replies> {
         let answers = self.session().caller().call_all(requests, path, limit);
         answers.map_err(|error| error.into_error(path, || self.unconfirmed()))
     }

@@ -25,7 +25,7 @@ use crate::error::{Error, LostReason, Result};
 use crate::path;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
-use crate::session::caller::Caller;
+use crate::session::caller::{Caller, Replies};
 use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
 use crate::system::clock;
@@ -237,7 +237,7 @@ impl Attempt<'_> {
         &mut self,
         requests: &[Request],
         limit: &Limit,
-    ) -> std::result::Result<Option<Vec<std::result::Result<Reply, ErrorCode>>>, CallError> {
+    ) -> std::result::Result<Option<Replies>, CallError> {
         let node = &self.handover.node;
         if self.list.is_some() {
             return self.caller.call_all(requests, node, limit).map(Some);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::session::Session;
+use crate::session::caller::Replies;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
@@ -15,7 +16,7 @@ use zklock_core::overdue_holder::Overdue;
 use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
-use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
+use zklock_jute::{CreateMode, Request, Stat};
 
 /// A lock is granted late or never if a round trip takes this part of the session timeout.
 const SLOW: u32 = 6;
@@ -58,7 +59,7 @@ pub(crate) struct LockRequest<'a> {
     /// When to give up once a server has said so, if that is before the limit.
     pub(crate) until_if_taken: Option<Instant>,
     /// The answers to what the queue was to read, if they came with the lock.
-    pub(crate) read: Option<Vec<std::result::Result<Reply, ErrorCode>>>,
+    pub(crate) read: Option<Replies>,
     /// Whom the call has seen ahead, if it is to find out how they left.
     pub(crate) seen: Option<SeenAhead>,
     /// What others are shown instead of the client's own text.

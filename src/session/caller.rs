@@ -23,6 +23,9 @@ const BREATHER: Duration = Duration::from_millis(10);
 /// The answers to requests that were sent together, and the id of the first.
 type Delivery = (CallId, Vec<Answered>);
 
+/// What servers have answered to several requests, refusals included.
+pub(crate) type Replies = Vec<std::result::Result<Reply, ErrorCode>>;
+
 /// Sends requests on behalf of one thread.
 pub(crate) struct Caller {
     status: Arc<Status>,
@@ -187,7 +190,7 @@ impl Caller {
         requests: &[Request],
         path: &str,
         limit: &Limit,
-    ) -> std::result::Result<Vec<std::result::Result<Reply, ErrorCode>>, CallError> {
+    ) -> std::result::Result<Replies, CallError> {
         loop {
             self.connected(limit)?.ok_or(LimitReached)?;
             let first = self.post(requests.iter().map(|request| (request.clone(), None)));
@@ -204,7 +207,7 @@ impl Caller {
         (requests, first): (&[Request], CallId),
         path: &str,
         limit: &Limit,
-    ) -> std::result::Result<Option<Vec<std::result::Result<Reply, ErrorCode>>>, CallError> {
+    ) -> std::result::Result<Option<Replies>, CallError> {
         let answers = self.wait_for_all(first, requests.len(), limit)?;
         let mut replies = Vec::with_capacity(answers.len());
         for (request, answered) in requests.iter().zip(answers) {

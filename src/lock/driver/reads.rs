@@ -5,9 +5,9 @@
 
 use std::mem;
 
-use crate::session::caller::Caller;
+use crate::session::caller::{Caller, Replies};
 use crate::transport::{Answered, CallId, Failure, Watch};
-use zklock_jute::{ErrorCode, Reply, Request};
+use zklock_jute::{ErrorCode, Request};
 
 /// The requests of one queue, and what is known of those that have left last.
 pub(super) struct Reads<'a> {
@@ -65,7 +65,7 @@ impl<'a> Reads<'a> {
     }
 
     /// Takes out the answers, if all have arrived, with the others that are there already.
-    pub(super) fn finish(&mut self, caller: &mut Caller) -> Option<Vec<Result<Reply, ErrorCode>>> {
+    pub(super) fn finish(&mut self, caller: &mut Caller) -> Option<Replies> {
         self.first?;
         while !self.are_whole() {
             let (call, answered) = caller.try_take()?;

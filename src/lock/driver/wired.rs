@@ -10,7 +10,7 @@ use super::super::request::{Queue, creation};
 use super::reads::Reads;
 use crate::hold::Hold;
 use crate::session::Session;
-use crate::session::caller::Caller;
+use crate::session::caller::{Caller, Replies};
 use crate::session::queries::Lasting;
 use crate::system::process;
 use crate::time::clock::Moment;
@@ -25,7 +25,7 @@ use zklock_core::hold::ServersClock;
 use zklock_core::name::{LAST_SEQUENCE, NodeName};
 use zklock_core::queue::strangers;
 use zklock_core::validity::Stamp;
-use zklock_jute::{ErrorCode, Reply, Request};
+use zklock_jute::Request;
 
 /// From this number on a directory is worth a warning.
 const HALF_WAY: i64 = LAST_SEQUENCE / 2;
@@ -89,7 +89,7 @@ impl<'a> Wired<'a> {
     }
 
     /// What was read with the listing that has granted the lock, through the connection that is there still.
-    pub(super) fn has_read(&mut self) -> Option<Vec<Result<Reply, ErrorCode>>> {
+    pub(super) fn has_read(&mut self) -> Option<Replies> {
         let read = self.reads.finish(self.caller)?;
         self.caller.is_steady(&self.snapshot).then_some(read)
     }

@@ -4,6 +4,7 @@ use super::PermitDriver;
 use crate::error::Result;
 use crate::lock::raw_guard::RawGuard;
 use crate::session::call_error::{CallError, refused};
+use crate::session::caller::Replies;
 use zklock_core::permit_attempt::{Event, Look};
 use zklock_jute::{ErrorCode, Reply, Request};
 
@@ -47,10 +48,7 @@ impl PermitDriver<'_, '_> {
     }
 
     /// What the place in the queue has brought along, or what is asked now.
-    fn answers(
-        &mut self,
-        sync: Option<Request>,
-    ) -> std::result::Result<Vec<std::result::Result<Reply, ErrorCode>>, CallError> {
+    fn answers(&mut self, sync: Option<Request>) -> std::result::Result<Replies, CallError> {
         if let Some(read) = self.request.read.take() {
             return Ok(read);
         }
