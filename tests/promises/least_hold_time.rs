@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use zklock::embedded::Server;
 use zklock::{Client, LockOptions, MutexGuard};
 
+use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{aside, eventually, fresh_path, timed};
 use crate::transport::{Place, SOON, in_every_place};
@@ -137,4 +138,30 @@ fn an_unlock_that_waits_is_told_that_its_lock_is_gone() {
     };
     let best = (0..3).map(|_| takes()).min().unwrap();
     assert!(best < Duration::from_millis(200), "{best:?}");
+}
+
+/// Its node stays, as it does if the guard is dropped.
+#[test]
+fn a_lock_that_is_not_trusted_to_the_end_of_an_unlock_is_kept_for_as_long_as_asked() {
+    const LEAST: Duration = Duration::from_secs(8);
+    let server = Server::start().unwrap();
+    let late = Client::connect(server.hosts()).unwrap();
+    let kept_for = || {
+        let proxy = Proxy::start(server.hosts());
+        let early = Client::builder(&proxy.hosts()).session_timeout(Duration::from_secs(6));
+        let early = early.connect().unwrap();
+        let (path, session) = (fresh_path("least"), early.session_id());
+        let start = Instant::now();
+        let guard = lock_for_at_least(&early, &path, LEAST).into_send();
+        let unlocked = aside(move || guard.unlock());
+        proxy.blackhole();
+        assert!(unlocked.recv().unwrap().unwrap_err().is_lost());
+        proxy.heal();
+        late.mutex(&path).unwrap().lock().unwrap().unlock().unwrap();
+        let kept = start.elapsed();
+        // On a busy machine, the session may have ended.
+        (early.session_id() == session).then_some(kept)
+    };
+    let kept = (0..5).find_map(|_| kept_for()).unwrap();
+    assert!(LEAST <= kept, "{kept:?}");
 }

@@ -64,8 +64,10 @@ impl RawGuard {
 
     /// Gives up the nodes and waits for the answer, at most until the lock is lost.
     pub(crate) fn release(mut self) -> Result<()> {
-        if let Some(until) = self.at_least_until.take() {
+        if let Some(until) = self.at_least_until {
             self.hold_until(until);
+            // A lock that is lost before may have its nodes: they stay until then.
+            self.at_least_until = Some(until).filter(|until| clock::now() < *until);
         }
         let held = self.check();
         if held.is_ok() && self.hand_off() {
