@@ -265,13 +265,18 @@ impl World {
 
     pub(crate) fn plan(&mut self, at: Time, happening: Happening) {
         self.planned += 1;
+        self.put((at, self.planned), happening);
+    }
+
+    /// Of what happens at the same time, what was planned first happens first.
+    fn put(&mut self, (at, number): (Time, u64), happening: Happening) {
         let at = at.max(self.now);
         let place = self.free.pop().unwrap_or(self.happenings.len());
         if place == self.happenings.len() {
             self.happenings.push(None);
         }
         self.happenings[place] = Some(happening);
-        self.agenda.push(Reverse((at, self.planned, place)));
+        self.agenda.push(Reverse((at, number, place)));
     }
 
     /// Plays until all threads have done what they wanted and nothing is left, or something is wrong.
@@ -279,7 +284,7 @@ impl World {
         let patience = self.plan.timeout * 40 + self.longest();
         let mut over = None;
         while self.failure.is_none() {
-            let Some(Reverse((at, _, place))) = self.agenda.pop() else {
+            let Some(Reverse((at, number, place))) = self.agenda.pop() else {
                 break;
             };
             self.now = at;
@@ -288,7 +293,7 @@ impl World {
                 continue;
             };
             self.seen.steps += 1;
-            self.happens(happening);
+            self.happens(number, happening);
             if over.is_none() && self.is_calm && self.is_done() {
                 // What is left of it must be gone soon.
                 over = Some(self.now);
@@ -324,7 +329,7 @@ impl World {
         threads.all(|thread| thread.is_done())
     }
 
-    fn happens(&mut self, happening: Happening) {
+    fn happens(&mut self, number: u64, happening: Happening) {
         if let Some(until) = self.busy_until(&happening) {
             // What has arrived is read before anything that was to be done by the clock.
             let late = match happening {
@@ -333,7 +338,8 @@ impl World {
                 }
                 _ => Duration::ZERO,
             };
-            return self.plan(until + late, happening);
+            // What comes behind it may have been put off until then already.
+            return self.put((until + late, number), happening);
         }
         match happening {
             Happening::Told { conn, told } => self.at_client(conn, told),
