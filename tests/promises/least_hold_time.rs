@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
-use zklock::{Client, LockOptions, MutexGuard};
+use zklock::{Client, LockOptions, MutexGuard, SessionState};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
@@ -160,6 +160,9 @@ fn a_lock_that_is_not_trusted_to_the_end_of_an_unlock_is_kept_for_as_long_as_ask
         late.mutex(&path).unwrap().lock().unwrap().unlock().unwrap();
         let kept = start.elapsed();
         // On a busy machine, the session may have ended.
+        eventually("it is connected again", || {
+            early.state() == SessionState::Connected
+        });
         (early.session_id() == session).then_some(kept)
     };
     let kept = (0..5).find_map(|_| kept_for()).unwrap();
