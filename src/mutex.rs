@@ -20,6 +20,7 @@ use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
 use zklock_core::journal::Journal;
+use zklock_jute::Request;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///
@@ -266,12 +267,14 @@ impl Mutex {
 
     fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MutexGuard>> {
         let mut queue = Queue::of(&self.path, Role::Exclusive);
+        let mark = [Request::get(&self.path)];
         match request.tracking {
             None => queue.last = Some(&self.last),
             // A client that tracks must see the last node gone, and its mark with it.
             Some(_) => {
                 let (session, limit) = (&self.locks.session, &request.limit);
                 queue.lasting = lock::lasting(session, &self.path, &self.looked, limit)?;
+                queue.reads = &mark;
             }
         }
         if request.for_a_hold {
@@ -291,7 +294,7 @@ impl Mutex {
             return Ok(Some(MutexGuard::new(grant, None)));
         };
         let Grant { raw, turn } = grant;
-        let settled = raw.settle(tracking, &self.path, &request.limit)?;
+        let settled = raw.settle(tracking, &self.path, &mut request)?;
         Ok(settled.map(|(raw, abandoned)| MutexGuard::new(Grant { raw, turn }, abandoned)))
     }
 }

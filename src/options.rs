@@ -183,8 +183,8 @@ impl<'a> LockOptions<'a> {
     /// that does not, of this library or another, neither learns nor reports it. The mark is the
     /// data of the lock's directory. A client that tracks must have created the directory, because
     /// the server would otherwise delete it when it is empty; if not, locking fails with
-    /// [`Error::Unmarked`](crate::Error::Unmarked). Costs two round trips when the mutex is locked,
-    /// at first three. Other locks than a [`Mutex`](crate::Mutex) ignore it. Defaults to no.
+    /// [`Error::Unmarked`](crate::Error::Unmarked). Costs one round trip when the mutex is locked, two
+    /// after a wait for others, and one more at first. Other locks than a [`Mutex`](crate::Mutex) ignore it. Defaults to no.
     pub fn track_abandonment(mut self) -> Self {
         self.tracking.get_or_insert_default();
         self

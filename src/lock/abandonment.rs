@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::raw_guard::RawGuard;
 use super::release_writes::Closing;
-use super::request::Tracking;
+use super::request::{LockRequest, Tracking};
 use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
+use crate::session::caller::Replies;
 use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
@@ -67,10 +68,10 @@ impl RawGuard {
         mut self,
         tracking: Tracking,
         dir: &str,
-        limit: &Limit,
+        request: &mut LockRequest<'_>,
     ) -> Result<Option<Settled>> {
         let mut mark = Mark::new(self.token().get());
-        let outcome = self.carry_out(&mut mark, tracking, dir, limit)?;
+        let outcome = self.carry_out(&mut mark, tracking, dir, request)?;
         self.close_with(Closing::Mark(mark));
         match outcome {
             Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
@@ -85,11 +86,13 @@ impl RawGuard {
         mark: &mut Mark,
         tracking: Tracking,
         dir: &str,
-        limit: &Limit,
+        request: &mut LockRequest<'_>,
     ) -> Result<Outcome> {
+        let mut with_the_lock = request.read.take();
+        let limit = &request.limit;
         loop {
             let event = match mark.action() {
-                Action::Read => self.read_mark(dir, limit)?,
+                Action::Read => self.read_mark(with_the_lock.take(), dir, limit)?,
                 Action::Pause(token) => {
                     log::warn!(
                         "the holder of {dir} with the token {token} went without releasing it"
@@ -110,12 +113,10 @@ impl RawGuard {
         }
     }
 
-    fn read_mark(&self, dir: &str, limit: &Limit) -> Result<Event> {
-        let capabilities = self.session().transport.capabilities();
-        let sync = self.has_waited().then(|| capabilities.sync(dir));
-        let requests: Vec<_> = sync.into_iter().chain([Request::get(dir)]).collect();
-        let mut caller = self.session().caller();
-        let mut answers = match caller.call_all(&requests, dir, limit) {
+    /// Reads the mark, unless it came with the lock.
+    fn read_mark(&self, with_the_lock: Option<Replies>, dir: &str, limit: &Limit) -> Result<Event> {
+        let read = with_the_lock.map_or_else(|| self.ask_for_the_mark(dir, limit), Ok);
+        let mut answers = match read {
             Ok(answers) => answers,
             Err(error) => return error.or(dir, Event::Cancel),
         };
@@ -125,6 +126,17 @@ impl RawGuard {
             Some(Err(code)) => Err(refused(dir, code)),
             Some(Ok(_)) | None => Ok(Event::Cancel),
         }
+    }
+
+    fn ask_for_the_mark(
+        &self,
+        dir: &str,
+        limit: &Limit,
+    ) -> std::result::Result<Replies, CallError> {
+        let capabilities = self.session().transport.capabilities();
+        let sync = self.has_waited().then(|| capabilities.sync(dir));
+        let requests: Vec<_> = sync.into_iter().chain([Request::get(dir)]).collect();
+        self.session().caller().call_all(&requests, dir, limit)
     }
 
     /// Sets the mark if our node is still there, and the data that was read.
