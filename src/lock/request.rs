@@ -33,6 +33,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) dialect: Option<Dialect>,
     /// How many may hold at once, for permits.
     pub(crate) permits: u32,
+    /// The caller has seen room for a permit, which nobody takes before it.
+    pub(crate) has_room: bool,
     /// Nodes in this directory that the same call holds.
     pub(crate) held: &'a [String],
     /// What becomes of the directory when it is empty.
@@ -114,6 +116,7 @@ impl<'a> Queue<'a> {
             role,
             dialect: None,
             permits: 0,
+            has_room: false,
             held: &[],
             lasting: Lasting::WhileUsed,
             reads: &[],

@@ -40,6 +40,8 @@ pub(super) struct PermitDriver<'a, 'q> {
     seen: Option<SeenAhead>,
     /// The number of permits, as it is stored.
     number: String,
+    /// How many permits the last look has shown free.
+    room: usize,
     /// The holder of the oldest permit that was granted under another number.
     holder: Option<Ahead>,
     // Fields drop in this order: leave the server's queue first, then call the next thread.
@@ -68,6 +70,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             // Whoever is ahead there has no permit yet either.
             seen: request.seen.take(),
             number: semaphore.permits.to_string(),
+            room: 0,
             holder: None,
             held: Vec::new(),
             first: None,
@@ -298,6 +301,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let queue = Queue {
             dir: &leases,
             permits: self.semaphore.permits,
+            // It has looked as the first in the line, where all pass who take one.
+            has_room: self.held.len() < self.room,
             lasting: self.semaphore.lasting(&self.number),
             held: &held,
             under: self.first.as_ref().map(RawGuard::lease),

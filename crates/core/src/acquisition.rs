@@ -173,6 +173,12 @@ impl Acquisition {
         }
     }
 
+    /// There was room for it when nobody else could come any more: if it is to look first, that is as good
+    /// as a look which finds nobody.
+    pub fn has_room(&mut self) {
+        self.attempt.handle(Event::Children(Names::default()));
+    }
+
     /// A create for it was sent by somebody else, with this stamp.
     pub fn is_created_by(&mut self, create: CallId, stamp: Stamp) {
         self.flight.push((create, Step::Create(stamp)));

@@ -103,6 +103,9 @@ fn enter(
     let known = resumes.then_some(snapshot.session);
     let (asks, dir) = ((queue.contest(session), patience), queue.dir.into());
     let mut acquisition = Acquisition::enter_as(asks, (&dir, &id), last, known);
+    if queue.has_room {
+        acquisition.has_room();
+    }
     if let Some((early, stamp)) = early {
         acquisition.is_created_by(early.call_id, *stamp);
         acquisition.is_listed_by(early.call_id.next());

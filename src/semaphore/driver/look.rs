@@ -6,7 +6,7 @@ use crate::lock::raw_guard::RawGuard;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Replies;
 use zklock_core::permit_attempt::{Event, Look};
-use zklock_jute::{ErrorCode, Reply, Request};
+use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 impl PermitDriver<'_, '_> {
     /// Reads the number and lists the permits, behind the `sync` if there is one.
@@ -35,6 +35,8 @@ impl PermitDriver<'_, '_> {
             true => Some(own.clone()),
             false => names(&self.semaphore.leases(), true)?,
         };
+        let count = out.as_ref().map_or(usize::MAX, Names::len);
+        self.room = (self.semaphore.permits as usize).saturating_sub(count);
         if let (Some(seen), Some(out)) = (&mut self.seen, &out) {
             seen.add(out.iter());
         }

@@ -3,10 +3,13 @@
 use std::thread;
 
 use crossbeam_channel::bounded;
-use zklock::{Client, LockOptions};
+use zklock::embedded::Server;
+use zklock::{Client, Dialect, LockOptions};
 
-use super::scene::Scene;
+use super::scene::{ENTER, Scene};
+use super::tap::Tap;
 use super::{LONG, SHORT};
+use crate::support::fresh_path;
 use crate::support::raw::op;
 
 #[test]
@@ -33,6 +36,36 @@ fn the_number_of_a_permit_costs_two_round_trips_and_nothing_where_nobody_asks() 
     let again = scene.tap.take().concat();
     assert!(!again.contains(&op::MULTI), "{again:?}");
     assert!(!again.contains(&op::GET_CHILDREN), "{again:?}");
+}
+
+/// The first in the line has seen that there is room, and nobody else takes it.
+#[test]
+fn who_tries_for_a_permit_or_speaks_kazoo_looks_no_more_once_it_is_the_first_in_the_line() {
+    let numbers_and_permits = vec![op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN];
+    let all_in_one = vec![op::GET_DATA, op::GET_CHILDREN];
+    let dialects = [
+        (Dialect::Curator, numbers_and_permits),
+        (Dialect::Kazoo, all_in_one),
+    ];
+    for (dialect, look) in dialects {
+        let (server, path) = (Server::start().unwrap(), fresh_path("room"));
+        let tap = Tap::start(server.hosts());
+        let client = Client::builder(&tap.hosts).dialect(dialect);
+        let permits = client.connect().unwrap().semaphore(&path, 3).unwrap();
+        // The directories exist.
+        permits.acquire().unwrap().unlock().unwrap();
+        let line = [&ENTER[..], &look].concat();
+        let waited = [line, ENTER.to_vec()];
+        let tried = [&[look][..], &waited].concat();
+
+        tap.take();
+        let first = permits.acquire().unwrap();
+        assert_eq!(tap.take()[..2], waited, "{dialect:?}");
+        first.unlock().unwrap();
+        tap.take();
+        let _second = permits.try_acquire().unwrap().unwrap();
+        assert_eq!(tap.take()[..3], tried, "{dialect:?}");
+    }
 }
 
 #[test]
