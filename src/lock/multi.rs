@@ -143,7 +143,9 @@ impl MultiDriver<'_, '_> {
         let same = self.session.status.snapshot().session == self.snapshot.session;
         match event {
             // The births tell whose the created nodes are.
-            Event::Children(_) | Event::NoNode | Event::ParentsMade if !same => Event::NewSession,
+            Event::Children(_) | Event::Queues(_) | Event::NoNode | Event::ParentsMade if !same => {
+                Event::NewSession
+            }
             Event::Proved | Event::Gone(_) if !same => Event::NewSession,
             event => event,
         }
@@ -168,6 +170,7 @@ impl MultiDriver<'_, '_> {
                 Ok(made.map_or(Event::Cancel, |()| Event::ParentsMade))
             }
             Action::Births(names) => self.births(&names),
+            Action::Lists(queues) => self.lists(&queues),
             Action::Queue(at, mine) => self.queue(at, mine),
             Action::Take { at, briefly } => self.take(at, briefly),
             Action::GiveBack => {
@@ -229,13 +232,9 @@ impl MultiDriver<'_, '_> {
             }),
             _ => None,
         };
-        let names = |answer| match answer {
-            Ok(Reply::Children { names, .. }) => Some(names),
-            _ => None,
-        };
         Ok(Event::Births(
             answers.into_iter().map(birth).collect(),
-            queues.into_iter().map(names).collect(),
+            queues.into_iter().map(Self::held_by).collect(),
         ))
     }
 

@@ -7,8 +7,8 @@
 //!                              created       │ └──► Find ─► .. ─► Find
 //!  Births ◄──────────────────────────────────┴─── all there ◄──────┴─► (not: Restart)
 //!    │ all there, and ours        our turn in the last one
-//!    └───► Queue ─► .. ─► Queue ──────────────────► Prove ──► Finish(Held)
-//!         (only where a node is not the first)
+//!    └─► Queue ─► Lists ─► .. ─► Lists ─► Queue ─► Prove ──► Finish(Held)
+//!         (only where a node is not the first; whoever held several may have released all of them)
 //!
 //!  Without transactions:
 //!
@@ -34,17 +34,17 @@
 //! attempt waits: that is among the attempt's own orphans.
 
 pub mod action_and_event;
+mod queues;
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::attempt::{Origin, Orphan, Outcome as Ended, OwnNode, Patience};
+use super::attempt::{Orphan, OwnNode, Patience};
 use super::dialect::{Dialect, Role};
 use super::name::prefix;
-use super::places::OF_A_SEMAPHORE;
-use super::queue::{Contest, Place, own};
+use super::queue::{Contest, own};
 use zklock_jute::Names;
 
 pub use self::action_and_event::{Action, Event, Outcome};
@@ -84,6 +84,8 @@ enum State {
     /// With what was found of our nodes in the first queues.
     Find(Vec<Option<String>>),
     Births(Vec<String>),
+    /// Those that our nodes are not known to be the first in.
+    Lists(Vec<OwnNode>),
     /// With what this queue held a moment ago, when our nodes stood; see [`Multi::listing`].
     Queue(usize, Vec<OwnNode>, Option<Names>),
     Take(Vec<OwnNode>),
@@ -141,6 +143,7 @@ impl Multi {
             State::Parents => Action::MakeParents,
             State::Find(found) => Action::Find(found.len()),
             State::Births(names) => Action::Births(names.clone()),
+            State::Lists(_) => Action::Lists(self.waits().collect()),
             State::Queue(at, mine, _) => Action::Queue(*at, mine[*at].clone()),
             State::Take(taken) => Action::Take {
                 at: taken.len(),
@@ -154,8 +157,7 @@ impl Multi {
         }
     }
 
-    /// What the queue to wait in held when our nodes stood, said once, if that is news: whoever has waited in
-    /// another queue meanwhile has to list this one.
+    /// What the queue to wait in held when our nodes stood and no other was waited in any more, said once.
     pub fn listing(&mut self) -> Option<Names> {
         match &mut self.state {
             State::Queue(_, _, listing) => listing.take(),
@@ -214,6 +216,7 @@ impl Multi {
             }
 
             (State::Queue(at, mine, _), Event::Queued(ended)) => self.queued(at, mine, ended),
+            (State::Lists(mine), Event::Queues(queues)) => self.listed(mine, queues),
 
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
             (State::Prove(_), Event::Gone(_)) if self.way == Way::OneByOne => State::GiveBack(None),
@@ -284,54 +287,6 @@ impl Multi {
         }
     }
 
-    /// Our nodes count if each of them is there and belongs to our session.
-    fn born(
-        &mut self,
-        names: Vec<String>,
-        births: &[Option<Origin>],
-        queues: Vec<Option<Names>>,
-    ) -> State {
-        let Way::Together { session, .. } = self.way else {
-            return State::Finish(Outcome::Gone);
-        };
-        let ours = |origin: &Origin| session.is_none_or(|session| session == origin.owner);
-        let origins: Vec<_> = births.iter().flatten().copied().filter(ours).collect();
-        if origins.len() < names.len() {
-            return self.leave(State::Births(names), Outcome::Restart);
-        }
-        let mine = names.into_iter().zip(origins);
-        let mine = mine.map(|(name, origin)| OwnNode { name, origin });
-        let mine: Vec<_> = mine.collect();
-        let stands = mine.iter().zip(&queues).enumerate();
-        let first = |(at, (mine, names)): (usize, (&OwnNode, &Option<Names>))| {
-            let names = names.as_ref();
-            names.is_some_and(|names| self.is_first(at, &mine.name, names))
-        };
-        self.firsts = stands.map(first).collect();
-        let mut state = self.queue_from(0, mine);
-        if let State::Queue(at, _, listing) = &mut state {
-            *listing = queues.into_iter().nth(*at).flatten();
-        }
-        state
-    }
-
-    /// Whether nobody is ahead in this queue, nor ever will be: numbers only grow.
-    fn is_first(&self, at: usize, mine: &str, names: &Names) -> bool {
-        // Whoever waits there sees whether such a semaphore is idle.
-        let crowded = names.iter().any(|name| OF_A_SEMAPHORE.contains(&name));
-        let contest = self.contest(at).filter(|_| !crowded);
-        contest.is_some_and(|contest| contest.place(names, mine) == Place::First)
-    }
-
-    /// Goes through the queues from this one on in which our node may have to wait.
-    fn queue_from(&self, at: usize, mine: Vec<OwnNode>) -> State {
-        let waits = |at: &usize| self.firsts.get(*at) != Some(&true);
-        match (at..mine.len()).find(waits) {
-            Some(at) => State::Queue(at, mine, None),
-            None => State::Prove(mine),
-        }
-    }
-
     fn contest(&self, at: usize) -> Option<Contest> {
         let Way::Together { dialect, .. } = self.way else {
             return None;
@@ -343,17 +298,6 @@ impl Multi {
         })
     }
 
-    fn queued(&mut self, at: usize, mine: Vec<OwnNode>, ended: Ended) -> State {
-        let outcome = match ended {
-            Ended::Held(_) => return self.queue_from(at + 1, mine),
-            Ended::Gone => Outcome::Gone,
-            Ended::Evicted(name) => Outcome::Evicted(at, name),
-            Ended::Foreign(foreign) => Outcome::Foreign(at, foreign),
-            Ended::Restart => Outcome::Restart,
-        };
-        self.leave(State::Queue(at, mine, None), outcome)
-    }
-
     /// Ends, and writes down what is left behind.
     fn leave(&mut self, state: State, outcome: Outcome) -> State {
         match state {
@@ -361,7 +305,7 @@ impl Multi {
                 return State::GiveBack(Some(outcome).filter(|it| *it != Outcome::Restart));
             }
             State::Queue(at, mine, _) => self.leave_nodes(&mine, Some(at)),
-            State::Prove(mine) => self.leave_nodes(&mine, None),
+            State::Lists(mine) | State::Prove(mine) => self.leave_nodes(&mine, None),
             State::Births(names) => {
                 let names = names.into_iter().map(Orphan::Node);
                 self.orphans.extend(names.enumerate());

@@ -36,6 +36,29 @@ impl MultiDriver<'_, '_> {
         }
     }
 
+    /// What a queue holds, if a server has told.
+    pub(super) fn held_by(answer: std::result::Result<Reply, ErrorCode>) -> Option<Names> {
+        match answer {
+            Ok(Reply::Children { names, .. }) => Some(names),
+            _ => None,
+        }
+    }
+
+    /// Lists these queues, in which our nodes stand.
+    pub(super) fn lists(&mut self, queues: &[usize]) -> Result<Event> {
+        let list = |at: &usize| Request::list(&self.parts[*at].path);
+        let (lists, about) = (
+            queues.iter().map(list).collect::<Vec<_>>(),
+            self.all_paths(),
+        );
+        match self.caller.call_all(&lists, &about, &self.limit) {
+            Ok(answers) => Ok(Event::Queues(
+                answers.into_iter().map(Self::held_by).collect(),
+            )),
+            Err(error) => error.or(&about, Event::Cancel),
+        }
+    }
+
     /// Lists a queue at a server that has caught up.
     fn list_anew(&mut self, at: usize) -> Listed {
         let path = &self.parts[at].path;

@@ -70,6 +70,31 @@ fn several_locks_one_of_which_is_taken_are_listed_once() {
     }
 }
 
+/// Whoever holds several releases them together.
+#[test]
+fn several_locks_of_one_holder_are_listed_together_once_the_first_has_been_waited_for() {
+    let scene = Scene::new("several");
+    let (all, paths) = several(&scene);
+    let other = scene.connect();
+    let first = other.mutex(&paths[0]).unwrap().lock().unwrap();
+    let rest = other.multi_lock(paths[1..].iter().map(String::as_str));
+    let rest = rest.unwrap().lock().unwrap();
+    let (told, waits) = bounded(1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let told = LockOptions::new().on_wait(|_| told.try_send(()).unwrap_or_default());
+            all.lock_with(told).unwrap().unwrap().unlock().unwrap();
+        });
+        waits.recv().unwrap();
+        scene.tap.take();
+        rest.unlock().unwrap();
+        drop(first);
+    });
+    let granted = [vec![op::MULTI], vec![op::DELETE; COUNT]];
+    let passed = [&[vec![op::GET_CHILDREN; COUNT - 1]], &granted[..]].concat();
+    assert_eq!(scene.tap.take(), passed);
+}
+
 /// What keeps the session proven in the first queue is good for the others, too.
 #[test]
 fn several_locks_that_were_waited_for_are_proven_once_however_many_they_are() {

@@ -24,6 +24,8 @@ pub enum Action {
     /// Ask for the owner and the birth of our nodes, which have these names, one in each queue, and list the
     /// queues.
     Births(Vec<String>),
+    /// List these queues.
+    Lists(Vec<usize>),
     /// Wait in this queue, where this node of ours stands.
     Queue(usize, OwnNode),
     /// Go through this queue; with other locks in hand, give up after a moment.
@@ -50,6 +52,8 @@ pub enum Event {
     Created(Vec<String>),
     /// The origins of those nodes that are still there, and what each queue holds, if that is known.
     Births(Vec<Option<Origin>>, Vec<Option<Names>>),
+    /// What each of the queues holds that were to be listed, if that is known.
+    Queues(Vec<Option<Names>>),
     /// A directory is not there.
     NoNode,
     /// The directories exist, and what is above them.

@@ -451,26 +451,26 @@ fn a_downgrade_lets_no_writer_in() {
 #[test]
 fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
     let table = [
-        ("m m", "1 fault", 551, 19),
-        ("m m", "1 expiry", 1_924, 24),
-        ("m m", "1 cancel", 318, 17),
-        ("m m m", "", 2_222, 29),
-        ("m m x", "", 1_472, 24),
-        ("m m", "1 crash", 512, 17),
-        ("m m", "1 eviction, 1 fault", 22_409, 31),
-        ("m x", "2 evictions", 20_093, 28),
-        ("m m", "1 cancel, 1 expiry", 4_284, 24),
-        ("m m m", "1 fault", 11_577, 31),
-        ("m? m", "1 fault", 558, 21),
-        ("m? m", "1 eviction", 3_531, 27),
+        ("m m", "1 fault", 447, 19),
+        ("m m", "1 expiry", 1_584, 24),
+        ("m m", "1 cancel", 266, 17),
+        ("m m m", "", 1_703, 29),
+        ("m m x", "", 1_266, 24),
+        ("m m", "1 crash", 418, 17),
+        ("m m", "1 eviction, 1 fault", 18_305, 31),
+        ("m x", "2 evictions", 18_141, 28),
+        ("m m", "1 cancel, 1 expiry", 3_612, 24),
+        ("m m m", "1 fault", 8_901, 31),
+        ("m? m", "1 fault", 506, 21),
+        ("m? m", "1 eviction", 3_075, 27),
         ("m? m? x", "1 expiry", 35_410, 28),
         ("M M", "1 fault, 1 cancel", 1_870, 24),
         ("M M", "1 expiry, 1 fault", 27_824, 41),
-        ("M m", "1 eviction", 6_805, 42),
-        ("M m x", "1 cancel", 7_896, 37),
-        ("M m M", "", 5_180, 55),
-        ("M? m", "1 fault, 1 cancel", 2_471, 25),
-        ("M y m", "1 cancel", 8_878, 36),
+        ("M m", "1 eviction", 6_255, 42),
+        ("M m x", "1 cancel", 7_589, 37),
+        ("M m M", "", 4_935, 55),
+        ("M? m", "1 fault, 1 cancel", 2_307, 25),
+        ("M y m", "1 cancel", 8_297, 36),
         ("M y", "1 fault, 1 expiry", 11_911, 33),
     ];
     check_journeys(&table);
@@ -479,13 +479,13 @@ fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
 #[test]
 fn those_who_want_a_mutex_and_to_read_do_not_wait_for_each_other() {
     let table = [
-        ("n n", "1 fault", 385, 15),
-        ("n m", "1 eviction", 4_098, 28),
-        ("n n y", "", 1_210, 23),
-        ("n? m", "1 fault", 545, 21),
-        ("n m", "1 cancel, 1 expiry", 4_224, 24),
-        ("N n", "1 cancel", 404, 17),
-        ("N m", "1 fault", 1_455, 31),
+        ("n n", "1 fault", 357, 15),
+        ("n m", "1 eviction", 3_350, 28),
+        ("n n y", "", 1_054, 23),
+        ("n? m", "1 fault", 501, 21),
+        ("n m", "1 cancel, 1 expiry", 3_624, 24),
+        ("N n", "1 cancel", 384, 17),
+        ("N m", "1 fault", 1_411, 31),
     ];
     check_journeys(&table);
 }

@@ -95,6 +95,10 @@ impl Journey {
                 let queues = self.dirs.iter().map(|dir| dir.names(None));
                 multi::Event::Births(births, queues.collect())
             }
+            multi::Action::Lists(queues) => {
+                let listed = queues.iter().map(|at| self.dirs[*at].names(None));
+                multi::Event::Queues(listed.collect())
+            }
             multi::Action::Prove(names) => {
                 let gone = |at: &usize| self.dirs[*at].find(&names[*at]).is_none();
                 // A lost guard counts as gone, whatever the server says.

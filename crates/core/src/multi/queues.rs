@@ -1,0 +1,84 @@
+//! The queues in which our nodes stand: which of them to wait in, and when.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Multi, Outcome, State, Way};
+use crate::attempt::{Origin, Outcome as Ended, OwnNode};
+use crate::places::OF_A_SEMAPHORE;
+use crate::queue::Place;
+use zklock_jute::Names;
+
+impl Multi {
+    /// Our nodes count if each of them is there and belongs to our session.
+    pub(super) fn born(
+        &mut self,
+        names: Vec<String>,
+        births: &[Option<Origin>],
+        queues: Vec<Option<Names>>,
+    ) -> State {
+        let Way::Together { session, .. } = self.way else {
+            return State::Finish(Outcome::Gone);
+        };
+        let ours = |origin: &Origin| session.is_none_or(|session| session == origin.owner);
+        let origins: Vec<_> = births.iter().flatten().copied().filter(ours).collect();
+        if origins.len() < names.len() {
+            return self.leave(State::Births(names), Outcome::Restart);
+        }
+        let mine = names.into_iter().zip(origins);
+        let mine = mine.map(|(name, origin)| OwnNode { name, origin });
+        let mine: Vec<_> = mine.collect();
+        self.firsts = mine.iter().map(|_| false).collect();
+        self.listed(mine, queues)
+    }
+
+    /// Waits in the first queue that has to be waited in, as these listings of all such queues show.
+    pub(super) fn listed(&mut self, mine: Vec<OwnNode>, queues: Vec<Option<Names>>) -> State {
+        let waits: Vec<_> = self.waits().collect();
+        let (mut blocked, mut queues) = (None, queues.into_iter());
+        for at in waits {
+            let names = queues.next().flatten();
+            let held = names.as_ref();
+            self.firsts[at] = held.is_some_and(|held| self.is_first(at, &mine[at].name, held));
+            if !self.firsts[at] && blocked.is_none() {
+                blocked = Some((at, names));
+            }
+        }
+        match blocked {
+            Some((at, names)) => State::Queue(at, mine, names),
+            None => State::Prove(mine),
+        }
+    }
+
+    /// Whether nobody is ahead in this queue, nor ever will be: numbers only grow.
+    fn is_first(&self, at: usize, mine: &str, names: &Names) -> bool {
+        // Whoever waits there sees whether such a semaphore is idle.
+        let crowded = names.iter().any(|name| OF_A_SEMAPHORE.contains(&name));
+        let contest = self.contest(at).filter(|_| !crowded);
+        contest.is_some_and(|contest| contest.place(names, mine) == Place::First)
+    }
+
+    /// The queues in which our node may have to wait.
+    pub(super) fn waits(&self) -> impl Iterator<Item = usize> {
+        let firsts = self.firsts.iter().enumerate();
+        firsts.filter_map(|(at, first)| (!first).then_some(at))
+    }
+
+    /// Whoever has waited in one queue lists the others that are left, all at once.
+    pub(super) fn queued(&mut self, at: usize, mine: Vec<OwnNode>, ended: Ended) -> State {
+        let outcome = match ended {
+            Ended::Held(_) => {
+                self.firsts[at] = true;
+                return match self.waits().next() {
+                    Some(_) => State::Lists(mine),
+                    None => State::Prove(mine),
+                };
+            }
+            Ended::Gone => Outcome::Gone,
+            Ended::Evicted(name) => Outcome::Evicted(at, name),
+            Ended::Foreign(foreign) => Outcome::Foreign(at, foreign),
+            Ended::Restart => Outcome::Restart,
+        };
+        self.leave(State::Queue(at, mine, None), outcome)
+    }
+}
