@@ -367,17 +367,17 @@ fn check_journeys(table: &[Tried]) {
 #[test]
 fn no_more_permits_are_out_than_there_are() {
     let table = [
-        ("p1 p1", "", 152, 21),
-        ("p1 p1", "1 fault, 1 cancel", 1_994, 23),
-        ("p1 p1", "1 fault, 1 expiry", 24_262, 34),
-        ("p1 p1", "1 cancel, 1 crash", 1_324, 21),
-        ("p1 p1 p1", "1 expiry", 161_219, 44),
-        ("p1 p1 p1", "1 cancel", 7_747, 33),
-        ("p2 p2 p2", "1 fault", 16_891, 34),
-        ("p2 p2 p2", "1 crash", 15_584, 32),
-        ("p1 p1", "1 eviction, 1 fault", 6_080, 25),
-        ("p1 p1? p1?", "1 cancel", 10_420, 40),
-        ("p1 p1", "2 expiries", 96_510, 43),
+        ("p1 p1", "", 158, 21),
+        ("p1 p1", "1 fault, 1 cancel", 2_190, 23),
+        ("p1 p1", "1 fault, 1 expiry", 25_568, 34),
+        ("p1 p1", "1 cancel, 1 crash", 1_450, 21),
+        ("p1 p1 p1", "1 expiry", 169_355, 44),
+        ("p1 p1 p1", "1 cancel", 8_836, 33),
+        ("p2 p2 p2", "1 fault", 18_415, 34),
+        ("p2 p2 p2", "1 crash", 16_937, 32),
+        ("p1 p1", "1 eviction, 1 fault", 7_920, 25),
+        ("p1 p1? p1?", "1 cancel", 11_812, 40),
+        ("p1 p1", "2 expiries", 100_564, 43),
     ];
     check_journeys(&table);
 }
@@ -385,15 +385,15 @@ fn no_more_permits_are_out_than_there_are() {
 #[test]
 fn all_permits_that_are_out_were_given_by_one_number() {
     let table = [
-        ("p1 p2", "1 fault, 1 cancel", 2_008, 28),
-        ("p1 p2", "1 fault, 1 expiry", 25_125, 42),
-        ("p1 p2 p2", "", 2_589, 40),
-        ("p1 p2 p2", "1 expiry", 181_862, 54),
-        ("p2 p1 p2", "1 cancel", 8_186, 39),
-        ("p2 p1", "1 eviction, 1 fault", 7_281, 29),
-        ("P1 P2", "1 fault, 1 cancel, 1 crash", 6_668, 29),
-        ("p1 P2 p2?", "1 cancel", 10_707, 43),
-        ("k1 k2", "1 fault, 1 cancel", 2_047, 30),
+        ("p1 p2", "1 fault, 1 cancel", 2_181, 28),
+        ("p1 p2", "1 fault, 1 expiry", 25_662, 42),
+        ("p1 p2 p2", "", 2_645, 40),
+        ("p1 p2 p2", "1 expiry", 187_307, 54),
+        ("p2 p1 p2", "1 cancel", 9_535, 39),
+        ("p2 p1", "1 eviction, 1 fault", 7_715, 29),
+        ("P1 P2", "1 fault, 1 cancel, 1 crash", 7_351, 29),
+        ("p1 P2 p2?", "1 cancel", 13_071, 42),
+        ("k1 k2", "1 fault, 1 cancel", 2_065, 28),
     ];
     check_journeys(&table);
 }
@@ -401,17 +401,17 @@ fn all_permits_that_are_out_were_given_by_one_number() {
 #[test]
 fn several_permits_are_had_together_or_not_at_all() {
     let table = [
-        ("q2 q2", "", 270, 30),
-        ("q2 q2", "1 fault, 1 cancel", 5_468, 32),
-        ("q2 q2", "1 expiry", 13_976, 44),
-        ("q2 p2", "1 fault, 1 cancel", 3_672, 27),
-        ("q2 p2", "1 expiry", 9_952, 39),
-        ("q2 p2", "1 eviction", 4_162, 43),
-        ("q2 p2", "1 crash", 845, 25),
-        ("q3 p3 q3?", "", 6_323, 46),
-        ("q2 p2 q2", "", 3_656, 42),
-        ("K2 K2", "1 fault, 1 cancel", 5_190, 36),
-        ("K2 k2", "1 expiry", 9_388, 44),
+        ("q2 q2", "", 322, 30),
+        ("q2 q2", "1 fault, 1 cancel", 7_442, 32),
+        ("q2 q2", "1 expiry", 16_208, 44),
+        ("q2 p2", "1 fault, 1 cancel", 4_341, 27),
+        ("q2 p2", "1 expiry", 10_860, 39),
+        ("q2 p2", "1 eviction", 5_692, 43),
+        ("q2 p2", "1 crash", 916, 25),
+        ("q3 p3 q3?", "", 7_617, 46),
+        ("q2 p2 q2", "", 4_315, 42),
+        ("K2 K2", "1 fault, 1 cancel", 6_536, 34),
+        ("K2 k2", "1 expiry", 9_631, 42),
     ];
     check_journeys(&table);
 }
@@ -419,13 +419,13 @@ fn several_permits_are_had_together_or_not_at_all() {
 #[test]
 fn in_kazoos_layout_there_is_never_a_node_more_than_there_are_permits() {
     let table = [
-        ("k1 k1", "", 146, 23),
-        ("k1 k1", "1 fault, 1 cancel", 1_890, 25),
-        ("k1 k1", "1 fault, 1 expiry", 22_306, 37),
-        ("k1 k1", "1 cancel, 1 crash", 1_226, 23),
-        ("k1 k1 k1", "1 cancel", 6_544, 36),
-        ("k2 k2 k2", "1 fault", 16_972, 37),
-        ("k2 k2 k2", "1 crash", 14_885, 35),
+        ("k1 k1", "", 144, 22),
+        ("k1 k1", "1 fault, 1 cancel", 1_954, 24),
+        ("k1 k1", "1 fault, 1 expiry", 22_134, 36),
+        ("k1 k1", "1 cancel, 1 crash", 1_312, 22),
+        ("k1 k1 k1", "1 cancel", 7_282, 35),
+        ("k2 k2 k2", "1 fault", 16_831, 35),
+        ("k2 k2 k2", "1 crash", 15_275, 33),
     ];
     check_journeys(&table);
 }

@@ -124,6 +124,8 @@ pub(crate) struct Traveller {
     pub(crate) crashed: bool,
     /// The guard of the line is lost.
     pub(crate) line_lost: bool,
+    /// How many permits the last look has shown free.
+    pub(crate) room: usize,
     pub(crate) watch: Option<Watch>,
     pub(crate) guard: Option<String>,
     pub(crate) events: Vec<Seen>,
@@ -224,6 +226,7 @@ impl Traveller {
             expired: false,
             crashed: false,
             line_lost: false,
+            room: 0,
             watch: None,
             guard: None,
             events: Vec::new(),

@@ -6,6 +6,7 @@ use zklock_core::dialect::{Dialect, Role};
 use zklock_core::downgrade::{self, Downgrade};
 use zklock_core::multi::{self, Multi};
 use zklock_core::permit_attempt::{self, Permit, Wish};
+use zklock_jute::Names;
 
 use super::{Detour, Goal, Journey, Last, Plan, Stage};
 use crate::property::Property;
@@ -178,9 +179,18 @@ impl Journey {
         match permit.action() {
             permit_attempt::Action::Line => {
                 traveller.release(None);
+                traveller.room = 0;
                 self.enter(i, 0);
             }
-            permit_attempt::Action::Permit => self.enter(i, 1),
+            permit_attempt::Action::Permit => {
+                let had = traveller.holds.iter().filter(|raw| raw.dir == 1).count();
+                let has_room = had < traveller.room;
+                self.enter(i, 1);
+                let attempt = &mut self.travellers[i].attempt;
+                if let Some(attempt) = attempt.as_mut().filter(|_| has_room) {
+                    attempt.handle(Event::Children(Names::default()));
+                }
+            }
             permit_attempt::Action::Check => {
                 let permits = traveller.holds.iter().filter(|raw| raw.dir == 1);
                 let one_lost = permits.rev().skip(1).any(|raw| !raw.trusted);
@@ -194,6 +204,7 @@ impl Journey {
                 self.tell_permit(i, event);
             }
             permit_attempt::Action::Finish(permit_attempt::Outcome::Held(_)) => {
+                traveller.room = 0;
                 traveller.release(Some(0));
                 self.go_inside(i);
             }
