@@ -2,12 +2,41 @@
 
 use super::Job;
 use super::record::RunRecord;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::token::FencingToken;
 use zklock_core::journal::{Journal, PastRun};
 use zklock_jute::{Reply, Request};
 
 impl Job {
+    /// Returns what [`last`](Self::last), [`last_failure`](Self::last_failure) and [`running`](Self::running)
+    /// do, and [`history`](Self::history), all of one moment; for the program.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    #[doc(hidden)]
+    pub fn records(&self) -> Result<([Option<RunRecord>; 3], Vec<RunRecord>)> {
+        loop {
+            let mut journal = self.journal()?;
+            let running = match journal.running.clone() {
+                Some(run) if self.is_held(&run)? => Some(RunRecord::under_way(run)),
+                _ => None,
+            };
+            if running.is_none() {
+                let is_there = |run: &PastRun| Ok(self.journal()?.running.as_ref() == Some(run));
+                journal = journal.settled::<Error>(is_there)?;
+                // It has ended since it was read.
+                if journal.running.is_some() {
+                    continue;
+                }
+            }
+            let runs = journal.runs().into_iter().cloned().map(RunRecord::new);
+            let history = runs.collect();
+            let [done, failed] = [journal.done, journal.failed].map(|run| run.map(RunRecord::new));
+            return Ok(([done, failed, running], history));
+        }
+    }
+
     /// Returns the last run that finished; `None` if none has.
     ///
     /// Blocks for one round trip, at most 15 s, also when the connection is lost. It reads from a server that

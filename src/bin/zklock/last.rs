@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use zklock::diagnostics::Hold;
-use zklock::{Contender, Job, Outcome, RunRecord};
+use zklock::{Contender, Outcome, RunRecord};
 
 use crate::args::{Args, Last};
 use crate::connect::connect;
@@ -25,8 +25,8 @@ const OLD: u8 = 2;
 pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
     let job = client.job(&last.path)?;
-    let (done, failed, running) = (job.last()?, job.last_failure()?, job.running()?);
-    let runs = last.runs.map(|most| newest(&job, most)).transpose()?;
+    let ([done, failed, running], history) = job.records()?;
+    let runs = last.runs.map(|most| newest(history, most));
     let present = client.contenders(&last.path)?;
     let mut holds = present.iter().filter_map(Contender::hold);
     let paused = holds.find(|hold| !hold.seems_over());
@@ -58,10 +58,9 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
 }
 
 /// The last runs that are kept and have ended, this many at most.
-fn newest(job: &Job, most: u32) -> zklock::Result<Vec<RunRecord>> {
-    let mut runs = job.history()?;
+fn newest(mut runs: Vec<RunRecord>, most: u32) -> Vec<RunRecord> {
     runs.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-    Ok(runs)
+    runs
 }
 
 fn told_all(path: &str, runs: &[RunRecord], running: Option<&RunRecord>) -> String {

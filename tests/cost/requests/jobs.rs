@@ -1,10 +1,12 @@
 //! What a run of a job costs.
 
+use std::process::Command;
 use std::time::Duration;
 
 use zklock::{Client, Once};
 
 use super::scene::{ENTER, Scene};
+use super::tap::Tap;
 use crate::support::raw::op;
 
 #[test]
@@ -43,4 +45,26 @@ fn a_run_that_goes_by_the_time_costs_one_write_more() {
     let looked = [vec![op::GET_DATA], [&ENTER[..], &[op::GET_DATA]].concat()];
     let written = [vec![op::MULTI], vec![op::MULTI], vec![op::MULTI]];
     assert_eq!(scene.tap.take(), [&looked[..], &written].concat());
+}
+
+#[test]
+fn the_program_reads_a_record_once_to_tell_what_was_last_run() {
+    let scene = Scene::new("told");
+    let path = format!("{}/job", scene.path);
+    let done = scene
+        .connect()
+        .job(&path)
+        .unwrap()
+        .once("1", |_| Ok::<_, String>(()));
+    assert!(matches!(done, Ok(Once::Done(()))), "{done:?}");
+    let tap = Tap::start(scene.server.hosts());
+    let mut zklock = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    zklock.args(["--hosts", &tap.hosts, "last", "-n", "5", &path]);
+    assert!(zklock.status().unwrap().success());
+    let sent = tap.take();
+    // A server that has caught up is asked for the record, and for who is there.
+    let record = sent
+        .iter()
+        .filter(|write| **write == [op::DELETE, op::GET_DATA]);
+    assert_eq!((record.count(), sent.len()), (1, 3), "{sent:?}");
 }
