@@ -2,7 +2,7 @@
 
 use super::Job;
 use super::record::RunRecord;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::token::FencingToken;
 use zklock_core::journal::{Journal, PastRun};
 use zklock_jute::{Reply, Request};
@@ -17,22 +17,16 @@ impl Job {
     #[doc(hidden)]
     pub fn records(&self) -> Result<([Option<RunRecord>; 3], Vec<RunRecord>)> {
         loop {
-            let mut journal = self.journal()?;
-            let running = match journal.running.clone() {
-                Some(run) if self.is_held(&run)? => Some(RunRecord::under_way(run)),
-                _ => None,
-            };
-            if running.is_none() {
-                let is_there = |run: &PastRun| Ok(self.journal()?.running.as_ref() == Some(run));
-                journal = journal.settled::<Error>(is_there)?;
+            let journal = self.settled()?;
+            match &journal.running {
                 // It has ended since it was read.
-                if journal.running.is_some() {
-                    continue;
-                }
+                Some(run) if !self.is_held(run)? => continue,
+                _ => {}
             }
-            let runs = journal.runs().into_iter().cloned().map(RunRecord::new);
-            let history = runs.collect();
+            let runs = journal.runs().into_iter().cloned();
+            let history = runs.map(RunRecord::new).collect();
             let [done, failed] = [journal.done, journal.failed].map(|run| run.map(RunRecord::new));
+            let running = journal.running.map(RunRecord::under_way);
             return Ok(([done, failed, running], history));
         }
     }
