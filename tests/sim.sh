@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs the client in a simulation that a seed repeats, and sees whether every promise is kept.
 #
-#   tests/sim.sh                2,000 fresh seeds
+#   tests/sim.sh                3,000 fresh seeds
 #   tests/sim.sh --seeds N      this many
 #   tests/sim.sh --minutes N    for this long
 #   tests/sim.sh --seed S       repeats one, and tells its story
 #   tests/sim.sh --test         its own tests, and all orders of the small pieces
-#   tests/sim.sh --fresh        2,000 fresh seeds, by the binary of its tests
+#   tests/sim.sh --fresh        3,000 fresh seeds, by the binary of its tests
 #   tests/sim.sh --compile      compiles these two; --compile-quick the program for the rest
 #   tests/sim.sh --help         the rest
 #

@@ -58,7 +58,7 @@ use crate::shrink::shrink;
 #[derive(Parser)]
 struct Args {
     /// Play this many fresh seeds.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 3000)]
     seeds: u64,
     /// Play fresh seeds for this many minutes.
     #[arg(long, conflicts_with = "seeds")]
