@@ -266,15 +266,15 @@ impl Mutex {
     }
 
     fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MutexGuard>> {
+        let mark = request.tracking.map(|_| Request::get(&self.path));
         let mut queue = Queue::of(&self.path, Role::Exclusive);
-        let mark = [Request::get(&self.path)];
         match request.tracking {
             None => queue.last = Some(&self.last),
             // A client that tracks must see the last node gone, and its mark with it.
             Some(_) => {
                 let (session, limit) = (&self.locks.session, &request.limit);
                 queue.lasting = lock::lasting(session, &self.path, &self.looked, limit)?;
-                queue.reads = &mark;
+                queue.reads = mark.as_slice();
             }
         }
         if request.for_a_hold {
