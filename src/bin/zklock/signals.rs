@@ -155,17 +155,13 @@ impl Signals {
     }
 }
 
-impl SignalState {
-    /// Returns whether this process has sent the signal itself, and whether no command runs yet.
-    fn heard(&mut self, signal: Signal) -> (bool, bool) {
-        let own = self.own.contains(signal);
-        self.own.remove(signal);
-        if self.phase == Phase::Connecting && ends(signal) {
-            // Until then nothing is asked for that outlasts this process: that would wait for the state.
-            exit_by(signal);
-        }
-        (own, self.phase != Phase::Running)
-    }
+/// What becomes of a signal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Taken {
+    Passed,
+    Ignored,
+    /// It stops this process.
+    Stops,
 }
 
 /// What kill(2) takes for the group of this process.
@@ -203,20 +199,15 @@ fn forward(
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
         let is_echo = last.is_some_and(|(same, at)| same == signal && at.elapsed() < ECHO);
-        let (own, early) = state.lock().heard(signal);
-        if signal == Signal::SIGTSTP && (own || early) {
+        let (taken, early) = take(state, signal, is_echo, to);
+        if taken == Taken::Stops {
             stop();
             let _ = continues.try_send(());
+        }
+        if taken != Taken::Passed {
             continue;
         }
-        // A daemon may take each SIGHUP for a reload.
-        if own || is_echo && (early || signal != Signal::SIGHUP) {
-            continue;
-        }
-        // Sent before the cancel, whose receiver looks for the signal.
-        if to.send(signal).is_err() {
-            return;
-        }
+        // After the signal, for which the receiver looks.
         if early && ends(signal) {
             let is_first = cancels.try_send(()).is_ok();
             limit(signal, is_first, state.clone());
@@ -226,6 +217,34 @@ fn forward(
             last = Some((signal, Instant::now()));
         }
     }
+}
+
+/// Passes a signal on, unless it is this process's own; returns whether no command runs yet, too. Whoever
+/// changes the phase afterwards finds the signal: one on its way between two phases would end neither the
+/// wait nor the command.
+fn take(
+    state: &Mutex<SignalState>,
+    signal: Signal,
+    is_echo: bool,
+    to: &Sender<Signal>,
+) -> (Taken, bool) {
+    let mut state = state.lock();
+    let own = state.own.contains(signal);
+    state.own.remove(signal);
+    if state.phase == Phase::Connecting && ends(signal) {
+        // Until then nothing is asked for that outlasts this process: that would wait for the state.
+        exit_by(signal);
+    }
+    let early = state.phase != Phase::Running;
+    if signal == Signal::SIGTSTP && (own || early) {
+        return (Taken::Stops, early);
+    }
+    // A daemon may take each SIGHUP for a reload.
+    if own || is_echo && (early || signal != Signal::SIGHUP) {
+        return (Taken::Ignored, early);
+    }
+    let _ = to.send(signal);
+    (Taken::Passed, early)
 }
 
 /// Stops this process with SIGTSTP, which tells a `zklock` around this one to stop too.
@@ -265,4 +284,28 @@ pub(crate) fn ignored() -> SigSet {
     let mask = Status::from_file("/proc/self/status").map_or(0, |status| status.sigign);
     let is_ignored = |signal: &Signal| mask >> (*signal as u32 - 1) & 1 == 1;
     Signal::iterator().filter(is_ignored).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_there_before_the_phase_can_change() {
+        let state = Arc::new(Mutex::new(SignalState {
+            phase: Phase::Running,
+            own: SigSet::empty(),
+        }));
+        // A send that lasts until somebody receives.
+        let (to, taken) = bounded(0);
+        let shared = state.clone();
+        let passes = thread::spawn(move || take(&shared, Signal::SIGTERM, false, &to));
+        let until = Instant::now() + Duration::from_secs(60);
+        while state.try_lock().is_some() {
+            assert!(Instant::now() < until, "not held during the send");
+            thread::yield_now();
+        }
+        assert_eq!(taken.recv(), Ok(Signal::SIGTERM));
+        assert_eq!(passes.join().expect("no panic"), (Taken::Passed, false));
+    }
 }
