@@ -132,14 +132,10 @@ computations() {
   # Seeds that no run has played; one that fails is named, and tells its story.
   sed -n "s/^tests\/play /&env ZKLOCK_PLAY_FIRST=$((RANDOM * 32768 + RANDOM)) /p" "$logs/compiled"
   echo "sim/seeds tests/sim.sh --fresh"
-  # What is in the packages.
-  echo "oldest-dependencies tests/oldest_dependencies.sh"
-  # With the oldest Rust that Cargo.toml allows, tests included. The mysql crate takes a newer one.
+  # What is in the packages, with the oldest Rust that Cargo.toml allows.
   oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
-  if cargo "+$oldest" --version >/dev/null 2>&1 || rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal; then
-    printf '%s cargo %q check --quiet --target-dir %q --features %q --lib --bins --test promises\n' "rust/$oldest" \
-      "+$oldest" "$CARGO_TARGET_DIR/oldest" "$(features | grep -vx mysql | xargs)"
-  fi
+  cargo "+$oldest" --version >/dev/null 2>&1 || rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal || true
+  echo "oldest-dependencies tests/oldest_dependencies.sh"
   # Systems on which none of the tests runs.
   for system in x86_64-pc-windows-gnu x86_64-apple-darwin; do
     rustup target list --installed 2>/dev/null | grep -qx "$system" ||

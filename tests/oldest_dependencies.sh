@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packages the library and the program as they are published, and compiles what is in the package
-# with the oldest dependencies that Cargo.toml allows.
+# with the oldest dependencies that Cargo.toml allows, and with the oldest Rust where rustup has it.
 #
 #   tests/oldest_dependencies.sh            with those of the lock file beside this
 #   tests/oldest_dependencies.sh --update   looks for them anew, after Cargo.toml has changed
@@ -38,5 +38,11 @@ if [ "${1:-}" = --update ]; then
   cp Cargo.lock "$lock"
 fi
 cp "$lock" Cargo.lock
-exec cargo check --quiet --locked --lib --bins --target-dir "$copy/target" \
-  --features "cli metrics mysql sasl-gssapi tls"
+# `mysql` takes a newer Rust.
+oldest=+$(sed -n 's/^rust-version = "\([0-9.]*\)"$/\1.0/p' Cargo.toml)
+cargo "$oldest" --version >/dev/null 2>&1 || oldest=
+# shellcheck disable=SC2086 # Nothing is no word.
+cargo $oldest check --quiet --locked --lib --bins --target-dir "$copy/target" \
+  --features "cli metrics sasl-gssapi tls"
+exec cargo check --quiet --locked --lib --target-dir "$copy/target" --no-default-features \
+  --features mysql
