@@ -57,11 +57,18 @@ const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
 
 fn unanswered(f: &mut fmt::Formatter<'_>, limit: Duration, tried: &[String]) -> fmt::Result {
-    write!(f, "no ZooKeeper server answered within {limit:?}")?;
     if tried.is_empty() {
-        return f.write_str(": allow more time, and look whether the servers run");
+        // With a connection: some of it may have been answered.
+        return write!(
+            f,
+            "no ZooKeeper server answered all that was asked within {limit:?}: allow more time, and look whether the servers run"
+        );
     }
-    write!(f, " ({}): {}", tried.join("; "), to_do(tried))
+    let (tried, to_do) = (tried.join("; "), to_do(tried));
+    write!(
+        f,
+        "no ZooKeeper server answered within {limit:?} ({tried}): {to_do}"
+    )
 }
 
 /// The advice about servers that could not be used, by the reasons given for them.
@@ -338,6 +345,24 @@ mod tests {
         for error in errors {
             assert!(error.to_string().len() > 8, "{error:?}");
         }
+    }
+
+    #[test]
+    fn servers_that_answered_a_part_are_not_said_to_be_silent() {
+        let within = |tried: &[&str]| {
+            let (limit, round_trip) = (Duration::from_millis(16), None);
+            let tried = tried.iter().map(|why| (*why).to_owned()).collect();
+            let error = Error::ConnectTimeout {
+                limit,
+                tried,
+                round_trip,
+            };
+            error.to_string()
+        };
+        let connected = "no ZooKeeper server answered all that was asked within 16ms: ";
+        assert!(within(&[]).starts_with(connected));
+        let refused = "no ZooKeeper server answered within 16ms (zk1:2181: refused): ";
+        assert!(within(&["zk1:2181: refused"]).starts_with(refused));
     }
 
     #[test]

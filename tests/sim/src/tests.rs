@@ -56,23 +56,23 @@ fn a_holder_whose_server_stops_knows_before_the_next_one_holds() {
     under_many_seeds(&plan);
 }
 
-/// Ten minutes without a resolver, and three resets.
+/// Five minutes without a resolver, and three resets.
 #[test]
 fn resets_while_no_name_is_resolved_cost_no_guard() {
     // As long as a system asks a name server that does not answer, before it gives up.
     let slow = What::SlowNames { by: 30_000 };
     let gone = (0..3).map(|server| What::Unknown { server }).collect();
     for outage in [vec![slow], gone] {
-        let holder = vec![Step::of(0, Lock::Mutex(0), 600_000)];
+        let holder = vec![Step::of(0, Lock::Mutex(0), 300_000)];
         let mut plan = Plan {
             tick: 500,
             timeout: 4500,
             ..Plan::quiet(vec![ClientPlan::of(vec![holder])])
         };
         for what in outage {
-            plan = plan.with(500, 599_000, what);
+            plan = plan.with(500, 299_000, what);
         }
-        for at in [1000, 300_000, 598_000] {
+        for at in [1000, 150_000, 298_000] {
             plan = plan.with(at, 1, What::Cut { client: 0 });
         }
         for seed in 0..2 {
