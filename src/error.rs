@@ -20,7 +20,8 @@ use zklock_core::dialect::Dialect;
 pub(crate) const NO_TLS: &str = "as by a port without TLS";
 
 /// The same, if the port may be one for TLS.
-pub(crate) const TLS_PORT: &str = "as a port for TLS does, or a server without a quorum";
+pub(crate) const TLS_PORT: &str =
+    "as a port for TLS does, a server without a quorum, or one that has too many clients here";
 
 /// A `Result` whose error is this crate's [`Error`].
 pub type Result<T, E = Error> = result::Result<T, E>;

@@ -80,7 +80,8 @@ fn to_do(tried: &[String]) -> &'static str {
         ),
         (
             TLS_PORT,
-            "name ports without TLS or connect with it, and look whether the servers have a quorum",
+            "name ports without TLS or connect with it, and look whether the servers have a quorum, \
+             and whether their maxClientCnxns allows one more connection from this address",
         ),
         (
             "UnknownIssuer",

@@ -297,11 +297,11 @@ fn a_port_of_another_service() {
         (
             // A TLS alert.
             &[0x15, 3, 3, 0, 2, 2, 0x46],
-            "it closed the connection instead of greeting, as a port for TLS does, or a server without a quorum",
+            "it closed the connection instead of greeting, as a port for TLS does, a server without a quorum, or one that has too many clients here",
         ),
         (
             b"",
-            "it closed the connection instead of greeting, as a port for TLS does, or a server without a quorum",
+            "it closed the connection instead of greeting, as a port for TLS does, a server without a quorum, or one that has too many clients here",
         ),
     ] {
         let hosts = stub(answer);

@@ -116,6 +116,10 @@ fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
             let what = "it tells nothing of itself (4lw.commands.whitelist has no srvr)";
             return vec![Finding::good(server, what)];
         }
+        Said::HungUp => {
+            let what = "it tells nothing of itself: it closes the connection";
+            return vec![Finding::good(server, what)];
+        }
         Said::Text(text) => findings.push(role(server, &text, view)),
     }
     if let Said::Text(text) = ask(server, "conf", patience) {

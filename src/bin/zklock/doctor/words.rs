@@ -17,6 +17,9 @@ pub(super) enum Said {
     Text(String),
     /// It does not answer this word.
     NotAllowed,
+    /// It closes the connection, as a port for TLS does, and a server that has as many clients at this
+    /// address as it takes.
+    HungUp,
     /// It keeps the connection, and answers nothing in time.
     Silent,
     /// It knows no leader.
@@ -38,10 +41,9 @@ pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
             Said::NotAllowed
         }
         Ok(text) if text.contains("not currently serving requests") => Said::NotServing,
-        // A port for encrypted connections may close the connection.
-        Ok(text) if text.is_empty() => Said::NotAllowed,
+        Ok(text) if text.is_empty() => Said::HungUp,
         Ok(text) => Said::Text(text),
-        Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => Said::NotAllowed,
+        Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => Said::HungUp,
         Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
             Said::Silent
         }
