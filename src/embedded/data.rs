@@ -27,7 +27,10 @@ impl ServerState {
             return;
         };
         if let Err(error) = journal.append(&entry) {
-            log::error!("the data folder cannot be written, so no client is served: {error}");
+            log::error!(
+                "the data folder cannot be written, so nobody is served until the server is started \
+                 again: {error}"
+            );
             self.journal = None;
             // What is in memory now would be gone after the next start.
             self.config.max_connections = 0;

@@ -11,6 +11,7 @@ use zklock::embedded::Server;
 use crate::program::{Lines, Log, Zklock, await_queue, command, embedded};
 use crate::support::fresh_path;
 use crate::support::raw::Raw;
+use crate::support::zookeeper::Folder;
 
 #[track_caller]
 fn says(hosts: &str, args: &str, code: i32, message: &str) {
@@ -251,6 +252,28 @@ fn a_server_that_others_can_reach() {
         "{said:?}"
     );
     drop(command.arg("--version").status());
+}
+
+/// It served nobody from then on, and said nothing.
+#[test]
+fn a_server_whose_disk_is_full_says_so() {
+    let folder = Folder::new();
+    let program = command("").get_program().to_owned();
+    let script =
+        "trap '' XFSZ; ulimit -f 1; exec \"$0\" serve --listen 127.0.0.1:0 --data \"$1\" 2>&1";
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", script]).arg(program);
+    let server = Lines::of(shell.arg(folder.path("data")));
+    let said = [server.hear(), server.hear()];
+    let hosts = said.iter().find(|line| line.starts_with("127.")).unwrap();
+    let sessions = (0..100).map(|_| Zklock::run(hosts, "--connect-timeout 0.5 list /x", ""));
+    assert!(sessions.into_iter().any(|ended| ended.code == Some(69)));
+    let told = server.hear();
+    assert!(
+        told.starts_with("zklock: error: the data folder cannot be written")
+            && told.contains("File too large"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -3,13 +3,16 @@
 use std::io::Write;
 use std::thread;
 
+use log::LevelFilter;
 use zklock::embedded::Server;
 
 use crate::args::Serve;
 use crate::failure::Failure;
-use crate::stderr::say;
+use crate::stderr::{log, say};
 
 pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
+    // Nobody else tells why it serves no clients any more.
+    log(LevelFilter::Warn);
     let mut builder = Server::builder()
         .listen(serve.listen.ip())
         .port(serve.listen.port())
