@@ -369,6 +369,24 @@ fn doctor_ends_although_servers_greet_and_answer_nothing_more() {
     assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
+/// A log told of the doubt alone.
+#[test]
+fn a_doubt_that_is_over_is_told() {
+    let (path, log, proxy) = (fresh_path("doubt"), Log::new(), Proxy::start(embedded()));
+    let args = format!("run --on-lost warn {path}");
+    let script = format!("{}; read -r _; exit 3", log.write("in"));
+    let (mut zklock, said) = Zklock::start_logged(&proxy.hosts(), &args, &script);
+    log.await_word("in");
+    proxy.refuse();
+    eventually("it is in doubt", || said.contains("is in doubt"));
+    proxy.accept();
+    let over = format!("zklock: the lock {path} is confirmed again");
+    eventually("it is confirmed", || said.contains(&over));
+    zklock.feed("go on\n");
+    assert_eq!(zklock.end().code, Some(3));
+    assert!(!said.contains("is lost"), "{said:?}");
+}
+
 /// It was said to be not confirmed after 0.0ns.
 #[test]
 fn what_servers_did_not_confirm_is_said_also_after_a_signal() {

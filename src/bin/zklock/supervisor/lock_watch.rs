@@ -101,17 +101,15 @@ impl Supervisor<'_> {
     }
 
     fn warn(&self, state: GuardState) {
+        let (name, stopped) = (&self.order.name, &self.looks);
         let what = match state {
-            GuardState::Held => return,
+            GuardState::Held => return say(&format!("the lock {name} is confirmed again")),
             GuardState::Suspect => "is in doubt: no server confirms it",
             GuardState::Lost => {
                 (self.order.told)(News::Stops);
                 "is lost: another may run now"
             }
         };
-        say(&format!(
-            "the lock {} {what}{}",
-            self.order.name, self.looks
-        ));
+        say(&format!("the lock {name} {what}{stopped}"));
     }
 }
