@@ -84,6 +84,10 @@ fn to_do(tried: &[String]) -> &'static str {
              and whether their maxClientCnxns allows one more connection from this address",
         ),
         (
+            "it has no SASL login",
+            "configure the servers for a login by SASL, or connect without one",
+        ),
+        (
             "UnknownIssuer",
             "name the authority that signed the servers' certificates",
         ),

@@ -148,6 +148,8 @@ fn a_server_without_sasl_is_passed_over() {
     };
     let expected = format!("{plain}: it has no SASL login: it is not configured for one");
     assert_eq!(*tried, [expected]);
+    let advice = "): configure the servers for a login by SASL, or connect without one";
+    assert!(refused.to_string().ends_with(advice), "{refused}");
 }
 
 #[test]
