@@ -403,7 +403,9 @@ fn a_paused_job_keeps_its_record(hosts: &str) {
     let json: Value =
         serde_json::from_str(&run(hosts, &format!("last --json {path}")).out).unwrap();
     assert_eq!(json["hold"]["reason"], "disk");
-    assert_eq!(run(hosts, &format!("forget {path}")).code, Some(70));
+    let kept = run(hosts, &format!("forget {path}"));
+    assert_eq!(kept.code, Some(70));
+    assert!(kept.err.contains("or has it on hold"), "{kept:?}");
     let next = Zklock::start(hosts, &format!("once --slot 2 {path}"), &log.write("three"));
     await_queue(hosts, &path, 2);
     assert_eq!(run(hosts, &format!("resume {path}")).code, Some(0));

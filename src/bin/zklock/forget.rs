@@ -31,7 +31,7 @@ pub(crate) fn forget(args: &Args, forget: &Forget) -> Result<u8, Failure> {
             let what = match forget.repair {
                 false if forget.slot.is_some() => "forgotten, because somebody runs it",
                 true => "mended, because somebody uses it",
-                false => "forgotten, because somebody runs it or waits for it",
+                false => "forgotten, because somebody runs it, waits for it or has it on hold",
             };
             let list = format!("{path} is not {what}: see zklock list {path}");
             return Err(Failure::other(list));
