@@ -1,7 +1,7 @@
 //! What a check has found.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use console::{StyledObject, style};
+use console::{StyledObject, Term, style};
 use serde_json::{Value, json};
 
 use crate::sanitize::plain;
@@ -64,13 +64,28 @@ impl Level {
     }
 }
 
-/// Returns one line for each finding.
-pub(super) fn table(findings: &[Finding]) -> String {
+/// The columns of the terminal that stdout is, if it is one.
+pub(super) fn columns() -> Option<u16> {
+    let stdout = Term::stdout();
+    let is_shown = stdout.is_term();
+    is_shown
+        .then(|| stdout.size_checked())
+        .flatten()
+        .map(|size| size.1)
+}
+
+/// Returns one line for each finding; in so many columns, as many lines as that takes.
+pub(super) fn table(findings: &[Finding], columns: Option<u16>) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(["STATE", "ABOUT", "FOUND", "DO"]);
+    if let Some(columns) = columns {
+        table
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(columns.max(NARROWEST));
+    }
     for finding in findings {
         table.add_row([
             finding.level.word().to_owned(),
@@ -79,9 +94,15 @@ pub(super) fn table(findings: &[Finding]) -> String {
             plain(finding.advice.as_deref().unwrap_or_default()),
         ]);
     }
-    let lines = table.lines().map(|line| in_colour(line.trim()));
+    let lines = table.lines().map(|line| {
+        let line = line.strip_prefix(' ').unwrap_or(&line);
+        in_colour(line.trim_end())
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
+
+/// In fewer columns, words would be cut.
+const NARROWEST: u16 = 60;
 
 /// Colours the state at the beginning of a line if stdout is a terminal that supports
 /// colours, and `NO_COLOR` is not set.
@@ -94,5 +115,25 @@ fn in_colour(line: &str) -> String {
     match states.into_iter().find(begins) {
         Some((level, word)) => format!("{word}{}", &line[level.word().len()..]),
         None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_finding_is_a_line_in_a_file_and_fits_on_a_terminal() {
+        let found = "no word of it fits beside another ".repeat(10);
+        let advice = "look whether it runs ".repeat(5);
+        let finding = Finding::new(Level::Trouble, "zk1:2181", found).advice(advice);
+        let findings = [finding.clone(), finding];
+        assert_eq!(table(&findings, None).lines().count(), 3);
+        for columns in [60, 80, 133] {
+            let shown = table(&findings, Some(columns));
+            let longest = shown.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(columns.into()), "{columns}: {shown}");
+            assert!(shown.contains("DO"), "{shown}");
+        }
     }
 }

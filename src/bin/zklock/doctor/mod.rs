@@ -20,7 +20,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use serde_json::json;
 use zklock::Client;
 
-use self::finding::{Finding, Level, table};
+use self::finding::{Finding, Level, columns, table};
 use self::server::View;
 use crate::args::{Args, Doctor};
 use crate::connect::{connect, hosts};
@@ -120,7 +120,7 @@ fn show(doctor: &Doctor, findings: &[Finding]) -> io::Result<()> {
         let text = format!("{:#}", json!({ "path": doctor.path, "findings": all }));
         return writeln!(to, "{}", plain_json(&text));
     }
-    writeln!(to, "{}", table(findings))
+    writeln!(to, "{}", table(findings, columns()))
 }
 
 /// Splits a list into the servers, each once, and the chroot at its end.
