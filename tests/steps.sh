@@ -87,7 +87,7 @@ side_by_side() {
   exec 3<"$4" 4<"${5:-/dev/null}"
   while :; do
     if [ "$computing" -eq 0 ] && read -r name command <&4; then
-      begin "nice -n 10 $command"
+      begin "nice -n 5 $command"
       computing=$!
     fi
     while [ ${#running[@]} -lt $((computing ? lanes + 1 : lanes)) ] &&
