@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::{ClientBuilder, Opened};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, by_reason};
 use crate::job::Job;
 use crate::lock::Locks;
 use crate::multi_lock::MultiLock;
@@ -362,7 +362,7 @@ impl ClientBuilder {
         let soon = limit.clone().until(Some(from_now(EARLY_NEWS)));
         let mut caller = session.caller();
         if caller.connected(&soon)?.is_none() && !limit.is_over() {
-            told(&session.status.trouble());
+            told(&by_reason(&session.status.trouble()));
         }
         if caller.connected(&limit)?.is_some() {
             let lacks_chroot = has_chroot && session.lacks_root(&limit)?;

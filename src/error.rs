@@ -3,6 +3,7 @@
 mod lost_reason;
 mod message;
 mod name;
+mod tried;
 
 use std::borrow::Cow;
 use std::error;
@@ -12,16 +13,10 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use self::lost_reason::LossCell;
 pub use self::lost_reason::LostReason;
+pub(crate) use self::tried::{NO_TLS, TLS_PORT, by_reason};
 use crate::token::FencingToken;
 use zklock_core::answer::TooLong;
 use zklock_core::dialect::Dialect;
-
-/// The end of the reason why a server gave no session, if its port seems not to use TLS.
-pub(crate) const NO_TLS: &str = "as by a port without TLS";
-
-/// The same, if the port may be one for TLS.
-pub(crate) const TLS_PORT: &str =
-    "as a port for TLS does, a server without a quorum, or one that has too many clients here";
 
 /// A `Result` whose error is this crate's [`Error`].
 pub type Result<T, E = Error> = result::Result<T, E>;

@@ -1,9 +1,9 @@
 //! What the errors say.
 
 use std::fmt;
-use std::time::Duration;
 
-use super::{Error, LostReason, NO_TLS, TLS_PORT};
+use super::tried::unanswered;
+use super::{Error, LostReason};
 use crate::time::utc;
 use zklock_core::dialect::Dialect;
 
@@ -52,58 +52,6 @@ impl fmt::Debug for Error {
 
 /// How many round trips a session timeout needs for guards that stay valid from one check to the next.
 const ROUND_TRIPS: u32 = 8;
-
-const CERTIFICATE: &str =
-    "the servers ask for a certificate that they trust: give the client one, and its key";
-
-fn unanswered(f: &mut fmt::Formatter<'_>, limit: Duration, tried: &[String]) -> fmt::Result {
-    if tried.is_empty() {
-        // With a connection: some of it may have been answered.
-        return write!(
-            f,
-            "no ZooKeeper server answered all that was asked within {limit:?}: allow more time, and look whether the servers run"
-        );
-    }
-    let (tried, to_do) = (tried.join("; "), to_do(tried));
-    write!(
-        f,
-        "no ZooKeeper server answered within {limit:?} ({tried}): {to_do}"
-    )
-}
-
-/// The advice about servers that could not be used, by the reasons given for them.
-fn to_do(tried: &[String]) -> &'static str {
-    let table = [
-        (
-            NO_TLS,
-            "name the servers' ports for TLS, or connect without it",
-        ),
-        (
-            TLS_PORT,
-            "name ports without TLS or connect with it, and look whether the servers have a quorum, \
-             and whether their maxClientCnxns allows one more connection from this address",
-        ),
-        (
-            "it has no SASL login",
-            "configure the servers for a login by SASL, or connect without one",
-        ),
-        (
-            "UnknownIssuer",
-            "name the authority that signed the servers' certificates",
-        ),
-        ("CertificateRequired", CERTIFICATE),
-        // Older servers say no more than this.
-        ("HandshakeFailure", CERTIFICATE),
-        ("BadCertificate", CERTIFICATE),
-        ("received fatal alert: CertificateUnknown", CERTIFICATE),
-    ];
-    let said = |text: &str| tried.iter().any(|reason| reason.contains(text));
-    let found = table.into_iter().find(|(text, _)| said(text));
-    found.map_or(
-        "check the host names and that the servers run",
-        |(_, advice)| advice,
-    )
-}
 
 fn fmt_foreign(
     node: &str,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::by_reason;
 use crate::transport::status::Status;
 
 /// How often it is told.
@@ -26,7 +27,7 @@ impl Silence {
     /// Logs how long no server has answered `what`, if it is time to.
     pub(crate) fn tell(&mut self, what: impl fmt::Display, status: &Status) {
         if let Some(silent) = status.silent_for().filter(|silent| self.is_due(*silent)) {
-            let trouble = status.trouble().join("; ");
+            let trouble = by_reason(&status.trouble()).join("; ");
             let seconds = silent.as_secs();
             log::info!("{what}: no server has answered for {seconds} s ({trouble})");
         }

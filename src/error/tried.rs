@@ -1,0 +1,93 @@
+//! Why no server could be used, and what to do about it.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The end of the reason why a server gave no session, if its port seems not to use TLS.
+pub(crate) const NO_TLS: &str = "as by a port without TLS";
+
+/// The same, if the port may be one for TLS.
+pub(crate) const TLS_PORT: &str =
+    "as a port for TLS does, a server without a quorum, or one that has too many clients here";
+
+const CERTIFICATE: &str =
+    "the servers ask for a certificate that they trust: give the client one, and its key";
+
+pub(super) fn unanswered(
+    f: &mut fmt::Formatter<'_>,
+    limit: Duration,
+    tried: &[String],
+) -> fmt::Result {
+    if tried.is_empty() {
+        // With a connection: some of it may have been answered.
+        return write!(
+            f,
+            "no ZooKeeper server answered all that was asked within {limit:?}: allow more time, and look whether the servers run"
+        );
+    }
+    let (tried, to_do) = (by_reason(tried).join("; "), to_do(tried));
+    write!(
+        f,
+        "no ZooKeeper server answered within {limit:?} ({tried}): {to_do}"
+    )
+}
+
+/// What was tried, each as `host:port: reason`, with the servers together that have the same reason.
+pub(crate) fn by_reason(tried: &[String]) -> Vec<String> {
+    let mut found: Vec<(String, &str)> = Vec::new();
+    for one in tried {
+        let (server, why) = one.split_once(": ").unwrap_or((one, ""));
+        match found.iter_mut().find(|(_, reason)| *reason == why) {
+            Some((servers, _)) => *servers = format!("{servers}, {server}"),
+            None => found.push((server.to_owned(), why)),
+        }
+    }
+    let line = |(servers, why)| format!("{servers}: {why}");
+    found.into_iter().map(line).collect()
+}
+
+/// The advice about servers that could not be used, by the reasons given for them.
+fn to_do(tried: &[String]) -> &'static str {
+    let table = [
+        (
+            NO_TLS,
+            "name the servers' ports for TLS, or connect without it",
+        ),
+        (
+            TLS_PORT,
+            "name ports without TLS or connect with it, and look whether the servers have a quorum, \
+             and whether their maxClientCnxns allows one more connection from this address",
+        ),
+        (
+            "it has no SASL login",
+            "configure the servers for a login by SASL, or connect without one",
+        ),
+        (
+            "UnknownIssuer",
+            "name the authority that signed the servers' certificates",
+        ),
+        ("CertificateRequired", CERTIFICATE),
+        // Older servers say no more than this.
+        ("HandshakeFailure", CERTIFICATE),
+        ("BadCertificate", CERTIFICATE),
+        ("received fatal alert: CertificateUnknown", CERTIFICATE),
+    ];
+    let said = |text: &str| tried.iter().any(|reason| reason.contains(text));
+    let found = table.into_iter().find(|(text, _)| said(text));
+    found.map_or(
+        "check the host names and that the servers run",
+        |(_, advice)| advice,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_reason;
+
+    #[test]
+    fn servers_with_the_same_reason_are_told_together() {
+        let tried = ["a:1: refused: why", "b:2: slow", "[::1]:3: refused: why"];
+        let told = by_reason(&tried.map(str::to_owned));
+        assert_eq!(told, ["a:1, [::1]:3: refused: why", "b:2: slow"]);
+    }
+}
