@@ -43,7 +43,8 @@ on_every_server! {
     a_connection_that_breaks_and_comes_back_costs_nothing
     a_command_may_go_on_without_its_lock_if_the_user_wants
     a_command_that_stops_in_time_is_not_killed
-    a_stop_that_outlasts_the_session_is_told
+    a_stop_that_outlasts_the_session_ends_the_command_in_time_and_is_told
+    a_shorter_stop_of_zklock_alone_costs_no_command
 }
 
 /// Commands that are hard to stop.
@@ -362,15 +363,18 @@ fn a_command_that_stops_in_time_is_not_killed(hosts: &str) {
     assert_eq!(log.words().last().map(String::as_str), Some("bye"));
 }
 
-fn a_stop_that_outlasts_the_session_is_told(hosts: &str) {
+fn a_stop_that_outlasts_the_session_ends_the_command_in_time_and_is_told(hosts: &str) {
     let (path, log) = (fresh_path("stopped"), Log::new());
-    let args = format!("run {SHORT} {path}");
-    let first = Zklock::start(hosts, &args, &format!("{}; sleep 60", log.write("in")));
-    log.await_word("in");
+    let beat = log.beat("beat");
+    let script = format!("setsid sh -c '{beat}' & {beat}");
+    let first = Zklock::start(hosts, &format!("run {SHORT} {path}"), &script);
+    log.await_word("beat");
     let stopped = Instant::now();
     first.signal("STOP");
-    let next = Zklock::run(hosts, &format!("run -w 60 {path}"), ":");
+    let next = format!("{}; sleep 0.5", log.write("next"));
+    let next = Zklock::run(hosts, &format!("run -w 60 {path}"), &next);
     assert_eq!(next.code, Some(0), "{next:?}");
+    assert_eq!(log.words().last().map(String::as_str), Some("next"));
     // The session ended as long after its last message.
     thread::sleep(Duration::from_millis(6_500).saturating_sub(stopped.elapsed()));
     first.signal("CONT");
@@ -383,4 +387,22 @@ fn a_stop_that_outlasts_the_session_is_told(hosts: &str) {
     for told in told {
         assert!(ended.err.contains(told), "{ended:?}");
     }
+}
+
+fn a_shorter_stop_of_zklock_alone_costs_no_command(hosts: &str) {
+    let (path, log) = (fresh_path("short"), Log::new());
+    let mut first = Zklock::start(
+        hosts,
+        &format!("run --session-timeout 20 {path}"),
+        &log.beat("beat"),
+    );
+    log.await_word("beat");
+    first.signal("STOP");
+    thread::sleep(Duration::from_secs(2));
+    first.signal("CONT");
+    let beats = log.words().len();
+    eventually("it goes on", || beats + 100 < log.words().len());
+    assert!(!first.has_ended());
+    first.signal("TERM");
+    assert_eq!(first.end().signal, Some(15));
 }

@@ -21,7 +21,7 @@ use rustix::process::{Pid, kill_process};
 use crate::descendants::Descendants;
 use crate::exit::Ending;
 use crate::helper::wire::{Kind, Message, listen_to, receive, send, send_files};
-use crate::helper::{self, KEEP};
+use crate::helper::{self, KEEP, trust};
 use crate::state_files::{STATE_IN, STATE_OUT};
 
 /// The variable that names the lock's node.
@@ -128,7 +128,17 @@ impl Child {
 
     /// As above, with the number of a signal.
     pub(crate) fn pass_on(&self, kind: Kind, signal: i32) {
-        if let Err(error) = send(&self.keeper, kind, signal, b"") {
+        self.tell(kind, signal, b"");
+    }
+
+    /// Tells the keeper until when the lock can be trusted: if this process is stopped then, the command is
+    /// killed.
+    pub(crate) fn trust(&self, until: Duration) {
+        self.tell(Kind::Trust, 0, &trust::message(until));
+    }
+
+    fn tell(&self, kind: Kind, number: i32, text: &[u8]) {
+        if let Err(error) = send(&self.keeper, kind, number, text) {
             log::debug!("cannot ask for {kind:?} of the command: {error}");
         }
     }

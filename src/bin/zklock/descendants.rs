@@ -201,6 +201,12 @@ impl Descendants {
     }
 }
 
+/// Whether this process is stopped, with all its threads.
+pub(crate) fn is_stopped(process: Pid) -> bool {
+    let stopped = State::Stopped..=State::Traced;
+    read_threads(process).is_some_and(|one| stopped.contains(&one.state))
+}
+
 fn open_list() -> io::Result<File> {
     let me = getpid().to_string();
     // The `/proc` of another namespace has other numbers.

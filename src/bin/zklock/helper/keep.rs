@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 
 use crate::descendants::{Descendants, Process, State};
 use crate::helper::session::Session;
+use crate::helper::trust::Trust;
 use crate::helper::wire::{Kind, Message, receive, receive_files, send, send_files};
 use crate::helper::{self, EXEC};
 use crate::signals;
@@ -57,6 +58,8 @@ struct Keeper {
     gate: Option<(UnixStream, OwnedFd)>,
     /// What `Suspend` has stopped.
     suspended: Vec<Process>,
+    /// Whether that was everything.
+    is_suspended: bool,
     /// Since when everything is to stop.
     suspending: Option<Instant>,
     killing: bool,
@@ -67,6 +70,7 @@ struct Keeper {
     told: bool,
     /// Whether `zklock run` is gone.
     orphaned: bool,
+    trust: Trust,
     /// The session to end if it is, unless somebody else answers for it.
     session: Option<Session>,
 }
@@ -82,34 +86,28 @@ pub(super) fn keep() -> io::Result<()> {
     let input = files.next().ok_or(ErrorKind::UnexpectedEof)?;
     let before = files.next().map(UnixStream::from);
     let brief = receive(&zklock)?;
-    let words = brief.text.split(|byte| *byte == 0);
-    let mut words = words.map(|word| OsString::from_vec(word.to_vec()));
+    let mut words = words(&brief.text);
     let key = words.next().unwrap_or_default();
     let (head, gate) = match start(words.by_ref().take(brief.number as usize)) {
         Ok(started) => started,
         Err(error) => return send(&zklock, Kind::Started, 0, error.to_string().as_bytes()),
     };
     let folder = env::current_dir().unwrap_or_else(|_| "/".into());
-    let args = words.collect();
     become_quiet()?;
     before.inspect(|before| drop(send(before, Kind::Spare, 0, b"")));
-    let keeper = Keeper {
-        zklock,
-        descendants,
-        head,
-        head_lives: true,
-        gate: Some((gate, input)),
-        suspended: Vec::new(),
-        suspending: None,
-        killing: false,
-        obeyed: 0,
-        left: None,
-        told: false,
-        orphaned: false,
-        session: Some(Session { key, args, folder }),
+    let session = Session {
+        key,
+        args: words.collect(),
+        folder,
     };
+    let keeper = Keeper::new((zklock, descendants), head, (gate, input), session);
     keeper.say(Kind::Started, head.as_raw_pid(), "");
     keeper.run()
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = OsString> {
+    let words = text.split(|byte| *byte == 0);
+    words.map(|word| OsString::from_vec(word.to_vec()))
 }
 
 /// Starts the process that becomes the command, and waits until it waits for its input at this socket.
@@ -137,9 +135,35 @@ fn become_quiet() -> io::Result<()> {
 }
 
 impl Keeper {
+    fn new(
+        (zklock, descendants): (UnixStream, Descendants),
+        head: Pid,
+        gate: (UnixStream, OwnedFd),
+        session: Session,
+    ) -> Self {
+        Self {
+            zklock,
+            descendants,
+            head,
+            head_lives: true,
+            gate: Some(gate),
+            suspended: Vec::new(),
+            is_suspended: false,
+            suspending: None,
+            killing: false,
+            obeyed: 0,
+            left: None,
+            told: false,
+            orphaned: false,
+            trust: Trust::new(),
+            session: Some(session),
+        }
+    }
+
     fn run(mut self) -> io::Result<()> {
         while !self.reap() {
             self.suspend();
+            self.look_at_trust();
             if self.killing {
                 self.kill();
             }
@@ -201,7 +225,7 @@ impl Keeper {
     }
 
     fn hear(&mut self) {
-        let Ok(Message { kind, number, .. }) = receive(&self.zklock) else {
+        let Ok(Message { kind, number, text }) = receive(&self.zklock) else {
             self.orphaned = true;
             return self.start_killing();
         };
@@ -227,6 +251,7 @@ impl Keeper {
             }
             (Kind::Suspend, _) => self.suspending = Some(Instant::now()),
             (Kind::Continue, _) => self.go_on(),
+            (Kind::Trust, _) => self.trust.lasts(&text),
             (Kind::Spare, _) => self.session = None,
             _ => {}
         }
@@ -239,8 +264,12 @@ impl Keeper {
         if self.killing || !cfg!(target_os = "linux") {
             return Some(POLL);
         }
-        let left = self.left.filter(|_| !self.told)?;
-        Some(QUIET.saturating_sub(left.elapsed()))
+        let left = self.left.filter(|_| !self.told);
+        let quiet = left.map(|left| QUIET.saturating_sub(left.elapsed()));
+        let trust = self.trust.left().filter(|_| !self.is_suspended);
+        // `zklock run` itself comes first, unless it is stopped.
+        let trust = trust.map(|left| left.max(POLL));
+        quiet.into_iter().chain(trust).min()
     }
 
     /// Sends a signal to the group and, if it is for all, to the processes that have left it.
@@ -257,6 +286,15 @@ impl Keeper {
                 // Those of other users are told when they are left.
                 drop(process.signal(signal));
             }
+        }
+    }
+
+    /// Kills everything if the lock can be trusted no more and `zklock run`, which would do that, is stopped.
+    /// After Ctrl-Z, everything is.
+    fn look_at_trust(&mut self) {
+        if !self.killing && !self.is_suspended && self.trust.is_over() {
+            self.start_killing();
+            self.say(Kind::Untrusted, 0, "");
         }
     }
 
@@ -291,6 +329,7 @@ impl Keeper {
         let told = self.descendants.stop(at_most, &mut self.suspended);
         if told.is_ok() || lasts >= LAST_STOP {
             self.suspending = None;
+            self.is_suspended = told.is_ok();
             let failure = told.err().map(|error| error.to_string());
             self.say(Kind::Suspended, 0, &failure.unwrap_or_default());
         }
@@ -298,6 +337,7 @@ impl Keeper {
 
     fn go_on(&mut self) {
         self.suspending = None;
+        self.is_suspended = false;
         for process in self.suspended.drain(..) {
             drop(process.signal(Signal::CONT));
         }

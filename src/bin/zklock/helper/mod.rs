@@ -16,6 +16,9 @@
 //! the lock is free at once. If another command follows under the lock, such as a hook, the `__keep` of
 //! that one relieves the one before: at every moment, one of them reads the end.
 //!
+//! If `zklock run` alone is stopped, and so cannot stop the command before the lock is another's, `__keep`
+//! kills the command's processes.
+//!
 //! If `__keep` ends, the kernel kills the command, and gives its other processes to `zklock run`,
 //! which kills them before it releases the lock. The arguments of `__keep` name neither the lock nor
 //! the command, so that `pkill -f` does not kill both.
@@ -39,6 +42,7 @@ mod keep;
 #[cfg(target_os = "linux")]
 mod listen;
 mod session;
+pub(crate) mod trust;
 pub(crate) mod wire;
 
 pub(crate) const EXEC: &str = "__exec";

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Suspend,
     /// Continues what `Suspend` has stopped, and the group.
     Continue,
+    /// Until when the lock can be trusted, unless another message says more.
+    Trust,
     /// Somebody else answers for the session from now on: `zklock run`, or the next `__keep`.
     Spare,
     // From `__keep`.
@@ -45,6 +47,8 @@ pub(crate) enum Kind {
     Started,
     /// The answer to `Kill`.
     Killing,
+    /// `zklock run` was stopped for too long: everything is being killed.
+    Untrusted,
     /// The command has stopped or ended; the number is what wait(2) has said.
     Changed,
     /// Everything is stopped, unless the text says what is not.

@@ -8,12 +8,21 @@ use zklock::GuardState;
 
 use super::{LOOK, News, Supervisor};
 use crate::args::OnLost;
+use crate::helper::trust::since_boot;
 use crate::stderr::say;
 use crate::stop_policy::StopAction;
+
+/// The keeper is told of what is longer by this part of a session timeout, which each proof adds.
+const NEWS: u32 = 16;
+
+/// So much less is the same time, read again: it is far from when another can have the lock.
+const JITTER: Duration = Duration::from_millis(10);
 
 impl Supervisor<'_> {
     /// Stops the command if the lock is about to be lost; returns when to look again.
     pub(super) fn look_at_lock(&mut self) -> Duration {
+        // Before the look: this process may be stopped meanwhile.
+        let now = since_boot();
         let (state, valid_for) = (self.order.lock.state(), self.order.lock.valid_for());
         self.looks.look(state);
         let has_changed = mem::replace(&mut self.state, state) != state;
@@ -26,6 +35,7 @@ impl Supervisor<'_> {
             }
             return LOOK;
         }
+        self.tell_trust(now, valid_for);
         if self.killed {
             return LOOK;
         }
@@ -42,6 +52,33 @@ impl Supervisor<'_> {
             StopAction::Kill => self.kill(state),
         }
         LOOK
+    }
+
+    /// Tells the keeper until when the lock can be trusted, if it does not know.
+    pub(super) fn tell_trust(&mut self, now: Duration, valid_for: Duration) {
+        let until = now.saturating_add(valid_for);
+        let longer = self.order.session_timeout / NEWS;
+        let is_known =
+            self.trusted.saturating_sub(JITTER) <= until && until < self.trusted + longer;
+        if self.order.what.on_lost != OnLost::Warn && !is_known {
+            self.trusted = until;
+            self.child.trust(until);
+        }
+    }
+
+    /// The keeper has killed the command, because this process was stopped alone.
+    pub(super) fn was_stopped_alone(&mut self) {
+        self.look_at_lock();
+        if self.killed {
+            return;
+        }
+        // The servers have confirmed it again since.
+        self.killed = true;
+        (self.order.told)(News::Stops);
+        let (name, stopped) = (&self.order.name, &self.looks);
+        say(&format!(
+            "the lock {name} could not be trusted{stopped}: killed the command"
+        ));
     }
 
     fn kill(&mut self, state: GuardState) {

@@ -21,6 +21,7 @@ use crate::child::Child;
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::held::Held;
+use crate::helper::trust::since_boot;
 use crate::helper::wire::{Kind, Message};
 use crate::signals::Signals;
 use crate::stderr::say;
@@ -89,6 +90,8 @@ pub(crate) struct Supervisor<'a> {
     over_time: Option<Instant>,
     /// It was killed because of the lock.
     killed: bool,
+    /// Until when the lock can be trusted, as the keeper knows.
+    trusted: Duration,
     /// Another client has asked for the lock.
     revoked: bool,
     /// A signal other than SIGHUP that ends programs was passed on to it.
@@ -122,6 +125,7 @@ impl<'a> Supervisor<'a> {
             doubted: None,
             over_time: None,
             killed: false,
+            trusted: Duration::ZERO,
             revoked: false,
             by_signal: false,
             last: None,
@@ -139,6 +143,7 @@ impl<'a> Supervisor<'a> {
             self.give_terminal();
         }
         let lock = self.order.lock;
+        self.tell_trust(since_boot(), lock.valid_for());
         let action = self
             .order
             .policy
@@ -219,6 +224,7 @@ impl<'a> Supervisor<'a> {
         let Some(report) = report else { return };
         match report.kind {
             Kind::Suspended => self.suspended(&report.text()),
+            Kind::Untrusted => self.was_stopped_alone(),
             Kind::Left => {
                 let what = match self.killed {
                     true => "the command was killed, what does not end keeps the lock",
