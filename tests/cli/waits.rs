@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
 
-use crate::program::{Log, Zklock, on_every_server};
+use crate::program::{Ended, Log, Zklock, on_every_server};
 use crate::support::proxy::Proxy;
 use crate::support::{eventually, fresh_path};
 
@@ -24,10 +24,9 @@ fn a_wait_is_as_short_as_the_user_says(hosts: &str) {
     log.await_word("holds");
     for kind in ["run", "run -s", "run --permits 2"] {
         let wait = || {
-            let began = Instant::now();
-            let ended = Zklock::run(hosts, &format!("{kind} -w 0.05 {path}"), ":");
+            let (ended, took) = connected(hosts, &format!("{kind} -w 0.05 {path}"), ":");
             assert_eq!(ended.code, Some(1), "{kind}: {ended:?}");
-            began.elapsed()
+            took
         };
         // A busy machine may delay one of them.
         let took = (0..5).map(|_| wait()).min();
@@ -40,9 +39,21 @@ fn a_wait_is_as_short_as_the_user_says(hosts: &str) {
 fn a_wait_that_connecting_has_used_up_still_gets_a_free_lock(hosts: &str) {
     for kind in ["run", "run -s", "run --permits 2"] {
         let path = fresh_path("used-up");
-        let ended = Zklock::run(hosts, &format!("{kind} -w 0.001 {path}"), "exit 3");
+        let (ended, _) = connected(hosts, &format!("{kind} -w 0.001 {path}"), "exit 3");
         assert_eq!(ended.code, Some(3), "{kind}: {}", ended.err);
     }
+}
+
+/// Runs it, and returns how long that took; anew if no server has greeted within the second that connecting
+/// has, as on a machine that stands still.
+fn connected(hosts: &str, args: &str, script: &str) -> (Ended, Duration) {
+    let run = || {
+        let began = Instant::now();
+        (Zklock::run(hosts, args, script), began.elapsed())
+    };
+    let runs = (0..5).map(|_| run());
+    let mut runs = runs.filter(|(ended, _)| ended.code != Some(69));
+    runs.next().expect("a server that greets within a second")
 }
 
 /// On a terminal, and with `-v`, the lock was asked for when it was known what lies below the path.
