@@ -208,8 +208,7 @@ impl MultiLock {
         let (mut turns, mut readers) = (Vec::new(), Vec::new());
         for part in self.parts.iter() {
             if part.role == Role::Read {
-                let entered = self.locks.threads.enter(&part.path);
-                readers.push(entered.ok_or_else(|| lock::would_deadlock(&part.path))?);
+                readers.push(self.locks.enter_shared(&part.path)?);
                 continue;
             }
             match self.locks.turn(&part.path, &mut request)? {

@@ -27,8 +27,8 @@ use zklock_jute::Request;
 /// All clients that lock the same path on the same ensemble exclude each other, in order of
 /// arrival, and so do the threads of one client. These have one node at a time on the server and
 /// the share of one contender: when one leaves, the next joins at the end of the queue. A thread
-/// that locks the mutex twice through one client gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock);
-/// through two clients, it waits for itself.
+/// that locks the mutex twice through one client, or has the path as a read-write lock, gets
+/// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock); through two clients, it waits for itself.
 ///
 /// Keep the mutex, or a clone, for as long as you use it: it remembers when it was last locked,
 /// which saves a look at the queue if no other client has come since.

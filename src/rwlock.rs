@@ -22,9 +22,9 @@ use zklock_core::dialect::Role;
 ///
 /// Any number of readers share it; a writer has it alone. Both queue in order of arrival: a reader
 /// that comes after a waiting writer waits behind it, so writers do not starve, and readers that
-/// are next to each other wake together. A thread that holds the lock and locks it again gets
-/// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader cannot become a writer. A writer
-/// can become a reader, see [`RwLockWriteGuard::downgrade`].
+/// are next to each other wake together. A thread that holds the lock, or the mutex of the same path,
+/// and locks it again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader cannot
+/// become a writer. A writer can become a reader, see [`RwLockWriteGuard::downgrade`].
 ///
 /// # Why no reader becomes a writer
 ///
@@ -266,9 +266,7 @@ impl RwLock {
         role: Role,
         mut request: LockRequest<'_>,
     ) -> Result<Option<(RawGuard, Entered)>> {
-        let Some(entered) = self.locks.threads.enter(&self.path) else {
-            return Err(lock::would_deadlock(&self.path));
-        };
+        let entered = self.locks.enter_shared(&self.path)?;
         let queue = Queue::of(&self.path, role);
         match RawGuard::acquire(&self.locks.session, &queue, &mut request, None)? {
             Some(raw) => Ok(Some((raw, entered))),

@@ -42,6 +42,16 @@ impl ThreadSet {
             thread,
         })
     }
+
+    /// Whether the calling thread is in the set.
+    pub(crate) fn has_me(&self, path: &str) -> bool {
+        if self.process.is_another() {
+            return false;
+        }
+        let present = self.threads.lock();
+        let threads = present.get(path);
+        threads.is_some_and(|threads| threads.contains(&thread::current().id()))
+    }
 }
 
 impl Drop for Entered {

@@ -122,6 +122,16 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         self.enter_at_once(path, taken).unwrap_or(Entry::Taken)
     }
 
+    /// Whether the calling thread has the turn.
+    pub(crate) fn is_mine(&self, path: &str) -> bool {
+        if self.process.is_another() {
+            return false;
+        }
+        let lines = self.lines.lock();
+        let line = lines.open.get(path);
+        line.is_some_and(|line| line.owner == Some(thread::current().id()))
+    }
+
     /// Returns how many threads wait for a turn.
     pub(crate) fn waiting(&self) -> usize {
         let lines = self.lines.lock();

@@ -34,7 +34,7 @@ use self::raw_guard::{Grant, RawGuard, Turn, Turnstile};
 use self::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
-use crate::local::thread_set::ThreadSet;
+use crate::local::thread_set::{self, ThreadSet};
 use crate::local::turnstile::Entry;
 use crate::session::Session;
 use crate::time::limit::Limit;
@@ -48,7 +48,7 @@ pub(crate) use self::abandonment::lasting;
 /// What the locks of one client share.
 pub(crate) struct Locks {
     pub(crate) session: Arc<Session>,
-    pub(crate) threads: ThreadSet,
+    threads: ThreadSet,
     turnstile: Turnstile,
     _closes: Subscription,
 }
@@ -92,6 +92,10 @@ impl Locks {
         wish: impl FnOnce() -> Wish,
         request: &LockRequest<'_>,
     ) -> Result<Option<Entered>> {
+        // It would wait for its own read-write lock on the server.
+        if self.threads.has_me(path) {
+            return Err(would_deadlock(path));
+        }
         let entry = match request.patience {
             Patience::Waits => self.turnstile.enter(path, &request.limit, wish),
             Patience::Tries => self.turnstile.try_enter(path),
@@ -115,6 +119,15 @@ impl Locks {
             Some(Entered::Again(_)) => Err(would_deadlock(path)),
             None => self.gives_up_in_line(path, request).map(|()| None),
         }
+    }
+
+    /// Enters the calling thread as one of those that share a path, or write to it.
+    pub(crate) fn enter_shared(&self, path: &str) -> Result<thread_set::Entered> {
+        // It would wait for its own mutex on the server.
+        if self.turnstile.is_mine(path) {
+            return Err(would_deadlock(path));
+        }
+        self.threads.enter(path).ok_or_else(|| would_deadlock(path))
     }
 
     /// Another thread that is ahead of this one counts as a lock that is taken, but without a connection it may

@@ -111,11 +111,11 @@ fn what_is_read_is_shared_and_the_rest_is_not(place: Place) {
     let catalogue = theirs.rwlock(second).unwrap();
     let reading = catalogue.try_read().unwrap().expect("shared");
     assert!(theirs.rwlock(first).unwrap().try_read().unwrap().is_none());
+    drop(reading);
     assert!(theirs.mutex(second).unwrap().try_lock().unwrap().is_none());
     let other = format!("{first}-other");
     let beside = theirs.multi_lock([second, &other]).unwrap();
     assert!(beside.try_lock().unwrap().is_none());
-    drop(reading);
     // Another thread of one client reads beside it, too.
     let beside = beside.reading([second]).unwrap();
     let also = beside.try_lock().unwrap().expect("shared");

@@ -17,6 +17,7 @@ use crate::transport::{
 in_every_place! {
     readers_share_and_writers_do_not
     a_thread_that_comes_twice_is_told_so
+    a_thread_that_has_the_path_as_another_lock_is_told_so
     a_writer_does_not_starve_behind_later_readers
     a_downgrade_lets_readers_in_and_no_writer_between
     a_reader_of_a_lost_session_is_told
@@ -74,6 +75,34 @@ fn a_thread_that_comes_twice_is_told_so(place: Place) {
     drop(writing);
     drop(lock.read().unwrap());
     wait_for_queue(&client, &path, 0);
+}
+
+/// The two are one lock, so the thread would wait for itself on the server.
+fn a_thread_that_has_the_path_as_another_lock_is_told_so(place: Place) {
+    let path = fresh_path("other");
+    let (client, lock) = lock(place, &path);
+    let (mutex, reentrant) = (client.mutex(&path), client.reentrant_mutex(&path));
+    let (mutex, reentrant) = (mutex.unwrap(), reentrant.unwrap());
+    let several = client.multi_lock([path.as_str()]).unwrap();
+    let shared = several.clone().reading([path.as_str()]).unwrap();
+    let (soon, would_deadlock) = (Duration::from_millis(300), Error::WouldDeadlock { path });
+    let reading = lock.read().unwrap();
+    assert_eq!(mutex.try_lock_for(soon).unwrap_err(), would_deadlock);
+    assert_eq!(mutex.try_lock().unwrap_err(), would_deadlock);
+    assert_eq!(reentrant.try_lock_for(soon).unwrap_err(), would_deadlock);
+    assert_eq!(several.try_lock_for(soon).unwrap_err(), would_deadlock);
+    // Another thread may have the guard, and give it back.
+    let sent = reading.into_send();
+    assert!(mutex.try_lock_for(soon).unwrap().is_none());
+    drop(sent);
+    let locked = mutex.lock().unwrap();
+    assert_eq!(lock.try_read_for(soon).unwrap_err(), would_deadlock);
+    assert_eq!(lock.try_write().unwrap_err(), would_deadlock);
+    assert_eq!(shared.try_lock_for(soon).unwrap_err(), would_deadlock);
+    drop(locked);
+    drop(reentrant.lock().unwrap());
+    drop(lock.write().unwrap());
+    wait_for_queue(&client, mutex.path(), 0);
 }
 
 fn a_writer_does_not_starve_behind_later_readers(place: Place) {
