@@ -33,7 +33,8 @@ use crate::transport::session_state::{SessionEvent, SessionState};
 /// and does not wait for the answer (only for the time of
 /// [`LockOptions::hold_at_least`](crate::LockOptions::hold_at_least)); [`close`](Self::close) waits
 /// for it. After [`std::process::exit`] or an abort, its locks are free once the session has timed
-/// out.
+/// out. A guard that is leaked, as by [`std::mem::forget`], keeps its lock until the client is closed
+/// or the process ends.
 ///
 /// # When the ensemble was set up anew or restored
 ///

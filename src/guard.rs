@@ -138,7 +138,8 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before, or if no server
+    /// confirmed the release by the guard's deadline.
     ///
     /// # Example
     ///

@@ -337,8 +337,8 @@ impl MutexGuard {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before: another holder
-    /// may have overlapped with this guard.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before, when another holder
+    /// may have overlapped with this guard, or if no server confirmed the release by the deadline.
     pub fn unlock(self) -> Result<()> {
         self.grant.release()
     }

@@ -45,12 +45,11 @@ impl ThreadSet {
 
     /// Whether the calling thread is in the set.
     pub(crate) fn has_me(&self, path: &str) -> bool {
-        if self.process.is_another() {
-            return false;
-        }
         let present = self.threads.lock();
         let threads = present.get(path);
-        threads.is_some_and(|threads| threads.contains(&thread::current().id()))
+        let has_me = threads.is_some_and(|threads| threads.contains(&thread::current().id()));
+        // Last, because it is a system call.
+        has_me && !self.process.is_another()
     }
 }
 

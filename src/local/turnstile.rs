@@ -124,12 +124,11 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
 
     /// Whether the calling thread has the turn.
     pub(crate) fn is_mine(&self, path: &str) -> bool {
-        if self.process.is_another() {
-            return false;
-        }
         let lines = self.lines.lock();
         let line = lines.open.get(path);
-        line.is_some_and(|line| line.owner == Some(thread::current().id()))
+        let is_mine = line.is_some_and(|line| line.owner == Some(thread::current().id()));
+        // Last, because it is a system call.
+        is_mine && !self.process.is_another()
     }
 
     /// Returns how many threads wait for a turn.

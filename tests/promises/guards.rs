@@ -1,6 +1,7 @@
 //! What all guards can do: name themselves, fence, change threads, and end a block of work.
 
 use std::fmt::Debug;
+use std::mem;
 use std::thread;
 use std::time::Duration;
 
@@ -230,4 +231,15 @@ fn a_guard_that_moves_can_wait_in_a_pool() {
     pooled::<SendWriteGuard>();
     pooled::<SendMultiGuard>();
     pooled::<Permit>();
+}
+
+#[test]
+fn a_leaked_guard_keeps_its_lock_until_the_client_is_closed() {
+    let server = Server::start().unwrap();
+    let [client, other] = [(); 2].map(|()| Client::connect(server.hosts()).unwrap());
+    mem::forget(client.mutex("/m").unwrap().lock().unwrap());
+    let mutex = other.mutex("/m").unwrap();
+    assert!(mutex.try_lock().unwrap().is_none());
+    client.close().unwrap();
+    assert!(mutex.try_lock().unwrap().is_some());
 }
