@@ -21,6 +21,10 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// How many nodes are read with one write.
 const AT_A_TIME: usize = 500;
 
+/// How many directories are created before their answers are awaited: few enough that the session's
+/// proofs of life, which wait behind them, are not late.
+const DIRECTORIES_AT_A_TIME: usize = 16;
+
 impl Session {
     /// The error of a queue with a contender that would not wait for this client.
     pub(crate) fn foreign(&self, dir: &str, foreign: Foreign) -> Error {
@@ -47,22 +51,29 @@ impl Session {
         lasting: Lasting<'_>,
         limit: &Limit,
     ) -> Result<std::result::Result<(), LimitReached>> {
-        for dir in dirs {
-            let requests = self.parents(dir, lasting);
-            let count = requests.len();
-            let mut call_id = caller.post(requests.into_iter().map(|request| (request, None)));
-            let mut refusals = Refusals::default();
-            for _ in 0..count {
-                match caller.wait(call_id, limit) {
-                    Ok(Err(Failure::Refused(code))) => refusals.add(code),
-                    Ok(Err(Failure::TooLong(long))) => return Err(Error::too_long(long, dir)),
-                    Ok(_) => refusals.none(),
-                    Err(LimitReached) => return Ok(Err(LimitReached)),
-                }
-                call_id = call_id.next();
+        for dirs in dirs.chunks(DIRECTORIES_AT_A_TIME) {
+            let mut posted = Vec::with_capacity(dirs.len());
+            for dir in dirs {
+                let requests = self.parents(dir, lasting);
+                let count = requests.len();
+                let first = caller.post(requests.into_iter().map(|request| (request, None)));
+                posted.push((dir, first, count));
             }
-            if let Some(code) = refusals.trouble() {
-                return Err(not_made(dir, code));
+            for (dir, first, count) in posted {
+                let Ok(answers) = caller.wait_for_all(first, count, limit) else {
+                    return Ok(Err(LimitReached));
+                };
+                let mut refusals = Refusals::default();
+                for answer in answers {
+                    match answer {
+                        Err(Failure::Refused(code)) => refusals.add(code),
+                        Err(Failure::TooLong(long)) => return Err(Error::too_long(long, dir)),
+                        _ => refusals.none(),
+                    }
+                }
+                if let Some(code) = refusals.trouble() {
+                    return Err(not_made(dir, code));
+                }
             }
         }
         Ok(Ok(()))

@@ -1,11 +1,13 @@
 //! What several locks cost.
 
 use std::thread;
+use std::time::Instant;
 
 use crossbeam_channel::bounded;
 use zklock::{LockOptions, MultiLock};
 
 use super::scene::{LET_GO, Scene};
+use super::slow::{DELAY, ROUND_TRIP, Slow};
 use super::{LONG, SHORT};
 use crate::support::raw::op;
 
@@ -41,6 +43,24 @@ fn several_free_locks_cost_three_round_trips_however_many_they_are_and_a_try_one
     assert_eq!(scene.tap.take(), taken);
     all.try_lock().unwrap().unwrap().unlock().unwrap();
     assert_eq!(scene.tap.take(), [vec![list], taken.to_vec()].concat());
+}
+
+#[test]
+fn the_directories_of_several_new_locks_are_made_in_one_round_trip() {
+    let slow = Slow::new("slow-several");
+    slow.proxy.delay(DELAY);
+    let mut tries = 0;
+    // The refused create, the directories, and the lock as above.
+    slow.within(ROUND_TRIP * 23 / 4, || {
+        tries += 1;
+        let paths: Vec<_> = (0..8)
+            .map(|at| format!("{}-{tries}-{at}", slow.path))
+            .collect();
+        let all = slow.client.multi_lock(paths.iter().map(String::as_str));
+        let begun = Instant::now();
+        drop(all.unwrap().lock().unwrap());
+        begun.elapsed()
+    });
 }
 
 /// The listing that shows which of them are free shows also whom to wait for.
