@@ -109,7 +109,8 @@ impl<'a> LockOptions<'a> {
     }
 
     /// Stops waiting when this channel has a message, or when its senders are dropped; the
-    /// result is then `Ok(None)`. Defaults to never.
+    /// result is then `Ok(None)`. A message is taken out of the channel, so it ends one call; dropping the
+    /// senders ends all that wait with it. Defaults to never.
     pub fn cancel(mut self, cancel: Receiver<()>) -> Self {
         self.cancel = Some(cancel);
         self

@@ -188,7 +188,9 @@ impl Error {
                 f,
                 "the server {server} refused the SASL login of {principal}: {reason}; check the user and the password"
             ),
-            Self::Closed => f.write_str("the client is closed: connect a new one"),
+            Self::Closed => f.write_str(
+                "the client is closed, or was connected before a fork: connect a new one",
+            ),
             Self::NoThread { reason } => write!(
                 f,
                 "the system cannot start a thread for the client: {reason}; raise its limits, or use fewer clients"

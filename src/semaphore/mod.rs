@@ -30,6 +30,9 @@ use zklock_core::attempt::Patience;
 /// left when it has been idle for a while, if the server has containers; kazoo's stays, because
 /// kazoo relies on it.
 ///
+/// A thread may have several permits. One that has the last and asks for another waits for itself:
+/// [`acquire_many`](Self::acquire_many) takes all that are needed at once.
+///
 /// # How many permits there are
 ///
 /// The number is stored in the semaphore's own node. All permits of this library that are held at a

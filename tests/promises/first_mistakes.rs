@@ -243,7 +243,7 @@ fn a_client_that_is_closed_and_a_guard_that_outlives_it() {
     assert_eq!(said(mutex.lock()), Error::Closed.to_string());
     assert_eq!(
         said(client.contenders("/m")),
-        "the client is closed: connect a new one"
+        "the client is closed, or was connected before a fork: connect a new one"
     );
 }
 
@@ -348,7 +348,7 @@ fn the_debug_of_an_error_has_its_message() {
     assert_eq!(format!("{error:?}"), format!("BadHosts: {error}"));
     assert_eq!(
         format!("{:?}", Error::Closed),
-        "Closed: the client is closed: connect a new one"
+        "Closed: the client is closed, or was connected before a fork: connect a new one"
     );
 }
 
