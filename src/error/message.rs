@@ -50,6 +50,8 @@ impl fmt::Debug for Error {
     }
 }
 
+const CLOSED: &str = "the client is closed, or was connected before a fork: connect a new one";
+
 /// How many round trips a session timeout needs for guards that stay valid from one check to the next.
 const ROUND_TRIPS: u32 = 8;
 
@@ -188,9 +190,7 @@ impl Error {
                 f,
                 "the server {server} refused the SASL login of {principal}: {reason}; check the user and the password"
             ),
-            Self::Closed => f.write_str(
-                "the client is closed, or was connected before a fork: connect a new one",
-            ),
+            Self::Closed => f.write_str(CLOSED),
             Self::NoThread { reason } => write!(
                 f,
                 "the system cannot start a thread for the client: {reason}; raise its limits, or use fewer clients"
