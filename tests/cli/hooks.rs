@@ -23,6 +23,7 @@ on_every_server! {
     a_passive_hook_that_hangs_is_killed_and_told
     what_the_last_hook_of_a_killed_zklock_leaves_ends_before_the_lock_is_free
     a_signal_to_a_keeper_keeps_it_from_no_hook
+    a_passive_hook_ends_in_time_if_zklock_is_stopped
     an_active_hook_that_hangs_ends_with_the_lock
     the_passive_hook_runs_however_the_term_ends
     the_events_are_those_of_the_term_in_order
@@ -208,6 +209,20 @@ fn the_passive_hook_runs_however_the_term_ends(hosts: &str) {
         first.kill();
         second.kill();
     }
+}
+
+fn a_passive_hook_ends_in_time_if_zklock_is_stopped(hosts: &str) {
+    let (path, log) = (fresh_path("down"), Log::new());
+    let down = log.beat("down");
+    let options = [("--on-passive", &*down), LONG];
+    let first = Zklock::spawn(&mut standby(hosts, &path, &options, &log.beat("up")));
+    log.await_word("up");
+    first.signal("TERM");
+    log.await_word("down");
+    first.signal("STOP");
+    eventually("the hook ends", || log.is_still());
+    first.signal("CONT");
+    assert_eq!(first.end().signal, Some(15));
 }
 
 /// The names of the events, without those of a wait.

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
 
-use crate::processes::{foreign, is_root, keeper_of};
+use crate::processes::{debug, foreign, is_root, keeper_of, limit_files};
 use crate::program::{
     Log, Zklock, assert_keeps_the_lock_until_a_signal, await_queue, command, on_every_server,
 };
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{eventually, fresh_path, run, timed};
 
 /// Short, so that the tests are short, and long enough for a busy machine.
 const SHORT: &str = "--session-timeout 6";
@@ -45,6 +45,9 @@ on_every_server! {
     a_command_that_stops_in_time_is_not_killed
     a_stop_that_outlasts_the_session_ends_the_command_in_time_and_is_told
     a_shorter_stop_of_zklock_alone_costs_no_command
+    a_stop_ends_a_command_whose_keeper_may_open_no_files
+    a_stop_ends_a_command_that_stops_and_goes_on_often
+    a_debugger_that_holds_the_first_thread_ends_the_command
 }
 
 /// Commands that are hard to stop.
@@ -405,4 +408,53 @@ fn a_shorter_stop_of_zklock_alone_costs_no_command(hosts: &str) {
     assert!(!first.has_ended());
     first.signal("TERM");
     assert_eq!(first.end().signal, Some(15));
+}
+
+/// Lets another client wait for the lock of a command whose `zklock` and keeper are given to this, and checks
+/// the order.
+#[track_caller]
+fn assert_ended_before_the_next(hosts: &str, stop: impl FnOnce(&mut Zklock, &str)) {
+    let (path, log, head) = (fresh_path("alone"), Log::new(), Log::new());
+    let script = format!("{}; {}", head.write("$$"), log.beat("beat"));
+    let mut first = Zklock::start(hosts, &format!("run {SHORT} {path}"), &script);
+    log.await_word("beat");
+    stop(&mut first, &head.words()[0]);
+    let next = format!("{}; sleep 0.5", log.write("next"));
+    let next = Zklock::run(hosts, &format!("run -w 60 {path}"), &next);
+    assert_eq!(next.code, Some(0), "{next:?}");
+    assert_eq!(log.words().last().map(String::as_str), Some("next"));
+    first.signal("CONT");
+    assert_eq!(first.end().code, Some(75));
+}
+
+fn a_stop_ends_a_command_whose_keeper_may_open_no_files(hosts: &str) {
+    assert_ended_before_the_next(hosts, |first, _| {
+        limit_files(&keeper_of(first.id()), "3");
+        first.signal("STOP");
+    });
+}
+
+/// More often than messages about it find room.
+fn a_stop_ends_a_command_that_stops_and_goes_on_often(hosts: &str) {
+    assert_ended_before_the_next(hosts, |first, head| {
+        first.signal("STOP");
+        let toggle = format!(
+            "for i in $(seq 400); do kill -STOP {head}; sleep 0.002; kill -CONT {head}; done"
+        );
+        run(Command::new("bash").args(["-c", &toggle]));
+    });
+}
+
+/// The others maintain the lock, but who would stop the command hears of no loss.
+fn a_debugger_that_holds_the_first_thread_ends_the_command(hosts: &str) {
+    if !is_root() {
+        return println!("only root can debug everywhere");
+    }
+    let (path, log) = (fresh_path("debugged"), Log::new());
+    let mut first = Zklock::start(hosts, &format!("run {SHORT} {path}"), &log.beat("beat"));
+    log.await_word("beat");
+    let debugger = debug(&first.id().to_string(), "stop");
+    eventually("the command ends", || log.is_still());
+    drop(debugger);
+    assert_eq!(first.end().code, Some(75));
 }

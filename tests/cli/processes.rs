@@ -644,7 +644,7 @@ fn nothing_of_a_command_is_left_where_few_files_may_be_open(hosts: &str) {
 }
 
 /// Lets this process open no more files than it has, or again more.
-fn limit_files(process: &str, limit: &str) {
+pub(crate) fn limit_files(process: &str, limit: &str) {
     let limit = format!("--nofile={limit}:");
     run(Command::new("prlimit").args(["--pid", process, &limit]));
 }

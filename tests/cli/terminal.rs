@@ -8,12 +8,13 @@ use crate::processes::{debug, is_root};
 use crate::program::{Log, Zklock, await_queue, command, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, run};
 
 on_every_server! {
     ctrl_c_ends_a_script_around_a_command
     ctrl_c_ends_a_script_around_a_wait
     ctrl_z_stops_all_that_a_command_has_started
+    a_stopped_job_that_is_continued_without_its_zklock_ends_in_time
     ctrl_z_stops_no_zklock_whose_command_runs_on
     ctrl_z_stops_what_a_debugger_watches
     ctrl_z_stops_processes_that_replace_each_other
@@ -138,6 +139,26 @@ fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
         assert!(log.is_still(), "{leave}");
         goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
     }
+}
+
+/// Who continues it knows nothing of the lock.
+fn a_stopped_job_that_is_continued_without_its_zklock_ends_in_time(hosts: &str) {
+    let (path, log, head) = (fresh_path("ctrl-z"), Log::new(), Log::new());
+    let zklock = zklock(&format!("--session-timeout 6 {path}"));
+    let job = format!("{}; {}", head.write("$$"), log.beat("beat"));
+    let stopped = log.write("stopped");
+    let script = format!("set -m; {zklock} -- sh -c '{job}'; {stopped}; read _; fg");
+    let terminal = start(hosts, &log, "beat=^Z,next=^J", "bash", &script);
+    log.await_word("stopped");
+    let group = format!("-{}", head.words()[0]);
+    run(Command::new("kill").args(["-CONT", "--", &group]));
+    let next = format!("{}; sleep 0.5", log.write("next"));
+    let next = Zklock::run(hosts, &format!("run -w 20 {path}"), &next);
+    assert_eq!(next.code, Some(0), "{next:?}");
+    let words = log.words();
+    let last = words.iter().rev().map(String::as_str).take(2);
+    assert_eq!(last.collect::<Vec<_>>(), ["next", "beat"]);
+    assert_eq!(end(terminal).code, Some(75));
 }
 
 /// Has the command that has stopped go on, and then end.

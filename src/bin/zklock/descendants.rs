@@ -201,10 +201,10 @@ impl Descendants {
     }
 }
 
-/// Whether this process is stopped, with all its threads.
-pub(crate) fn is_stopped(process: Pid) -> bool {
+/// Whether the thread of this `stat` is stopped.
+pub(crate) fn is_stopped(stat: &[u8]) -> bool {
     let stopped = State::Stopped..=State::Traced;
-    read_threads(process).is_some_and(|one| stopped.contains(&one.state))
+    Stat::from_read(stat).is_ok_and(|stat| stopped.contains(&state(&stat)))
 }
 
 fn open_list() -> io::Result<File> {

@@ -6,6 +6,7 @@ use crossbeam_channel::RecvTimeoutError;
 
 use crate::child::{Child, Variables};
 use crate::exit::Ending;
+use crate::helper::trust::since_boot;
 use crate::helper::wire::Kind;
 use crate::run_setup::Stage;
 use crate::stderr::say;
@@ -25,6 +26,8 @@ pub(crate) fn run_within(limit: Duration, text: &str, variables: &Variables<'_>,
         Ok(child) => child,
         Err(error) => return say(&format!("cannot run {name}: {error}")),
     };
+    // If this process is stopped, nobody else kills it.
+    child.trust(since_boot().saturating_add(limit));
     child.ask(Kind::Begin);
     if !await_end(&mut child, Instant::now() + limit) {
         child.kill();

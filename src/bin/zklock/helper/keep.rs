@@ -42,6 +42,9 @@ const LAST_STOP: Duration = Duration::from_millis(2_500);
 /// How long processes may be left before that is told.
 const QUIET: Duration = Duration::from_secs(2);
 
+/// How many messages certainly find room in the socket.
+const UNHEARD: u32 = 64;
+
 /// How many of the processes that are left are named.
 const NAMED: usize = 8;
 
@@ -71,6 +74,8 @@ struct Keeper {
     /// Whether `zklock run` is gone.
     orphaned: bool,
     trust: Trust,
+    /// How often the command has stopped while `zklock run` was stopped.
+    unheard: u32,
     /// The session to end if it is, unless somebody else answers for it.
     session: Option<Session>,
 }
@@ -156,6 +161,7 @@ impl Keeper {
             told: false,
             orphaned: false,
             trust: Trust::new(),
+            unheard: 0,
             session: Some(session),
         }
     }
@@ -194,7 +200,9 @@ impl Keeper {
                     self.head_lives = false;
                     self.left.get_or_insert_with(Instant::now);
                 }
-                self.say(Kind::Changed, status.as_raw(), "");
+                if !status.stopped() || self.can_tell() {
+                    self.say(Kind::Changed, status.as_raw(), "");
+                }
             }
         }
         // Where orphans are not adopted, the group has to be gone too.
@@ -203,6 +211,16 @@ impl Keeper {
         // What is dead may be a debugger's to reap.
         let are_dead = || self.killing && self.descendants.are_dead_but(None);
         (!has_others || are_dead()) && is_gone()
+    }
+
+    /// Whether one more stop of the command is to be told. The messages that nobody reads must not fill the
+    /// socket: who waits for room in it kills nothing.
+    fn can_tell(&mut self) -> bool {
+        self.unheard = match self.trust.is_alone() {
+            true => self.unheard.saturating_add(1),
+            false => 0,
+        };
+        self.unheard <= UNHEARD
     }
 
     /// If `zklock run` is gone, the next look at the socket tells.
@@ -266,7 +284,8 @@ impl Keeper {
         }
         let left = self.left.filter(|_| !self.told);
         let quiet = left.map(|left| QUIET.saturating_sub(left.elapsed()));
-        let trust = self.trust.left().filter(|_| !self.is_suspended);
+        let waits = |left: &Duration| !self.is_suspended || !left.is_zero();
+        let trust = self.trust.left().filter(waits);
         // `zklock run` itself comes first, unless it is stopped.
         let trust = trust.map(|left| left.max(POLL));
         quiet.into_iter().chain(trust).min()
@@ -290,12 +309,18 @@ impl Keeper {
     }
 
     /// Kills everything if the lock can be trusted no more and `zklock run`, which would do that, is stopped.
-    /// After Ctrl-Z, everything is.
+    /// After Ctrl-Z, everything is, unless somebody else has continued the command.
     fn look_at_trust(&mut self) {
-        if !self.killing && !self.is_suspended && self.trust.is_over() {
+        if !self.killing && self.trust.is_over() && !self.is_still() {
             self.start_killing();
             self.say(Kind::Untrusted, 0, "");
         }
+    }
+
+    /// Whether what `Suspend` has stopped is stopped still.
+    fn is_still(&self) -> bool {
+        let is = |all: Vec<Process>| all.iter().all(|one| one.state <= State::Uninterruptible);
+        self.is_suspended && self.descendants.living().is_ok_and(is)
     }
 
     fn start_killing(&mut self) {

@@ -1,8 +1,10 @@
 //! Whether `zklock run` still looks after the lock: nobody else does if it alone is stopped.
 
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::time::Duration;
 
-use rustix::process::{Pid, getppid};
+use rustix::process::getppid;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::descendants::is_stopped;
@@ -10,15 +12,18 @@ use crate::descendants::is_stopped;
 /// How long the lock can be trusted, as far as `zklock run` has said.
 #[derive(Debug)]
 pub(super) struct Trust {
-    zklock: Option<Pid>,
+    /// The state of its first thread, which looks after the lock. It stays open, so that a limit of open files
+    /// does not hide it.
+    zklock: Option<File>,
     until: Option<Duration>,
 }
 
 impl Trust {
     /// Of the parent of this process.
     pub(super) fn new() -> Self {
+        let of = |parent| File::open(format!("/proc/{parent}/stat")).ok();
         Self {
-            zklock: getppid(),
+            zklock: getppid().and_then(of),
             until: None,
         }
     }
@@ -36,7 +41,18 @@ impl Trust {
 
     /// Whether that is over, and who would end the command is stopped.
     pub(super) fn is_over(&self) -> bool {
-        self.left().is_some_and(|left| left.is_zero()) && self.zklock.is_some_and(is_stopped)
+        self.left().is_some_and(|left| left.is_zero()) && self.is_alone()
+    }
+
+    /// Whether `zklock run` is stopped.
+    pub(super) fn is_alone(&self) -> bool {
+        let mut stat = Vec::new();
+        let mut read = |mut file: &File| {
+            file.rewind()?;
+            file.read_to_end(&mut stat)
+        };
+        let read = self.zklock.as_ref().map(|file| read(file));
+        matches!(read, Some(Ok(_))) && is_stopped(&stat)
     }
 }
 
