@@ -23,6 +23,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct StopPolicy {
     grace: Duration,
     margin: Duration,
+    look: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +44,9 @@ impl StopPolicy {
         Self {
             grace: grace.unwrap_or(session_timeout / 8),
             margin: session_timeout / 20,
+            // The keeper of the command hears of a proof at the next look. If it came late, a stop of this
+            // process that the lock survives would cost the command.
+            look: LOOK.min(session_timeout / 8),
         }
     }
 
@@ -118,12 +122,12 @@ impl StopPolicy {
                 let grace = self.grace.saturating_sub(term_sent);
                 match grace.is_zero() {
                     true => StopAction::Kill,
-                    false => StopAction::Wait(grace.min(left).min(LOOK)),
+                    false => StopAction::Wait(grace.min(left).min(self.look)),
                 }
             }
-            None if state == GuardState::Held => StopAction::Wait(left.min(LOOK)),
+            None if state == GuardState::Held => StopAction::Wait(left.min(self.look)),
             None if left <= self.grace => StopAction::Terminate,
-            None => StopAction::Wait((left - self.grace).min(LOOK)),
+            None => StopAction::Wait((left - self.grace).min(self.look)),
         }
     }
 }
@@ -180,6 +184,15 @@ mod tests {
             // Suspect since the connection broke, right before another proof was due.
             let broken = policy.decide(Suspect, timeout / 2 - timeout / 6, None);
             assert!(matches!(broken, Wait(_)), "{timeout:?}: {broken:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_session_is_looked_at_more_often() {
+        for (timeout, look) in [(40, 5), (80, 10), (200, 10)] {
+            let policy = StopPolicy::new(tenths(timeout), None);
+            let decided = policy.decide(Held, tenths(timeout) / 2, None);
+            assert_eq!(decided, Wait(tenths(look)), "{timeout}");
         }
     }
 
