@@ -47,11 +47,10 @@ impl Trust {
     /// Whether `zklock run` is stopped.
     pub(super) fn is_alone(&self) -> bool {
         let mut stat = Vec::new();
-        let mut read = |mut file: &File| {
+        let read = self.zklock.as_ref().map(|mut file| {
             file.rewind()?;
             file.read_to_end(&mut stat)
-        };
-        let read = self.zklock.as_ref().map(|file| read(file));
+        });
         matches!(read, Some(Ok(_))) && is_stopped(&stat)
     }
 }
