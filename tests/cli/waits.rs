@@ -3,13 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use zklock::embedded::Server;
 
 use crate::program::{Ended, Log, Zklock, on_every_server};
 use crate::support::proxy::Proxy;
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, timed};
 
 on_every_server! {
     a_wait_is_as_short_as_the_user_says
@@ -47,11 +47,7 @@ fn a_wait_that_connecting_has_used_up_still_gets_a_free_lock(hosts: &str) {
 /// Runs it, and returns how long that took; anew if no server has greeted within the second that connecting
 /// has, as on a machine that stands still.
 fn connected(hosts: &str, args: &str, script: &str) -> (Ended, Duration) {
-    let run = || {
-        let began = Instant::now();
-        (Zklock::run(hosts, args, script), began.elapsed())
-    };
-    let runs = (0..5).map(|_| run());
+    let runs = (0..5).map(|_| timed(|| Zklock::run(hosts, args, script)));
     let mut runs = runs.filter(|(ended, _)| ended.code != Some(69));
     runs.next().expect("a server that greets within a second")
 }
@@ -66,10 +62,10 @@ fn what_is_told_of_a_path_delays_no_command() {
     // A busy machine may delay one of them.
     let least = |command: &str| {
         let run = || {
-            let began = Instant::now();
-            let ended = Zklock::run(&proxy.hosts(), &format!("{command} {path}"), ":");
+            let (ended, took) =
+                timed(|| Zklock::run(&proxy.hosts(), &format!("{command} {path}"), ":"));
             assert_eq!(ended.code, Some(0), "{command}: {ended:?}");
-            began.elapsed()
+            took
         };
         (0..4).map(|_| run()).min().expect("a run")
     };

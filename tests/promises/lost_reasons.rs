@@ -1,13 +1,13 @@
 //! A lost lock says why, wherever it says that it is lost.
 
 use std::error::Error as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use zklock::embedded::Server;
 use zklock::{Client, Error, GuardEvent, LostReason, MutexGuard};
 
 use crate::support::proxy::Proxy;
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, timed};
 use crate::transport::{Place, on_every_server, wait_for};
 
 on_every_server! {
@@ -55,9 +55,8 @@ fn an_evicted_holder_learns_that_it_was_evicted(place: Place) {
 /// The first result that has taken less time than a guard's node is left unwatched.
 fn within_a_moment<T>(mut run: impl FnMut() -> T) -> T {
     loop {
-        let begun = Instant::now();
-        let result = run();
-        if begun.elapsed() < Duration::from_millis(50) {
+        let (result, took) = timed(&mut run);
+        if took < Duration::from_millis(50) {
             return result;
         }
     }

@@ -1,7 +1,6 @@
 //! What several locks cost.
 
 use std::thread;
-use std::time::Instant;
 
 use crossbeam_channel::bounded;
 use zklock::{LockOptions, MultiLock};
@@ -10,6 +9,7 @@ use super::scene::{LET_GO, Scene};
 use super::slow::{DELAY, ROUND_TRIP, Slow};
 use super::{LONG, SHORT};
 use crate::support::raw::op;
+use crate::support::timed;
 
 const COUNT: usize = 4;
 
@@ -57,9 +57,7 @@ fn the_directories_of_several_new_locks_are_made_in_one_round_trip() {
             .map(|at| format!("{}-{tries}-{at}", slow.path))
             .collect();
         let all = slow.client.multi_lock(paths.iter().map(String::as_str));
-        let begun = Instant::now();
-        drop(all.unwrap().lock().unwrap());
-        begun.elapsed()
+        timed(|| drop(all.unwrap().lock().unwrap())).1
     });
 }
 

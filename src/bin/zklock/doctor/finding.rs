@@ -66,12 +66,7 @@ impl Level {
 
 /// The columns of the terminal that stdout is, if it is one.
 pub(super) fn columns() -> Option<u16> {
-    let stdout = Term::stdout();
-    let is_shown = stdout.is_term();
-    is_shown
-        .then(|| stdout.size_checked())
-        .flatten()
-        .map(|size| size.1)
+    Term::stdout().size_checked().map(|size| size.1)
 }
 
 /// Returns one line for each finding; in so many columns, as many lines as that takes.
