@@ -50,10 +50,10 @@ fn the_directories_of_several_new_locks_are_made_in_one_round_trip() {
     let slow = Slow::new("slow-several");
     slow.proxy.delay(DELAY);
     let mut tries = 0;
-    // The refused create, the directories, and the lock as above.
-    slow.within(ROUND_TRIP * 23 / 4, || {
+    // The refused create, the directories, and the lock as above are five, and twenty one by one.
+    slow.within(ROUND_TRIP * 8, || {
         tries += 1;
-        let paths: Vec<_> = (0..8)
+        let paths: Vec<_> = (0..16)
             .map(|at| format!("{}-{tries}-{at}", slow.path))
             .collect();
         let all = slow.client.multi_lock(paths.iter().map(String::as_str));
