@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use zklock::Client;
 
 use super::scene::Scene;
+use crate::support::eventually;
 use crate::support::raw::op;
 
 /// Works on the shards that it gets, and tells of each.
@@ -36,12 +37,16 @@ fn who_takes_over_a_shard_reads_the_names_of_the_members_and_no_data() {
         (0..2).for_each(|_| assert_eq!(begun.recv(), Ok(false)));
         scope.spawn(move || work(&scene.client, path, stops, to, true));
         assert_eq!(begun.iter().find(|mine| *mine), Some(true));
+        // Each of the two locks that it has is looked at once; if the shard's had to wait, one look is of
+        // who held it, and the other may come late.
+        let is_look = |op: &&i32| **op == op::GET_DATA;
+        let looks = || scene.tap.log().concat().iter().filter(is_look).count();
+        eventually("both of its locks are looked at", || looks() >= 2);
         scene.tap.take();
         drop(stop_other);
         assert_eq!(begun.iter().find(|mine| *mine), Some(true));
         let sent = scene.tap.take().concat();
-        // Until it queues for the shard: then it may have to wait, and reads who holds. The last look at
-        // where it stood before may come as late.
+        // Until it queues for the shard: then it may have to wait, and reads who holds.
         let asked = sent.split(|asked| *asked == op::CREATE2).next();
         let count = |kind| {
             asked
