@@ -823,8 +823,8 @@ fn however_a_process_is_started_it_ends_before_the_next_command_begins(hosts: &s
     }
 }
 
-/// The processes, of which one does not end.
-fn every_process() -> String {
+/// All processes, where one does not end or stop.
+pub(crate) fn every_process() -> String {
     let columns = "pid,ppid,pgid,sid,stat,wchan:18,etimes,args";
     let listed = Command::new("ps").args(["-eo", columns]).output();
     String::from_utf8_lossy(&listed.expect("a list").stdout).into_owned()
