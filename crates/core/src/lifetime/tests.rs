@@ -17,6 +17,8 @@
 
 mod servers;
 
+use core::iter;
+
 use super::*;
 use crate::guard_state::Belief;
 use crate::validity::{ENOUGH_PROOFS, GuardState};
@@ -408,8 +410,10 @@ fn no_check_passes_when_the_session_can_have_ended() {
 
 #[test]
 fn each_part_of_the_rule_is_needed() {
-    for broken in Broken::ALL {
-        let caught = (0..40 * histories()).find(|seed| run(*seed, broken).late > Duration::ZERO);
+    for (broken, known) in Broken::ALL {
+        // Only what has changed since is looked for anew.
+        let mut histories = iter::once(known).chain(0..40 * histories());
+        let caught = histories.find(|seed| run(*seed, broken).late > Duration::ZERO);
         assert!(caught.is_some(), "nobody noticed {broken:?}");
         println!(
             "{broken:?}: caught by history {}",

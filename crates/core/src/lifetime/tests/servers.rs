@@ -58,27 +58,28 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    pub(super) const ALL: [Self; 20] = [
-        Self::CommitsTouch,
-        Self::UnansweredMessages,
-        Self::ReportedAtOnce,
-        Self::LastTimeout,
-        Self::TimeoutOfTheGrant,
-        Self::LostGreetings,
-        Self::AnswersVouch,
-        Self::StatedTooMuch,
-        Self::StatedNothing,
-        Self::HandshakeAnswered,
-        Self::ProofAnswered,
-        Self::HandshakeOfDue,
-        Self::HandshakeOfDueSoon,
-        Self::MessageOfDue,
-        Self::HeardWithoutCommit,
-        Self::LedLongAgo,
-        Self::LedTooLong,
-        Self::LedWithoutCommit,
-        Self::LedAtOnce,
-        Self::StampOfAnother,
+    /// Each, and the first history that caught it when it was last looked for.
+    pub(super) const ALL: [(Self, u64); 20] = [
+        (Self::CommitsTouch, 79),
+        (Self::UnansweredMessages, 2306),
+        (Self::ReportedAtOnce, 2002),
+        (Self::LastTimeout, 60),
+        (Self::TimeoutOfTheGrant, 45),
+        (Self::LostGreetings, 183),
+        (Self::AnswersVouch, 68678),
+        (Self::StatedTooMuch, 183),
+        (Self::StatedNothing, 183),
+        (Self::HandshakeAnswered, 505),
+        (Self::ProofAnswered, 1857),
+        (Self::HandshakeOfDue, 79),
+        (Self::HandshakeOfDueSoon, 661),
+        (Self::MessageOfDue, 79746),
+        (Self::HeardWithoutCommit, 1032),
+        (Self::LedLongAgo, 505),
+        (Self::LedTooLong, 1751),
+        (Self::LedWithoutCommit, 15619),
+        (Self::LedAtOnce, 1857),
+        (Self::StampOfAnother, 70196),
     ];
 }
 
