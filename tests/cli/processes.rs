@@ -742,7 +742,7 @@ fn what_keeps_the_lock_is_named(hosts: &str) {
 
 fn a_blocked_signal_stays_blocked(hosts: &str) {
     let script = "import os, signal, sys\n\
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])\n\
+        signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGUSR2])\n\
         os.execv(sys.argv[1], sys.argv[1:])";
     let mut python = Command::new("python3");
     python.args(["-c", script, ZKLOCK, "run", &fresh_path("blocked"), "--"]);
