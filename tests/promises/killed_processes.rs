@@ -34,7 +34,7 @@ on_every_transport! {
 }
 
 fn processes_that_are_killed_never_overlap_and_leave_nothing(transport: Transport) {
-    let (processes, cycles) = (16, 200);
+    let (processes, cycles) = (16, 100);
     let server = ZooKeeper::builder()
         .tick(Duration::from_millis(100))
         .fsync(false)
