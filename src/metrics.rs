@@ -87,6 +87,11 @@ pub(crate) struct Counters {
     by_lock: ByLock,
     local_handoffs: AtomicU64,
     leftovers_deleted: AtomicU64,
+}
+
+/// How many requests of each kind a client's transport has been given.
+#[derive(Debug, Default)]
+pub(crate) struct RequestCounters {
     creates: AtomicU64,
     deletes: AtomicU64,
     listings: AtomicU64,
@@ -195,24 +200,6 @@ impl Counters {
         count!(self.leftovers_deleted, "zklock_leftovers_deleted_total");
     }
 
-    pub(crate) fn requested(&self, request: &Request) {
-        macro_rules! kind {
-            ($counter:ident, $name:literal) => {
-                count!(self.$counter, "zklock_requests_total", "kind" => $name)
-            };
-        }
-        match request.op() {
-            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => {
-                kind!(creates, "create");
-            }
-            OpCode::DELETE => kind!(deletes, "delete"),
-            OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => kind!(listings, "list"),
-            OpCode::EXISTS | OpCode::GET_DATA => kind!(reads, "read"),
-            OpCode::MULTI => kind!(multis, "multi"),
-            _ => kind!(others, "other"),
-        }
-    }
-
     /// The current numbers of each lock that is counted by itself.
     pub(crate) fn snapshot_by_lock(&self) -> BTreeMap<String, LockMetrics> {
         let locks = self.by_lock.locks.lock();
@@ -240,15 +227,43 @@ impl Counters {
             losses,
             suspicions,
             leftovers_deleted: now(&self.leftovers_deleted),
-            requests: Requests {
-                creates: now(&self.creates),
-                deletes: now(&self.deletes),
-                listings: now(&self.listings),
-                reads: now(&self.reads),
-                multis: now(&self.multis),
-                others: now(&self.others),
-            },
             ..Metrics::default()
+        }
+    }
+}
+
+impl RequestCounters {
+    pub(crate) fn count<'a>(&self, requests: impl Iterator<Item = &'a Request>) {
+        requests.for_each(|request| self.count_one(request));
+    }
+
+    fn count_one(&self, request: &Request) {
+        macro_rules! kind {
+            ($counter:ident, $name:literal) => {
+                count!(self.$counter, "zklock_requests_total", "kind" => $name)
+            };
+        }
+        match request.op() {
+            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => {
+                kind!(creates, "create");
+            }
+            OpCode::DELETE => kind!(deletes, "delete"),
+            OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => kind!(listings, "list"),
+            OpCode::EXISTS | OpCode::GET_DATA => kind!(reads, "read"),
+            OpCode::MULTI => kind!(multis, "multi"),
+            _ => kind!(others, "other"),
+        }
+    }
+
+    /// The current numbers.
+    pub(crate) fn snapshot(&self) -> Requests {
+        Requests {
+            creates: now(&self.creates),
+            deletes: now(&self.deletes),
+            listings: now(&self.listings),
+            reads: now(&self.reads),
+            multis: now(&self.multis),
+            others: now(&self.others),
         }
     }
 }

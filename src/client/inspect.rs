@@ -145,6 +145,7 @@ impl Client {
         let mut metrics = self.locks.session.counters.snapshot();
         metrics.reconnects = status.snapshot().connects.saturating_sub(1);
         metrics.expiries = status.expiries();
+        metrics.requests = status.requests.snapshot();
         metrics
     }
 

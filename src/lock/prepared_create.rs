@@ -4,7 +4,6 @@
 //! queue when the one before it leaves: its create is sent with that release. If the thread has
 //! given up meanwhile, the cleaner deletes what was sent for it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::fresh_id::fresh_id;
@@ -19,7 +18,7 @@ use zklock_core::validity::Stamp;
 use zklock_jute::Request;
 
 /// What a thread in line asks of the one before it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Wish {
     /// The lock may come with the turn.
     pub(super) inherits: bool,
@@ -112,13 +111,5 @@ impl Drop for Early {
             let cleaner = &self.session.cleaner;
             cleaner.add(&self.dir, sent.session, vec![node]);
         }
-    }
-}
-
-impl fmt::Debug for Early {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Early")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
     }
 }

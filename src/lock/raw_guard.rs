@@ -37,7 +37,6 @@ pub(crate) type Turn = turnstile::Turn<RawGuard, Grant, Wish>;
 pub(super) type Replaces = Arc<OnceLock<Option<i32>>>;
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub(crate) struct RawGuard {
     session: Arc<Session>,
     lease: Arc<Lease>,
@@ -64,7 +63,6 @@ pub(crate) struct RawGuard {
 }
 
 /// A lock, and the turn of the thread that waited for it.
-#[derive(Debug)]
 pub(crate) struct Grant {
     // Fields drop in this order: leave the queue first, then let the next thread in.
     pub(crate) raw: RawGuard,

@@ -1,6 +1,5 @@
 //! What a call asks for: which queue to go through, and how to wait in it.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -193,14 +192,5 @@ pub(super) fn creation(
             false => CreateMode::Ephemeral,
         },
         stat: true,
-    }
-}
-
-impl fmt::Debug for LockRequest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockRequest")
-            .field("patience", &self.patience)
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
     }
 }

@@ -376,11 +376,5 @@ pub(super) fn read_by(request: &Request) -> Option<&str> {
     }
 }
 
-impl fmt::Debug for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests;

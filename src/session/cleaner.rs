@@ -3,7 +3,6 @@
 //! Every exit from a queue ends here: the release of a guard, a timeout, an error, a panic. What is
 //! sent next, and when, is for [`Deletions`] to say.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -306,14 +305,6 @@ fn tell(failure: Failure, dir: &str) {
         _ => return,
     };
     log::warn!("cannot clean up {dir}: {why}; trying again");
-}
-
-impl fmt::Debug for Cleaner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cleaner")
-            .field("open", &self.len())
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

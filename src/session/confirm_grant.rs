@@ -112,7 +112,8 @@ impl Session {
         let (mut caller, mut proof) = (self.caller(), GrantProof::default());
         proof.stamp = stamp;
         loop {
-            if let Some(stamp) = proof.stamp.filter(|_| self.status.grants_on(&proof)) {
+            let is_enough = |_: &Stamp| self.status.next_for_a_grant(&proof) == Next::Grant;
+            if let Some(stamp) = proof.stamp.filter(is_enough) {
                 return Ok(Proven::By(stamp));
             }
             if caller.connected(limit)?.is_none() {

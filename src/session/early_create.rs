@@ -10,7 +10,6 @@
 //! taken them and not have written them yet. A look for the node would come too soon, so the answer
 //! decides what is cleaned up.
 
-use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
@@ -130,12 +129,6 @@ fn joined(node: String, create: Call, deleted: Answer) -> Call {
             created(create);
             deleted(delete);
         }),
-    }
-}
-
-impl fmt::Debug for EarlyCreate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EarlyCreate").finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,6 @@
 //! timeout, once for all guards, and renews their leases with the answer. What is due, and when, is
 //! for [`Renewals`](zklock_core::renewals::Renewals) to say.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -254,14 +253,6 @@ impl Heartbeat {
                 let _ = read.send((id, answered));
             }),
         }
-    }
-}
-
-impl fmt::Debug for Heartbeat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Heartbeat")
-            .field("leases", &self.leases)
-            .finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,6 @@
 //! Guards register from their threads; the heartbeat renews the leases on the background
 //! thread. What is due, and when, is for [`Renewals`] to say.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
@@ -143,14 +142,6 @@ impl Leases {
     pub(super) fn next_look(&self, at: Option<Moment>) {
         let at = at.map_or(u64::MAX, Moment::as_nanos);
         self.next_look.store(at, Ordering::Release);
-    }
-}
-
-impl fmt::Debug for Leases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leases")
-            .field("open", &self.len())
-            .finish_non_exhaustive()
     }
 }
 

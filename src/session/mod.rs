@@ -49,7 +49,6 @@ use crate::owner::Card;
 use crate::system::channel::bounded;
 use crate::system::sync::Mutex;
 use crate::time::limit::Limit;
-use crate::transport::counted::Counted;
 use crate::transport::status::Status;
 use crate::transport::{Transport, WatchId};
 use zklock_core::dialect::Dialect;
@@ -58,7 +57,6 @@ use zklock_core::dialect::Dialect;
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// One client's session, with everything that lives as long as it.
-#[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) status: Arc<Status>,
     pub(crate) transport: Arc<dyn Transport>,
@@ -115,7 +113,6 @@ impl Session {
     ) -> Result<Self> {
         let (wake, woken) = bounded(1);
         let counters = Arc::new(Counters::by_lock(settings.locks_counted));
-        let transport = Counted::over(transport, &counters);
         let next_watch = Arc::<AtomicU64>::default();
         let leases = Arc::new(Leases::new(transport.clone(), wake.clone()));
         let cleaner = Arc::new(Cleaner::new(

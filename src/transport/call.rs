@@ -1,7 +1,5 @@
 //! The values that pass through a transport: requests, their answers, and events of watches.
 
-use std::fmt;
-
 use super::mailbox_sender::Slot;
 use zklock_core::answer::Answered;
 use zklock_jute::{EventKind, Request};
@@ -43,21 +41,5 @@ pub(crate) struct Fired {
 impl Fired {
     pub(crate) fn told(id: WatchId, kind: EventKind) -> Self {
         Self { id, kind }
-    }
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Watch");
-        shown.field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("request", &self.request)
-            .field("watch", &self.watch)
-            .finish_non_exhaustive()
     }
 }

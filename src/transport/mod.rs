@@ -16,7 +16,6 @@
 //! request and decides nothing about locks.
 
 mod call;
-pub(crate) mod counted;
 pub(crate) mod gather;
 pub(crate) mod handover;
 pub(crate) mod mailbox;
@@ -29,7 +28,6 @@ pub(crate) mod status;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper_crate;
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::call::{Answer, Call, Fired, Watch, WatchId};
@@ -39,7 +37,7 @@ pub(crate) use zklock_core::answer::{Answered, Failure, TooLong};
 pub(crate) use zklock_core::connection::Capabilities;
 
 /// A connection that is made again when it breaks.
-pub(crate) trait Transport: fmt::Debug + Send + Sync {
+pub(crate) trait Transport: Send + Sync {
     /// Sends the calls in this order, in one write where possible.
     ///
     /// Does not wait for the network. Every call is answered exactly once, from any
@@ -101,7 +99,6 @@ pub(crate) type Errand = Box<dyn FnOnce() + Send>;
 
 /// While it lives, the calling thread reads for the transport again and again, and does nothing in between
 /// that takes long.
-#[derive(Debug)]
 pub(crate) struct Reading<'a>(&'a dyn Transport);
 
 impl<'a> Reading<'a> {

@@ -21,7 +21,7 @@ use super::session_key::Inherited;
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
-use crate::metrics;
+use crate::metrics::{self, RequestCounters};
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
@@ -36,7 +36,6 @@ const UNREAD_EVENTS: usize = 1024;
 const OLD_NEWS: Duration = Duration::from_secs(1);
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub(crate) struct Status {
     inner: Mutex<Inner>,
     /// Answers to messages sent before this say nothing new about the session.
@@ -44,12 +43,12 @@ pub(crate) struct Status {
     /// Commits of requests sent before this say nothing new about the session.
     commit_worth: AtomicU64,
     last_answer: LastAnswer,
+    pub(crate) requests: RequestCounters,
     began: Moment,
     /// Whether a session may outlive its connection.
     resumes: bool,
 }
 
-#[derive(Debug)]
 struct Inner {
     snapshot: Snapshot,
     /// The session that a server granted last; the snapshot's once the connection is ready.
@@ -95,6 +94,7 @@ impl Status {
             worth: AtomicU64::new(0),
             commit_worth: AtomicU64::new(0),
             last_answer: LastAnswer::default(),
+            requests: RequestCounters::default(),
             began: Moment::now(),
             resumes,
         }
@@ -134,11 +134,6 @@ impl Status {
     /// Returns when to renew this proof, so that a lock can be granted on it at any time.
     pub(crate) fn renews_at(&self, proof: &GrantProof) -> Duration {
         proof.renews_at(&self.inner.lock().lifetime, Moment::now().since_boot())
-    }
-
-    /// Returns whether a lock may be granted on this now.
-    pub(crate) fn grants_on(&self, proof: &GrantProof) -> bool {
-        self.next_for_a_grant(proof) == Next::Grant
     }
 
     /// Returns when the last message was sent that the leader had heard of in time, or zero.

@@ -9,7 +9,6 @@ mod tell;
 mod wait;
 mod wired;
 
-use std::fmt;
 use std::time::Instant;
 
 use self::wired::Wired;
@@ -309,13 +308,5 @@ impl Drop for Driver<'_, '_> {
         self.clean_up(left);
         self.request.overdue = self.acquisition.hurried();
         self.request.seen = self.acquisition.seen();
-    }
-}
-
-impl fmt::Debug for Driver<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver")
-            .field("acquisition", &self.acquisition)
-            .finish_non_exhaustive()
     }
 }

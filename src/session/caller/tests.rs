@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::transport::{Call, Capabilities, WatchId};
 
 /// The client ends while this has a request.
-#[derive(Debug)]
 struct Refusing(Arc<Status>);
 
 impl Transport for Refusing {

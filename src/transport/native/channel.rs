@@ -25,7 +25,6 @@ const WRITE_PATIENCE: Duration = Duration::from_millis(1);
 /// An outbox gives up memory beyond this when it is empty.
 const OUTBOX_BYTES: usize = 64 * 1024;
 
-#[derive(Debug)]
 pub(super) struct Channel {
     stream: TcpStream,
     /// Absent on a plain connection.

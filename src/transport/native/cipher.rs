@@ -168,9 +168,3 @@ impl fmt::Debug for Security {
         f.write_str("Security")
     }
 }
-
-impl fmt::Debug for Cipher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Cipher")
-    }
-}

@@ -50,7 +50,6 @@ mod shared;
 mod tests;
 mod who_reads;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -121,6 +120,8 @@ struct Native {
 
 impl Transport for Native {
     fn send(&self, calls: Vec<Call>) {
+        let requests = calls.iter().map(|call| &call.request);
+        self.shared.status.requests.count(requests);
         if self.process.is_another() {
             let answers = calls.into_iter().map(|call| call.answer);
             return answers.for_each(|answer| answer(Err(Failure::Closed)));
@@ -239,14 +240,5 @@ impl Drop for Native {
     /// Does not wait: the thread sends what is left and ends by itself.
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-impl fmt::Debug for Native {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hosts = &self.shared.config.hosts;
-        f.debug_struct("Native")
-            .field("hosts", hosts)
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! Acts on what the server sends, as long as a connection lives.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,6 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LAST_MOMENT: Duration = Duration::from_micros(50);
 
 /// Reads a connection and acts on what arrives; one thread at a time has it.
-#[derive(Debug)]
 pub(super) struct ConnectionReader {
     inbox: Inbox,
     pub(super) connection: Connection,
@@ -368,13 +366,5 @@ impl Connection {
 
     fn root(&self) -> &str {
         self.shared.config.hosts.chroot()
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("session", &self.session)
-            .finish_non_exhaustive()
     }
 }

@@ -10,7 +10,6 @@ use crate::transport::{Answer, Failure, TooLong, WatchId};
 use zklock_jute::{ErrorCode, OpCode, Reply, Request, failure, xid};
 
 /// Replies arrive in the order of the requests, so one queue matches them.
-#[derive(Debug)]
 pub(super) struct RequestQueue {
     /// Frames that no writer has taken yet.
     out: Vec<u8>,
@@ -238,14 +237,5 @@ impl Pending {
         if let Some(answer) = self.answer {
             answer(result);
         }
-    }
-}
-
-impl std::fmt::Debug for Pending {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pending")
-            .field("xid", &self.xid)
-            .field("request", &self.request)
-            .finish_non_exhaustive()
     }
 }

@@ -32,7 +32,6 @@ pub(super) const WRITE_AGAIN: Duration = Duration::from_millis(10);
 /// An inherited session's first request has a number below this.
 const MOST_BEFORE: i32 = 1 << 30;
 
-#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) status: Arc<Status>,
@@ -43,7 +42,6 @@ pub(super) struct Shared {
     behind: AtomicBool,
 }
 
-#[derive(Debug)]
 pub(super) struct State {
     pub(super) stage: Stage,
     /// The connection, or the one that is being made.

@@ -326,12 +326,6 @@ fn run_errand<R: Read>(state: &mut MutexGuard<'_, Lead<R>>) {
     }
 }
 
-impl<R: Read> fmt::Debug for LeaderFollowers<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderFollowers").finish_non_exhaustive()
-    }
-}
-
 #[cfg(all(test, zklock_sim))]
 mod orders;
 

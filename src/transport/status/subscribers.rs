@@ -1,6 +1,5 @@
 //! The subscribers, which hear of every change of the status until they leave.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use crate::system::channel::Receiver;
@@ -26,7 +25,6 @@ impl Changes {
 pub(crate) struct Subscription(#[expect(dead_code, reason = "only its existence counts")] Arc<()>);
 
 /// The subscribers, and perhaps some that have left.
-#[derive(Debug)]
 pub(super) struct Subscribers<T> {
     list: Vec<Subscriber<T>>,
     /// The number of subscribers at which adding one removes those that have left.
@@ -77,11 +75,5 @@ impl<T> Subscribers<T> {
 impl<T> Subscriber<T> {
     fn is_subscribed(&self) -> bool {
         self.subscription.strong_count() > 0
-    }
-}
-
-impl<T> fmt::Debug for Subscriber<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber").finish_non_exhaustive()
     }
 }

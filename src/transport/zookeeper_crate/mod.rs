@@ -29,7 +29,6 @@ mod tests;
 mod watches;
 mod workers;
 
-use std::fmt;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -104,6 +103,8 @@ struct Handle {
 
 impl Transport for Handle {
     fn send(&self, calls: Vec<Call>) {
+        let requests = calls.iter().map(|call| &call.request);
+        self.shared.status.requests.count(requests);
         if let Err((failure, calls)) = self.shared.accept(calls) {
             for call in calls {
                 (call.answer)(Err(failure));
@@ -144,13 +145,5 @@ impl Transport for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.end(Failure::Closed);
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("link", &self.shared.life.lock().link)
-            .finish_non_exhaustive()
     }
 }
