@@ -130,13 +130,7 @@ impl Nodes {
     /// [`get`](Self::get).
     pub fn create(&self, path: &str, data: impl Into<Vec<u8>>) -> Result<()> {
         let acl = self.session().settings.acl.entries().to_vec();
-        let create = Request::Create {
-            path: path.to_owned(),
-            data: data.into().into(),
-            acl,
-            mode: CreateMode::Persistent,
-            stat: false,
-        };
+        let create = Request::create(path, data.into(), acl, CreateMode::Persistent);
         self.write(path, &create, not_created)
     }
 
@@ -146,11 +140,7 @@ impl Nodes {
     ///
     /// Fails with [`Error::Refused`] if the node does not exist, and as [`create`](Self::create).
     pub fn set(&self, path: &str, data: impl Into<Vec<u8>>) -> Result<()> {
-        let set = Request::SetData {
-            path: path.to_owned(),
-            data: data.into().into(),
-            version: -1,
-        };
+        let set = Request::set(path, data.into(), -1);
         self.write(path, &set, refused)
     }
 

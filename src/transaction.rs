@@ -85,22 +85,14 @@ impl<'a> Transaction<'a> {
     /// Creates a node; its parent must exist.
     pub fn create(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
         let acl = self.lock.map_or_else(Vec::new, Lock::acl);
-        self.step(path, |path| Op::Create {
-            path,
-            data: data.into().into(),
-            acl,
-            mode: CreateMode::Persistent,
-            stat: false,
+        self.step(path, |path| {
+            Op::create(path, data.into(), acl, CreateMode::Persistent)
         })
     }
 
     /// Replaces the data of a node, which must exist.
     pub fn set(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
-        self.step(path, |path| Op::SetData {
-            path,
-            data: data.into().into(),
-            version: -1,
-        })
+        self.step(path, |path| Op::set(path, data.into(), -1))
     }
 
     /// Deletes a node, which must exist and have no children. Deleting the guard's own nodes is an

@@ -297,15 +297,8 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
         let path = &**self.path;
         let write = Request::Multi(vec![
-            Op::Check {
-                path: grant.raw.node().to_owned(),
-                version: -1,
-            },
-            Op::SetData {
-                path: path.to_owned(),
-                data: data.into(),
-                version,
-            },
+            Op::check(grant.raw.node()),
+            Op::set(path, data, version),
         ]);
         match self
             .session()

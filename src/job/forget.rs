@@ -111,11 +111,7 @@ impl Job {
                 Some(false) => return Ok(false),
                 None => return Err(too_many_open()),
             }
-            let write = Request::SetData {
-                path: self.path.to_string(),
-                data: journal.text().into(),
-                version: stat.version,
-            };
+            let write = Request::set(&*self.path, journal.text(), stat.version);
             if self.write(&write)? {
                 return Ok(true);
             }
@@ -191,13 +187,12 @@ impl Job {
             path: self.path.to_string(),
             version,
         };
-        let create = Op::Create {
-            path: self.path.to_string(),
-            data: Journal::EMPTY.to_vec().into(),
+        let create = Op::create(
+            &*self.path,
+            Journal::EMPTY.to_vec(),
             acl,
-            mode: CreateMode::Persistent,
-            stat: false,
-        };
+            CreateMode::Persistent,
+        );
         [delete, create]
     }
 

@@ -187,11 +187,7 @@ impl Job {
         match replaced {
             // Who made it lets nobody make another: it is no lock's directory.
             Err(CallError::Refused(ErrorCode::NO_AUTH)) if was_never_used => {
-                let record = Request::SetData {
-                    path: self.path.to_string(),
-                    data: Journal::EMPTY.to_vec().into(),
-                    version: stat.version,
-                };
+                let record = Request::set(&*self.path, Journal::EMPTY.to_vec(), stat.version);
                 caller.call_once(&record, &self.path, limit).map(drop)
             }
             replaced => replaced,
@@ -261,13 +257,12 @@ impl Job {
 
     /// The mark tells it from those of others, which have the same name.
     fn stake(&self, node: &str, mark: &str) -> Request {
-        Request::Create {
-            path: node.to_owned(),
-            data: mark.as_bytes().to_vec().into(),
-            acl: self.locks.session.settings.acl.entries().to_vec(),
-            mode: CreateMode::Ephemeral,
-            stat: false,
-        }
+        Request::create(
+            node,
+            mark.as_bytes().to_vec(),
+            self.locks.session.settings.acl.entries().to_vec(),
+            CreateMode::Ephemeral,
+        )
     }
 }
 

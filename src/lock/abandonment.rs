@@ -141,17 +141,7 @@ impl RawGuard {
 
     /// Sets the mark if our node is still there, and the data that was read.
     fn set_mark(&self, dir: &str, data: Vec<u8>, version: i32, limit: &Limit) -> Result<Event> {
-        let set = Request::Multi(vec![
-            Op::Check {
-                path: self.node().to_owned(),
-                version: -1,
-            },
-            Op::SetData {
-                path: dir.to_owned(),
-                data: data.into(),
-                version,
-            },
-        ]);
+        let set = Request::Multi(vec![Op::check(self.node()), Op::set(dir, data, version)]);
         match self.session().caller().call(&set, dir, limit) {
             Ok(_) => Ok(Event::IsSet),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),

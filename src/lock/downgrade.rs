@@ -138,17 +138,8 @@ impl<'a> DowngradeDriver<'a> {
                 stat: true,
             };
         }
-        let check = Op::Check {
-            path: self.writer.node().to_owned(),
-            version: -1,
-        };
-        let create = Op::Create {
-            path,
-            data,
-            acl,
-            mode,
-            stat: false,
-        };
+        let check = Op::check(self.writer.node());
+        let create = Op::create(path, data, acl, mode);
         Request::Multi(vec![check, create])
     }
 

@@ -24,10 +24,7 @@ impl Lock for RawGuard {
         self.admit(&ops)?;
         self.check()?;
         let limit = Limit::after(self.valid_for());
-        let checks = self.nodes().iter().map(|node| Op::Check {
-            path: node.clone(),
-            version: -1,
-        });
+        let checks = self.nodes().iter().map(|node| Op::check(node.clone()));
         let request = Request::Multi(checks.chain(ops.iter().cloned()).collect());
         let mut caller = self.session().caller();
         loop {

@@ -118,10 +118,7 @@ impl RawGuard {
     /// has proven the lock just before.
     fn version(&self) -> Result<(i32, bool)> {
         let node = self.node();
-        let check = Request::Multi(vec![Op::Check {
-            path: node.to_owned(),
-            version: -1,
-        }]);
+        let check = Request::Multi(vec![Op::check(node)]);
         let (limit, mut caller) = (Limit::after(self.valid_for()), self.session().caller());
         let requests = [check, Request::get(node)];
         let answers = match caller.call_all(&requests, node, &limit) {
@@ -203,11 +200,7 @@ impl Attempt<'_> {
     /// and the number of the request, so the answer may be to another process's write.
     fn write(&mut self, limit: &Limit) -> Result<bool> {
         let node = &self.handover.node;
-        let write = Request::SetData {
-            path: node.clone(),
-            data: self.data.clone().into(),
-            version: self.version,
-        };
+        let write = Request::set(node.clone(), self.data.clone(), self.version);
         let answers = match self.ask(&[write, Request::get(node)], limit) {
             Ok(Some(answers)) => answers,
             Ok(None) => return Ok(false),

@@ -96,19 +96,14 @@ impl RawGuard {
     fn exchange(&self, node: &str, hold: &Hold) -> Request {
         let (settings, mine) = (&self.session().settings, self.node());
         let token = self.token().get();
-        let create = Op::Create {
-            path: node.to_owned(),
-            data: hold.written(&settings.card, Some(token)).into(),
-            acl: settings.acl.entries().to_vec(),
-            mode: CreateMode::Persistent,
-            stat: false,
-        };
+        let create = Op::create(
+            node,
+            hold.written(&settings.card, Some(token)),
+            settings.acl.entries().to_vec(),
+            CreateMode::Persistent,
+        );
         let name = NodeName::parse(path::name(mine)).filter(|name| name.kind.passes_on());
-        let write = name.map(|_| Op::SetData {
-            path: mine.to_owned(),
-            data: Vec::new().into(),
-            version: -1,
-        });
+        let write = name.map(|_| Op::set(mine, Vec::new(), -1));
         let delete = Op::delete(mine.to_owned());
         Request::Multi(
             [Some(create), write, Some(delete)]
@@ -238,13 +233,12 @@ impl Session {
     }
 
     fn creation_of_hold(&self, node: &str, hold: &Hold) -> Request {
-        Request::Create {
-            path: node.to_owned(),
-            data: hold.written(&self.settings.card, None).into(),
-            acl: self.settings.acl.entries().to_vec(),
-            mode: CreateMode::PersistentSequential,
-            stat: false,
-        }
+        Request::create(
+            node,
+            hold.written(&self.settings.card, None),
+            self.settings.acl.entries().to_vec(),
+            CreateMode::PersistentSequential,
+        )
     }
 
     /// Lists a queue; one that does not exist is empty.

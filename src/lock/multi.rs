@@ -186,12 +186,13 @@ impl MultiDriver<'_, '_> {
     /// Creates a node in every queue.
     fn place(&mut self, prefixes: &[String]) -> Result<Event> {
         let settings = &self.session.settings;
-        let create = |(part, prefix): (&Part, &String)| Op::Create {
-            path: format!("{}/{prefix}", part.path),
-            data: settings.card.text(self.request.note.as_deref()).into(),
-            acl: settings.acl.entries().to_vec(),
-            mode: CreateMode::EphemeralSequential,
-            stat: false,
+        let create = |(part, prefix): (&Part, &String)| {
+            Op::create(
+                format!("{}/{prefix}", part.path),
+                settings.card.text(self.request.note.as_deref()),
+                settings.acl.entries().to_vec(),
+                CreateMode::EphemeralSequential,
+            )
         };
         let creates = self.parts.iter().zip(prefixes).map(create).collect();
         if self.caller.connected(&self.limit)?.is_none() {

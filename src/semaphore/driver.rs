@@ -261,21 +261,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let data = number.as_bytes().to_vec();
         let request = match self.session().transport.capabilities().multi {
             true => Request::Multi(vec![
-                Op::Check {
-                    path: self.first().to_owned(),
-                    version: -1,
-                },
-                Op::SetData {
-                    path: path.clone(),
-                    data: data.into(),
-                    version,
-                },
+                Op::check(self.first()),
+                Op::set(path.clone(), data, version),
             ]),
-            false => Request::SetData {
-                path: path.clone(),
-                data: data.into(),
-                version,
-            },
+            false => Request::set(path.clone(), data, version),
         };
         let mut caller = self.session().caller();
         match caller.call(&request, &path, &self.request.limit) {

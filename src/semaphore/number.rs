@@ -165,22 +165,14 @@ impl<'a> NumberDriver<'a> {
     fn claim(&mut self, name: &str, version: i32) -> Result<Event> {
         let leases = path::parent(self.raw.node());
         let claim = Request::Multi(vec![
-            Op::Check {
-                path: self.raw.node().to_owned(),
-                version: -1,
-            },
-            Op::SetData {
-                path: leases.to_owned(),
-                data: self.data.clone().into(),
-                version,
-            },
-            Op::Create {
-                path: format!("{}/{name}", self.claim.dir),
-                data: Vec::new().into(),
-                acl: self.raw.session().settings.acl.entries().to_vec(),
-                mode: CreateMode::Ephemeral,
-                stat: false,
-            },
+            Op::check(self.raw.node()),
+            Op::set(leases, self.data.clone(), version),
+            Op::create(
+                format!("{}/{name}", self.claim.dir),
+                Vec::new(),
+                self.raw.session().settings.acl.entries().to_vec(),
+                CreateMode::Ephemeral,
+            ),
         ]);
         match self.caller.call_once(&claim, leases, &self.limit) {
             Ok(Some(_)) => Ok(Event::Claimed),

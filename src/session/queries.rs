@@ -108,11 +108,7 @@ impl Session {
     /// The request that asks the holder of this node to release its lock, if its data has this
     /// version.
     pub(crate) fn revocation(&self, node: &str, version: i32) -> Request {
-        Request::SetData {
-            path: node.to_owned(),
-            data: self.settings.dialect.revocation().to_vec().into(),
-            version,
-        }
+        Request::set(node, self.settings.dialect.revocation().to_vec(), version)
     }
 
     /// The request that deletes another client's node, if its data has this version.
@@ -243,12 +239,13 @@ impl Session {
 
     /// The requests that create a lock's directory and its ancestors.
     pub(crate) fn parents(&self, dir: &str, lasting: Lasting<'_>) -> Vec<Request> {
-        let make = |path: &str, mode, data: &[u8]| Request::Create {
-            path: path.to_owned(),
-            data: data.to_vec().into(),
-            acl: self.settings.acl.entries().to_vec(),
-            mode,
-            stat: false,
+        let make = |path: &str, mode, data: &[u8]| {
+            Request::create(
+                path,
+                data.to_vec(),
+                self.settings.acl.entries().to_vec(),
+                mode,
+            )
         };
         let idle = if self.settings.dialect.takes_containers() {
             CreateMode::Container

@@ -592,19 +592,17 @@ MUTANTS = [
         "job-any-version",
         "a run is begun on whatever the journal has become",
         "src/job/driver.rs",
-        "                data: data.into(),\n                version,\n",
-        "                data: data.into(),\n                version: -1,\n",
-        "                data: data.into(),\n"
-        "                version: if {mutant} {{ -1 }} else {{ version }},\n",
+        "            Op::set(path, data, version),",
+        "            Op::set(path, data, -1),",
+        "            Op::set(path, data, if {mutant} {{ -1 }} else {{ version }}),",
     ),
     (
         "job-without-its-node",
         "a run is begun, whether its node is there or not",
         "src/job/driver.rs",
-        "                path: grant.raw.node().to_owned(),\n                version: -1,\n",
-        "                path: path.to_owned(),\n                version: -1,\n",
-        "                path: if {mutant} {{ path }} else {{ grant.raw.node() }}.to_owned(),\n"
-        "                version: -1,\n",
+        "            Op::check(grant.raw.node()),",
+        "            Op::check(path),",
+        "            Op::check(if {mutant} {{ path }} else {{ grant.raw.node() }}),",
     ),
     (
         "job-takes-any-run",
@@ -824,9 +822,9 @@ MUTANTS = [
         "hold-unannounced",
         "a hold takes the place of a node that was not written before",
         "src/lock/hold.rs",
-        "        let write = name.map(|_| Op::SetData {",
-        "        let write = name.filter(|_| false).map(|_| Op::SetData {",
-        "        let write = name.filter(|_| !{mutant}).map(|_| Op::SetData {{",
+        "        let write = name.map(|_| Op::set(",
+        "        let write = name.filter(|_| false).map(|_| Op::set(",
+        "        let write = name.filter(|_| !{mutant}).map(|_| Op::set(",
     ),
     (
         "hold-beside-its-lock",
@@ -849,10 +847,9 @@ MUTANTS = [
         "number-any-version",
         "a number is claimed whatever others have claimed since the look",
         "src/semaphore/number.rs",
-        "                data: self.data.clone().into(),\n                version,",
-        "                data: self.data.clone().into(),\n                version: version.min(-1),",
-        "                data: self.data.clone().into(),\n"
-        "                version: if {mutant} {{ -1 }} else {{ version }},",
+        "            Op::set(leases, self.data.clone(), version),",
+        "            Op::set(leases, self.data.clone(), version.min(-1)),",
+        "            Op::set(leases, self.data.clone(), if {mutant} {{ -1 }} else {{ version }}),",
     ),
     (
         "number-lost-is-claimed",

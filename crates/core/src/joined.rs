@@ -22,13 +22,7 @@ pub fn request(mut ops: Vec<Op>, create: Request) -> Request {
         ..
     } = create
     {
-        let create = Op::Create {
-            path,
-            data,
-            acl,
-            mode,
-            stat: false,
-        };
+        let create = Op::create(path, data, acl, mode);
         ops.insert(1, create);
     }
     Request::Multi(ops)

@@ -27,10 +27,7 @@ pub enum Proof {
 /// The requests that ask for these nodes.
 pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
     if capabilities.multi {
-        let check = |path: &String| Op::Check {
-            path: path.clone(),
-            version: -1,
-        };
+        let check = |path: &String| Op::check(path.clone());
         return vec![Request::Multi(nodes.iter().map(check).collect())];
     }
     let both = |node: &String| {

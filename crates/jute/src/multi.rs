@@ -196,6 +196,35 @@ pub(super) fn read_results(
 }
 
 impl Op {
+    /// Fails unless the node is there, in any version.
+    pub fn check(path: impl Into<String>) -> Self {
+        let path = path.into();
+        Self::Check { path, version: -1 }
+    }
+
+    pub fn create(
+        path: impl Into<String>,
+        data: impl Into<Data>,
+        acl: Vec<Access>,
+        mode: CreateMode,
+    ) -> Self {
+        Self::Create {
+            path: path.into(),
+            data: data.into(),
+            acl,
+            mode,
+            stat: false,
+        }
+    }
+
+    pub fn set(path: impl Into<String>, data: impl Into<Data>, version: i32) -> Self {
+        Self::SetData {
+            path: path.into(),
+            data: data.into(),
+            version,
+        }
+    }
+
     /// Deletes a node of any version.
     pub fn delete(path: String) -> Self {
         Self::Delete { path, version: -1 }

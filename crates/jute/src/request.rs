@@ -120,13 +120,34 @@ impl Request {
         }
     }
 
+    pub fn create(
+        path: impl Into<String>,
+        data: impl Into<Data>,
+        acl: Vec<Access>,
+        mode: CreateMode,
+    ) -> Self {
+        Self::Create {
+            path: path.into(),
+            data: data.into(),
+            acl,
+            mode,
+            stat: false,
+        }
+    }
+
+    pub fn set(path: impl Into<String>, data: impl Into<Data>, version: i32) -> Self {
+        Self::SetData {
+            path: path.into(),
+            data: data.into(),
+            version,
+        }
+    }
+
     /// Deletes a node of any version.
     pub fn delete(path: String) -> Self {
         Self::Delete { path, version: -1 }
     }
-}
 
-impl Request {
     pub fn op(&self) -> OpCode {
         match self {
             Self::Create { mode, stat, .. } => OpCode::create(*mode, *stat),

@@ -66,11 +66,8 @@ impl Acquisition {
             Action::Ask(name) => {
                 let path = node_in(&self.path, name);
                 wire.tell(Note::Asks(&path));
-                let asking = Request::SetData {
-                    path,
-                    data: self.contest.dialect.revocation().to_vec().into(),
-                    version,
-                };
+                let asking =
+                    Request::set(path, self.contest.dialect.revocation().to_vec(), version);
                 self.send(asking, Step::Head, wire);
             }
             Action::Evict(name) => {

@@ -288,9 +288,5 @@ pub fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
 }
 
 fn writes(dir: &str, data: &[u8], version: i32) -> Op {
-    Op::SetData {
-        path: dir.to_owned(),
-        data: data.to_vec().into(),
-        version,
-    }
+    Op::set(dir, data.to_vec(), version)
 }
