@@ -177,6 +177,28 @@ impl Request {
         }
     }
 
+    /// The node that is read, if the request reads one and can leave a watch there.
+    pub fn reads(&self) -> Option<&str> {
+        match self {
+            Self::Exists { path, .. }
+            | Self::GetData { path, .. }
+            | Self::GetChildren { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The node that the request leaves a watch on.
+    pub fn watches(&self) -> Option<&str> {
+        match self {
+            Self::Exists { path, watch: true }
+            | Self::GetData { path, watch: true }
+            | Self::GetChildren {
+                path, watch: true, ..
+            } => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether an answer proves that a quorum has committed the request.
     pub fn commits(&self) -> bool {
         matches!(

@@ -134,7 +134,7 @@ impl<'a> Wired<'a> {
     }
 
     fn post(&mut self, request: Request) -> CallId {
-        let watch = watched_by(&request).map(|path| {
+        let watch = request.watches().map(|path| {
             let watch = self.new_watch();
             (path.to_owned(), watch)
         });
@@ -286,18 +286,6 @@ impl Wire for Wired<'_> {
 impl Drop for Wired<'_> {
     fn drop(&mut self) {
         self.hold_back(None);
-    }
-}
-
-/// The path that a request leaves a watch on.
-fn watched_by(request: &Request) -> Option<&str> {
-    match request {
-        Request::Exists { path, watch: true }
-        | Request::GetData { path, watch: true }
-        | Request::GetChildren {
-            path, watch: true, ..
-        } => Some(path),
-        _ => None,
     }
 }
 

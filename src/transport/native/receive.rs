@@ -9,7 +9,7 @@ use super::connection_end::End;
 use super::frame_reader::{Frame, Inbox};
 use super::identity::Identity;
 use super::request_queue::{Pending, is_read};
-use super::shared::{Shared, Stage, path_of};
+use super::shared::{Shared, Stage};
 use super::who_reads::Read;
 use crate::error::Error;
 use crate::system::clock;
@@ -305,8 +305,8 @@ impl Connection {
         }
         self.last_zxid = self.last_zxid.max(header.zxid);
         drop(state);
-        if let Some(id) = pending.watch {
-            self.shared.unwatch(path_of(&pending.request), id);
+        if let Some((path, id)) = pending.watched() {
+            self.shared.unwatch(path, id);
         }
         pending.answer(Err(Failure::TooLong(TooLong {
             reply: true,

@@ -220,6 +220,11 @@ pub(super) fn is_read(request: &Request) -> bool {
 }
 
 impl Pending {
+    /// The watch that it sets, and the node that it is on.
+    pub(super) fn watched(&self) -> Option<(&str, WatchId)> {
+        Some((self.request.reads()?, self.watch?))
+    }
+
     /// Whether this reply says that the session expired. ZooKeeper reports that in the body of the
     /// reply to a transaction, and in the header of others.
     pub(super) fn is_expired_by(&self, body: &[u8]) -> bool {

@@ -246,9 +246,7 @@ impl Shared {
         }
         let mut open = VecDeque::new();
         for pending in state.queue.take_pending() {
-            if let Some(id) = pending.watch {
-                state.watches.remove(path_of(&pending.request), id.0);
-            }
+            state.forget_watch(&pending);
             let failure = state.queue.failure(&pending);
             open.push_back((pending, failure));
         }
@@ -298,7 +296,7 @@ impl State {
         let watch = call.watch.as_ref().map(|watch| watch.id);
         let entry = call.watch.and_then(|watch| {
             let kind = kind_of(&request)?;
-            Some((path_of(&request).to_owned(), kind, watch))
+            Some((request.reads()?.to_owned(), kind, watch))
         });
         let root = config.hosts.chroot();
         let pushed = self
@@ -341,16 +339,6 @@ fn kind_of(request: &Request) -> Option<Kind> {
     }
 }
 
-/// The path of a request that sets a watch.
-pub(super) fn path_of(request: &Request) -> &str {
-    match request {
-        Request::GetData { path, .. }
-        | Request::Exists { path, .. }
-        | Request::GetChildren { path, .. } => path,
-        _ => "",
-    }
-}
-
 impl State {
     /// Learns from an answer that came while an earlier request was open; returns the
     /// connection's end.
@@ -384,8 +372,8 @@ impl State {
     }
 
     pub(super) fn forget_watch(&mut self, pending: &Pending) {
-        if let Some(id) = pending.watch {
-            self.watches.remove(path_of(&pending.request), id.0);
+        if let Some((path, id)) = pending.watched() {
+            self.watches.remove(path, id.0);
         }
     }
 }

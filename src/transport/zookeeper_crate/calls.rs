@@ -25,15 +25,7 @@ fn read_and_watch(
     watch: Watch,
     watches: &Watches,
 ) -> Option<Result<Reply, Failure>> {
-    let (Request::Exists { path, watch: true }
-    | Request::GetData { path, watch: true }
-    | Request::GetChildren {
-        path, watch: true, ..
-    }) = request
-    else {
-        return None;
-    };
-    let id = watch.id;
+    let (path, id) = (request.watches()?, watch.id);
     let watcher = watches.add(path, watch);
     let answer = match request {
         Request::Exists { .. } => found(handle.exists_w(path, watcher)),
