@@ -196,7 +196,8 @@ impl Contender {
         log::info!("asking {} to release the lock", self.node);
         let mut version = Some(self.stat.version);
         while let Some(seen) = version {
-            let revocation = self.session.revocation(&self.node, seen);
+            let asking = self.session.settings.dialect.revocation().to_vec();
+            let revocation = Request::set(&*self.node, asking, seen);
             let limit = Session::query_limit();
             match self.session.caller().call(&revocation, &self.node, &limit) {
                 Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => break,

@@ -10,11 +10,10 @@ use crate::error::Result;
 use crate::system::channel::Receiver;
 use crate::system::clock;
 use crate::time::limit::{Limit, LimitReached, from_now};
-use crate::transport::gather::gather;
 use crate::transport::mailbox::Mailbox;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Changes, Snapshot, Status};
-use crate::transport::{Answered, Call, CallId, Failure, Transport, Watch};
+use crate::transport::{Answered, Call, CallId, Failure, Transport, Watch, gather};
 use zklock_jute::{ErrorCode, Reply, Request, failure};
 
 /// How long to wait before asking again after a failure without a change of the status.
@@ -218,7 +217,7 @@ impl Caller {
                 }
                 Err(failure) => failure,
             };
-            let about = read_by(request).unwrap_or(path);
+            let about = request.reads().unwrap_or(path);
             match CallError::of(failure, about, &self.status) {
                 // The server hangs up behind this answer, and would do so again.
                 Some(error @ CallError::Refused(ErrorCode::SASL_REQUIRED)) => {
@@ -363,16 +362,6 @@ fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
             None => Ok(reply),
         },
         _ => Ok(reply),
-    }
-}
-
-/// The node that a request reads, for the error that tells which reply is too long.
-pub(super) fn read_by(request: &Request) -> Option<&str> {
-    match request {
-        Request::Exists { path, .. }
-        | Request::GetChildren { path, .. }
-        | Request::GetData { path, .. } => Some(path),
-        _ => None,
     }
 }
 

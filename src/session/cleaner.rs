@@ -102,9 +102,8 @@ impl Cleaner {
     pub(crate) fn release(self: &Arc<Self>, nodes: &[String], release: &Release<'_>) {
         let mut ids = Vec::with_capacity(nodes.len());
         for node in nodes {
-            let name = path::name(node);
-            let dir = &node[..node.len() - name.len() - 1];
-            let deletion = Deletion::new(dir, release.session, Orphan::Node(name.to_owned()))
+            let name = Orphan::Node(path::name(node).to_owned());
+            let deletion = Deletion::new(path::parent(node), release.session, name)
                 .closing(release.closing)
                 .not_before(release.not_before);
             let interest = Interest {

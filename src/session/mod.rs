@@ -18,7 +18,6 @@
 //! the crate `zklock-core`.
 
 pub(crate) mod background;
-mod batched_reads;
 pub(crate) mod call_error;
 pub(crate) mod caller;
 pub(crate) mod cleaner;

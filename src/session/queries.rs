@@ -105,25 +105,12 @@ impl Session {
         name.is_none_or(|name| !name.kind.is_watched_for_its_deletion())
     }
 
-    /// The request that asks the holder of this node to release its lock, if its data has this
-    /// version.
-    pub(crate) fn revocation(&self, node: &str, version: i32) -> Request {
-        Request::set(node, self.settings.dialect.revocation().to_vec(), version)
-    }
-
-    /// The request that deletes another client's node, if its data has this version.
-    pub(crate) fn eviction(&self, node: &str, version: i32) -> Request {
-        Request::Delete {
-            path: node.to_owned(),
-            version,
-        }
-    }
-
     /// Deletes another client's node, if its data has this version; returns whether it is gone.
     /// Without an answer, it may be gone.
     pub(crate) fn delete_once(&self, node: &str, version: i32, limit: &Limit) -> Result<bool> {
-        let eviction = self.eviction(node, version);
-        match self.caller().call_once(&eviction, node, limit) {
+        let path = node.to_owned();
+        let delete = Request::Delete { path, version };
+        match self.caller().call_once(&delete, node, limit) {
             Ok(answered) => Ok(answered.is_some()),
             Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(false),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(true),
@@ -266,6 +253,33 @@ impl Session {
         }
         requests.push(make(dir, mode, data));
         requests
+    }
+}
+
+impl Caller {
+    /// As [`call_all`](Self::call_all), where a reply that is too long is one that may not be read.
+    pub(crate) fn call_each(
+        &mut self,
+        requests: &[Request],
+        limit: &impl Fn() -> Limit,
+    ) -> std::result::Result<Vec<std::result::Result<Reply, Refusal>>, CallError> {
+        let about = requests.first().and_then(Request::reads).unwrap_or("/");
+        match (self.call_all(requests, about, &limit()), requests) {
+            (Ok(replies), _) => {
+                let each = replies.into_iter();
+                Ok(each.map(|reply| reply.map_err(Refusal::Code)).collect())
+            }
+            (Err(CallError::Over(Error::ReplyTooLong { .. })), [_]) => {
+                Ok(vec![Err(Refusal::TooLong)])
+            }
+            (Err(CallError::Over(Error::ReplyTooLong { .. })), _) => {
+                let (some, others) = requests.split_at(requests.len() / 2);
+                let mut replies = self.call_each(some, limit)?;
+                replies.extend(self.call_each(others, limit)?);
+                Ok(replies)
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 }
 

@@ -16,7 +16,6 @@
 //! request and decides nothing about locks.
 
 mod call;
-pub(crate) mod gather;
 pub(crate) mod handover;
 pub(crate) mod mailbox;
 pub(crate) mod mailbox_sender;
@@ -30,7 +29,7 @@ pub(crate) mod zookeeper_crate;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use self::call::{Answer, Call, Fired, Watch, WatchId};
+pub(crate) use self::call::{Answer, Call, Fired, Watch, WatchId, gather};
 use self::session_key::SessionKey;
 pub(crate) use zklock_core::acquisition::CallId;
 pub(crate) use zklock_core::answer::{Answered, Failure, TooLong};
