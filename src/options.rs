@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
 use crate::error::Result;
-use crate::lock::request::{Circles, LockRequest, OnWait, Tracking};
+use crate::lock::request::{Ahead, Circles, LockRequest, OnWait, Tracking};
 use crate::path;
 use crate::queues;
 use crate::session::Session;
@@ -294,14 +294,19 @@ impl<'a> LockOptions<'a> {
     }
 }
 
+impl Ahead {
+    /// The nearest, as users see it.
+    pub(crate) fn contender(&self, session: &Arc<Session>) -> Contender {
+        let (node, holds) = (self.nearest.clone(), self.holds);
+        Contender::new(session, node, holds, self.stat, &self.data)
+    }
+}
+
 /// Turns the user's callback into the one that the driver calls.
 fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> Box<OnWait<'a>> {
     let session = session.clone();
     Box::new(move |ahead| {
-        let contender = || {
-            let (node, holds) = (ahead.nearest.clone(), ahead.holds);
-            Contender::new(&session, node, holds, ahead.stat, &ahead.data)
-        };
+        let contender = || ahead.contender(&session);
         callback(&Waiting {
             position: ahead.count,
             // A waiter for any of several permits has no nearest contender ahead.

@@ -13,7 +13,7 @@ use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::lock::{Locked, Locks, would_deadlock};
 use crate::path;
 use crate::session::Session;
-use crate::session::call_error::{CallError, refused};
+use crate::session::call_error::CallError;
 use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
 use crate::time::limit::{Limit, LimitReached};
@@ -171,18 +171,11 @@ impl<'a, 'q> JobDriver<'a, 'q> {
 
     /// The holder of the lock when the caller gave up, if it is the contender just ahead.
     pub(super) fn ahead(&self) -> Option<Contender> {
-        let Ahead {
-            nearest,
-            holds,
-            stat,
-            data,
-            ..
-        } = self
-            .ahead
-            .lock()
-            .clone()
+        let ahead = self.ahead.lock();
+        let ahead = ahead
+            .as_ref()
             .filter(|ahead| ahead.holds && ahead.stat.czxid != 0)?;
-        Some(Contender::new(self.session(), nearest, holds, stat, &data))
+        Some(ahead.contender(self.session()))
     }
 
     /// Whether the last contender ahead wrote down the end of its run, which its release does; `None`
@@ -315,7 +308,6 @@ impl<'a, 'q> JobDriver<'a, 'q> {
                 })
             }
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::Lost),
-            Err(CallError::Refused(code)) => Err(refused(path, code)),
             Err(error) => error.or(path, Event::Cancel),
         }
     }

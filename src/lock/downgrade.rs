@@ -48,7 +48,7 @@ impl<'a> DowngradeDriver<'a> {
         let downgrade = Downgrade::new(dialect, name, &fresh_id());
         Ok(Self {
             writer,
-            dir: &writer.node()[..writer.node().len() - name.len() - 1],
+            dir: path::parent(writer.node()),
             downgrade: downgrade.ok_or_else(|| Error::Exhausted {
                 path: writer.lease().path().to_owned(),
                 reason: "a downgrade would lose its place",

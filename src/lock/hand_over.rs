@@ -123,9 +123,7 @@ impl RawGuard {
         let requests = [check, Request::get(node)];
         let answers = match caller.call_all(&requests, node, &limit) {
             Ok(answers) => answers,
-            Err(CallError::Refused(code)) => return Err(refused(node, code)),
-            Err(CallError::LimitReached) => return Err(self.suspect()),
-            Err(CallError::Over(error)) => return Err(error),
+            Err(error) => return Err(error.into_error(node, || self.suspect())),
         };
         match answers.into_iter().nth(1) {
             Some(Ok(Reply::Data { data, stat })) => Ok((stat.version, REVOKE.contains(&&data[..]))),

@@ -273,13 +273,7 @@ impl MultiDriver<'_, '_> {
                 false => Event::NotTaken,
             });
         };
-        let mine = OwnNode {
-            name: path::name(raw.node()).to_owned(),
-            origin: Origin {
-                owner: raw.lease().session(),
-                czxid: raw.token().get(),
-            },
-        };
+        let mine = raw.own_node();
         if !briefly {
             self.snapshot = self.session.status.snapshot();
         }

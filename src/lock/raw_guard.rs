@@ -17,6 +17,7 @@ use super::request::{LockRequest, Queue};
 use crate::error::{LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::local::turnstile;
+use crate::path;
 use crate::session::Session;
 use crate::session::lease::Lease;
 use crate::system::channel::Receiver;
@@ -24,6 +25,7 @@ use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::token::FencingToken;
+use zklock_core::attempt::{Origin, OwnNode};
 use zklock_core::dialect::Role;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
@@ -272,6 +274,17 @@ impl RawGuard {
     /// The first of the nodes; a mutex has one only.
     pub(crate) fn node(&self) -> &str {
         self.nodes().first().map_or("", String::as_str)
+    }
+
+    /// That node, as an attempt knows it.
+    pub(crate) fn own_node(&self) -> OwnNode {
+        OwnNode {
+            name: path::name(self.node()).to_owned(),
+            origin: Origin {
+                owner: self.lease.session(),
+                czxid: self.token.get(),
+            },
+        }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::wanted_permit::Wanted;
-use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::{Ahead, LockRequest, Queue};
@@ -18,7 +17,7 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::clock;
-use zklock_core::attempt::{Origin, OwnNode, Patience};
+use zklock_core::attempt::Patience;
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::overdue_holder::Overdue;
 use zklock_core::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
@@ -180,7 +179,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         if tries {
             self.request.limit = limit;
         }
-        let event = first.as_ref().map(|first| Event::First(own(first)));
+        let event = first.as_ref().map(|first| Event::First(first.own_node()));
         self.first = first;
         Ok(event.unwrap_or(Event::Cancel))
     }
@@ -302,7 +301,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         self.seen = self.request.seen.take();
         let event = match mem::take(&mut self.request.lacks_directory) {
             true => Event::NoNode,
-            false => Event::Permit(held.as_ref().map(own)),
+            false => Event::Permit(held.as_ref().map(RawGuard::own_node)),
         };
         self.held.extend(held);
         Ok(event)
@@ -322,21 +321,16 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn disagreement(&self, others: &Others) -> Error {
-        let Ahead {
-            nearest,
-            holds,
-            stat,
-            data,
-            ..
-        } = self.holder.clone().unwrap_or_else(|| Ahead {
+        let unread = || Ahead {
             since: Duration::ZERO,
             count: others.count,
             nearest: self.lease(&others.oldest),
             holds: true,
             data: Vec::new(),
             stat: Default::default(),
-        });
-        let holder = Contender::new(self.session(), nearest, holds, stat, &data);
+        };
+        let holder = self.holder.clone().unwrap_or_else(unread);
+        let holder = holder.contender(self.session());
         Error::PermitsDisagree {
             path: self.semaphore.path.to_string(),
             ours: self.semaphore.permits,
@@ -357,15 +351,5 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     fn session(&self) -> &'a Arc<Session> {
         &self.semaphore.locks.session
-    }
-}
-
-fn own(raw: &RawGuard) -> OwnNode {
-    OwnNode {
-        name: path::name(raw.node()).to_owned(),
-        origin: Origin {
-            owner: raw.lease().session(),
-            czxid: raw.token().get(),
-        },
     }
 }
