@@ -13,7 +13,7 @@ use super::release_writes::Closing;
 use super::request::{LockRequest, Tracking};
 use crate::error::{Error, Result};
 use crate::session::Session;
-use crate::session::call_error::{CallError, refused};
+use crate::session::call_error::CallError;
 use crate::session::caller::Replies;
 use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
@@ -115,28 +115,18 @@ impl RawGuard {
 
     /// Reads the mark, unless it came with the lock.
     fn read_mark(&self, with_the_lock: Option<Replies>, dir: &str, limit: &Limit) -> Result<Event> {
-        let read = with_the_lock.map_or_else(|| self.ask_for_the_mark(dir, limit), Ok);
-        let mut answers = match read {
-            Ok(answers) => answers,
-            Err(error) => return error.or(dir, Event::Cancel),
+        let (session, read) = (self.session(), Request::get(dir));
+        let answered = match with_the_lock.and_then(|mut answers| answers.pop()) {
+            Some(answered) => answered.map_err(CallError::Refused),
+            None if self.has_waited() => session.ask_latest(read, dir, limit),
+            None => session.caller().call(&read, dir, limit),
         };
-        match answers.pop() {
-            Some(Ok(Reply::Data { data, stat })) => Ok(Event::Data(data.into(), stat.version)),
-            Some(Err(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
-            Some(Err(code)) => Err(refused(dir, code)),
-            Some(Ok(_)) | None => Ok(Event::Cancel),
+        match answered {
+            Ok(Reply::Data { data, stat }) => Ok(Event::Data(data.into(), stat.version)),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Ok(_) => Ok(Event::Cancel),
+            Err(error) => error.or(dir, Event::Cancel),
         }
-    }
-
-    fn ask_for_the_mark(
-        &self,
-        dir: &str,
-        limit: &Limit,
-    ) -> std::result::Result<Replies, CallError> {
-        let capabilities = self.session().transport.capabilities();
-        let sync = self.has_waited().then(|| capabilities.sync(dir));
-        let requests: Vec<_> = sync.into_iter().chain([Request::get(dir)]).collect();
-        self.session().caller().call_all(&requests, dir, limit)
     }
 
     /// Sets the mark if our node is still there, and the data that was read.

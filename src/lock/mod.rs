@@ -23,7 +23,6 @@ pub(crate) mod raw_guard;
 mod release_note;
 pub(crate) mod release_writes;
 pub(crate) mod request;
-mod semaphore_use;
 mod verify;
 
 use std::fmt;

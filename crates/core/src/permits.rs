@@ -3,14 +3,16 @@
 //! The number is in the semaphore's own node. The first in the line reads it, and may replace
 //! it if no permit is out: all permits that are out at a time were granted by one number.
 
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::abandonment;
 use super::dialect::Dialect;
 use super::journal::Journal;
 use super::name::NodeName;
+use super::path::node_in;
 use super::release_note::is_note;
-use zklock_jute::Names;
+use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 /// How the number in a semaphore's node compares with the one that a client was told.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -48,6 +50,33 @@ pub fn compare(dialect: Dialect, data: Option<&[u8]>, ours: u32, out: usize) -> 
         None if is_address(data) || is_note(data) => Agreement::Write,
         None => Agreement::Foreign,
     }
+}
+
+/// Returns the requests that show whether anybody uses the semaphore at a path.
+pub fn looks(path: &str) -> [Request; 3] {
+    // A client leaves the queue when it has its permit, so the queue is listed first.
+    [
+        Request::get(path),
+        Request::list(&node_in(path, "locks")),
+        Request::list(&node_in(path, "leases")),
+    ]
+}
+
+/// Returns what [`is_idle`] says of the answers to these [`looks`].
+pub fn is_idle_by(answers: Vec<Result<Reply, ErrorCode>>, stood: bool) -> bool {
+    let mut answers = answers.into_iter();
+    let Some(Ok(Reply::Data { data, .. })) = answers.next() else {
+        return false;
+    };
+    let mut names = || match answers.next() {
+        Some(Ok(Reply::Children { names, .. })) => Some(names),
+        Some(Err(ErrorCode::NO_NODE)) => Some(Names::default()),
+        // Who may not see them must not assume that there are none.
+        _ => None,
+    };
+    let (line, permits) = (names(), names());
+    let idle = |(line, out): (Names, Names)| is_idle(&data, &line, &out, stood);
+    line.zip(permits).is_some_and(idle)
 }
 
 /// Returns whether nobody uses the semaphore of this library at a path, so that another kind of

@@ -3,13 +3,14 @@
 use super::{MultiDriver, queue_of};
 use crate::error::Result;
 use crate::hold::Hold;
-use crate::lock::semaphore_use::without_permits;
-use crate::session::call_error::{CallError, refused};
+use crate::session::call_error::CallError;
+use crate::time::limit::LimitReached;
 use zklock_core::multi::Event;
+use zklock_core::permits;
 use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 /// The answer to a listing.
-type Listed = std::result::Result<Option<std::result::Result<Reply, ErrorCode>>, CallError>;
+type Listed = std::result::Result<Reply, CallError>;
 
 impl MultiDriver<'_, '_> {
     pub(super) fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
@@ -20,17 +21,20 @@ impl MultiDriver<'_, '_> {
         };
         let path = &self.parts[at].path;
         match listed {
-            Ok(Some(Ok(Reply::Children { names, .. }))) if names.contains("leases") => {
-                let (caller, limit) = (&mut self.caller, &self.limit);
-                match self.session.is_idle_semaphore(caller, path, false, limit) {
-                    Ok(true) => Ok(Event::Children(without_permits(&names))),
-                    Ok(false) => Ok(Event::Children(names)),
+            Ok(Reply::Children { names, .. }) if names.contains("leases") => {
+                match self
+                    .caller
+                    .call_all(&permits::looks(path), path, &self.limit)
+                {
+                    Ok(answers) => Ok(Event::Children(match permits::is_idle_by(answers, false) {
+                        true => names.without(&["leases"]),
+                        false => names,
+                    })),
                     Err(error) => error.or(path, Event::Cancel),
                 }
             }
-            Ok(Some(Ok(Reply::Children { names, .. }))) => self.without_past_holds(at, names),
-            Ok(Some(Err(ErrorCode::NO_NODE))) => Ok(Event::NoNode),
-            Ok(Some(Err(code))) => Err(refused(path, code)),
+            Ok(Reply::Children { names, .. }) => self.without_past_holds(at, names),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
             Ok(_) => Ok(Event::Cancel),
             Err(error) => error.or(path, Event::Cancel),
         }
@@ -60,13 +64,11 @@ impl MultiDriver<'_, '_> {
     }
 
     /// Lists a queue at a server that has caught up.
-    fn list_anew(&mut self, at: usize) -> Listed {
+    fn list_anew(&self, at: usize) -> Listed {
         let path = &self.parts[at].path;
         self.session.cleaner.finish(path, &self.limit);
-        let sync = self.session.transport.capabilities().sync(path);
-        let requests = [sync, Request::list(path)];
-        let listed = self.caller.call_all(&requests, path, &self.limit);
-        listed.map(|mut answers| answers.pop())
+        let list = Request::list(path);
+        self.session.ask_latest(list, path, &self.limit)
     }
 
     /// What this queue holds, which is asked for with those behind it.
@@ -76,7 +78,8 @@ impl MultiDriver<'_, '_> {
             let lists: Vec<_> = rest.iter().map(|part| Request::list(&part.path)).collect();
             self.listed = self.caller.call_all(&lists, path, &self.limit)?.into();
         }
-        Ok(self.listed.pop_front())
+        let listed = self.listed.pop_front().ok_or(LimitReached)?;
+        listed.map_err(CallError::Refused)
     }
 
     /// Notes which of the locks is the one in the way, if there is one.

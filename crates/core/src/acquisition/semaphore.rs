@@ -13,9 +13,8 @@ use super::flight::Step;
 use super::{Acquisition, Wire};
 use crate::answer::{Answered, Failure};
 use crate::dialect::Role;
-use crate::path::node_in;
 use crate::permits;
-use zklock_jute::{Data, ErrorCode, Names, Reply, Request};
+use zklock_jute::Names;
 
 impl Acquisition {
     /// Whether a semaphore has directories here, whose clients use up no numbers of the queue.
@@ -28,13 +27,7 @@ impl Acquisition {
         if self.contest.role == Role::Permit || !names.contains("leases") {
             return Some(names);
         }
-        // A client leaves the queue when it has its permit, so the queue is listed first.
-        let looks = [
-            Request::get(&self.path),
-            Request::list(&node_in(&self.path, "locks")),
-            Request::list(&node_in(&self.path, "leases")),
-        ];
-        for look in looks {
+        for look in permits::looks(&self.path) {
             self.send(look, Step::Semaphore, wire);
         }
         let answers = Vec::new();
@@ -71,7 +64,7 @@ impl Acquisition {
             return Ok(());
         };
         let stood = self.beside.was_idle == Some(true);
-        let idle = is_idle(answers, stood);
+        let idle = permits::is_idle_by(answers, stood);
         self.beside.was_idle = Some(idle && self.attempt.node().is_some());
         let names = match idle {
             true => names.without(&["leases"]),
@@ -80,25 +73,4 @@ impl Acquisition {
         self.takes_in_contenders(names, wire);
         Ok(())
     }
-}
-
-/// Whether nobody uses the semaphore; see [`permits::is_idle`].
-fn is_idle(answers: Vec<Result<Reply, ErrorCode>>, stood: bool) -> bool {
-    let mut answers = answers.into_iter();
-    let Some(Ok(Reply::Data { data, .. })) = answers.next() else {
-        return false;
-    };
-    let mut names = || match answers.next() {
-        Some(Ok(Reply::Children { names, .. })) => Some(names),
-        Some(Err(ErrorCode::NO_NODE)) => Some(Names::default()),
-        // Who may not see them must not assume that there are none.
-        _ => None,
-    };
-    let (line, permits) = (names(), names());
-    let idle = |(line, out): (Names, Names)| permits::is_idle(&bytes(data), &line, &out, stood);
-    line.zip(permits).is_some_and(idle)
-}
-
-fn bytes(data: Data) -> Vec<u8> {
-    data.into()
 }
