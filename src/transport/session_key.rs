@@ -5,7 +5,7 @@ use std::time::Duration;
 use zklock_jute::Secret;
 
 /// A session's id and password, for a process that outlives the one that opened the session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SessionKey {
     pub(crate) id: i64,
     pub(crate) password: Secret,

@@ -180,9 +180,9 @@ MUTANTS = [
         "watches-not-set-again",
         "a new connection does not set the watches again",
         "src/transport/native/io.rs",
-        "in state.watches.lists(self.session.last_zxid) {",
-        "in state.watches.lists(self.session.last_zxid).into_iter().take(0) {",
-        "in state.watches.lists(self.session.last_zxid).into_iter()"
+        "in state.watches.lists(self.last_zxid) {",
+        "in state.watches.lists(self.last_zxid).into_iter().take(0) {",
+        "in state.watches.lists(self.last_zxid).into_iter()"
         ".take(if {mutant} {{ 0 }} else {{ usize::MAX }}) {{",
     ),
     (

@@ -138,7 +138,7 @@ impl Permissions {
 }
 
 /// Credentials: sent, and never shown.
-#[derive(Clone, Eq, PartialEq)]
+#[derive(Clone, Default, Eq, PartialEq)]
 pub struct Secret(pub Vec<u8>);
 
 impl fmt::Debug for Secret {

@@ -8,8 +8,7 @@
 use std::time::Duration;
 
 use super::connection_end::End;
-use super::pause::jittered;
-use super::shared::{Shared, Stage, State, answer_all};
+use super::shared::{Shared, Stage, State, answer_all, jittered};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 use crate::transport::session_key::SessionKey;

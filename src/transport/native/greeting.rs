@@ -1,4 +1,5 @@
-//! A server's answers before it serves requests: to the connect request first.
+//! What is said before a server serves requests: the connect request, and the answers to that and what
+//! follows.
 
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use super::channel::{Channel, HUNG_UP, is_timeout};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
 use crate::time::clock::Moment;
-use zklock_jute::{ConnectReply, Malformed};
+use crate::transport::session_key::SessionKey;
+use zklock_jute::{ConnectReply, ConnectRequest, Malformed};
 
 /// The longest greeting.
 const GREETING_LIMIT: usize = 4 * 1024;
@@ -31,6 +33,26 @@ pub(super) enum Complaint {
     /// The bytes are no frame, or the frame is not what was asked for.
     Unreadable(String),
     Broken(String),
+}
+
+/// Asks a server for the session, or for a new one if there is none.
+pub(super) fn connect_request(
+    session: &SessionKey,
+    last_zxid: i64,
+    timeout: Duration,
+) -> ConnectRequest {
+    let mut password = session.password.0.clone();
+    if password.is_empty() {
+        // Servers expect one even without a session.
+        password = vec![0; PASSWORD];
+    }
+    ConnectRequest {
+        last_zxid,
+        timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
+        session: session.id,
+        password,
+        read_only: false,
+    }
 }
 
 /// Waits for the answer.

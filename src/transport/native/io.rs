@@ -17,22 +17,21 @@ use std::time::Duration;
 use super::channel::Channel;
 use super::connection_end::End;
 use super::frame_reader::Inbox;
-use super::greeting::{NOT_GREETED, greeting, tell_granted};
+use super::greeting::{NOT_GREETED, connect_request, greeting, tell_granted};
 use super::hosts::{Candidate, Target};
-use super::identity::Identity;
 #[cfg(feature = "sasl")]
 use super::log_in::{log_in, prepare};
-use super::pause::jittered;
 use super::receive::{Connection, ConnectionReader};
 use super::resolver::Unresolved;
-use super::shared::Shared;
+use super::shared::{Shared, jittered};
 use super::who_reads::LeaderFollowers;
 use crate::time::clock::Moment;
 use crate::transport::Failure;
+use crate::transport::session_key::SessionKey;
 use zklock_core::connection::backoff::{Backoff, Service};
 use zklock_core::connection::candidates::Resumption;
 use zklock_core::connection::rotation::{Rotation, Round};
-use zklock_jute::{ConnectReply, Request, xid};
+use zklock_jute::{ConnectReply, Request, Secret, xid};
 
 /// How much longer than a request a reply may be: a listing and its stat, a header.
 const REPLY_SLACK: usize = 64 * 1024;
@@ -43,7 +42,10 @@ const MARGIN: Duration = Duration::from_secs(1);
 struct Io {
     shared: Arc<Shared>,
     reading: Arc<LeaderFollowers<ConnectionReader>>,
-    session: Identity,
+    /// Its id is 0 if there is none.
+    session: SessionKey,
+    /// Of another process's session, only that process knows it.
+    last_zxid: i64,
     /// A server has served.
     has_served: bool,
     rotation: Rotation<Target>,
@@ -66,7 +68,8 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
     let mut io = Io {
         shared,
         reading,
-        session: inherited.map_or_else(Identity::default, |it| Identity::of(it.key)),
+        session: inherited.map(|it| it.key).unwrap_or_default(),
+        last_zxid: 0,
         has_served: false,
         rotation: Rotation::default(),
         backoff,
@@ -116,7 +119,7 @@ impl Io {
 
     /// Whether a server has ever given a session.
     fn has_past(&self) -> bool {
-        self.session.id != 0 || self.session.last_zxid != 0
+        self.session.id != 0 || self.last_zxid != 0
     }
 
     /// Connects to one address and serves requests until the connection ends.
@@ -167,18 +170,24 @@ impl Io {
         tell_granted(target, granted, had, self.shared.config.session_timeout);
         self.tell_connected(target, timeout);
         self.restore();
-        let mut connection = Connection::new(&self.shared, channel, &self.session, timeout);
+        let connection = self.connection(channel, timeout);
+        self.serve(target, ConnectionReader::new(inbox, connection))
+    }
+
+    fn connection(&self, channel: &Arc<Channel>, timeout: Duration) -> Connection {
+        let session = (self.session.id, self.last_zxid);
+        let mut connection = Connection::new(&self.shared, channel, session, timeout);
         if let Some(took) = self.rotation.trusted_greeting() {
             connection.promptness.greeted(took);
         }
-        self.serve(target, ConnectionReader::new(inbox, connection))
+        connection
     }
 
     /// Serves requests until the connection ends.
     fn serve(&mut self, target: &Target, reader: ConnectionReader) -> Result<Round, String> {
         let (reader, end) = self.reading.serve(Box::new(reader));
         let connection = &reader.connection;
-        self.session.last_zxid = connection.last_zxid;
+        self.last_zxid = connection.last_zxid;
         self.served = (Moment::now(), connection.timeout);
         self.finish(target, end, connection.answered)
     }
@@ -186,7 +195,7 @@ impl Io {
     fn begin_anew(&mut self) {
         // The guards of the old session fail before there is a new one.
         self.expire();
-        self.session.last_zxid = 0;
+        self.last_zxid = 0;
         log::warn!(
             "no server resumes the session, perhaps because their data is older than what it has seen: a new one begins"
         );
@@ -214,8 +223,10 @@ impl Io {
     ) -> Result<ConnectReply, String> {
         let asked = self.shared.config.session_timeout;
         let request = match wish {
-            Resumption::Anew => Identity::default().request(asked),
-            Resumption::Resume | Resumption::ResumeOnly => self.session.request(asked),
+            Resumption::Anew => connect_request(&SessionKey::default(), 0, asked),
+            Resumption::Resume | Resumption::ResumeOnly => {
+                connect_request(&self.session, self.last_zxid, asked)
+            }
         };
         let mut state = self.shared.state.lock();
         state.queue.push_aside(|out| request.encode(out));
@@ -241,8 +252,10 @@ impl Io {
             let refused = || "it refused to open a session".to_owned();
             return had_one.then_some(None).ok_or_else(refused);
         }
-        self.session.id = reply.session;
-        self.session.password = reply.password;
+        self.session = SessionKey {
+            id: reply.session,
+            password: Secret(reply.password),
+        };
         Ok(Some(Duration::from_millis(timeout)))
     }
 
@@ -260,8 +273,7 @@ impl Io {
         if !self.shared.status.snapshot().is_over() {
             log::warn!("session {:#x} expired", self.session.id);
         }
-        self.session.id = 0;
-        self.session.password.clear();
+        self.session = SessionKey::default();
     }
 
     /// Sends the credentials and sets the watches again, before any request can leave.
@@ -269,7 +281,7 @@ impl Io {
         let config = &self.shared.config;
         let mut state = self.shared.state.lock();
         // From here on the session may have nodes.
-        state.key = Some(self.session.key());
+        state.key = Some(self.session.clone());
         for credentials in &config.auth {
             let auth = Request::Auth {
                 scheme: credentials.scheme.clone(),
@@ -277,7 +289,7 @@ impl Io {
             };
             state.queue.push_aside(|out| auth.encode(xid::AUTH, out));
         }
-        for list in state.watches.lists(self.session.last_zxid) {
+        for list in state.watches.lists(self.last_zxid) {
             let request = Request::SetWatches(list);
             let root = config.hosts.chroot();
             let encode = |out: &mut Vec<u8>| request.encode_below(root, xid::SET_WATCHES, out);

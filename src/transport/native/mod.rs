@@ -31,13 +31,11 @@ mod following;
 mod frame_reader;
 mod greeting;
 mod hosts;
-mod identity;
 mod io;
 #[cfg(feature = "sasl")]
 mod log_in;
 mod lookup;
 mod members;
-mod pause;
 mod receive;
 mod request_queue;
 mod resolver;

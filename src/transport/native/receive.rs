@@ -7,7 +7,6 @@ use super::channel::{Channel, is_timeout};
 use super::chroot::{below, strip};
 use super::connection_end::End;
 use super::frame_reader::{Frame, Inbox};
-use super::identity::Identity;
 use super::request_queue::{Pending, is_read};
 use super::shared::{Shared, Stage};
 use super::who_reads::Read;
@@ -103,14 +102,14 @@ impl Connection {
     pub(super) fn new(
         shared: &Arc<Shared>,
         channel: &Arc<Channel>,
-        session: &Identity,
+        (session, last_zxid): (i64, i64),
         timeout: Duration,
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
             channel: Arc::clone(channel),
-            session: session.id,
-            last_zxid: session.last_zxid,
+            session,
+            last_zxid,
             timeout,
             auths: shared.config.auth.len(),
             answered: false,

@@ -324,6 +324,12 @@ impl State {
     }
 }
 
+/// Makes a pause a little longer or shorter, so that clients that lost the same server do not come back
+/// in step.
+pub(super) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
 pub(super) fn answer_all(open: VecDeque<Pending>, failure: Failure) {
     for pending in open {
         pending.answer(Err(failure));

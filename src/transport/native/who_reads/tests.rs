@@ -13,7 +13,6 @@ use super::super::channel::Channel;
 use super::super::connection_end::End;
 use super::super::frame_reader::Inbox;
 use super::super::hosts::Target;
-use super::super::identity::Identity;
 use super::super::receive::{Connection, ConnectionReader};
 use super::super::shared::Shared;
 use super::super::{Config, FRAME_LIMIT};
@@ -42,8 +41,7 @@ impl Rig {
         let config = Config::plain(&address.to_string(), TIMEOUT);
         let status = Arc::new(Status::new(TIMEOUT, true));
         let shared = Arc::new(Shared::new(config, status));
-        let session = Identity::default();
-        let connection = Connection::new(&shared, &Arc::new(channel), &session, TIMEOUT);
+        let connection = Connection::new(&shared, &Arc::new(channel), (0, 0), TIMEOUT);
         let reader = Box::new(ConnectionReader::new(Inbox::new(FRAME_LIMIT), connection));
         let (end, ended) = bounded(1);
         let reading = Arc::<LeaderFollowers<ConnectionReader>>::default();
