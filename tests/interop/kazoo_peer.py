@@ -10,19 +10,23 @@ from kazoo.recipe.lock import Lock, ReadLock, WriteLock
 from kazoo.retry import KazooRetry
 
 
-class CuratorLock(Lock):
-    """A Lock under Curator's name, as docs/interop.md shows it."""
+class Container:
+    """A Lock with this and Curator's names is as docs/interop.md shows it."""
 
+    assured_path = property(lambda self: False, lambda self, known: None)
+
+
+class CuratorLock(Container, Lock):
     _NODE_NAME = "-lock-"
     _EXCLUDE_NAMES = ["-lock-"]
 
 
-class CuratorReadLock(ReadLock):
+class CuratorReadLock(Container, ReadLock):
     _NODE_NAME = "__READ__"
     _EXCLUDE_NAMES = ["__WRIT__"]
 
 
-class CuratorWriteLock(WriteLock):
+class CuratorWriteLock(Container, WriteLock):
     _NODE_NAME = "__WRIT__"
     _EXCLUDE_NAMES = ["__READ__", "__WRIT__"]
 
@@ -52,6 +56,7 @@ class Contender(threading.Thread):
         self.client = client
         self.id = name
         self.heard = queue.Queue()
+        self.locks = {}
         self.start()
 
     def run(self):
@@ -87,7 +92,9 @@ class Contender(threading.Thread):
         elif kind == "patterned":
             lock = Lock(self.client, path, "kazoo", extra_lock_patterns=["lock-"])
         else:
-            lock = self.KINDS[kind](self.client, path, "kazoo")
+            # As in a program, which makes its lock once.
+            make = self.KINDS[kind]
+            lock = self.locks.setdefault((kind, path), make(self.client, path, "kazoo"))
         lock.acquire()
         self.release = lock.release
         return f"{path}/{lock.node}" if hasattr(lock, "node") else "-"

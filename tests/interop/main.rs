@@ -2,6 +2,7 @@
 //!
 //! These tests make the tables of `docs/interop.md`; `ZKLOCK_BLESS=1` rewrites them.
 
+mod containers;
 mod contender;
 mod crowd;
 mod deploy;
