@@ -176,11 +176,11 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
 
     /// Has an orderly release tell [`follows_release`](Self::follows_release).
     #[doc(hidden)]
-    fn note_release(&self) {}
+    fn leave_note(&self) {}
 
     /// Releases a lock that has to read before it can tell; the guard must be dropped next.
     #[doc(hidden)]
-    fn release_noting(&self) {}
+    fn unlock_noting(&self) {}
 
     /// Leaves a hold in the place of the lock, and returns its node; the guard must be dropped next.
     #[doc(hidden)]
@@ -236,12 +236,12 @@ macro_rules! guard_traits {
                 self.$($raw).+.follows_release()
             }
 
-            fn note_release(&self) {
-                self.$($raw).+.note_release()
+            fn leave_note(&self) {
+                self.$($raw).+.leave_note()
             }
 
-            fn release_noting(&self) {
-                self.$($raw).+.release_noting()
+            fn unlock_noting(&self) {
+                self.$($raw).+.unlock_noting()
             }
 
             fn leave_hold(&self, hold: &$crate::hold::Hold) -> $crate::Result<String> {

@@ -295,16 +295,16 @@ impl Term<'_> {
         }
     }
 
-    /// As [`LockGuard::note_release`](crate::LockGuard::note_release).
+    /// As [`LockGuard::leave_note`](crate::LockGuard::leave_note).
     #[doc(hidden)]
-    pub fn note_release(&self) {
-        self.raw.note_release();
+    pub fn leave_note(&self) {
+        self.raw.leave_note();
     }
 
-    /// As [`LockGuard::release_noting`](crate::LockGuard::release_noting); the term must end next.
+    /// As [`LockGuard::unlock_noting`](crate::LockGuard::unlock_noting); the term must end next.
     #[doc(hidden)]
-    pub fn release_noting(&self) {
-        self.raw.release_noting();
+    pub fn unlock_noting(&self) {
+        self.raw.unlock_noting();
     }
 
     /// As [`MutexGuard::hand_over`]. The term is over then; [`Standby::first_term`] continues it in the

@@ -62,12 +62,12 @@ impl<G: LockGuard + ?Sized> LockGuard for Box<G> {
         (**self).follows_release()
     }
 
-    fn note_release(&self) {
-        (**self).note_release();
+    fn leave_note(&self) {
+        (**self).leave_note();
     }
 
-    fn release_noting(&self) {
-        (**self).release_noting();
+    fn unlock_noting(&self) {
+        (**self).unlock_noting();
     }
 
     fn leave_hold(&self, hold: &Hold) -> Result<String> {

@@ -44,7 +44,7 @@ impl RawGuard {
 
     /// Has an orderly release leave a note. If the lock is not shared, it sends a read of the
     /// directory, and waits for nothing.
-    pub(crate) fn note_release(&self) {
+    pub(crate) fn leave_note(&self) {
         let replaces = Replaces::default();
         let multi = self.session().transport.capabilities().multi;
         if self.nodes().len() != 1 || !multi || !self.note_over(replaces.clone()) {
@@ -70,7 +70,7 @@ impl RawGuard {
     /// If the release is to leave a note, and has to read the directory first, deletes the node and
     /// writes the note: the lock is shared, or was held for less than that read takes. While others
     /// write theirs, it reads and writes again.
-    pub(crate) fn release_noting(&self) {
+    pub(crate) fn unlock_noting(&self) {
         if !self.is_to_note() {
             return;
         }

@@ -5,6 +5,7 @@
 //! `src`, or a crate of its own; the files at the top are the nouns that users know, and the
 //! leaves among them. `pages` checks where the pages lead.
 
+mod names;
 mod pages;
 mod sizes;
 

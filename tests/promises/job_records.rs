@@ -266,8 +266,8 @@ fn a_job_takes_over_no_job_that_was_faster(place: Place) {
     let lock = place.connect(&hosts).mutex(&path).unwrap();
     for _ in 0..2 {
         let guard = lock.lock().unwrap();
-        guard.note_release();
-        guard.release_noting();
+        guard.leave_note();
+        guard.unlock_noting();
     }
     let mut raw = Raw::connect(&hosts);
     assert_eq!(raw.stat(&path).expect("a note").version, 2);
@@ -360,8 +360,8 @@ fn a_lock_leaves_no_note_where_a_record_was(place: Place) {
     raw.set_data(&path, b"").unwrap();
     let client = place.connect(&place.shared().hosts());
     let release = |guard: Box<dyn LockGuard>| {
-        guard.note_release();
-        guard.release_noting();
+        guard.leave_note();
+        guard.unlock_noting();
         guard.unlock().unwrap();
     };
     release(Box::new(client.mutex(&path).unwrap().lock().unwrap()));

@@ -96,9 +96,9 @@ impl Contender {
 fn stay(guard: Option<impl LockGuard>, inside: impl FnOnce(Option<bool>)) -> Result<()> {
     let guard = guard.expect("the lock");
     let follows = guard.follows_release();
-    guard.note_release();
+    guard.leave_note();
     inside(follows);
-    guard.release_noting();
+    guard.unlock_noting();
     guard.unlock()
 }
 

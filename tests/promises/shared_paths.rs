@@ -127,11 +127,11 @@ impl Machine {
             return Ok(false);
         };
         if self.notes {
-            guard.note_release();
+            guard.leave_note();
         }
         inside();
         if self.notes {
-            guard.release_noting();
+            guard.unlock_noting();
         }
         guard.unlock().map(|()| true)
     }
@@ -149,11 +149,11 @@ fn stand_by(client: &Client, path: &str, notes: bool, inside: &mut dyn FnMut()) 
     standby.run_until(cancelled, |term| {
         held = true;
         if notes {
-            term.note_release();
+            term.leave_note();
         }
         inside();
         if notes {
-            term.release_noting();
+            term.unlock_noting();
         }
         ControlFlow::Break(())
     })?;

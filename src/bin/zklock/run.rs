@@ -84,7 +84,7 @@ fn by_signal(signal: Signal) -> Ending {
 fn release(stage: &Stage, lock: HeldLock, path: &str) -> Option<Signal> {
     let is_served = stage.await_servers(path);
     stage.signals.waiting();
-    lock.guard.release_noting();
+    lock.guard.unlock_noting();
     // Its deletion leaves ahead of the end of the session: who waits knows by it that nothing was lost.
     drop(lock);
     stage.end(is_served);
@@ -175,7 +175,7 @@ fn acquire(
     };
     let in_order = in_order && lock.guard.follows_release() != Some(false);
     if in_order || stage.settle(granted) {
-        lock.guard.note_release();
+        lock.guard.leave_note();
     }
     Ok(Some(lock))
 }

@@ -129,7 +129,7 @@ fn run(
 ) -> Result<Ended, Failure> {
     let granted = Instant::now();
     if term.follows_release() != Some(false) || stage.settle(granted) {
-        term.note_release();
+        term.leave_note();
     }
     let more = [("ZKLOCK_TERM", term.number().to_string().into())];
     let variables = Variables {
@@ -149,7 +149,7 @@ fn run(
     }
     announcer.is_passive(term);
     if ended.is_ok() {
-        term.release_noting();
+        term.unlock_noting();
     }
     stage.dismiss_keeper();
     ended
