@@ -4,8 +4,7 @@
 //! are two tables, as in ZooKeeper: watches on a node (its data and existence) and watches
 //! on its list of children. A persistent watch is in both.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::mem;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::acl::{Identity, NodeAcl};
 use super::change::TreeChange;
@@ -64,9 +63,13 @@ pub(crate) struct ServerWatches {
     children: Table,
 }
 
-/// The watches of one subject, by path.
+/// The watches of one subject.
 #[derive(Debug, Default)]
-struct Table(HashMap<String, BTreeMap<ConnectionId, Modes>>);
+struct Table {
+    by_path: HashMap<String, BTreeMap<ConnectionId, Modes>>,
+    /// The paths that each client watches: one that hangs up costs what it watches itself.
+    paths: HashMap<ConnectionId, HashSet<String>>,
+}
 
 /// The watches of one client on one path and subject.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -95,7 +98,7 @@ impl ServerWatches {
     /// Returns whether there is such a watch; `kind` is one of the numbers of [`WatchKind`].
     pub(crate) fn has(&self, kind: i32, path: &str, watcher: ConnectionId) -> bool {
         let is_in = |table: &Table| {
-            let watchers = table.0.get(path);
+            let watchers = table.by_path.get(path);
             watchers.is_some_and(|watchers| watchers.contains_key(&watcher))
         };
         (is_of_node(kind) && is_in(&self.nodes)) || (is_of_children(kind) && is_in(&self.children))
@@ -112,12 +115,7 @@ impl ServerWatches {
 
     /// Removes all watches of one client.
     pub(crate) fn forget(&mut self, watcher: ConnectionId) {
-        for table in [&mut self.nodes, &mut self.children] {
-            table.0.retain(|_, watchers| {
-                watchers.remove(&watcher);
-                !watchers.is_empty()
-            });
-        }
+        self.split(&BTreeSet::from([watcher]));
     }
 
     /// Takes out the watches of some clients.
@@ -164,13 +162,18 @@ impl ServerWatches {
     /// Returns how many connections watch nodes, how many nodes they watch, and how many such
     /// watches there are.
     pub(crate) fn summary(&self) -> (usize, usize, usize) {
-        let watchers: BTreeSet<_> = self.nodes.0.values().flat_map(BTreeMap::keys).collect();
-        let total = self.nodes.0.values().map(BTreeMap::len).sum();
-        (watchers.len(), self.nodes.0.len(), total)
+        let watchers: BTreeSet<_> = self
+            .nodes
+            .by_path
+            .values()
+            .flat_map(BTreeMap::keys)
+            .collect();
+        let total = self.nodes.by_path.values().map(BTreeMap::len).sum();
+        (watchers.len(), self.nodes.by_path.len(), total)
     }
 
     pub(crate) fn len(&self) -> usize {
-        let count = |table: &Table| table.0.values().map(BTreeMap::len).sum::<usize>();
+        let count = |table: &Table| table.by_path.values().map(BTreeMap::len).sum::<usize>();
         count(&self.nodes) + count(&self.children)
     }
 
@@ -218,54 +221,63 @@ impl ServerWatches {
 
 impl Table {
     fn at(&mut self, path: &str, watcher: ConnectionId) -> &mut Modes {
-        let watchers = self.0.entry(path.to_owned()).or_default();
+        let paths = self.paths.entry(watcher).or_default();
+        if !paths.contains(path) {
+            paths.insert(path.to_owned());
+        }
+        let watchers = self.by_path.entry(path.to_owned()).or_default();
         watchers.entry(watcher).or_default()
     }
 
-    fn remove(&mut self, path: &str, watcher: ConnectionId) {
-        if let Some(watchers) = self.0.get_mut(path) {
-            watchers.remove(&watcher);
-            if watchers.is_empty() {
-                self.0.remove(path);
+    fn remove(&mut self, path: &str, watcher: ConnectionId) -> Option<Modes> {
+        let watchers = self.by_path.get_mut(path)?;
+        let modes = watchers.remove(&watcher);
+        if watchers.is_empty() {
+            self.by_path.remove(path);
+        }
+        if let Some(paths) = self.paths.get_mut(&watcher) {
+            paths.remove(path);
+            if paths.is_empty() {
+                self.paths.remove(&watcher);
             }
         }
+        modes
     }
 
     fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
-        let mut taken = HashMap::new();
-        self.0.retain(|path, watchers| {
-            let all = mem::take(watchers).into_iter();
-            let (theirs, others): (BTreeMap<_, _>, _) =
-                all.partition(|(watcher, _)| who.contains(watcher));
-            *watchers = others;
-            if !theirs.is_empty() {
-                taken.insert(path.clone(), theirs);
+        let mut taken = Self::default();
+        for watcher in who {
+            for path in self.paths.remove(watcher).unwrap_or_default() {
+                if let Some(modes) = self.remove(&path, *watcher) {
+                    *taken.at(&path, *watcher) = modes;
+                }
             }
-            !watchers.is_empty()
-        });
-        Self(taken)
+        }
+        taken
     }
 
     fn merge(&mut self, other: Self) {
-        for (path, watchers) in other.0 {
-            self.0.entry(path).or_default().extend(watchers);
+        for (path, watchers) in other.by_path {
+            for (watcher, modes) in watchers {
+                *self.at(&path, watcher) = modes;
+            }
         }
     }
 
     fn fire(&mut self, path: &str, kind: EventKind) -> BTreeSet<ConnectionId> {
         let mut told = self.watching_subtrees(path, kind);
-        let Some(watchers) = self.0.get_mut(path) else {
-            return told;
-        };
-        watchers.retain(|watcher, modes| {
+        let mut over = Vec::new();
+        for (watcher, modes) in self.by_path.get_mut(path).into_iter().flatten() {
             if modes.once || modes.path {
                 told.insert(*watcher);
             }
             modes.once = false;
-            *modes != Modes::default()
-        });
-        if watchers.is_empty() {
-            self.0.remove(path);
+            if *modes == Modes::default() {
+                over.push(*watcher);
+            }
+        }
+        for watcher in over {
+            self.remove(path, watcher);
         }
         told
     }
@@ -275,7 +287,7 @@ impl Table {
             return BTreeSet::new();
         }
         path::upwards(path)
-            .filter_map(|above| self.0.get(above))
+            .filter_map(|above| self.by_path.get(above))
             .flatten()
             .filter(|(_, modes)| modes.subtree)
             .map(|(watcher, _)| *watcher)
@@ -289,4 +301,29 @@ fn is_of_node(kind: i32) -> bool {
 
 fn is_of_children(kind: i32) -> bool {
     matches!(kind, WatchKind::CHILDREN | WatchKind::ANY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_hangs_up_costs_what_it_watches_and_not_what_others_do() {
+        let mut watches = ServerWatches::default();
+        let began = Instant::now();
+        for watcher in 0..1000 {
+            for node in 0..200 {
+                watches.add(Subject::Node, &format!("/{watcher}/{node}"), watcher);
+            }
+        }
+        let added = began.elapsed();
+        for watcher in 0..1000 {
+            watches.forget(watcher);
+        }
+        let forgotten = began.elapsed() - added;
+        assert_eq!(watches.len(), 0);
+        assert!(forgotten < 4 * added, "{added:?}, {forgotten:?}");
+    }
 }
