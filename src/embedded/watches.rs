@@ -310,6 +310,10 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "two times of one run are compared"
+    )]
     fn a_client_that_hangs_up_costs_what_it_watches_and_not_what_others_do() {
         let mut watches = ServerWatches::default();
         let began = Instant::now();
