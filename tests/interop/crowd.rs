@@ -10,11 +10,7 @@ use super::contender::{Contender, Said};
 use super::kinds::Kind;
 use super::peer::server;
 use crate::support::raw::Raw;
-use crate::support::{eventually, fresh_path};
-
-/// How long the traffic lasts, in seconds, in place of [`TRAFFIC`].
-const SECONDS: &str = "ZKLOCK_TEST_SECONDS";
-const TRAFFIC: u64 = 15;
+use crate::support::{eventually, fresh_path, lasting};
 
 /// How much longer it may last, until a contender of each kind was inside.
 const MORE: Duration = Duration::from_secs(60);
@@ -203,10 +199,7 @@ impl Drop for Complaint<'_> {
 
 /// Returns how long the traffic lasts.
 pub(crate) fn duration() -> Duration {
-    let seconds = std::env::var(SECONDS)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(TRAFFIC))
+    lasting(15)
 }
 
 /// Starts `each` of each kind that is available.

@@ -21,7 +21,7 @@ use crate::database::{Database, Server, opts};
 use crate::proxy::Proxy;
 use crate::relay::Relay;
 use crate::support::worker::alone;
-use crate::support::{aside, eventually, timed};
+use crate::support::{aside, eventually, lasting, timed};
 use crate::{LATE, client, seconds};
 
 const END: &str = "SET `l`.`lease_end` = '2000-01-01'";
@@ -436,7 +436,7 @@ fn an_end_that_is_killed_while_it_waits_is_written_again() {
 #[test]
 #[ignore = "needs MariaDB"]
 fn whatever_is_cut_killed_stalled_or_locked_each_slot_is_done_once() {
-    let limit = std::env::var("ZKLOCK_TEST_SECONDS").map_or(15, |it| it.parse().unwrap());
+    let limit = lasting(15);
     let database = Database::new();
     let relays: Vec<_> = (0..3)
         .map(|_| Relay::new(database.server.port, |_| None))
@@ -494,9 +494,7 @@ fn whatever_is_cut_killed_stalled_or_locked_each_slot_is_done_once() {
         let begun = Instant::now();
         let slots = || told.lock().unwrap().len();
         // One slot may take longer than the whole time, because of its length and its faults.
-        while begun.elapsed() < seconds(limit)
-            || slots() <= 10 && begun.elapsed() < seconds(6 * limit)
-        {
+        while begun.elapsed() < limit || slots() <= 10 && begun.elapsed() < 6 * limit {
             let pause = Duration::from_millis(fastrand::u64(..300));
             match fastrand::u8(..6) {
                 0 => {

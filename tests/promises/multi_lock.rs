@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use zklock::embedded::Server;
 use zklock::{Client, Error, GuardEvent, LockOptions};
 
-use crate::support::fresh_path;
 use crate::support::proxy::Proxy;
 use crate::support::raw::{assert_nothing_left, children, op};
+use crate::support::{fresh_path, lasting};
 use crate::transport::{Place, Transport, in_every_place, wait_for, wait_for_queue};
 
 in_every_place! {
@@ -161,12 +161,12 @@ fn a_path_that_is_named_twice_is_refused() {
     }
 }
 
-fn multi_lockers_do_not_wait_for_each_other(place: Place, duration: Duration) {
+fn multi_lockers_of_any_order_never_wait_in_a_circle(place: Place) {
     let (hosts, dir) = (place.shared().hosts(), fresh_path("circle"));
     let paths: Vec<_> = (0..5).map(|i| format!("{dir}/{i}")).collect();
     let busy: Vec<_> = paths.iter().map(|_| AtomicBool::new(false)).collect();
     let rounds = AtomicUsize::new(0);
-    let end = Instant::now() + duration;
+    let end = Instant::now() + lasting(2);
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -199,21 +199,6 @@ fn multi_lockers_do_not_wait_for_each_other(place: Place, duration: Duration) {
         assert_nothing_left(&hosts, path);
     }
 }
-
-fn multi_lockers_of_any_order_never_wait_in_a_circle(place: Place) {
-    multi_lockers_do_not_wait_for_each_other(place, Duration::from_secs(2));
-}
-
-#[test]
-#[ignore = "takes a minute"]
-fn multi_lockers_of_any_order_never_wait_in_a_circle_for_a_minute() {
-    let place = Place {
-        transport: Transport::Wire,
-        embedded: true,
-    };
-    multi_lockers_do_not_wait_for_each_other(place, Duration::from_secs(60));
-}
-
 /// Without transactions, the wait for one lock while others are held is short, and may end
 /// while the waiter looks at the holder.
 #[cfg(feature = "zookeeper")]

@@ -3,23 +3,18 @@
 //! Each visitor notes when it came in and left, by a clock that counts such moments. The
 //! checks use these notes afterwards, so that checking changes nothing.
 
-use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use zklock::{FencingToken, LockGuard, LockOptions, RwLock, Waiting};
 
-use crate::support::fresh_path;
-use crate::transport::{Place, Transport, on_every_server, wait_for_queue};
+use crate::support::{fresh_path, lasting};
+use crate::transport::{Place, on_every_server, wait_for_queue};
 
 const CLIENTS: usize = 20;
 const READERS: usize = 200;
 const WRITERS: usize = 4;
-
-/// How long the short version lasts, in seconds; [`SECONDS`] can change that.
-const SHORT: u64 = 5;
-const SECONDS: &str = "ZKLOCK_TEST_SECONDS";
 
 // Over a handle the lock is the same, and that many clients of it are a thousand threads.
 on_every_server! {
@@ -27,18 +22,7 @@ on_every_server! {
 }
 
 fn writers_are_alone_and_nobody_is_overtaken(place: Place) {
-    let seconds = env::var(SECONDS).ok().and_then(|text| text.parse().ok());
-    check(&run(place, Duration::from_secs(seconds.unwrap_or(SHORT))));
-}
-
-#[test]
-#[ignore = "takes half a minute"]
-fn writers_are_alone_and_nobody_is_overtaken_for_half_a_minute() {
-    let place = Place {
-        transport: Transport::Wire,
-        embedded: true,
-    };
-    check(&run(place, Duration::from_secs(30)));
+    check(&run(place, lasting(5)));
 }
 
 /// A client that comes again and again.

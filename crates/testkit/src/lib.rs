@@ -91,6 +91,13 @@ pub fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     (f(), start.elapsed())
 }
 
+/// How long a test goes on that could go on for any time; `ZKLOCK_TEST_SECONDS` says it otherwise.
+pub fn lasting(usual: u64) -> Duration {
+    let asked = std::env::var("ZKLOCK_TEST_SECONDS").ok();
+    let asked = asked.map(|asked| asked.parse().expect("a number of seconds"));
+    Duration::from_secs(asked.unwrap_or(usual))
+}
+
 /// Counts the threads inside, and fails when there are two.
 #[derive(Default)]
 pub struct Room(AtomicUsize);
