@@ -20,8 +20,9 @@ pub fn with(folder: &Path, packages: &[&str]) -> PathBuf {
         run(Command::new("python3")
             .args(["-m", "venv", "--clear"])
             .arg(&environment));
+        // What is used is compiled when it is, and most is not.
         run(Command::new(&python)
-            .args(["-m", "pip", "install", "--quiet"])
+            .args(["-m", "pip", "install", "--quiet", "--no-compile"])
             .args(packages));
         fs::write(installed, all).expect("remembering what is installed");
     }
