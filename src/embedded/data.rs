@@ -11,7 +11,10 @@ use super::tree::Author;
 impl ServerState {
     /// Continues with what is in a data folder, and writes every change there from now on.
     pub(super) fn open_data(&mut self, folder: &Path) -> io::Result<()> {
-        let (journal, entries) = Journal::open(folder)?;
+        let (journal, entries) = Journal::open(folder).map_err(|error| {
+            let text = format!("the data folder {}: {error}", folder.display());
+            io::Error::new(error.kind(), text)
+        })?;
         let latest = self.view.zxid;
         entries.into_iter().for_each(|entry| self.replay(entry));
         self.view.zxid = self.view.zxid.max(latest);

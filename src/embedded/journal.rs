@@ -93,12 +93,8 @@ fn sum(content: &[u8]) -> [u8; 8] {
 #[cfg(unix)]
 fn lock(file: &File) -> io::Result<()> {
     use rustix::fs::{FlockOperation, flock};
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            "another server has the data folder",
-        )
-    })
+    flock(file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another server has it"))
 }
 
 #[cfg(unix)]

@@ -187,6 +187,16 @@ fn a_data_folder_that_is_damaged_or_taken_is_refused() {
 }
 
 #[test]
+fn a_data_folder_that_cannot_be_made_is_named() {
+    let folder = Folder::new();
+    let taken = folder.path("file");
+    fs::write(&taken, "").unwrap();
+    let refused = Server::builder().data(&taken).start().unwrap_err();
+    let name = taken.display().to_string();
+    assert!(refused.to_string().contains(&name), "{refused}");
+}
+
+#[test]
 fn what_was_answered_outlives_a_server_that_is_killed() {
     let folder = Folder::new();
     let data = folder.path("data");
