@@ -61,18 +61,19 @@ impl Drop for Journal {
 fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
     let (mut entries, mut whole) = (Vec::new(), 0);
     while let Some((head, rest)) = bytes[whole..].split_first_chunk::<HEAD>() {
-        let (length, hash) = head.split_at(4);
-        let length = length
-            .iter()
-            .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-        let Some(content) = rest.get(..length) else {
-            break;
-        };
+        let (length, hash) = (length(head), &head[4..]);
         let damaged = |why| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("the log is damaged at byte {whole}: {why}"),
             )
+        };
+        let Some(content) = rest.get(..length) else {
+            // Behind a write that was cut short there is nothing.
+            if (0..rest.len()).any(|at| begins_with_entry(&rest[at..])) {
+                return Err(damaged("its length is another".to_owned()));
+            }
+            break;
         };
         if sum(content) != hash {
             return Err(damaged("its hash is another".to_owned()));
@@ -81,6 +82,21 @@ fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
         whole += HEAD + length;
     }
     Ok((entries, whole))
+}
+
+fn begins_with_entry(bytes: &[u8]) -> bool {
+    bytes
+        .split_first_chunk::<HEAD>()
+        .is_some_and(|(head, rest)| {
+            let content = rest.get(..length(head));
+            content
+                .is_some_and(|content| Entry::decode(content).is_ok() && sum(content) == head[4..])
+        })
+}
+
+fn length(head: &[u8; HEAD]) -> usize {
+    let length = head[..4].iter();
+    length.fold(0, |sum, byte| sum << 8 | usize::from(*byte))
 }
 
 fn sum(content: &[u8]) -> [u8; 8] {
