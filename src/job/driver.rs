@@ -83,9 +83,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
 
     /// Proceeds until the work can begin; returns the outcome if it cannot.
     pub(super) fn begin(&mut self) -> Result<Option<Outcome>> {
-        if !self.session().transport.capabilities().multi {
-            return Err(Error::Unsupported { what: "a job" });
-        }
+        self.session().needs_transactions("a job")?;
         loop {
             let event = match self.once.action() {
                 Action::Run => return Ok(None),

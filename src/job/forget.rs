@@ -151,9 +151,7 @@ impl Job {
     /// # }
     /// ```
     pub fn repair(&self) -> Result<Option<Vec<u8>>> {
-        if !self.locks.session.transport.capabilities().multi {
-            return Err(Error::Unsupported { what: "a job" });
-        }
+        self.locks.session.needs_transactions("a job")?;
         let (mut caller, mut mended) = (self.locks.session.caller(), None);
         let limit = Session::query_limit();
         loop {

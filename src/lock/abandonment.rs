@@ -33,11 +33,7 @@ pub(crate) fn lasting(
     looked: &AtomicBool,
     limit: &Limit,
 ) -> Result<Lasting<'static>> {
-    if !session.transport.capabilities().multi {
-        return Err(Error::Unsupported {
-            what: "tracking of abandonment",
-        });
-    }
+    session.needs_transactions("tracking of abandonment")?;
     if !looked.load(Ordering::Relaxed) {
         match session.caller().call(&Request::get(dir), dir, limit) {
             Ok(Reply::Data { data, .. }) => {

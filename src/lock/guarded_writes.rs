@@ -72,11 +72,7 @@ impl RawGuard {
     }
 
     fn admit(&self, ops: &[Op]) -> Result<()> {
-        if !self.session().transport.capabilities().multi {
-            return Err(Error::Unsupported {
-                what: "a transaction",
-            });
-        }
+        self.session().needs_transactions("a transaction")?;
         let deletes = |node: &String| {
             let delete = |op: &Op| matches!(op, Op::Delete { path, .. } if path == node);
             ops.iter().any(delete)

@@ -81,12 +81,20 @@ impl Grant {
 impl RawGuard {
     /// Takes over nodes that are at the head of their queues.
     pub(super) fn new(session: &Arc<Session>, lease: Lease, token: FencingToken) -> Self {
-        Self::over(session, Arc::new(lease), token)
+        let lease = Arc::new(lease);
+        let watched = session.leases.begin(lease.clone());
+        Self::watched_as(watched, session, lease, token)
     }
 
-    fn over(session: &Arc<Session>, lease: Arc<Lease>, token: FencingToken) -> Self {
+    /// As [`new`](Self::new), over nodes whose lease has this number already.
+    fn watched_as(
+        watched: u64,
+        session: &Arc<Session>,
+        lease: Arc<Lease>,
+        token: FencingToken,
+    ) -> Self {
         Self {
-            watched: Some(session.leases.begin(lease.clone())),
+            watched: Some(watched),
             session: session.clone(),
             lease,
             token,

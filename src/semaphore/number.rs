@@ -65,11 +65,9 @@ impl Permit {
             let number = node.rsplit('.').next().map(str::parse);
             return Ok(number.and_then(|number| number.ok()).unwrap_or_default());
         }
-        if !self.raw.session().transport.capabilities().multi {
-            return Err(Error::Unsupported {
-                what: "the number of a permit",
-            });
-        }
+        self.raw
+            .session()
+            .needs_transactions("the number of a permit")?;
         NumberDriver::new(&self.raw, self.permits).run()
     }
 }

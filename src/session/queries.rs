@@ -43,6 +43,14 @@ impl Session {
         }
     }
 
+    /// Fails if the transport has no transactions, which `what` takes.
+    pub(crate) fn needs_transactions(&self, what: &'static str) -> Result<()> {
+        match self.transport.capabilities().multi {
+            true => Ok(()),
+            false => Err(Error::Unsupported { what }),
+        }
+    }
+
     /// Creates the directories of several locks, and their ancestors.
     pub(crate) fn make_directories(
         &self,

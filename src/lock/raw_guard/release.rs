@@ -1,8 +1,7 @@
 //! How a guard's place is given up: to the next thread of this client, or to the server.
 
 use std::slice;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,21 +37,10 @@ impl RawGuard {
         let cede = || {
             let lease = self.session.leases.succeed(watched)?;
             self.watched = None;
-            Some(Self {
-                session: self.session.clone(),
-                lease,
-                token: self.token,
-                watched: Some(watched),
-                closing: None,
-                noted: OnceLock::new(),
-                at_least_until: None,
-                heirs: self.heirs.clone(),
-                has_waited: self.has_waited,
-                seen: None,
-                has_left: AtomicBool::new(false),
-                in_doubt: AtomicBool::new(false),
-                since: None,
-            })
+            let mut next = Self::watched_as(watched, &self.session, lease, self.token);
+            next.heirs.clone_from(&self.heirs);
+            next.has_waited = self.has_waited;
+            Some(next)
         };
         let path = self.lease.clone();
         let handed = turnstile.hand_off(path.path(), most, cede);
