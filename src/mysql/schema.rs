@@ -1,10 +1,11 @@
 //! The tables, and whether those in the database suit the locks.
 
-use ::mysql::prelude::Queryable;
-use ::mysql::{Conn, Result};
+use ::mysql::prelude::{FromRow, Queryable};
+use ::mysql::{Conn, QueryResult, Result, Text, from_row_opt};
 use log::warn;
 
 use crate::error::Error;
+use crate::mysql::statement_error::in_doubt;
 
 /// The statements that create the tables.
 ///
@@ -60,6 +61,8 @@ const COLUMNS: &str = "\
 SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
 COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0), LOWER(EXTRA) FROM information_schema.COLUMNS \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME =";
+
+const DATABASE: &str = "SELECT DATABASE()";
 
 const ENGINES: &str = "\
 SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
@@ -120,28 +123,24 @@ pub(super) fn create(conn: &mut Conn) -> Result<()> {
 }
 
 /// Reads which tables exist.
+///
+/// It sends two packets, because each round trip delays the first lock of every program that starts;
+/// one would be too long for a server that the first tells from others.
 pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
-    if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
-        return Ok(Schema::Wrong("no database is chosen: name it in the URL"));
-    }
-    let variables: Variables = conn.query(VARIABLES)?;
-    let mut packet = variables
-        .iter()
-        .filter(|(name, _)| name == "max_allowed_packet");
-    if packet.any(|(_, bytes)| bytes.parse().is_ok_and(|bytes: u64| bytes < PACKET)) {
-        return Ok(Schema::Wrong(
-            "statements are too long for this server: SET GLOBAL max_allowed_packet = 1048576",
-        ));
-    }
-    if let Some(wrong) = forgets(&variables, is_in_cluster(conn)?) {
+    if let Some(wrong) = wrong_server(conn)? {
         return Ok(Schema::Wrong(wrong));
     }
-    let engines: Vec<(String, String)> = conn.query(ENGINES)?;
-    let mut columns = |table: &str| conn.query(format!("{COLUMNS} '{table}'"));
-    let (locks, tokens): (Vec<Column>, Vec<Column>) =
-        (columns("database_lock")?, columns("database_lock_token")?);
-    let jobs: Vec<Column> = columns("database_lock_job")?;
-    let keys: Vec<Key> = conn.query(KEYS)?;
+    let columns = |table: &str| format!("{COLUMNS} '{table}'");
+    let (locks, tokens, jobs) = (
+        columns("database_lock"),
+        columns("database_lock_token"),
+        columns("database_lock_job"),
+    );
+    let mut results = conn.query_iter([ENGINES, &locks, &tokens, &jobs, KEYS].join("; "))?;
+    let engines: Vec<(String, String)> = next(&mut results)?;
+    let (locks, tokens): (Vec<Column>, Vec<Column>) = (next(&mut results)?, next(&mut results)?);
+    let jobs: Vec<Column> = next(&mut results)?;
+    let keys: Vec<Key> = next(&mut results)?;
     let wrong = wrong_locks(&locks, &keys)
         .or_else(|| wrong_tokens(&tokens, &keys))
         .or_else(|| wrong_jobs(&jobs, &keys))
@@ -153,14 +152,42 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     })
 }
 
-fn is_in_cluster(conn: &mut Conn) -> Result<bool> {
-    let status: Variables = conn.query(CLUSTER)?;
+/// What is wrong with the server, whatever tables it has.
+fn wrong_server(conn: &mut Conn) -> Result<Option<&'static str>> {
+    let mut results = conn.query_iter([DATABASE, VARIABLES, CLUSTER].join("; "))?;
+    if next::<Option<String>>(&mut results)? == [None] {
+        return Ok(Some("no database is chosen: name it in the URL"));
+    }
+    let variables: Variables = next(&mut results)?;
+    let mut packet = variables
+        .iter()
+        .filter(|(name, _)| name == "max_allowed_packet");
+    if packet.any(|(_, bytes)| bytes.parse().is_ok_and(|bytes: u64| bytes < PACKET)) {
+        return Ok(Some(
+            "statements are too long for this server: SET GLOBAL max_allowed_packet = 1048576",
+        ));
+    }
+    let status = next(&mut results)?;
+    Ok(forgets(&variables, is_in_cluster(&status)))
+}
+
+/// Returns the rows of the next answer.
+fn next<T: FromRow>(results: &mut QueryResult<'_, '_, '_, Text>) -> Result<Vec<T>> {
+    let Some(rows) = results.iter() else {
+        return Err(in_doubt(
+            "the server has answered fewer statements than it was sent",
+        ));
+    };
+    rows.map(|row| Ok(from_row_opt(row?)?)).collect()
+}
+
+fn is_in_cluster(status: &Variables) -> bool {
     let is = |name: &str, good: &dyn Fn(&str) -> bool| {
         let mut named = status.iter().filter(|(other, _)| other == name);
         named.any(|(_, value)| good(value))
     };
     let several = |size: &str| size.parse().is_ok_and(|size: u32| 1 < size);
-    Ok(is("wsrep_ready", &|ready| ready == "ON") && is("wsrep_cluster_size", &several))
+    is("wsrep_ready", &|ready| ready == "ON") && is("wsrep_cluster_size", &several)
 }
 
 /// What makes a crash lose locks; logs a warning if only a crash of the whole machine does.

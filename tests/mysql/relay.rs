@@ -29,6 +29,8 @@ pub(crate) struct Relay {
 struct Shared {
     rule: Box<Rule>,
     pieces: AtomicU64,
+    /// Of these, what clients sent.
+    requests: AtomicU64,
     stalled: AtomicBool,
     closed: AtomicBool,
     /// The ports by which the server knows the connections that were cut.
@@ -42,6 +44,7 @@ impl Relay {
         let shared = Arc::new(Shared {
             rule: Box::new(rule),
             pieces: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             cut: Mutex::default(),
@@ -74,6 +77,11 @@ impl Relay {
     pub(crate) fn pieces(&self) -> u64 {
         self.shared.pieces.load(Ordering::Relaxed)
     }
+
+    /// Returns how many pieces clients sent.
+    pub(crate) fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Relay {
@@ -88,18 +96,19 @@ fn connect(client: &TcpStream, server: &TcpStream, shared: &Arc<Shared>) {
     let port = server.local_addr().expect("an address").port();
     // An earlier connection may have had the same port.
     shared.cut.lock().unwrap().remove(&port);
-    for (from, to) in [(client, server), (server, client)] {
+    for (from, to, asks) in [(client, server, 1), (server, client, 0)] {
         from.set_nodelay(true).expect("no delay");
         let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
         let (from, to, shared) = (copy(from), copy(to), shared.clone());
-        thread::spawn(move || pass_on(from, to, port, &shared));
+        thread::spawn(move || pass_on(from, to, (port, asks), &shared));
     }
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream, port: u16, shared: &Shared) {
+fn pass_on(mut from: TcpStream, mut to: TcpStream, (port, asks): (u16, u64), shared: &Shared) {
     let mut buffer = [0; 65536];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let number = shared.pieces.fetch_add(1, Ordering::Relaxed);
+        shared.requests.fetch_add(asks, Ordering::Relaxed);
         while shared.stalled.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(5));
         }
