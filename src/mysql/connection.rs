@@ -14,7 +14,7 @@ use log::debug;
 use parking_lot::Mutex;
 
 use crate::mysql::source::{Purpose, Source};
-use crate::mysql::sql_session::{self, Destination};
+use crate::mysql::sql_session;
 use crate::mysql::statement_error::{ErrorClass, StatementError, in_doubt, is_broken, is_silence};
 
 /// A connection that was unused for this long is pinged first, because servers and firewalls
@@ -131,6 +131,19 @@ impl DatabaseConnection {
         })
     }
 
+    /// As [`run`](Self::run), for statements that only read: they are repeated if the connection
+    /// turns out to be dead.
+    pub(super) fn read<T>(
+        &mut self,
+        work: impl Fn(&mut Conn) -> Result<T>,
+    ) -> std::result::Result<T, StatementError> {
+        let was_open = self.open.is_some();
+        match self.run(&work) {
+            Err(error) if was_open && error.class == ErrorClass::InDoubt => self.run(&work),
+            done => done,
+        }
+    }
+
     /// Gives up the connection; an answer may still be outstanding on it.
     pub(super) fn discard(&mut self) {
         if let Some(open) = self.open.take() {
@@ -224,7 +237,7 @@ impl DatabaseConnection {
             open.conn().reset()?;
         }
         let to = sql_session::prepare(open.conn())?;
-        open.can_reset = can_reset(open.conn(), &to);
+        open.can_reset = sql_session::can_reset(open.conn(), &to);
         match &*self.source {
             Source::Pool(shared) if !shared.is_same(&to.schema) => {
                 Err(io::Error::other(OTHER_DATABASE).into())
@@ -343,21 +356,6 @@ impl OpenConnection {
         }
         // A proxy that does not carry out KILL, or does not answer at all.
         self.close();
-    }
-}
-
-/// Returns `true` if the driver can reset a session of this server, and rerun the pool's
-/// first statements. It cannot where there is no COM_RESET_CONNECTION.
-fn can_reset(conn: &Conn, to: &Destination) -> bool {
-    /// The version with which MariaDB introduced itself to old clients.
-    const MARIADB: (u16, u16, u16) = (5, 5, 5);
-    let version = to.version.trim_start_matches("5.5.5-");
-    let numbers = version
-        .split(['.', '-'])
-        .map_while(|part| part.parse::<u16>().ok());
-    match conn.server_version() {
-        MARIADB => numbers.take(3).ge([10, 2, 7]),
-        version => version > (5, 7, 3),
     }
 }
 

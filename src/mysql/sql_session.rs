@@ -13,8 +13,8 @@ use crate::mysql::statement_error::in_doubt;
 ///
 /// Every statement is a transaction of its own, and waits for only one second, the shortest
 /// time that can be set, for a row or a table that another program has locked. No statement
-/// is too long, too big or too unsafe. A transaction whose client falls silent ends after a
-/// second (except on MySQL, which cannot do that). Transactions may write, in a way that
+/// is too long, too big or too unsafe. The connection lasts from one renewal to the next. A
+/// transaction whose client falls silent ends after a second (except on MySQL, which cannot do that). Transactions may write, in a way that
 /// every format of the binary log takes. Answers are text that the driver can read. Comments
 /// are for MariaDB (`M!`) and MySQL.
 ///
@@ -23,7 +23,8 @@ use crate::mysql::statement_error::in_doubt;
 const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
                        innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                        unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
-                       sql_safe_updates = 0, sql_big_selects = 1, group_concat_max_len = 1024\
+                       sql_safe_updates = 0, sql_big_selects = 1, group_concat_max_len = 1024, \
+                       wait_timeout = GREATEST(@@SESSION.wait_timeout, 60)\
                        /*M!100300 , idle_transaction_timeout = 1 */; \
                        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE; \
                        SET NAMES utf8mb4";
@@ -77,4 +78,19 @@ pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
     }
     let (schema, version) = destination.ok_or_else(|| in_doubt("the server names no version"))?;
     Ok(Destination { schema, version })
+}
+
+/// Returns `true` if the driver can reset a session of this server, and rerun the pool's
+/// first statements. It cannot where there is no COM_RESET_CONNECTION.
+pub(super) fn can_reset(conn: &Conn, to: &Destination) -> bool {
+    /// The version with which MariaDB introduced itself to old clients.
+    const MARIADB: (u16, u16, u16) = (5, 5, 5);
+    let version = to.version.trim_start_matches("5.5.5-");
+    let numbers = version
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u16>().ok());
+    match conn.server_version() {
+        MARIADB => numbers.take(3).ge([10, 2, 7]),
+        version => version > (5, 7, 3),
+    }
 }

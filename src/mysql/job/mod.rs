@@ -260,7 +260,7 @@ impl Job {
         let name = self.name.clone();
         let found = database.ask(deadline, WHAT, move |connection| {
             let (name, owner) = (&*name, "");
-            connection.run(|conn| job_table::read(conn, Key { name, owner }))
+            connection.read(|conn| job_table::read(conn, Key { name, owner }))
         })?;
         let Some(found) = found else {
             return Ok(Journal::default());
@@ -293,7 +293,7 @@ impl Job {
         let deadline = Instant::now() + database.answer_limit();
         let (name, token) = (self.name.clone(), run.token);
         database.ask(deadline, WHAT, move |connection| {
-            connection.run(|conn| job_table::is_held(conn, &name, token))
+            connection.read(|conn| job_table::is_held(conn, &name, token))
         })
     }
 }
