@@ -45,8 +45,8 @@ pub(super) enum Until {
 #[derive(Debug)]
 enum AttemptOutcome {
     Acquired(Arc<RowLease>),
-    /// Another client has the lock.
-    Taken(Holder),
+    /// Another client has the lock: this one, unless it was faster when the lock was free.
+    Taken(Option<Holder>),
     Failed(StatementError),
 }
 
@@ -110,7 +110,8 @@ pub(super) fn acquire(
     let row = OwnRow::new(client.database.clone(), name.clone(), description(note));
     let row = Arc::new(row);
     let mut acquisition = Acquisition::new(&row, until, limit);
-    let Some(lease) = acquisition.run()? else {
+    acquisition.taken = turn.follows_an_answer();
+    let Some(lease) = acquisition.run().inspect_err(|_| turn.unanswered())? else {
         return Ok(Acquired::Taken(acquisition.holder));
     };
     row.set_turn(turn);
@@ -138,6 +139,8 @@ struct Acquisition<'a> {
     pause: Duration,
     /// The holder that the database named.
     holder: Option<Owner>,
+    /// A thread of this client had the lock, or was told that it is taken, while this one stood in line.
+    taken: bool,
     /// Read the row before trying to write it.
     look_first: bool,
     /// Why the last attempt failed, if it did.
@@ -155,6 +158,7 @@ impl<'a> Acquisition<'a> {
             tries,
             pause: row.database.timings.poll.0,
             holder: None,
+            taken: false,
             look_first: tries,
             failed: None,
             read_only: None,
@@ -176,11 +180,13 @@ impl<'a> Acquisition<'a> {
                     let in_doubt = InTable::InDoubt(lease.confirmed());
                     self.row.set_in_table(in_doubt);
                 }
-                Some(AttemptOutcome::Taken(Holder { left, owner })) => {
+                Some(AttemptOutcome::Taken(holder)) => {
+                    // Whoever looks first over a slow link is too late each time that the lock is free.
+                    self.look_first = holder.is_some();
+                    let Holder { left, owner } = holder.unwrap_or_default();
                     self.holder = Some(owner);
                     self.failed = None;
                     self.read_only = None;
-                    self.look_first = true;
                     if self.tries || !self.sleep(left)? {
                         return Ok(None);
                     }
@@ -223,7 +229,7 @@ impl<'a> Acquisition<'a> {
         let deadline = self.limit.deadline();
         // If the caller is gone, the client's last clone waits for the attempt and its deletion.
         let pending = row.database.backlog().expect_row();
-        self.row.database.submit(move |connection| {
+        let job = move |connection: &mut DatabaseConnection| {
             let _pending = pending;
             let in_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
             let outcome = in_time.then(|| attempt(connection, &row, look_first));
@@ -233,7 +239,12 @@ impl<'a> Acquisition<'a> {
             if let Some(outcome) = outcome {
                 let _ = to.send(outcome);
             }
-        });
+        };
+        // Many waits over a slow link would keep the workers from a release or a free lock.
+        match self.holder.is_some() && !self.tries {
+            true => self.row.database.submit_later(job),
+            false => self.row.database.submit(job),
+        }
         self.wait(&outcome)
     }
 
@@ -271,9 +282,9 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Returns `None` only if the database has named a holder.
+    /// Returns `None` only if the lock was seen to be taken.
     fn give_up(&self, error: StatementError) -> Result<Option<Arc<RowLease>>> {
-        if self.holder.is_some() {
+        if self.holder.is_some() || self.taken {
             return Ok(None);
         }
         Err(error.into_error(WHAT))
@@ -326,12 +337,12 @@ fn why_locked(
         owner: &row.owner,
     };
     match connection.run(|conn| lock_table::look_ahead(conn, key)) {
-        Ok(RowState::Taken(holder)) => AttemptOutcome::Taken(holder),
+        Ok(RowState::Taken(holder)) => AttemptOutcome::Taken(Some(holder)),
         _ => AttemptOutcome::Failed(error),
     }
 }
 
-/// Returns the token of the lock, or its holder.
+/// Returns the token of the lock, or its holder unless another client was faster.
 ///
 /// `sent` is set to the moment before the statement that took the lock was sent.
 fn take(
@@ -340,7 +351,7 @@ fn take(
     look_first: bool,
     in_doubt: bool,
     sent: &mut Moment,
-) -> SqlResult<std::result::Result<i64, Holder>> {
+) -> SqlResult<std::result::Result<i64, Option<Holder>>> {
     let key = Key {
         name: &row.name,
         owner: &row.owner,
@@ -360,13 +371,13 @@ fn take(
     let found = lock_table::look(conn, key)?;
     *sent = Moment::now();
     let token = match found {
-        RowState::Taken(holder) => return Ok(Err(holder)),
+        RowState::Taken(holder) => return Ok(Err(Some(holder))),
         RowState::Own => adopt(conn, key, lease)?,
         RowState::Free => lock_table::insert(conn, key, &row.description, lease)?,
         RowState::Expired => lock_table::take_over(conn, key, &row.description, lease)?,
     };
     // Without a token, another client was faster.
-    Ok(token.ok_or_else(Holder::default))
+    Ok(token.ok_or(None))
 }
 
 /// Returns the token of the row that an earlier statement may have left, and renews it.

@@ -144,6 +144,11 @@ impl Database {
         self.workers.submit(job);
     }
 
+    /// As [`submit`](Self::submit), when nothing else is to be done: one look of a wait.
+    pub(super) fn submit_later(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
+        self.workers.submit_later(job);
+    }
+
     /// Runs work on a worker, and waits for its result until the deadline.
     pub(super) fn ask<T: Send + 'static>(
         &self,

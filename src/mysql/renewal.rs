@@ -186,9 +186,19 @@ impl Renewal {
         self.renewing = Some((self.renewals, now));
         let (number, lease) = (self.renewals, self.lease);
         let report = self.report(Done::Renewed(number, Err(StatementError::no_answer())));
+        let workers = self.workers.clone();
         self.renewer.submit(move |connection| {
             let renewed = renew_all(connection, &due, lease);
-            report.tell(Done::Renewed(number, renewed));
+            match renewed {
+                // The server may have no place for one more connection, and a worker may have one.
+                Err(error) if error.class == ErrorClass::Unreachable && workers.can_help() => {
+                    workers.submit(move |connection| {
+                        let renewed = renew_all(connection, &due, lease);
+                        report.tell(Done::Renewed(number, renewed));
+                    });
+                }
+                renewed => report.tell(Done::Renewed(number, renewed)),
+            }
         });
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use log::warn;
 use parking_lot::Mutex;
 
@@ -31,6 +31,9 @@ pub(super) struct WorkerPool {
     max: usize,
     to: Sender<DatabaseJob>,
     jobs: Receiver<DatabaseJob>,
+    /// What is done when no job is left.
+    to_later: Sender<DatabaseJob>,
+    later: Receiver<DatabaseJob>,
     threads: Arc<Mutex<ThreadCount>>,
     connections: Arc<ConnectionCount>,
 }
@@ -50,7 +53,7 @@ impl WorkerPool {
         limit: Duration,
         max: usize,
     ) -> Self {
-        let (to, jobs) = unbounded();
+        let ((to, jobs), (to_later, later)) = (unbounded(), unbounded());
         Self {
             name,
             source,
@@ -59,6 +62,8 @@ impl WorkerPool {
             max,
             to,
             jobs,
+            to_later,
+            later,
             threads: Arc::default(),
             connections: Arc::new(ConnectionCount::of_workers(max)),
         }
@@ -80,10 +85,24 @@ impl WorkerPool {
 
     /// Has a worker do the job as soon as one is free.
     pub(super) fn submit(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
+        self.queue(&self.to, Box::new(job));
+    }
+
+    /// As [`submit`](Self::submit), after all jobs that wait and that come meanwhile.
+    pub(super) fn submit_later(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
+        self.queue(&self.to_later, Box::new(job));
+    }
+
+    fn queue(&self, to: &Sender<DatabaseJob>, job: DatabaseJob) {
         self.threads.lock().open += 1;
         // The pool owns a receiver, so sending cannot fail.
-        let _ = self.to.send(Box::new(job));
+        let _ = to.send(job);
         self.start_thread();
+    }
+
+    /// Whether the connections may serve renewals as well. Those of a pool are given back instead.
+    pub(super) fn can_help(&self) -> bool {
+        matches!(*self.source, Source::Server(_))
     }
 
     /// Has idle workers give their connections back if the renewals are waiting for one.
@@ -102,9 +121,10 @@ impl WorkerPool {
         }
         let (source, connections) = (self.source.clone(), self.connections.clone());
         let connection = DatabaseConnection::new(source, self.purpose, self.limit, connections);
-        let (jobs, threads) = (self.jobs.clone(), self.threads.clone());
+        let (jobs, later) = (self.jobs.clone(), self.later.clone());
+        let threads = self.threads.clone();
         let thread = thread::Builder::new().name(self.name.to_owned());
-        match thread.spawn(move || work(connection, &jobs, &threads)) {
+        match thread.spawn(move || work(connection, (&jobs, &later), &threads)) {
             Ok(_) => count.started += 1,
             // The other threads take the job; without any, the caller's deadline ends its wait.
             Err(error) => warn!("cannot start the thread {}: {error}", self.name),
@@ -114,7 +134,7 @@ impl WorkerPool {
 
 fn work(
     mut connection: DatabaseConnection,
-    jobs: &Receiver<DatabaseJob>,
+    (jobs, later): (&Receiver<DatabaseJob>, &Receiver<DatabaseJob>),
     threads: &Mutex<ThreadCount>,
 ) {
     // A thread without a connection leaves the jobs to a thread that has one.
@@ -122,7 +142,13 @@ fn work(
         || survive(&mut connection, DatabaseConnection::is_to_be_had) == Some(true)
         || !leave(threads)
     {
-        let Ok(job) = jobs.recv() else { return };
+        let next = jobs.try_recv().or_else(|_| {
+            select! {
+                recv(jobs) -> job => job.or_else(|_| later.recv()),
+                recv(later) -> job => job.or_else(|_| jobs.recv()),
+            }
+        });
+        let Ok(job) = next else { return };
         survive(&mut connection, job);
         survive(&mut connection, DatabaseConnection::give_way);
         threads.lock().open -= 1;

@@ -240,7 +240,7 @@ impl Database {
         Self::new_on(Arc::new(Server::start(&[])))
     }
 
-    fn new_on(server: Arc<Server>) -> Self {
+    pub(crate) fn new_on(server: Arc<Server>) -> Self {
         let database = Self::empty_on(server);
         let made = database.conn().query_drop(zklock::mysql::CREATE_TABLE);
         made.expect("tables");

@@ -27,6 +27,7 @@ mod locks;
 mod logs;
 #[path = "../chaos/ops.rs"]
 mod ops;
+mod patience;
 mod pool;
 mod proxy;
 mod relay;
