@@ -236,6 +236,7 @@ impl<'a> Acquisition<'a> {
             // Dropped before the answer is sent, so that the caller drops it last. If the
             // caller is gone, this drop deletes what is in the table.
             drop(row);
+            connection.job = None;
             if let Some(outcome) = outcome {
                 let _ = to.send(outcome);
             }

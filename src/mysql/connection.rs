@@ -53,6 +53,8 @@ pub(super) struct DatabaseConnection {
     open: Option<OpenConnection>,
     used: Instant,
     count: Arc<ConnectionCount>,
+    /// Set while a job needs it; a job unsets it before it answers who may have the next one.
+    pub(super) job: Option<Arc<()>>,
 }
 
 /// Counts the connections of some workers, including those that were given up while the
@@ -97,6 +99,7 @@ impl DatabaseConnection {
             open: None,
             used: Instant::now(),
             count,
+            job: None,
         }
     }
 

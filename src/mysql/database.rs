@@ -163,7 +163,9 @@ impl Database {
         }
         let (to, answer) = bounded(1);
         self.submit(move |connection| {
-            let _ = to.send(work(connection));
+            let done = work(connection);
+            connection.job = None;
+            let _ = to.send(done);
         });
         answer
             .recv_deadline(deadline)

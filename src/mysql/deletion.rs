@@ -94,6 +94,7 @@ impl Deletion {
     /// Tries to delete the row; returns what is left to do, if anything.
     pub(super) fn run(mut self, connection: &mut DatabaseConnection) -> Option<Retry> {
         let done = self.try_once(connection);
+        connection.job = None;
         self.release = None;
         match done {
             Ok(deleted) => self.answered(deleted),

@@ -17,6 +17,9 @@ use parking_lot::Mutex;
 use crate::mysql::connection::{ConnectionCount, DatabaseConnection};
 use crate::mysql::source::{Purpose, Source};
 
+/// A job, and what counts it.
+type Queued = (Arc<()>, DatabaseJob);
+
 type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 
 /// At most `max` threads with a connection each, started when there is work.
@@ -29,11 +32,13 @@ pub(super) struct WorkerPool {
     /// How long one answer of the database may take.
     limit: Duration,
     max: usize,
-    to: Sender<DatabaseJob>,
-    jobs: Receiver<DatabaseJob>,
+    to: Sender<Queued>,
+    jobs: Receiver<Queued>,
     /// What is done when no job is left.
-    to_later: Sender<DatabaseJob>,
-    later: Receiver<DatabaseJob>,
+    to_later: Sender<Queued>,
+    later: Receiver<Queued>,
+    /// Each job that waits or runs has a clone.
+    open: Arc<()>,
     threads: Arc<Mutex<ThreadCount>>,
     connections: Arc<ConnectionCount>,
 }
@@ -41,8 +46,6 @@ pub(super) struct WorkerPool {
 #[derive(Debug, Default)]
 struct ThreadCount {
     started: usize,
-    /// Jobs that wait or run.
-    open: usize,
 }
 
 impl WorkerPool {
@@ -64,6 +67,7 @@ impl WorkerPool {
             jobs,
             to_later,
             later,
+            open: Arc::default(),
             threads: Arc::default(),
             connections: Arc::new(ConnectionCount::of_workers(max)),
         }
@@ -93,10 +97,9 @@ impl WorkerPool {
         self.queue(&self.to_later, Box::new(job));
     }
 
-    fn queue(&self, to: &Sender<DatabaseJob>, job: DatabaseJob) {
-        self.threads.lock().open += 1;
+    fn queue(&self, to: &Sender<Queued>, job: DatabaseJob) {
         // The pool owns a receiver, so sending cannot fail.
-        let _ = to.send(job);
+        let _ = to.send((self.open.clone(), job));
         self.start_thread();
     }
 
@@ -116,7 +119,8 @@ impl WorkerPool {
     /// Starts a thread if there are more jobs than threads.
     fn start_thread(&self) {
         let mut count = self.threads.lock();
-        if count.started == self.max || count.open <= count.started {
+        // One clone is the pool's own.
+        if count.started == self.max || Arc::strong_count(&self.open) - 1 <= count.started {
             return;
         }
         let (source, connections) = (self.source.clone(), self.connections.clone());
@@ -134,7 +138,7 @@ impl WorkerPool {
 
 fn work(
     mut connection: DatabaseConnection,
-    (jobs, later): (&Receiver<DatabaseJob>, &Receiver<DatabaseJob>),
+    (jobs, later): (&Receiver<Queued>, &Receiver<Queued>),
     threads: &Mutex<ThreadCount>,
 ) {
     // A thread without a connection leaves the jobs to a thread that has one.
@@ -148,10 +152,11 @@ fn work(
                 recv(later) -> job => job.or_else(|_| jobs.recv()),
             }
         });
-        let Ok(job) = next else { return };
+        let Ok((open, job)) = next else { return };
+        connection.job = Some(open);
         survive(&mut connection, job);
         survive(&mut connection, DatabaseConnection::give_way);
-        threads.lock().open -= 1;
+        connection.job = None;
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
-use zklock::mysql::{Client, Mutex};
+use zklock::mysql::Mutex;
 use zklock::{Error, GuardState};
 
 use crate::database::{Database, Server, opts};
@@ -152,19 +152,23 @@ fn many_waits_over_a_slow_link_do_not_hold_up_a_free_lock() {
 
 #[test]
 #[ignore = "needs MariaDB"]
-fn connecting_takes_six_requests_and_a_free_lock_one() {
+fn connecting_takes_six_requests_and_a_lock_and_its_release_one_each() {
     let database = Database::new();
     let relay = Relay::new(database.server.port, |_| None);
-    let client = Client::connect(&database.url_by(relay.port)).unwrap();
+    // No renewal is due meanwhile.
+    let client = client(&database.url_by(relay.port), seconds(3600));
     // The login, the driver's own question, two to prepare the session, two to look at the tables.
     assert_eq!(relay.requests(), 6);
     let mutex = client.mutex("a").unwrap();
-    let guard = mutex.lock().unwrap();
-    assert_eq!(relay.requests(), 7);
-    guard.verify().unwrap();
-    assert_eq!(relay.requests(), 8);
-    guard.unlock().unwrap();
-    assert_eq!(relay.requests(), 9);
+    // One thread and its connection are enough.
+    for round in 0..100 {
+        let guard = mutex.lock().unwrap();
+        assert_eq!(relay.requests(), 7 + 3 * round);
+        guard.verify().unwrap();
+        assert_eq!(relay.requests(), 8 + 3 * round);
+        guard.unlock().unwrap();
+        assert_eq!(relay.requests(), 9 + 3 * round);
+    }
 }
 
 #[test]
