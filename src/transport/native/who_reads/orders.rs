@@ -96,7 +96,7 @@ impl Read for Wire {
 }
 
 /// The client's side of the connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Rig {
     reading: Arc<LeaderFollowers<Wire>>,
     wire: Sender<Frame>,
