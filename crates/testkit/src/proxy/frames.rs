@@ -1,6 +1,6 @@
 //! Frames on their way through a proxy, and what happens to each.
 
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::time::Instant;
 
@@ -43,11 +43,18 @@ pub(super) fn enqueue(queue: &Sender<Parcel>, mut bytes: Vec<u8>, verdict: Verdi
     queue.send(parcel).is_ok() && !last
 }
 
+/// No frame is longer. A command of four letters looks like one of two gigabytes; nobody answers it here.
+const MOST: usize = 1 << 26;
+
 /// Reads one frame, together with its length.
 pub(super) fn read_frame(from: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     from.read_exact(&mut frame)?;
     let length = usize::try_from(int_at(&frame, 0)).map_err(io::Error::other)?;
+    if length > MOST {
+        io::copy(from, &mut io::sink())?;
+        return Err(ErrorKind::InvalidData.into());
+    }
     frame.resize(4 + length, 0);
     from.read_exact(&mut frame[4..])?;
     Ok(frame)
