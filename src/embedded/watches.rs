@@ -115,7 +115,9 @@ impl ServerWatches {
 
     /// Removes all watches of one client.
     pub(crate) fn forget(&mut self, watcher: ConnectionId) {
-        self.split(&BTreeSet::from([watcher]));
+        for table in [&mut self.nodes, &mut self.children] {
+            table.take(watcher).for_each(drop);
+        }
     }
 
     /// Takes out the watches of some clients.
@@ -244,13 +246,20 @@ impl Table {
         modes
     }
 
+    /// Takes out what a client watches, each as it is asked for.
+    fn take(&mut self, watcher: ConnectionId) -> impl Iterator<Item = (String, Modes)> {
+        let paths = self.paths.remove(&watcher).unwrap_or_default();
+        paths.into_iter().filter_map(move |path| {
+            let modes = self.remove(&path, watcher)?;
+            Some((path, modes))
+        })
+    }
+
     fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
         let mut taken = Self::default();
         for watcher in who {
-            for path in self.paths.remove(watcher).unwrap_or_default() {
-                if let Some(modes) = self.remove(&path, *watcher) {
-                    *taken.at(&path, *watcher) = modes;
-                }
+            for (path, modes) in self.take(*watcher) {
+                *taken.at(&path, *watcher) = modes;
             }
         }
         taken
