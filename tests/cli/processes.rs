@@ -499,9 +499,9 @@ fn a_debugger_that_does_not_reap_what_is_killed_delays_no_end(hosts: &str) {
     assert_eq!(zklock.end().code, Some(75));
 }
 
-/// Runs a program with a file open whose file system never answers a process that closes it, if the process
-/// is the one that is named in another file.
-const HUNG: &str = "import ctypes, os, struct, sys
+/// Runs a program with file 9 open, whose file system never answers a process that closes it, if the process
+/// is the one that is named in another file. As long as nobody is, who reads from it waits.
+pub(crate) const HUNG: &str = "import ctypes, os, struct, sys, time
 folder, named, program = sys.argv[1], sys.argv[2], sys.argv[3:]
 kernel, device = ctypes.CDLL(None), os.open('/dev/fuse', os.O_RDWR)
 options = f'fd={device},rootmode=40000,user_id=0,group_id=0'.encode()
@@ -510,15 +510,18 @@ if os.fork():
     os.dup2(os.open(folder + '/file', os.O_RDONLY), 9)
     os.execvp(program[0], program)
 kernel.prctl(1, 9)
-def attributes(mode): return struct.pack('<6Q10I', 2, *[0] * 8, mode, 1, *[0] * 5)
+def attributes(mode): return struct.pack('<6Q10I', 2, 4096, *[0] * 7, mode, 1, *[0] * 5)
 while True:
     request = os.read(device, 1 << 17)
     _, operation, unique, node, _, _, process, _ = struct.unpack_from('<IIQQIIII', request)
     if operation == 25 and str(process) == open(named).read(): continue
+    while operation == 15 and not open(named).read():
+        open(named + '.read', 'w').close()
+        time.sleep(0.02)
     answer = {
         1: struct.pack('<4QII', 2, *[0] * 5) + attributes(0o100444),
         3: struct.pack('<QQ', 0, 0) + attributes(0o40555 if node == 1 else 0o100444),
-        14: bytes(16), 18: b'', 25: b'',
+        14: bytes(16), 15: bytes(4096), 18: b'', 25: b'',
         26: struct.pack('<4I2H2I', 7, 31, 0, 0, 9, 9, 4096, 0).ljust(64, b'\\0'),
     }.get(operation)
     error = 0 if answer is not None else -38

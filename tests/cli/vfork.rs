@@ -1,9 +1,10 @@
 //! What a command has started may wait in vfork(2), which no signal but SIGKILL interrupts, until its
-//! child runs a program or ends.
+//! child runs a program or ends; or in fork(2), until its child begins.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::processes::{HUNG, is_root};
 use crate::program::{Ended, Log, Zklock, await_queue, on_every_server};
 use crate::support::{eventually, fresh_path};
 use crate::terminal::{goes_on_and_ends, holder, start, zklock};
@@ -13,6 +14,7 @@ on_every_server! {
     a_signal_ends_what_waits_in_vfork_and_its_child
     ctrl_z_stops_what_waits_in_vfork
     a_command_that_waits_in_vfork_at_a_stop_goes_on_with_it
+    ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt
 }
 
 /// Waits in vfork(2) until a file is there, and writes words meanwhile. Unlike vfork(2), the child has a
@@ -129,4 +131,57 @@ fn a_command_that_waits_in_vfork_at_a_stop_goes_on_with_it(hosts: &str) {
     fs::write(&waiting.stop, "").expect("writing");
     assert_eq!(zklock.end().code, Some(5));
     await_queue(hosts, &path, 0);
+}
+
+/// Writes its number, and is in fork(2) as long as nobody can read from file 9: the kernel writes there before
+/// the child begins.
+const FORK: &str = "
+import ctypes, mmap, os, signal, sys, time
+log, stop = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND), sys.argv[2]
+slow = mmap.mmap(9, 4096, mmap.MAP_PRIVATE)
+os.write(log, b'%d\\n' % os.getpid())
+clone = {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+place = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(slow)))
+if ctypes.CDLL(None).syscall(clone, 0x1000 | signal.SIGCHLD, 0, place, 0, 0) == 0:
+    while not os.path.exists(stop):
+        os.write(log, b'beat\\n')
+        time.sleep(0.02)
+    os._exit(0)
+os.wait()";
+
+fn ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt(hosts: &str) {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return println!("only root can mount a file system everywhere");
+    }
+    for leave in ["", "setsid -w "] {
+        let (path, log) = (fresh_path("fork"), Log::new());
+        let file = |name: &str| log.file().with_file_name(name);
+        let [mount, named, fork, stop] = ["mount", "named", "fork.py", "stop"].map(file);
+        fs::create_dir(&mount).expect("a folder");
+        fs::write(&named, "").expect("writing");
+        fs::write(&fork, FORK).expect("writing");
+        fs::write(file("hung.py"), HUNG).expect("writing");
+        let files = [&fork, &log.file(), &stop].map(|file| file.display().to_string());
+        let job = format!("{leave}python3 {} & wait", files.join(" "));
+        let run = format!("{} -- bash -c \"{job}\"", zklock(&path));
+        let shell = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
+        let place = format!("{} {}", mount.display(), named.display());
+        let hung = file("hung.py");
+        let script = format!(
+            "exec unshare -m python3 {} {place} bash -c '{shell}'",
+            hung.display()
+        );
+        let mut terminal = start(hosts, &log, "hung=^Z,go=^J", "bash", &script);
+        eventually("it begins", || !log.words().is_empty());
+        let stat = format!("/proc/{}/stat", log.words()[0]);
+        let is = |state: &str| fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(state));
+        eventually("it is in fork(2)", || file("named.read").exists());
+        log.say("hung");
+        log.await_word("stopped");
+        fs::write(&named, "nobody").expect("writing");
+        eventually("it stops", || is(") T "));
+        eventually("its child stops", || log.is_still());
+        assert_eq!(holder(hosts, &path)(), "T", "{leave}");
+        goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
+    }
 }

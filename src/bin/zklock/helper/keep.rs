@@ -63,7 +63,7 @@ struct Keeper {
     suspended: Vec<Process>,
     /// Whether that was everything.
     is_suspended: bool,
-    /// Since when everything is to stop.
+    /// Since when everything is to stop; after that was told, while something has not.
     suspending: Option<Instant>,
     killing: bool,
     /// How many signals were sent to all.
@@ -194,6 +194,10 @@ impl Keeper {
     /// Reaps what has ended; returns whether nothing is left.
     fn reap(&mut self) -> bool {
         let (changed, has_others) = self.descendants.reap();
+        if self.is_suspended && !changed.is_empty() {
+            // What ends has not stopped, and may have started another.
+            self.suspending.get_or_insert_with(Instant::now);
+        }
         for (process, status) in changed {
             if process == self.head && self.head_lives {
                 if !status.stopped() {
@@ -267,7 +271,10 @@ impl Keeper {
                 self.say(Kind::Killing, 0, "");
                 self.start_killing();
             }
-            (Kind::Suspend, _) => self.suspending = Some(Instant::now()),
+            (Kind::Suspend, _) => {
+                self.suspending = Some(Instant::now());
+                self.is_suspended = false;
+            }
             (Kind::Continue, _) => self.go_on(),
             (Kind::Trust, _) => self.trust.lasts(&text),
             (Kind::Spare, _) => self.session = None,
@@ -276,9 +283,6 @@ impl Keeper {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if self.suspending.is_some() {
-            return Some(STOP_POLL);
-        }
         if self.killing || !cfg!(target_os = "linux") {
             return Some(POLL);
         }
@@ -288,7 +292,11 @@ impl Keeper {
         let trust = self.trust.left().filter(waits);
         // `zklock run` itself comes first, unless it is stopped.
         let trust = trust.map(|left| left.max(POLL));
-        quiet.into_iter().chain(trust).min()
+        // What is in its call for long is looked for the less often.
+        let stop = self
+            .suspending
+            .map(|since| STOP_POLL.max(since.elapsed() / 16));
+        quiet.into_iter().chain(trust).chain(stop).min()
     }
 
     /// Sends a signal to the group and, if it is for all, to the processes that have left it.
@@ -344,18 +352,21 @@ impl Keeper {
         let head = self.head.as_raw_pid();
         let runs = |one: &Process| one.group == head && one.state > State::Traced;
         let run = |all: Vec<Process>| all.iter().any(runs);
-        if lasts < STOP_LIMIT && self.descendants.living().is_ok_and(run) {
+        if !self.is_suspended && lasts < STOP_LIMIT && self.descendants.living().is_ok_and(run) {
             return;
         }
-        let at_most = match lasts > 2 * STOP_LIMIT {
-            true => State::Uninterruptible,
-            false => State::Traced,
-        };
-        let told = self.descendants.stop(at_most, &mut self.suspended);
-        if told.is_ok() || lasts >= LAST_STOP {
+        let mut stopped = self.descendants.stop(State::Traced, &mut self.suspended);
+        if stopped.is_ok() {
             self.suspending = None;
-            self.is_suspended = told.is_ok();
-            let failure = told.err().map(|error| error.to_string());
+        } else if lasts > 2 * STOP_LIMIT {
+            // It may be in fork(2) and stop after it, and the child has got no signal: it is looked for later.
+            let at_most = State::Uninterruptible;
+            stopped = self.descendants.stop(at_most, &mut self.suspended);
+        }
+        if !self.is_suspended && (stopped.is_ok() || lasts >= LAST_STOP) {
+            self.is_suspended = stopped.is_ok();
+            self.suspending = self.suspending.filter(|_| self.is_suspended);
+            let failure = stopped.err().map(|error| error.to_string());
             self.say(Kind::Suspended, 0, &failure.unwrap_or_default());
         }
     }
