@@ -35,6 +35,7 @@ impl ServerState {
                  again: {error}"
             );
             self.journal = None;
+            let _ = self.failure.0.try_send(error);
             // What is in memory now would be gone after the next start.
             self.config.max_connections = 0;
             self.disconnect(|_| true);

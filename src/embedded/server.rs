@@ -98,6 +98,13 @@ impl Server {
         self.shared.state.lock().view.watches.len()
     }
 
+    /// Waits until the server serves nobody any more, since it cannot write its data folder; for the program.
+    #[doc(hidden)]
+    pub fn failure(&self) -> io::Error {
+        let failure = self.shared.state.lock().failure.1.clone();
+        failure.recv().unwrap_or_else(io::Error::other)
+    }
+
     /// Ends a session before its timeout: removes its nodes and cuts its connection. Returns
     /// `false` if there is no such session.
     ///

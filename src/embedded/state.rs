@@ -16,9 +16,12 @@
 //! follower sees), `expiry` (sessions that end) and `four_letter_words`.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::acl::Identity;
 use super::change::TreeChange;
@@ -49,6 +52,8 @@ pub(super) struct ServerState {
     pub(super) next_container_check: Instant,
     /// Of a server with a data folder.
     pub(super) journal: Option<Journal>,
+    /// Why there is none any more.
+    pub(super) failure: (Sender<io::Error>, Receiver<io::Error>),
 }
 
 #[derive(Debug)]
@@ -98,6 +103,7 @@ impl ServerState {
             lingering: Vec::new(),
             next_container_check: now + config.container_check,
             journal: None,
+            failure: bounded(1),
             config,
         }
     }

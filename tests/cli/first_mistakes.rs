@@ -254,13 +254,12 @@ fn a_server_that_others_can_reach() {
     drop(command.arg("--version").status());
 }
 
-/// It served nobody from then on, and said nothing.
+/// A supervisor starts it again.
 #[test]
-fn a_server_whose_disk_is_full_says_so() {
+fn a_server_whose_disk_is_full_says_so_and_ends() {
     let folder = Folder::new();
     let program = command("").get_program().to_owned();
-    let script =
-        "trap '' XFSZ; ulimit -f 1; exec \"$0\" serve --listen 127.0.0.1:0 --data \"$1\" 2>&1";
+    let script = "trap '' XFSZ; ulimit -f 1; timeout 60 \"$0\" serve --listen 127.0.0.1:0 --data \"$1\" 2>&1; echo $?";
     let mut shell = std::process::Command::new("sh");
     let shell = shell.args(["-c", script]).arg(program);
     let server = Lines::of(shell.arg(folder.path("data")));
@@ -274,6 +273,9 @@ fn a_server_whose_disk_is_full_says_so() {
             && told.contains("File too large"),
         "{told}"
     );
+    let told = server.hear();
+    assert!(told.starts_with("zklock: this server ends"), "{told}");
+    assert_eq!(server.hear(), "70");
 }
 
 #[test]

@@ -268,7 +268,11 @@ fn ctrl_z_stops_processes_that_replace_each_other(hosts: &str) {
         });
         // A fork that no signal interrupts may still have a child. Later, what goes on would be killed.
         let becomes_still = || (0..4).any(|_| log.is_still());
-        assert!(is_told() || becomes_still(), "{leaves}: {}", every_process());
+        assert!(
+            is_told() || becomes_still(),
+            "{leaves}: {}",
+            every_process()
+        );
         fs::remove_file(&chain).expect("removing");
         terminal.kill();
         await_queue(hosts, &path, 0);

@@ -1,7 +1,6 @@
 //! A server for development.
 
 use std::io::Write;
-use std::thread;
 
 use log::LevelFilter;
 use zklock::embedded::Server;
@@ -42,8 +41,9 @@ pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
     }
     // Printed for scripts that choose port 0.
     drop(writeln!(std::io::stdout(), "{}", server.hosts()));
-    loop {
-        // A signal ends the program; what is to be saved, is.
-        thread::park();
-    }
+    // A signal ends the program; what is to be saved, is.
+    let failure = server.failure();
+    Err(Failure::other(format!(
+        "this server ends, to be started again once its data folder can be written: {failure}"
+    )))
 }
