@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Write;
+use std::path::Path;
 
 use super::date::date;
 use super::state::{ConnectionState, ServerState};
@@ -137,11 +138,12 @@ impl ServerState {
 
     fn write_configuration(&self, out: &mut String) -> std::fmt::Result {
         let timeouts = self.config.timeouts();
+        let data = self.config.data.as_deref().unwrap_or(Path::new(""));
         writeln!(
             out,
             "clientPort={}\n\
              secureClientPort=-1\n\
-             dataDir=\n\
+             dataDir={}\n\
              dataDirSize=0\n\
              dataLogDir=\n\
              dataLogSize=0\n\
@@ -151,7 +153,11 @@ impl ServerState {
              maxSessionTimeout={}\n\
              clientPortListenBacklog=-1\n\
              serverId=0",
-            self.config.port, timeouts.tick_ms, timeouts.min_ms, timeouts.max_ms,
+            self.config.port,
+            data.display(),
+            timeouts.tick_ms,
+            timeouts.min_ms,
+            timeouts.max_ms,
         )
     }
 

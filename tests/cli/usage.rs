@@ -23,6 +23,7 @@ fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
         ("run a -- true", 64),
         ("run -n -w 3 /a -- true", 64),
         ("run --permits 0 /a -- true", 64),
+        ("serve --super-digest super:secret", 64),
         ("--session-timeout 0 run /a -- true", 64),
         ("--granted-at-least 0 run /a -- true", 64),
         ("--hosts a:b:c run /a -- true", 64),

@@ -3,12 +3,13 @@
 use zklock::embedded::Server;
 
 use super::support::raw::{EPHEMERAL, Raw, op};
-use super::support::zookeeper::ZooKeeper;
+use super::support::zookeeper::{Folder, ZooKeeper};
 use super::wire::{Wire, look, word, word_of};
 
 #[test]
 fn operators_get_their_answers() {
-    let server = Server::start().unwrap();
+    let folder = Folder::new();
+    let server = Server::builder().data(folder.path("data")).start().unwrap();
     let mut client = Wire::connect(&server);
     client.call(op::EXISTS, &look("/a", true)).unwrap_err();
     client.create("/mine", EPHEMERAL).unwrap();
@@ -30,6 +31,7 @@ fn operators_get_their_answers() {
             "conf",
             vec![
                 &format!("clientPort={port}\n"),
+                &format!("dataDir={}\n", folder.path("data").display()),
                 "tickTime=2000\n",
                 "maxSessionTimeout=40000\n",
             ],

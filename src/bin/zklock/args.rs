@@ -20,7 +20,7 @@ use self::examples::{
 pub(crate) use self::guarded::{Guarded, OnLost};
 pub(crate) use self::holds::{Hold, Pause, Release};
 pub(crate) use self::standby::{Restart, Standby};
-use crate::values::{absolute, address, number, slot, status, time, time_above_zero};
+use crate::values::{absolute, address, digest, number, slot, status, time, time_above_zero};
 
 /// Stands before the name of a file that has the servers.
 pub(crate) const HOSTS_FILE: &str = "file:";
@@ -355,7 +355,7 @@ pub(crate) struct Serve {
     pub(crate) extended_types: bool,
 
     /// Who may do everything, as ZooKeeper's superDigest: a user and the hash of user:password.
-    #[arg(long, value_name = "USER:HASH")]
+    #[arg(long, value_name = "USER:HASH", value_parser = digest)]
     pub(crate) super_digest: Option<String>,
 }
 

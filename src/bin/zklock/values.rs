@@ -46,6 +46,19 @@ pub(crate) fn reason(text: &str) -> Result<String, String> {
     })
 }
 
+/// Parses a user and the hash of `user:password`, as access control lists have them.
+pub(crate) fn digest(text: &str) -> Result<String, String> {
+    // The 20 bytes of SHA-1 in Base64.
+    let is_hash = |hash: &str| hash.len() == 28 && hash.ends_with('=');
+    let is_good = text
+        .split_once(':')
+        .is_some_and(|(user, hash)| !user.is_empty() && is_hash(hash));
+    is_good.then(|| text.to_owned()).ok_or_else(|| {
+        "write a user and the hash of user:password, such as super:lK75jTNcA+U9vtVEw5vB51mj/w4="
+            .to_owned()
+    })
+}
+
 pub(crate) fn number(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "write a number from 1 on".to_owned())
