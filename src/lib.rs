@@ -198,8 +198,6 @@ mod standby;
 #[cfg(feature = "tls")]
 mod tls;
 
-#[cfg(feature = "embedded")]
-pub mod embedded;
 // Without the embedded server, one half of it is unused.
 mod local;
 mod lock;
@@ -245,3 +243,5 @@ pub use crate::transaction::Transaction;
 pub use crate::transport::handover::Handover;
 pub use crate::transport::session_state::{SessionEvent, SessionState};
 pub use zklock_core::dialect::{Dialect, Role};
+#[cfg(feature = "embedded")]
+pub use zklock_embedded as embedded;

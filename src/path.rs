@@ -1,6 +1,7 @@
 //! The paths that can name a lock.
 
 use crate::error::{Error, Result};
+use zklock_jute::is_refused;
 
 pub(crate) use zklock_core::path::{ancestors, name, parent};
 
@@ -50,12 +51,6 @@ fn broken_rule(path: &str) -> Option<&'static str> {
     rest.chars()
         .any(is_refused)
         .then_some("it has a NUL, control, private or emoji character; leave that out")
-}
-
-/// The characters that ZooKeeper's `PathUtils` refuses: control characters, those for private use, the
-/// last 16 of two bytes, and whatever takes two UTF-16 units, such as an emoji.
-pub(crate) fn is_refused(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ copy=$target/oldest-dependencies
 # It is compiled below.
 cargo package --workspace --quiet --allow-dirty --no-verify
 rm -rf "$copy/package"
-for crate in zklock zklock-core zklock-gssapi zklock-jute; do
+for crate in zklock zklock-core zklock-embedded zklock-gssapi zklock-jute; do
   mkdir -p "$copy/package/$crate"
   cd "$copy/package/$crate"
   # With today's time: cargo takes what is as old as a package's files for compiled.
@@ -30,6 +30,7 @@ cat >>Cargo.toml <<'END'
 [workspace]
 [patch.crates-io]
 zklock-core.path = "../zklock-core"
+zklock-embedded.path = "../zklock-embedded"
 zklock-gssapi.path = "../zklock-gssapi"
 zklock-jute.path = "../zklock-jute"
 END

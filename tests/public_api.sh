@@ -11,10 +11,12 @@ cd "$(dirname "$0")/.."
 listing=tests/public-api.txt
 now=$(mktemp)
 trap 'rm -f "$now"' EXIT
-cargo +nightly public-api --all-features -sss --target-dir target/public-api >"$now" 2>"$now.log" || {
-  cat "$now.log" >&2
-  exit 1
-}
+for crate in zklock zklock-embedded; do
+  cargo +nightly public-api --package "$crate" --all-features -sss --target-dir target/public-api >>"$now" 2>"$now.log" || {
+    cat "$now.log" >&2
+    exit 1
+  }
+done
 rm -f "$now.log"
 if [ "${1:-}" = --update ]; then
   cp "$now" "$listing"

@@ -1,10 +1,9 @@
 //! The embedded server as its clients see it.
-//!
-//! `differential` is compiled with the library, whose codec it uses to talk to both servers.
 
 mod abuse;
 mod clients;
 mod data;
+mod differential;
 mod faults;
 mod kazoo;
 mod kazoo_suite;

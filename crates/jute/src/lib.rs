@@ -34,4 +34,6 @@ pub use self::op_code::OpCode;
 pub use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
 pub use self::request::Request;
 pub use self::sasl::{SaslReply, encode_sasl};
-pub use self::types::{Access, CreateMode, Data, Permissions, Secret, Stat, WatchKind, WatchLists};
+pub use self::types::{
+    Access, CreateMode, Data, Permissions, Secret, Stat, WatchKind, WatchLists, is_refused,
+};

@@ -12,7 +12,7 @@ use super::history::{Change, SessionEnd, What};
 use super::message::{Ask, Deed, Transaction};
 use super::server::{ServerNode, Step};
 use super::state::{Ensemble, Event};
-use crate::embedded::{Author, ChangeTime, Notice, TreeChange};
+use zklock_embedded::parts::{Author, ChangeTime, Notice, TreeChange};
 use zklock_jute::{ErrorCode, Reply};
 
 impl Ensemble {

@@ -7,7 +7,7 @@ use super::connection::{Arrival, Connection, ConnectionNo, Output, Phase};
 use super::message::{Ask, Deed, Message, Origin, Towards};
 use super::server::Role;
 use super::state::{Ensemble, Event};
-use crate::embedded::{Identity, Password};
+use zklock_embedded::parts::{Identity, Password};
 use zklock_jute::{ConnectReply, ConnectRequest};
 
 /// The time at which every run begins, in milliseconds since the epoch.

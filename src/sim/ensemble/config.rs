@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::embedded::ServerConfig;
+use zklock_embedded::parts::ServerConfig;
 
 /// The settings of an [`Ensemble`](super::Ensemble).
 #[derive(Clone, Debug)]

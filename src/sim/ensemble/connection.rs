@@ -1,6 +1,7 @@
 //! A client's connection, as the server has it.
 
-use crate::embedded::{Faults, Identity, RequestKind, ServerConfig, decode};
+use zklock_embedded::RequestKind;
+use zklock_embedded::parts::{Faults, Identity, ServerConfig, decode};
 use zklock_jute::{ErrorCode, Request};
 
 /// The number of a client's connection; no two of an ensemble have the same.

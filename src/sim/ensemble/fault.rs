@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::embedded::RequestKind;
+use zklock_embedded::RequestKind;
 
 /// A fault, or its end.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use super::history::SessionEnd;
 use super::message::{Ask, Deed};
 use super::server::Role;
 use super::state::Ensemble;
-use crate::embedded::{Faults, Identity, ServerView, Write};
+use zklock_embedded::parts::{Faults, Identity, ServerView, Write};
 use zklock_jute::Op;
 
 /// What Curator writes into the node of a holder that is to release its lock.

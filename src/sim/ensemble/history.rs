@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::embedded::RequestKind;
+use zklock_embedded::RequestKind;
 
 /// A change that a quorum has logged.
 #[derive(Clone, Debug, Eq, PartialEq)]

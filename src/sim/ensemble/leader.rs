@@ -9,7 +9,7 @@ use super::message::{Ask, Deed, Link, LinkNo, Message, SyncAsk, Towards, Transac
 use super::server::{Member, Role, Step};
 use super::state::{Ensemble, Event};
 use super::waiting::{Pending, Shape, Work};
-use crate::embedded::Write;
+use zklock_embedded::parts::Write;
 
 impl Ensemble {
     /// Takes a message of a follower.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::connection::ConnectionNo;
 use super::history::SessionEnd;
-use crate::embedded::{Identity, Write};
+use zklock_embedded::parts::{Identity, Write};
 use zklock_jute::{ErrorCode, Reply};
 
 /// The number of a connection between a follower and its leader.

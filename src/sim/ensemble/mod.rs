@@ -49,4 +49,4 @@ pub use self::connection::{Arrival, ConnectionNo, Output};
 pub use self::fault::Fault;
 pub use self::history::{Asked, Change, SessionEnd, What};
 pub use self::state::Ensemble;
-pub use crate::embedded::RequestKind;
+pub use zklock_embedded::RequestKind;

@@ -5,7 +5,8 @@ use super::history::SessionEnd;
 use super::message::{Ask, Deed, Message, Origin, SyncAsk, Towards};
 use super::state::Ensemble;
 use super::waiting::{Pending, Shape, Work};
-use crate::embedded::{Identity, RequestAnswer, RequestKind, Requester, Write};
+use zklock_embedded::RequestKind;
+use zklock_embedded::parts::{Identity, RequestAnswer, Requester, Write};
 use zklock_jute::{ErrorCode, OpCode, Reply, Request, xid};
 
 impl Ensemble {

@@ -8,7 +8,7 @@ use super::connection::ConnectionNo;
 use super::message::{LinkNo, SyncAsk, Transaction};
 use super::tracker::SessionTracker;
 use super::waiting::Waiting;
-use crate::embedded::{ServerConfig, ServerView};
+use zklock_embedded::parts::{ServerConfig, ServerView};
 
 #[derive(Debug)]
 pub(super) struct ServerNode {

@@ -9,7 +9,8 @@ use super::connection::{Arrival, Connection, ConnectionNo, Output};
 use super::history::{Asked, Change};
 use super::message::{Link, LinkNo, Towards};
 use super::server::ServerNode;
-use crate::embedded::{Faults, RequestKind, ServerConfig};
+use zklock_embedded::RequestKind;
+use zklock_embedded::parts::{Faults, ServerConfig};
 
 /// Simulated servers; the [module](super) says what they are faithful to.
 ///

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::embedded::Timeouts;
+use zklock_embedded::parts::Timeouts;
 use zklock_jute::ErrorCode;
 
 #[derive(Debug)]

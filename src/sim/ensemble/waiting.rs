@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::connection::ConnectionNo;
 use super::message::Deed;
-use crate::embedded::{RequestKind, Write};
+use zklock_embedded::RequestKind;
+use zklock_embedded::parts::Write;
 use zklock_jute::{CreateMode, ErrorCode, Op, Reply, Request, Stat, failure};
 
 /// The requests that wait at a server.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::error::{Error, Result};
-use crate::path::is_refused;
 use zklock_core::connection::candidates;
+use zklock_jute::is_refused;
 
 const DEFAULT_PORT: u16 = 2181;
 

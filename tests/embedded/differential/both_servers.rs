@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::client::{Differences, Heard, RecordingClient};
 use super::script::{Act, RECURSIVE, SESSIONS, ScriptStep};
-use crate::embedded::server::Server;
 use crate::support::eventually;
+use zklock::embedded::Server;
 use zklock_jute::{
     Access, CreateMode, EventKind, Op, Permissions, ReadOp, Request, WatchKind, WatchLists, xid,
 };

@@ -16,18 +16,18 @@ pub(crate) type ConnectionId = u64;
 
 /// An event for one client, if it may read the node.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Notice {
-    pub(crate) watcher: ConnectionId,
-    pub(crate) kind: EventKind,
-    pub(crate) path: String,
+pub struct Notice {
+    pub watcher: ConnectionId,
+    pub kind: EventKind,
+    pub path: String,
     /// `None` if the client has been shown the node already.
-    pub(crate) acl: Option<NodeAcl>,
+    pub acl: Option<NodeAcl>,
 }
 
 impl Notice {
     /// Returns the frame of the event for a client with these identities; `None` if it may not
     /// read the node.
-    pub(crate) fn frame_for(self, who: &[Identity]) -> Option<Vec<u8>> {
+    pub fn frame_for(self, who: &[Identity]) -> Option<Vec<u8>> {
         let may_not = |acl: &NodeAcl| acl.check(Permissions::READ.0, who).is_err();
         if self.acl.as_ref().is_some_and(may_not) {
             return None;
@@ -44,21 +44,21 @@ impl Notice {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Subject {
+pub enum Subject {
     Node,
     Children,
 }
 
 /// What a persistent watch covers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Reach {
+pub enum Reach {
     Path,
     /// The path and everything below, but no lists of children.
     Subtree,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct ServerWatches {
+pub struct ServerWatches {
     nodes: Table,
     children: Table,
 }
@@ -81,11 +81,11 @@ struct Modes {
 
 impl ServerWatches {
     /// Sets a watch that fires once.
-    pub(crate) fn add(&mut self, subject: Subject, path: &str, watcher: ConnectionId) {
+    pub fn add(&mut self, subject: Subject, path: &str, watcher: ConnectionId) {
         self.table(subject).at(path, watcher).once = true;
     }
 
-    pub(crate) fn add_persistent(&mut self, reach: Reach, path: &str, watcher: ConnectionId) {
+    pub fn add_persistent(&mut self, reach: Reach, path: &str, watcher: ConnectionId) {
         for table in [&mut self.nodes, &mut self.children] {
             let modes = table.at(path, watcher);
             match reach {
@@ -96,7 +96,7 @@ impl ServerWatches {
     }
 
     /// Returns whether there is such a watch; `kind` is one of the numbers of [`WatchKind`].
-    pub(crate) fn has(&self, kind: i32, path: &str, watcher: ConnectionId) -> bool {
+    pub fn has(&self, kind: i32, path: &str, watcher: ConnectionId) -> bool {
         let is_in = |table: &Table| {
             let watchers = table.by_path.get(path);
             watchers.is_some_and(|watchers| watchers.contains_key(&watcher))
@@ -104,7 +104,7 @@ impl ServerWatches {
         (is_of_node(kind) && is_in(&self.nodes)) || (is_of_children(kind) && is_in(&self.children))
     }
 
-    pub(crate) fn remove(&mut self, kind: i32, path: &str, watcher: ConnectionId) {
+    pub fn remove(&mut self, kind: i32, path: &str, watcher: ConnectionId) {
         if is_of_node(kind) {
             self.nodes.remove(path, watcher);
         }
@@ -114,14 +114,14 @@ impl ServerWatches {
     }
 
     /// Removes all watches of one client.
-    pub(crate) fn forget(&mut self, watcher: ConnectionId) {
+    pub fn forget(&mut self, watcher: ConnectionId) {
         for table in [&mut self.nodes, &mut self.children] {
             table.take(watcher).for_each(drop);
         }
     }
 
     /// Takes out the watches of some clients.
-    pub(crate) fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
+    pub fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
         Self {
             nodes: self.nodes.split(who),
             children: self.children.split(who),
@@ -129,13 +129,13 @@ impl ServerWatches {
     }
 
     /// Puts back what [`split`](Self::split) took out.
-    pub(crate) fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         self.nodes.merge(other.nodes);
         self.children.merge(other.children);
     }
 
     /// Fires the watches on a change; returns the events in their order.
-    pub(crate) fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
+    pub fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
         let mut notices = Vec::new();
         match change {
             TreeChange::Created { path, acl, above } => {
@@ -163,7 +163,7 @@ impl ServerWatches {
 
     /// Returns how many connections watch nodes, how many nodes they watch, and how many such
     /// watches there are.
-    pub(crate) fn summary(&self) -> (usize, usize, usize) {
+    pub fn summary(&self) -> (usize, usize, usize) {
         let watchers: BTreeSet<_> = self
             .nodes
             .by_path
@@ -174,7 +174,7 @@ impl ServerWatches {
         (watchers.len(), self.nodes.by_path.len(), total)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         let count = |table: &Table| table.by_path.values().map(BTreeMap::len).sum::<usize>();
         count(&self.nodes) + count(&self.children)
     }

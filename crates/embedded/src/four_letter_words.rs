@@ -138,7 +138,7 @@ impl ServerState {
 
     fn write_configuration(&self, out: &mut String) -> std::fmt::Result {
         let timeouts = self.config.timeouts();
-        let data = self.config.data.as_deref().unwrap_or(Path::new(""));
+        let data = self.config.data.as_deref().unwrap_or_else(|| Path::new(""));
         writeln!(
             out,
             "clientPort={}\n\

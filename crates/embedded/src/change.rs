@@ -5,7 +5,7 @@ use super::node::{Marks, Node};
 use zklock_jute::Data;
 
 #[derive(Clone, Debug)]
-pub(crate) enum TreeChange {
+pub enum TreeChange {
     Created {
         path: String,
         acl: NodeAcl,
@@ -26,13 +26,13 @@ pub(crate) enum TreeChange {
 
 /// The directory of the node, before the change.
 #[derive(Clone, Debug)]
-pub(crate) struct Above {
-    pub(crate) acl: NodeAcl,
-    pub(crate) marks: Marks,
+pub struct Above {
+    pub acl: NodeAcl,
+    pub marks: Marks,
 }
 
 impl Above {
-    pub(crate) fn of(directory: &Node) -> Self {
+    pub fn of(directory: &Node) -> Self {
         Self {
             acl: directory.acl.clone(),
             marks: directory.marks,

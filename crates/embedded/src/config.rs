@@ -10,26 +10,26 @@ use super::sessions::Timeouts;
 use zklock_jute::{CreateMode, OpCode, Request};
 
 #[derive(Clone, Debug)]
-pub(crate) struct ServerConfig {
-    pub(crate) listen: IpAddr,
+pub struct ServerConfig {
+    pub listen: IpAddr,
     /// 0 stands for any free port.
-    pub(crate) port: u16,
+    pub port: u16,
     /// Where the changes are kept.
-    pub(crate) data: Option<PathBuf>,
-    pub(crate) max_frame: usize,
-    pub(crate) max_connections: usize,
-    pub(crate) container_check: Duration,
-    pub(crate) without_create2: bool,
-    pub(crate) without_containers: bool,
+    pub data: Option<PathBuf>,
+    pub max_frame: usize,
+    pub max_connections: usize,
+    pub container_check: Duration,
+    pub without_create2: bool,
+    pub without_containers: bool,
     /// Who may do everything: a user and a hash, as in an access control list.
-    pub(crate) super_digest: Option<String>,
+    pub super_digest: Option<String>,
     /// Whether nodes may have a time to live.
-    pub(crate) extended_types: bool,
+    pub extended_types: bool,
     /// Where the counters of directories that are not created yet start.
-    pub(crate) counters: HashMap<String, i32>,
-    pub(crate) tick: Duration,
-    pub(crate) min_session_timeout: Option<Duration>,
-    pub(crate) max_session_timeout: Option<Duration>,
+    pub counters: HashMap<String, i32>,
+    pub tick: Duration,
+    pub min_session_timeout: Option<Duration>,
+    pub max_session_timeout: Option<Duration>,
 }
 
 impl Default for ServerConfig {
@@ -54,7 +54,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    pub(crate) fn timeouts(&self) -> Timeouts {
+    pub fn timeouts(&self) -> Timeouts {
         let min = self
             .min_session_timeout
             .unwrap_or_else(|| self.tick.saturating_mul(2));
@@ -69,7 +69,7 @@ impl ServerConfig {
     }
 
     /// Turns a request that an older server does not know into an unknown one.
-    pub(crate) fn understood(&self, request: Request) -> Request {
+    pub fn understood(&self, request: Request) -> Request {
         let unknown = match request.op() {
             OpCode::CREATE2 => self.without_create2,
             OpCode::CREATE_CONTAINER => self.without_containers,
@@ -83,7 +83,7 @@ impl ServerConfig {
     }
 
     /// Returns the mode as a server of this configuration takes it.
-    pub(crate) fn known(&self, mode: CreateMode) -> CreateMode {
+    pub fn known(&self, mode: CreateMode) -> CreateMode {
         match mode {
             CreateMode::Ttl { flag, .. } if TTL.contains(&flag) && !self.extended_types => {
                 CreateMode::Other(flag)
@@ -95,13 +95,13 @@ impl ServerConfig {
     }
 
     /// Returns the length that the head of a frame announces, if such a frame is allowed.
-    pub(crate) fn frame_length(&self, head: [u8; 4]) -> Option<usize> {
+    pub fn frame_length(&self, head: [u8; 4]) -> Option<usize> {
         let length = usize::try_from(i32::from_be_bytes(head)).ok()?;
         (length <= self.max_frame).then_some(length)
     }
 
     /// Returns how long a client may take for its first frame.
-    pub(crate) fn handshake_limit(&self) -> Duration {
+    pub fn handshake_limit(&self) -> Duration {
         Duration::from_millis(self.timeouts().max_ms)
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct NetworkFaults {
 
 /// Faults inside the server.
 #[derive(Debug, Default)]
-pub(crate) struct Faults {
+pub struct Faults {
     drop_reply: Option<LostReply>,
     hide_next: bool,
     pub(super) linger: Duration,
@@ -108,7 +108,8 @@ impl NetworkFaults {
 }
 
 impl Faults {
-    pub(crate) fn drop_next_reply(&mut self, kind: Option<RequestKind>) {
+    /// Loses the next reply, to a request of this kind if there is one.
+    pub fn drop_next_reply(&mut self, kind: Option<RequestKind>) {
         self.drop_reply = Some(kind.map_or(LostReply::Any, LostReply::Of));
     }
 
@@ -117,7 +118,7 @@ impl Faults {
     }
 
     /// Returns whether the reply to this request is lost.
-    pub(crate) fn loses_reply_to(&mut self, kind: Option<RequestKind>) -> bool {
+    pub fn loses_reply_to(&mut self, kind: Option<RequestKind>) -> bool {
         let lost = match (self.drop_reply, kind) {
             (Some(LostReply::Any), Some(_)) => true,
             (Some(LostReply::Of(wanted)), Some(kind)) => wanted == kind,
@@ -129,7 +130,8 @@ impl Faults {
         lost
     }
 
-    pub(crate) fn kind(request: &Request) -> Option<RequestKind> {
+    /// Returns the kind of a request that can be named.
+    pub fn kind(request: &Request) -> Option<RequestKind> {
         RequestKind::of(request)
     }
 

@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, ErrorCode>;
 const SYSTEM: [&str; 4] = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
 
 #[derive(Clone, Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     nodes: HashMap<String, Node>,
     /// The nodes of each session.
     ephemerals: HashMap<i64, BTreeSet<String>>,
@@ -30,13 +30,13 @@ pub(crate) struct Tree {
 
 /// The client that makes a change.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Author<'a> {
-    pub(crate) session: i64,
-    pub(crate) who: &'a [Identity],
+pub struct Author<'a> {
+    pub session: i64,
+    pub who: &'a [Identity],
 }
 
 impl Tree {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let mut nodes = HashMap::new();
         let open = NodeAcl::world(Permissions::ALL);
         for path in SYSTEM {
@@ -64,53 +64,53 @@ impl Tree {
     }
 
     /// Returns the number of nodes; like ZooKeeper, counts the root under both its names.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.nodes.len() + 1
     }
 
     /// Returns how many bytes the paths and the data take.
-    pub(crate) fn data_size(&self) -> usize {
+    pub fn data_size(&self) -> usize {
         let size = |(path, node): (&String, &Node)| path.len() + node.data.len();
         self.nodes.iter().map(size).sum()
     }
 
     /// Returns the sessions that own nodes, in order.
-    pub(crate) fn owners(&self) -> Vec<i64> {
+    pub fn owners(&self) -> Vec<i64> {
         let own = self.ephemerals.iter().filter(|(_, own)| !own.is_empty());
         let mut owners: Vec<_> = own.map(|(id, _)| *id).collect();
         owners.sort_unstable();
         owners
     }
 
-    pub(crate) fn ephemerals_count(&self) -> usize {
+    pub fn ephemerals_count(&self) -> usize {
         self.ephemerals.values().map(BTreeSet::len).sum()
     }
 
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
         let own = |path: &&String| !SYSTEM.contains(&path.as_str());
         self.nodes.keys().filter(own).map(String::as_str)
     }
 
-    pub(crate) fn node(&self, path: &str) -> Result<&Node> {
+    pub fn node(&self, path: &str) -> Result<&Node> {
         // The empty path is another name of the root.
         let path = if path.is_empty() { "/" } else { path };
         self.nodes.get(path).ok_or(ErrorCode::NO_NODE)
     }
 
     /// Returns the node, if `who` has one of the permissions `wanted`.
-    pub(crate) fn node_for(&self, path: &str, wanted: i32, who: &[Identity]) -> Result<&Node> {
+    pub fn node_for(&self, path: &str, wanted: i32, who: &[Identity]) -> Result<&Node> {
         let node = self.node(path)?;
         node.acl.check(wanted, who)?;
         Ok(node)
     }
 
-    pub(crate) fn count_below(&self, path: &str) -> usize {
+    pub fn count_below(&self, path: &str) -> usize {
         let prefix = path::join(path, "");
         let below = |other: &&String| other.starts_with(&prefix) && other.len() > prefix.len();
         self.nodes.keys().filter(below).count()
     }
 
-    pub(crate) fn ephemerals(&self, session: i64) -> impl Iterator<Item = &str> {
+    pub fn ephemerals(&self, session: i64) -> impl Iterator<Item = &str> {
         self.ephemerals
             .get(&session)
             .into_iter()
@@ -119,19 +119,19 @@ impl Tree {
     }
 
     /// Returns the containers that have lost their last child, and the nodes whose time is over.
-    pub(crate) fn over(&self, now_ms: i64) -> Vec<String> {
+    pub fn over(&self, now_ms: i64) -> Vec<String> {
         let is_over = |path: &&String| self.node(path).is_ok_and(|node| node.is_over(now_ms));
         self.passing.iter().filter(is_over).cloned().collect()
     }
 
-    pub(crate) fn set_counter(&mut self, path: &str, counter: i32) {
+    pub fn set_counter(&mut self, path: &str, counter: i32) {
         if let Some(node) = self.nodes.get_mut(path) {
             node.marks.counter = counter;
         }
     }
 
     /// Removes the nodes of a session.
-    pub(crate) fn end_session(&mut self, session: i64, at: ChangeTime) -> Vec<TreeChange> {
+    pub fn end_session(&mut self, session: i64, at: ChangeTime) -> Vec<TreeChange> {
         let paths = self.ephemerals.remove(&session).unwrap_or_default();
         paths
             .iter()
@@ -140,7 +140,7 @@ impl Tree {
     }
 
     /// Removes a node that is [`over`](Self::over), unless it has a child again or was set.
-    pub(crate) fn remove_over(&mut self, path: &str, at: ChangeTime) -> Result<TreeChange> {
+    pub fn remove_over(&mut self, path: &str, at: ChangeTime) -> Result<TreeChange> {
         if !self.node(path)?.is_over(at.ms) {
             return Err(ErrorCode::NOT_EMPTY);
         }
@@ -160,7 +160,7 @@ impl Tree {
     }
 
     /// Undoes the latest change.
-    pub(crate) fn undo(&mut self, change: TreeChange) {
+    pub fn undo(&mut self, change: TreeChange) {
         match change {
             TreeChange::Created { path, above, .. } => {
                 self.unlink(&path);
@@ -189,7 +189,7 @@ impl Tree {
     }
 
     /// Puts a node into the tree; the marks of its directory stay.
-    pub(crate) fn insert(&mut self, path: &str, node: Node) {
+    pub fn insert(&mut self, path: &str, node: Node) {
         match node.owner {
             NodeOwner::Nobody => {}
             NodeOwner::Children | NodeOwner::Time(_) => {

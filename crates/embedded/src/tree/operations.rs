@@ -3,15 +3,15 @@
 //! The order of the checks is ZooKeeper's, because it decides which error a client sees.
 
 use super::{Author, Result, SYSTEM, Tree};
-use crate::embedded::acl::{Identity, NodeAcl};
-use crate::embedded::change::{Above, TreeChange};
-use crate::embedded::node::{ChangeTime, Node, NodeOwner, next_version};
-use crate::embedded::path;
+use crate::acl::{Identity, NodeAcl};
+use crate::change::{Above, TreeChange};
+use crate::node::{ChangeTime, Node, NodeOwner, next_version};
+use crate::path;
 use zklock_jute::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
 
 impl Tree {
     /// Carries out one operation; if it fails, nothing is changed.
-    pub(crate) fn apply(
+    pub fn apply(
         &mut self,
         op: Op,
         by: Author<'_>,
@@ -47,7 +47,7 @@ impl Tree {
     }
 
     /// Carries out all operations or none; returns the result of each, and the changes.
-    pub(crate) fn multi(
+    pub fn multi(
         &mut self,
         ops: Vec<Op>,
         by: Author<'_>,
@@ -71,7 +71,7 @@ impl Tree {
         (replies, changes)
     }
 
-    pub(crate) fn set_acl(
+    pub fn set_acl(
         &mut self,
         path: &str,
         acl: &[Access],

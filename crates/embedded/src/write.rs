@@ -5,7 +5,7 @@ use zklock_jute::{Access, CreateMode, ErrorCode, Op, OpCode, Request};
 
 /// What a client wants changed.
 #[derive(Clone, Debug)]
-pub(crate) enum Write {
+pub enum Write {
     One(Op),
     Multi(Vec<Op>),
     SetAcl {
@@ -19,7 +19,7 @@ pub(crate) enum Write {
 
 impl Write {
     /// Returns what the request writes, or the request if it writes nothing.
-    pub(crate) fn of(mut request: Request, config: &ServerConfig) -> Result<Self, Box<Request>> {
+    pub fn of(mut request: Request, config: &ServerConfig) -> Result<Self, Box<Request>> {
         settle_modes(&mut request, config);
         Ok(match request {
             Request::Create {

@@ -14,18 +14,18 @@ use super::write::Write;
 use zklock_jute::{OpReply, Reply};
 
 #[derive(Debug)]
-pub(crate) struct ServerView {
-    pub(crate) tree: Tree,
+pub struct ServerView {
+    pub tree: Tree,
     /// The watches of the clients that see this.
-    pub(crate) watches: ServerWatches,
+    pub watches: ServerWatches,
     /// The zxid of the last change.
-    pub(crate) zxid: i64,
+    pub zxid: i64,
     /// Where the counters of directories that are not created yet start.
     counters: HashMap<String, i32>,
 }
 
 impl ServerView {
-    pub(crate) fn new(zxid: i64, counters: HashMap<String, i32>) -> Self {
+    pub fn new(zxid: i64, counters: HashMap<String, i32>) -> Self {
         Self {
             tree: Tree::new(),
             watches: ServerWatches::default(),
@@ -45,7 +45,7 @@ impl ServerView {
     }
 
     /// Carries out a client's write; returns its answer and the changes.
-    pub(crate) fn write(
+    pub fn write(
         &mut self,
         write: Write,
         by: Author<'_>,
@@ -71,7 +71,7 @@ impl ServerView {
     }
 
     /// Returns the events of a change, in their order.
-    pub(crate) fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
+    pub fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
         self.watches.fire(change)
     }
 

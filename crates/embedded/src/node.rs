@@ -15,17 +15,17 @@ pub(super) const TTL: [i32; 2] = [5, 6];
 const MAX_TTL_MS: i64 = 0xff_ffff_ffff;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) data: Data,
-    pub(crate) acl: NodeAcl,
-    pub(crate) owner: NodeOwner,
-    pub(crate) children: BTreeSet<String>,
-    pub(crate) marks: Marks,
+pub struct Node {
+    pub data: Data,
+    pub acl: NodeAcl,
+    pub owner: NodeOwner,
+    pub children: BTreeSet<String>,
+    pub marks: Marks,
 }
 
 /// What the node does not outlive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum NodeOwner {
+pub enum NodeOwner {
     Nobody,
     Session(i64),
     /// A container is removed after its last child.
@@ -36,27 +36,27 @@ pub(crate) enum NodeOwner {
 
 /// The part of a stat that is the node's history.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Marks {
-    pub(crate) created: ChangeTime,
-    pub(crate) modified: ChangeTime,
+pub struct Marks {
+    pub created: ChangeTime,
+    pub modified: ChangeTime,
     /// When the list of children last changed.
-    pub(crate) pzxid: i64,
-    pub(crate) version: i32,
-    pub(crate) acl_version: i32,
+    pub pzxid: i64,
+    pub version: i32,
+    pub acl_version: i32,
     /// How many children were ever created: the next one's number.
-    pub(crate) counter: i32,
+    pub counter: i32,
 }
 
 /// The time of a change.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ChangeTime {
-    pub(crate) zxid: i64,
+pub struct ChangeTime {
+    pub zxid: i64,
     /// Since the epoch.
-    pub(crate) ms: i64,
+    pub ms: i64,
 }
 
 impl Node {
-    pub(crate) fn new(data: Data, acl: NodeAcl, owner: NodeOwner, at: ChangeTime) -> Self {
+    pub fn new(data: Data, acl: NodeAcl, owner: NodeOwner, at: ChangeTime) -> Self {
         let marks = Marks {
             created: at,
             modified: at,
@@ -72,7 +72,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn stat(&self) -> Stat {
+    pub fn stat(&self) -> Stat {
         let children = length(self.children.len());
         Stat {
             czxid: self.marks.created.zxid,
@@ -91,13 +91,13 @@ impl Node {
         }
     }
 
-    pub(crate) fn is_ephemeral(&self) -> bool {
+    pub fn is_ephemeral(&self) -> bool {
         matches!(self.owner, NodeOwner::Session(_))
     }
 
     /// Whether the node goes by itself at this time, in milliseconds since the epoch. A container
     /// that never had a child stays.
-    pub(crate) fn is_over(&self, now_ms: i64) -> bool {
+    pub fn is_over(&self, now_ms: i64) -> bool {
         self.children.is_empty()
             && match self.owner {
                 NodeOwner::Children => self.marks.counter > 0,
@@ -106,7 +106,7 @@ impl Node {
             }
     }
 
-    pub(crate) fn count_creation(&mut self, zxid: i64) {
+    pub fn count_creation(&mut self, zxid: i64) {
         // ZooKeeper stores a counter only if it is larger. So at its maximum the counter stays,
         // and the pzxid with it.
         if let Some(next) = self.marks.counter.checked_add(1) {
@@ -117,7 +117,7 @@ impl Node {
 }
 
 impl NodeOwner {
-    pub(crate) fn of(mode: CreateMode, session: i64) -> Result<Self, ErrorCode> {
+    pub fn of(mode: CreateMode, session: i64) -> Result<Self, ErrorCode> {
         Ok(match mode {
             CreateMode::Persistent | CreateMode::PersistentSequential => Self::Nobody,
             CreateMode::Ephemeral | CreateMode::EphemeralSequential => Self::Session(session),

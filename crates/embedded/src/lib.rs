@@ -91,6 +91,9 @@
 //! [`expire_session`](Server::expire_session) ends a session that its client still trusts. A
 //! real server does that only if an operator forces it to.
 
+// The simulation's are public, too.
+#![allow(missing_docs)]
+
 // Pure: values in, values out; the lint keeps it so.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod acl;
@@ -122,6 +125,7 @@ mod write;
 mod clients;
 mod data;
 mod expiry;
+#[warn(missing_docs)]
 mod faults;
 mod follower;
 mod four_letter_words;
@@ -135,31 +139,29 @@ mod listener;
 mod outbox;
 mod shared;
 // What users see.
+#[warn(missing_docs)]
 mod builder;
 mod config;
+#[warn(missing_docs)]
 mod server;
-// Tests; the one of `tests/embedded` speaks the library's codec.
-#[cfg(test)]
-#[path = "../../tests/embedded/differential/mod.rs"]
-mod differential;
 #[cfg(test)]
 mod tests;
 
-// What a simulated ensemble has in common with the server.
-#[cfg(zklock_sim)]
-pub(crate) use self::{
-    acl::Identity,
-    change::TreeChange,
-    config::ServerConfig,
-    faults::Faults,
-    node::ChangeTime,
-    request::{RequestAnswer, Requester, decode},
-    sessions::{Password, Timeouts},
-    tree::Author,
-    view::ServerView,
-    watches::Notice,
-    write::Write,
-};
+/// What a simulated ensemble has in common with the server; no part of the API.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::acl::Identity;
+    pub use crate::change::TreeChange;
+    pub use crate::config::ServerConfig;
+    pub use crate::faults::Faults;
+    pub use crate::node::ChangeTime;
+    pub use crate::request::{RequestAnswer, Requester, decode};
+    pub use crate::sessions::{Password, Timeouts};
+    pub use crate::tree::Author;
+    pub use crate::view::ServerView;
+    pub use crate::watches::Notice;
+    pub use crate::write::Write;
+}
 
 pub use self::builder::ServerBuilder;
 pub use self::faults::RequestKind;

@@ -15,9 +15,9 @@ const SUPER: &str = "super";
 
 /// One identity of a client.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Identity {
-    pub(crate) scheme: String,
-    pub(crate) id: String,
+pub struct Identity {
+    pub scheme: String,
+    pub id: String,
 }
 
 impl Identity {
@@ -27,12 +27,12 @@ impl Identity {
     }
 
     /// The identity that every client has.
-    pub(crate) fn of_address(address: IpAddr) -> Self {
+    pub fn of_address(address: IpAddr) -> Self {
         Self::new("ip", address.to_string())
     }
 
     /// An identity that may do everything.
-    pub(crate) fn administrator() -> Self {
+    pub fn administrator() -> Self {
         Self::new(SUPER, String::new())
     }
 
@@ -41,7 +41,7 @@ impl Identity {
     }
 
     /// Returns the identity of the credentials; `None` if the scheme is not known.
-    pub(crate) fn of_credentials(scheme: &str, credentials: &[u8]) -> Option<Self> {
+    pub fn of_credentials(scheme: &str, credentials: &[u8]) -> Option<Self> {
         (scheme == "digest").then(|| {
             let text = String::from_utf8_lossy(credentials);
             let user = text.split(':').next().unwrap_or_default();
@@ -53,11 +53,11 @@ impl Identity {
 
 /// An access control list; cheap to clone, because every change carries one.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct NodeAcl(Arc<[Access]>);
+pub struct NodeAcl(Arc<[Access]>);
 
 impl NodeAcl {
     /// Gives every client these permissions.
-    pub(crate) fn world(permissions: Permissions) -> Self {
+    pub fn world(permissions: Permissions) -> Self {
         let anyone = Access {
             permissions,
             scheme: "world".to_owned(),
@@ -68,7 +68,7 @@ impl NodeAcl {
 
     /// Returns the list as it is stored: without repetitions, and with the identities of the
     /// client in the place of `auth`.
-    pub(crate) fn settle(asked: &[Access], who: &[Identity]) -> Result<Self, ErrorCode> {
+    pub fn settle(asked: &[Access], who: &[Identity]) -> Result<Self, ErrorCode> {
         let mut settled = Vec::new();
         for (place, access) in asked.iter().enumerate() {
             if asked.iter().take(place).any(|before| before == access) {
@@ -93,7 +93,7 @@ impl NodeAcl {
     }
 
     /// Fails unless one of the identities has one of the permissions `wanted`.
-    pub(crate) fn check(&self, wanted: i32, who: &[Identity]) -> Result<(), ErrorCode> {
+    pub fn check(&self, wanted: i32, who: &[Identity]) -> Result<(), ErrorCode> {
         let allows = |access: &Access| access.permissions.0 & wanted != 0 && is_among(access, who);
         if who.iter().any(Identity::is_administrator) || self.0.iter().any(allows) {
             Ok(())
@@ -103,7 +103,7 @@ impl NodeAcl {
     }
 
     /// Returns the list as a client may see it: with hashes only if the client may change it.
-    pub(crate) fn shown_to(&self, who: &[Identity]) -> Vec<Access> {
+    pub fn shown_to(&self, who: &[Identity]) -> Vec<Access> {
         let mut shown = self.0.to_vec();
         if self.check(Permissions::ADMIN.0, who).is_err() {
             for access in shown.iter_mut().filter(|access| access.scheme == "digest") {
@@ -167,7 +167,7 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::support::fuzz;
+    use zklock_testkit::fuzz;
 
     const IDS: &[&str] = &[
         "anyone",

@@ -1,7 +1,6 @@
 //! Paths: which are valid, and what is above them.
 
-use crate::path::is_refused;
-use zklock_jute::ErrorCode;
+use zklock_jute::{ErrorCode, is_refused};
 
 type Result<T> = std::result::Result<T, ErrorCode>;
 

@@ -8,22 +8,23 @@ use zklock_jute::{ErrorCode, Reply, ReplyHeader, Request};
 pub(crate) type Result<T> = std::result::Result<T, ErrorCode>;
 
 /// What is sent in reply to a request.
-pub(crate) struct RequestAnswer {
-    pub(crate) header: ReplyHeader,
-    pub(crate) body: Option<Reply>,
-    pub(crate) closes: bool,
+#[derive(Debug)]
+pub struct RequestAnswer {
+    pub header: ReplyHeader,
+    pub body: Option<Reply>,
+    pub closes: bool,
 }
 
 /// The client that makes a request.
-#[derive(Clone, Copy)]
-pub(crate) struct Requester<'a> {
-    pub(crate) connection: ConnectionId,
-    pub(crate) session: i64,
-    pub(crate) who: &'a [Identity],
+#[derive(Clone, Copy, Debug)]
+pub struct Requester<'a> {
+    pub connection: ConnectionId,
+    pub session: i64,
+    pub who: &'a [Identity],
 }
 
 impl RequestAnswer {
-    pub(crate) fn new(xid: i32, zxid: i64, result: Result<Reply>) -> Self {
+    pub fn new(xid: i32, zxid: i64, result: Result<Reply>) -> Self {
         let (code, body) = match result {
             Ok(body) => (ErrorCode::OK, Some(body)),
             Err(code) => (code, None),
@@ -36,12 +37,12 @@ impl RequestAnswer {
     }
 
     /// Answers a token: where no login is configured with none, which has the length -1.
-    pub(crate) fn without_login(xid: i32) -> Self {
+    pub fn without_login(xid: i32) -> Self {
         Self::new(xid, 0, Ok(Reply::Count(-1)))
     }
 
     /// Ends the connection after the answer.
-    pub(crate) fn closing(self) -> Self {
+    pub fn closing(self) -> Self {
         Self {
             closes: true,
             ..self
@@ -50,7 +51,7 @@ impl RequestAnswer {
 }
 
 impl<'a> Requester<'a> {
-    pub(crate) fn author(self) -> Author<'a> {
+    pub fn author(self) -> Author<'a> {
         Author {
             session: self.session,
             who: self.who,
@@ -60,7 +61,7 @@ impl<'a> Requester<'a> {
 
 /// Reads a request and its number; the request is an error if only the number can be read.
 /// Returns `None` if there is nothing to answer.
-pub(crate) fn decode(frame: &[u8]) -> Option<(i32, Result<Request>)> {
+pub fn decode(frame: &[u8]) -> Option<(i32, Result<Request>)> {
     match Request::decode(frame) {
         Ok((xid, request)) => Some((xid, Ok(request))),
         // A kind follows the number.

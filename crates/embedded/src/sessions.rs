@@ -9,10 +9,10 @@ use super::watches::ConnectionId;
 
 /// The limits of a session's timeout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
-    pub(crate) tick_ms: u64,
-    pub(crate) min_ms: u64,
-    pub(crate) max_ms: u64,
+pub struct Timeouts {
+    pub tick_ms: u64,
+    pub min_ms: u64,
+    pub max_ms: u64,
 }
 
 pub(super) struct Sessions {
@@ -29,7 +29,7 @@ pub(super) struct SessionRecord {
     ends_ms: u64,
 }
 
-pub(crate) type Password = [u8; 16];
+pub type Password = [u8; 16];
 
 impl Sessions {
     /// The numbers of the sessions start after `first`.
@@ -133,13 +133,13 @@ impl Sessions {
 }
 
 impl Timeouts {
-    pub(crate) fn negotiate(self, asked_ms: i32) -> u64 {
+    pub fn negotiate(self, asked_ms: i32) -> u64 {
         let asked_ms = u64::try_from(asked_ms).unwrap_or(0);
         asked_ms.min(self.max_ms).max(self.min_ms)
     }
 
     /// Returns the first tick after the timeout.
-    pub(crate) fn end(self, now_ms: u64, timeout_ms: u64) -> u64 {
+    pub fn end(self, now_ms: u64, timeout_ms: u64) -> u64 {
         let tick_ms = self.tick_ms.max(1);
         ((now_ms + timeout_ms) / tick_ms + 1) * tick_ms
     }

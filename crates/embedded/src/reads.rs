@@ -12,7 +12,7 @@ use zklock_jute::{
 
 impl ServerView {
     /// Answers a request that reads, or sets watches other than [`set_watches`](Self::set_watches).
-    pub(crate) fn read(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {
+    pub fn read(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {
         let id = by.connection;
         match request {
             Request::Exists { path, watch } => self.exists(&path, watch, id),
@@ -143,7 +143,7 @@ impl ServerView {
     }
 
     /// Sets a client's watches again; returns the events it has missed, which are due at once.
-    pub(crate) fn set_watches(&mut self, lists: WatchLists, id: ConnectionId) -> Vec<Notice> {
+    pub fn set_watches(&mut self, lists: WatchLists, id: ConnectionId) -> Vec<Notice> {
         let mut missed = Vec::new();
         for path in lists.data {
             let event = match self.tree.node(&path).map(|node| node.marks.modified.zxid) {
