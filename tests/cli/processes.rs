@@ -704,7 +704,9 @@ fn nothing_of_a_command_is_left_where_no_more_files_may_be_open(hosts: &str) {
         let files = [program, named.clone()].map(|file| file.display().to_string());
         let words = ["python3", &files[0], &files[1], ZKLOCK, "run", &path, "--"];
         let mut zklock = Zklock::spawn(&mut shell(hosts, &[&words[..], &["sh"]].concat(), &script));
-        eventually("all beat", || log.writers("beat") >= 4);
+        log.await_word("beat");
+        // With zklock, and with the process that answers it.
+        eventually("all beat", || log.writers("beat") >= 6);
         let (id, keeper) = (zklock.id().to_string(), keeper_of(zklock.id()));
         if has_more {
             limit_files(&id, "3");
