@@ -244,4 +244,5 @@ pub use crate::transport::handover::Handover;
 pub use crate::transport::session_state::{SessionEvent, SessionState};
 pub use zklock_core::dialect::{Dialect, Role};
 #[cfg(feature = "embedded")]
+#[doc(inline)]
 pub use zklock_embedded as embedded;
