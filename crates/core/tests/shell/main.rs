@@ -58,13 +58,25 @@ fn threads_exclude_each_other_whatever_becomes_of_connections_and_answers() {
         .collect();
     let paths: Vec<Arc<str>> = vec!["/a".into(), "/b/c".into()];
     let agreed: Vec<_> = paths.iter().map(|_| Agreed::default()).collect();
-    let over = Instant::now() + Duration::from_secs(3);
+    let broken = || -> u64 {
+        let of = |client: &Client| client.shared.broken.load(Ordering::Relaxed);
+        clients.iter().map(of).sum()
+    };
+    let grants = || agreed.iter().map(|one| one.grants.load(Ordering::Relaxed));
+    // On a busy machine that takes longer.
+    let is_enough = || grants().all(|grants| 30 < grants) && 30 < broken();
+    let (at_least, at_most) = (Duration::from_secs(3), Duration::from_secs(60));
+    let (began, over) = (Instant::now(), AtomicBool::new(false));
     thread::scope(|scope| {
         for at in 0..12 {
-            let (client, path, agreed) =
-                (&clients[at % 3], &paths[at / 3 % 2], &agreed[at / 3 % 2]);
+            let (client, path, agreed, over) = (
+                &clients[at % 3],
+                &paths[at / 3 % 2],
+                &agreed[at / 3 % 2],
+                &over,
+            );
             scope.spawn(move || {
-                while Instant::now() < over {
+                while !over.load(Ordering::Relaxed) {
                     let guard = client.lock(path, None).expect("no limit");
                     agreed.holds(&guard);
                     match agreed.grants.load(Ordering::Relaxed) % 3 {
@@ -81,24 +93,21 @@ fn threads_exclude_each_other_whatever_becomes_of_connections_and_answers() {
             RequestKind::List,
             RequestKind::Multi,
         ];
-        while Instant::now() < over {
+        while began.elapsed() < at_least || !is_enough() && began.elapsed() < at_most {
             thread::sleep(Duration::from_millis(fastrand::u64(1..40)));
             match fastrand::usize(..2 * kinds.len()) {
                 at if at < kinds.len() => server.drop_next_reply_to(kinds[at]),
                 at => clients[at % clients.len()].cut(),
             }
         }
+        over.store(true, Ordering::Relaxed);
     });
-    let grants: Vec<_> = agreed
-        .iter()
-        .map(|one| one.grants.load(Ordering::Relaxed))
-        .collect();
-    let broken: u64 = clients
-        .iter()
-        .map(|client| client.shared.broken.load(Ordering::Relaxed))
-        .sum();
-    println!("{grants:?} grants, {broken} connections broke");
-    assert!(grants.iter().all(|grants| 30 < *grants) && 30 < broken);
+    println!(
+        "{:?} grants, {} connections broke",
+        grants().collect::<Vec<_>>(),
+        broken()
+    );
+    assert!(is_enough());
     drop(clients);
     let left: Vec<_> = server
         .nodes()
@@ -123,7 +132,7 @@ fn a_wait_ends_at_its_limit_and_a_drop_calls_the_next() {
         });
         assert_eq!(taken, Err(Outcome::GaveUp { taken: true }));
         let took = began.elapsed();
-        assert!((limit..10 * limit).contains(&took), "{took:?}");
+        assert!((limit..100 * limit).contains(&took), "{took:?}");
     }
     assert_eq!(
         first.lock(&path, None).map(drop),
