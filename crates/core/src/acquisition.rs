@@ -3,25 +3,20 @@
 //! [`Attempt`] decides; this sends what it asks for, and gives it the answers as they arrive.
 //! What an action needs may be on its way already, because it left in the same turn as
 //! something before it: the listing with the create, the proof with the listing that an event
-//! has caused, the watches with the look at a new node. `flight` says what is on its way, and an
+//! has caused, the watches with the look at a new node. `state` says what is on its way, and an
 //! action that finds its answer there sends nothing. Nothing in flight outlives the connection.
 //!
 //! Two clients lead their contenders so: [`client::Core`](crate::client::Core), and the threads of the
 //! crate `zklock`. What they differ in is their [`Wire`].
 
 mod answers;
-mod beside;
-mod flight;
 mod holds;
-mod hurry;
 mod listings;
-mod outcome;
 mod overdue;
 mod progress;
-mod seen_holds;
 mod semaphore;
 mod sends;
-mod several;
+mod state;
 mod wire;
 
 use alloc::collections::VecDeque;
@@ -31,13 +26,8 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use self::beside::Beside;
-use self::flight::{Step, Watches};
-use self::hurry::Hurry;
-pub use self::outcome::{About, Reached, Refused};
-use self::seen_holds::Holds;
-use self::several::{Births, Proofs};
-pub use self::wire::{CallId, Note, Wire};
+use self::state::{Beside, Births, Holds, Hurry, Proofs, Step, Watches};
+pub use self::wire::{About, CallId, Note, Reached, Refused, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
 use crate::grant_proof::GrantProof;

@@ -1,6 +1,6 @@
 //! What the answers to an attempt's requests say to it.
 
-use super::flight::Step;
+use super::state::Step;
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Event, Origin};

@@ -9,8 +9,7 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use super::flight::Step;
-use super::seen_holds::{Look, Seen};
+use super::state::{HoldsLook, SeenHold, Step};
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::Event;
@@ -31,7 +30,7 @@ impl Acquisition {
         };
         self.holds.again = None;
         self.holds.ours.clear();
-        let seen = |(name, place): &(NodeName<'_>, usize)| Seen {
+        let seen = |(name, place): &(NodeName<'_>, usize)| SeenHold {
             name: name.text.into(),
             place: *place as u32,
             version: -1,
@@ -51,7 +50,7 @@ impl Acquisition {
             let read = Request::get(&node_in(&self.path, &hold.name));
             self.send(read, Step::Hold, wire);
         }
-        self.holds.look = Some(Look {
+        self.holds.look = Some(HoldsLook {
             names,
             asked,
             seen: Vec::new(),
@@ -108,7 +107,7 @@ impl Acquisition {
         Ok(())
     }
 
-    fn holds_read(&mut self, look: Look, wire: &mut dyn Wire) {
+    fn holds_read(&mut self, look: HoldsLook, wire: &mut dyn Wire) {
         let first = look.first.as_ref().map(|(data, stat)| (data, stat));
         self.meets(first, wire);
         if self.attempt.node().is_none() {
@@ -122,7 +121,7 @@ impl Acquisition {
     /// Removes the holds that are over, whatever stands ahead of them: a waiter that watches the nearest
     /// node may never hear of what goes before that. The listing, and the proof that a grant may need, leave
     /// in the same write. Plans to go on when the next one is over. Returns whether one was.
-    fn removes_past(&mut self, seen: Vec<Seen>, wire: &mut dyn Wire) -> bool {
+    fn removes_past(&mut self, seen: Vec<SeenHold>, wire: &mut dyn Wire) -> bool {
         let time = wire.servers_time();
         for hold in seen {
             let Some(end) = hold.end.filter(|_| !self.holds.kept.contains(&hold.name)) else {
@@ -149,7 +148,7 @@ impl Acquisition {
     }
 
     /// Has a hold removed, if nobody has written it since it was read.
-    fn remove(&mut self, hold: Seen, wire: &mut dyn Wire) {
+    fn remove(&mut self, hold: SeenHold, wire: &mut dyn Wire) {
         let path = node_in(&self.path, &hold.name);
         wire.tell(Note::RemovesHold(&path));
         let version = hold.version;
@@ -159,9 +158,9 @@ impl Acquisition {
 
     /// A contender without a node that may take holds for over enters the queue, to learn the servers'
     /// time.
-    fn without_past(&mut self, look: &Look, wire: &dyn Wire) {
+    fn without_past(&mut self, look: &HoldsLook, wire: &dyn Wire) {
         let time = wire.probable_time();
-        let over = |hold: &&Seen| hold.end.is_some_and(|end| end <= time);
+        let over = |hold: &&SeenHold| hold.end.is_some_and(|end| end <= time);
         let over = look.seen.iter().filter(over);
         let over: Vec<_> = over.map(|hold| &*hold.name).collect();
         self.attempt

@@ -4,7 +4,7 @@
 
 use alloc::string::String;
 
-use super::flight::Step;
+use super::state::Step;
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::connection::NO_VERSION;

@@ -3,7 +3,7 @@
 use core::mem;
 use core::time::Duration;
 
-use super::beside::Beside;
+use super::state::Beside;
 use super::{Acquisition, Reached, Wire};
 use crate::attempt::{Action, Attempt, Event, Outcome};
 use crate::dialect::Role;

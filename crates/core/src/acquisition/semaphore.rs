@@ -8,8 +8,7 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use super::beside::Look;
-use super::flight::Step;
+use super::state::{SemaphoreLook, Step};
 use super::{Acquisition, Wire};
 use crate::answer::{Answered, Failure};
 use crate::dialect::Role;
@@ -31,7 +30,7 @@ impl Acquisition {
             self.send(look, Step::Semaphore, wire);
         }
         let answers = Vec::new();
-        self.beside.look = Some(Look { names, answers });
+        self.beside.look = Some(SemaphoreLook { names, answers });
         None
     }
 
@@ -60,7 +59,7 @@ impl Acquisition {
         if self.is_on_its_way(|step| *step == Step::Semaphore) {
             return Ok(());
         }
-        let Some(Look { names, answers }) = mem::take(&mut self.beside.look) else {
+        let Some(SemaphoreLook { names, answers }) = mem::take(&mut self.beside.look) else {
             return Ok(());
         };
         let stood = self.beside.was_idle == Some(true);

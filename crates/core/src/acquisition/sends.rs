@@ -4,8 +4,7 @@ use alloc::string::String;
 use core::mem;
 use core::time::Duration;
 
-use super::flight::{Step, Watches};
-use super::several::Births;
+use super::state::{Births, Step, Watches};
 use super::{Acquisition, Note, Wire};
 use crate::attempt::{Action, Event, Patience};
 use crate::dialect::Role;

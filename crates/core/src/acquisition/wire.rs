@@ -1,5 +1,5 @@
-//! What an acquisition needs of its client: what time it is, what is known of the session, and a way to
-//! send.
+//! What passes between an acquisition and its client: it needs to know what time it is and what is known of
+//! the session, and a way to send; it tells what people may want to know, and how it ends.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -7,8 +7,11 @@ use alloc::vec::Vec;
 use core::iter;
 use core::time::Duration;
 
+use crate::answer::Failure;
+use crate::attempt::OwnNode;
 use crate::connection::Capabilities;
 use crate::grant_proof::{GrantProof, Next};
+use crate::queue::Foreign;
 use crate::validity::Stamp;
 use zklock_jute::{Data, ErrorCode, Names, Request, Stat};
 
@@ -116,4 +119,45 @@ pub enum Note<'a> {
     NotHeldBack,
     /// That many proofs have been too late; the last one took this long.
     AnswersLate(Duration),
+}
+
+/// How an acquisition ends.
+#[derive(Debug)]
+pub enum Reached {
+    /// The lock is held, on the strength of this proof of this node.
+    Held(OwnNode, Stamp),
+    /// It was cancelled, or does not wait.
+    GaveUp {
+        /// Whether a server has shown the lock taken.
+        taken: bool,
+    },
+    /// The node where it stood has gone with its session; or there is no directory, and whoever asked for it
+    /// has to look before that is made.
+    Restart,
+    /// Somebody deleted this node.
+    Evicted(String),
+    /// A contender in the queue would not wait for us.
+    Foreign(Foreign),
+    /// The server refused a request.
+    Refused(Refused),
+}
+
+/// A request that was refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refused {
+    /// Why.
+    pub failure: Failure,
+    /// What it was about.
+    pub about: About,
+}
+
+/// What a request was about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum About {
+    /// The queue.
+    Queue,
+    /// The making of its directory.
+    Parents,
+    /// This node.
+    Node(String),
 }
