@@ -11,7 +11,6 @@
 
 mod answers;
 mod holds;
-mod listings;
 mod overdue;
 mod progress;
 mod semaphore;

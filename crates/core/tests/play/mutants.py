@@ -344,7 +344,7 @@ MUTANTS = [
     (
         "word-unheard",
         "a holder is not told how those ahead left",
-        "acquisition/listings.rs",
+        "acquisition/answers.rs",
         "            seen.look(self.contest, &names, self.attempt.node());",
         "            let _ = seen;",
     ),
