@@ -1,4 +1,9 @@
-//! The state and the events of a session, as users see them.
+//! The state and the events of a session, as users see them, and what the rest of the client sees instead: all
+//! that is known of one moment.
+
+use std::time::Duration;
+
+use crate::time::clock::Moment;
 
 /// The state of a client's session.
 ///
@@ -63,4 +68,25 @@ pub enum SessionEvent {
     Closed,
     /// The server refused the credentials; the client is closed.
     AuthFailed,
+}
+
+/// The connection at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) state: SessionState,
+    /// The current session, or the last one of a closed client; 0 if there is none.
+    pub(crate) session: i64,
+    /// The shortest timeout that was negotiated in this session.
+    pub(crate) timeout: Duration,
+    /// Counts the connections that were made.
+    pub(crate) connects: u64,
+    /// When the last of them was made; meaningless before the first.
+    pub(crate) since: Moment,
+}
+
+impl Snapshot {
+    /// Returns whether the client has ended: there will be no further connection.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, SessionState::AuthFailed | SessionState::Closed)
+    }
 }

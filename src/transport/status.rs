@@ -4,7 +4,6 @@
 //! hear of it through channels. None of their code runs on the transport's thread.
 
 mod last_answer;
-mod snapshot;
 mod subscribers;
 
 use std::collections::BTreeMap;
@@ -14,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use self::last_answer::LastAnswer;
-pub(crate) use self::snapshot::Snapshot;
 use self::subscribers::Subscribers;
 pub(crate) use self::subscribers::{Changes, Subscription};
 use super::session_key::Inherited;
+pub(crate) use super::session_state::Snapshot;
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
