@@ -34,7 +34,6 @@ mod hosts;
 mod io;
 #[cfg(feature = "sasl")]
 mod log_in;
-mod lookup;
 mod members;
 mod receive;
 mod request_queue;
