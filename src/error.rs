@@ -2,7 +2,6 @@
 
 mod lost_reason;
 mod message;
-mod name;
 mod tried;
 
 use std::borrow::Cow;
