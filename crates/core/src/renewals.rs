@@ -16,7 +16,6 @@
 //! [`Trust`].
 
 mod answers;
-mod look;
 mod verdict;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -24,8 +23,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-pub use self::look::{Due, Look, Trust};
-pub use self::verdict::{Check, NODES_A_CHECK, REVOKE, Verdict, ask_why, watch};
+pub use self::verdict::{Check, Due, Look, NODES_A_CHECK, REVOKE, Trust, Verdict, ask_why, watch};
 use super::guard_state::News;
 
 /// A lock that is held for less than this gets no watch.

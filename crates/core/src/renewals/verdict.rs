@@ -1,7 +1,9 @@
-//! What the servers are asked about the locks that are held, and what can come of that.
+//! What goes into a look at the locks that are held, what the servers are asked about them, and what can come of
+//! that.
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::connection::Capabilities;
 use crate::proof;
@@ -17,6 +19,41 @@ pub(super) const BYTES_A_CHECK: usize = 64 * 1024;
 
 /// What other clients write into a holder's node to ask it to release the lock.
 pub const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
+
+/// What is known at a look.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// The present moment.
+    pub now: Duration,
+    /// The session timeout.
+    pub timeout: Duration,
+    /// There is a connection.
+    pub connected: bool,
+    /// So many leases had begun when this was known of the connection: it is no news for others.
+    pub begun: u64,
+}
+
+/// What a guard may be trusted with at a look, if its lock is not lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Trust {
+    /// The number of its lease.
+    pub id: u64,
+    /// Its last proof.
+    pub stamp: Option<Stamp>,
+    /// When a check can have a better stamp, if that is known.
+    pub better_at: Option<Duration>,
+    /// When its state changes if nothing more arrives.
+    pub changes_at: Option<Duration>,
+}
+
+/// What is due after a look.
+#[derive(Debug)]
+pub struct Due<L> {
+    /// The quorum is to be asked about these.
+    pub checks: Vec<(u64, L)>,
+    /// These are to be read, each with the watch of this number.
+    pub watches: Vec<(u64, L, u64)>,
+}
 
 /// What an answer or an event says of a lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
