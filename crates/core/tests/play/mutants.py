@@ -523,7 +523,7 @@ MUTANTS = [
     (
         "telling-costs",
         "for who wants to know whom it waits for, the server is asked for something",
-        "client/follow.rs",
+        "client/tells_news.rs",
         "            self.news.stir(&path);\n        }\n        self.settle();",
         "            self.news.stir(&path);\n            if self.link.is_connected() {\n"
         "                self.link.calls.ping(self.link.now);\n            }\n        }\n        self.settle();",
