@@ -79,7 +79,7 @@ const LEAVES: [&str; 11] = [
 ];
 
 /// How many files it may take to follow one `lock()`.
-const WALK: usize = 22;
+const WALK: usize = 25;
 
 /// A file, and the crate that it is part of.
 type Node = (&'static str, String);
@@ -183,19 +183,22 @@ fn what_decides_keeps_its_state_in_values() {
     assert!(lib.contains("#![cfg_attr(not(test), no_std)]"));
 }
 
-/// The walk in CONTRIBUTING names the files through which one `lock()` goes.
+/// The walk in CONTRIBUTING names the files through which one `lock()` goes, and what comes after it.
 #[test]
 fn the_walk_through_the_house_is_short_and_along_files_that_exist() {
     let text = fs::read_to_string("CONTRIBUTING.md").expect("it is there");
-    let walk = text.split("## One `lock()`").nth(1).expect("a walk");
-    let walk = walk.split("\n## ").next().expect("an end");
-    let files: BTreeSet<_> = walk
-        .split('`')
-        .filter(|word| word.contains("src/") && word.ends_with(".rs"))
-        .collect();
-    assert!(10 <= files.len() && files.len() <= WALK, "{}", files.len());
-    for file in files {
-        assert!(Path::new(file).is_file(), "{file}");
+    let all = text.split("## One `lock()`").nth(1).expect("a walk");
+    let walk = all.split("\n## ").next().expect("an end");
+    let files = |part: &str| -> BTreeSet<String> {
+        part.split('`')
+            .filter(|word| word.contains("src/") && word.ends_with(".rs"))
+            .map(str::to_owned)
+            .collect()
+    };
+    let steps = files(walk).len();
+    assert!(10 <= steps && steps <= WALK, "{steps}");
+    for file in files(all) {
+        assert!(Path::new(&file).is_file(), "{file}");
     }
 }
 
