@@ -19,6 +19,7 @@ on_every_server! {
     ctrl_z_stops_what_a_debugger_watches
     ctrl_z_stops_processes_that_replace_each_other
     ctrl_z_stops_no_zklock_under_a_process_that_is_hidden
+    a_zklock_whose_command_stops_its_group_when_told_to_stops_once
     a_command_in_the_background_stops_for_the_terminal_and_gets_it_with_fg
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
@@ -206,11 +207,16 @@ fn ctrl_z_stops_what_a_debugger_watches(hosts: &str) {
     goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
 }
 
-/// Returns a reader of the state of the process that holds this lock, as in proc(5).
-pub(crate) fn holder(hosts: &str, path: &str) -> impl Fn() -> String {
+/// Returns the number of the process that holds this lock.
+fn holder_id(hosts: &str, path: &str) -> String {
     let list = Zklock::run(hosts, &format!("list --json {path}"), "");
     let json: serde_json::Value = serde_json::from_str(&list.out).expect("JSON");
-    let id = json["contenders"][0]["owner"]["pid"].to_string();
+    json["contenders"][0]["owner"]["pid"].to_string()
+}
+
+/// Returns a reader of the state of that process, as in proc(5).
+pub(crate) fn holder(hosts: &str, path: &str) -> impl Fn() -> String {
+    let id = holder_id(hosts, path);
     move || {
         let stat = fs::read_to_string(Path::new("/proc").join(&id).join("stat"));
         let stat = stat.expect("a process");
@@ -337,6 +343,32 @@ fn a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_i
         await_queue(hosts, &path, 0);
         await_queue(hosts, &inner, 0);
     }
+}
+
+/// Stops its group when it is told to stop, as an editor does, and writes words until a file is there.
+const EDITOR: &str = "
+import os, signal, sys, time
+signal.signal(signal.SIGTSTP, lambda *_: os.kill(0, signal.SIGSTOP))
+log, stop = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND), sys.argv[2]
+while not os.path.exists(stop):
+    os.write(log, b'beat\\n')
+    time.sleep(0.02)";
+
+/// `zklock` hears of that stop from its child and from the command's keeper.
+fn a_zklock_whose_command_stops_its_group_when_told_to_stops_once(hosts: &str) {
+    let (path, log) = (fresh_path("editor"), Log::new());
+    let [editor, stop] = ["editor.py", "stop"].map(|name| log.file().with_file_name(name));
+    fs::write(&editor, EDITOR).expect("writing");
+    let files = [&editor, &log.file(), &stop].map(|file| file.display().to_string());
+    let job = format!("{} -- python3 {}", zklock(&path), files.join(" "));
+    let script = format!("set -m; {job}; {}; read _; fg", log.write("stopped"));
+    let mut terminal = start(hosts, &log, "go=^J", "bash", &script);
+    log.await_word("beat");
+    let zklock = holder_id(hosts, &path);
+    run(Command::new("kill").args(["-TSTP", &zklock]));
+    log.await_word("stopped");
+    assert!(log.is_still());
+    goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
 }
 
 /// Its input is a pipe, so it does not get the terminal before it reads from it.

@@ -271,9 +271,9 @@ impl Keeper {
                 self.say(Kind::Killing, 0, "");
                 self.start_killing();
             }
-            (Kind::Suspend, _) => {
-                self.suspending = Some(Instant::now());
-                self.is_suspended = false;
+            // Asked for twice, it is answered once: after the answer, `zklock run` stops, and then continues all.
+            (Kind::Suspend, _) if !self.is_suspended => {
+                self.suspending.get_or_insert_with(Instant::now);
             }
             (Kind::Continue, _) => self.go_on(),
             (Kind::Trust, _) => self.trust.lasts(&text),
