@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::processes::{HUNG, is_root};
 use crate::program::{Ended, Log, Zklock, await_queue, on_every_server};
@@ -15,6 +17,7 @@ on_every_server! {
     ctrl_z_stops_what_waits_in_vfork
     a_command_that_waits_in_vfork_at_a_stop_goes_on_with_it
     ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt
+    a_fork_that_outlasts_the_lock_of_a_stopped_job_has_no_child
 }
 
 /// Waits in vfork(2) until a file is there, and writes words meanwhile. Unlike vfork(2), the child has a
@@ -149,12 +152,19 @@ if ctypes.CDLL(None).syscall(clone, 0x1000 | signal.SIGCHLD, 0, place, 0, 0) == 
     os._exit(0)
 os.wait()";
 
-fn ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt(hosts: &str) {
-    if !is_root() || !Path::new("/dev/fuse").exists() {
-        return println!("only root can mount a file system everywhere");
-    }
-    for leave in ["", "setsid -w "] {
-        let (path, log) = (fresh_path("fork"), Log::new());
+/// The program above, and the files by which it is seen and ended.
+struct Forking {
+    log: Log,
+    /// While nobody is named there, it is in fork(2).
+    named: PathBuf,
+    stop: PathBuf,
+    terminal: Zklock,
+}
+
+impl Forking {
+    /// Starts it as a job of `zklock run` with these options, and types ^Z when it is in fork(2).
+    fn stopped(hosts: &str, options: &str, leave: &str) -> Self {
+        let log = Log::new();
         let file = |name: &str| log.file().with_file_name(name);
         let [mount, named, fork, stop] = ["mount", "named", "fork.py", "stop"].map(file);
         fs::create_dir(&mount).expect("a folder");
@@ -163,7 +173,7 @@ fn ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt(hosts: &str) {
         fs::write(file("hung.py"), HUNG).expect("writing");
         let files = [&fork, &log.file(), &stop].map(|file| file.display().to_string());
         let job = format!("{leave}python3 {} & wait", files.join(" "));
-        let run = format!("{} -- bash -c \"{job}\"", zklock(&path));
+        let run = format!("{} -- bash -c \"{job}\"", zklock(options));
         let shell = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
         let place = format!("{} {}", mount.display(), named.display());
         let hung = file("hung.py");
@@ -171,17 +181,56 @@ fn ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt(hosts: &str) {
             "exec unshare -m python3 {} {place} bash -c '{shell}'",
             hung.display()
         );
-        let mut terminal = start(hosts, &log, "hung=^Z,go=^J", "bash", &script);
+        let terminal = start(hosts, &log, "hung=^Z,go=^J", "bash", &script);
         eventually("it begins", || !log.words().is_empty());
-        let stat = format!("/proc/{}/stat", log.words()[0]);
-        let is = |state: &str| fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(state));
         eventually("it is in fork(2)", || file("named.read").exists());
         log.say("hung");
         log.await_word("stopped");
-        fs::write(&named, "nobody").expect("writing");
+        Self {
+            log,
+            named,
+            stop,
+            terminal,
+        }
+    }
+
+    fn goes_on(&self) {
+        fs::write(&self.named, "nobody").expect("writing");
+    }
+}
+
+fn ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt(hosts: &str) {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return println!("only root can mount a file system everywhere");
+    }
+    for leave in ["", "setsid -w "] {
+        let path = fresh_path("fork");
+        let mut forking = Forking::stopped(hosts, &path, leave);
+        let log = &forking.log;
+        let stat = format!("/proc/{}/stat", log.words()[0]);
+        let is = |state: &str| fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(state));
+        forking.goes_on();
         eventually("it stops", || is(") T "));
         eventually("its child stops", || log.is_still());
         assert_eq!(holder(hosts, &path)(), "T", "{leave}");
-        goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
+        goes_on_and_ends((hosts, &path), log, &forking.stop, &mut forking.terminal);
     }
+}
+
+/// It would run beside the next holder until it is found.
+fn a_fork_that_outlasts_the_lock_of_a_stopped_job_has_no_child(hosts: &str) {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return println!("only root can mount a file system everywhere");
+    }
+    let path = fresh_path("fork");
+    let options = format!("--session-timeout 4 {path}");
+    let forking = Forking::stopped(hosts, &options, "setsid -w ");
+    let next = Zklock::run(hosts, &format!("run -w 20 {path}"), ":");
+    assert_eq!(next.code, Some(0), "{next:?}");
+    forking.goes_on();
+    thread::sleep(Duration::from_millis(500));
+    let words = forking.log.words();
+    assert!(!words.iter().any(|word| word == "beat"), "{words:?}");
+    forking.log.say("go");
+    assert_eq!(forking.terminal.end().code, Some(75));
 }

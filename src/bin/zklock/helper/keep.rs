@@ -325,9 +325,10 @@ impl Keeper {
         }
     }
 
-    /// Whether what `Suspend` has stopped is stopped still.
+    /// Whether what `Suspend` has stopped is stopped still. What is in a call that no signal but SIGKILL
+    /// interrupts may go on, or have a child that does.
     fn is_still(&self) -> bool {
-        let is = |all: Vec<Process>| all.iter().all(|one| one.state <= State::Uninterruptible);
+        let is = |all: Vec<Process>| all.iter().all(|one| one.state <= State::Traced);
         self.is_suspended && self.descendants.living().is_ok_and(is)
     }
 
