@@ -196,7 +196,7 @@ fn the_walk_through_the_house_is_short_and_along_files_that_exist() {
             .collect()
     };
     let steps = files(walk).len();
-    assert!(10 <= steps && steps <= WALK, "{steps}");
+    assert!((10..=WALK).contains(&steps), "{steps}");
     for file in files(all) {
         assert!(Path::new(&file).is_file(), "{file}");
     }

@@ -34,8 +34,8 @@ pub struct Features {
     containers: Knowledge,
     remove_watches: Knowledge,
     multi: Knowledge,
-    /// The server left the client last over this one.
-    suspect: Option<Feature>,
+    /// The server left the client last over this one, or skipped it, so many times in a row.
+    suspect: Option<(Feature, u32)>,
 }
 
 impl Features {
@@ -79,7 +79,7 @@ impl Features {
             _ => return,
         };
         *self.of(feature) = Knowledge::Present;
-        self.suspect = self.suspect.filter(|suspect| *suspect != feature);
+        self.suspect = self.suspect.filter(|(suspect, _)| *suspect != feature);
     }
 
     /// A request was refused. Returns whether to send it again in its older form.
@@ -99,13 +99,13 @@ impl Features {
         }
     }
 
-    /// The server answered a later request, and not this one: it drops what it does not know.
+    /// The server answered a later request, and not this one: it may drop what it does not know.
     ///
-    /// Servers answer in order, so once is enough.
+    /// ZooKeeper does that, too, to a write of a session that has moved to another server, as it seems to a leader
+    /// that was silent and hears late of an attempt to move it: the answer is a hang-up, and the answers to the
+    /// reads behind it leave with it. That happens again with each attempt that it hears of.
     pub fn skipped(&mut self, request: &Request) {
-        if let Some(feature) = self.needed_by(request) {
-            self.doubt(feature);
-        }
+        self.suspects(self.needed_by(request), 3);
     }
 
     /// The server closed the connection, or fell silent, while `oldest` was the oldest open
@@ -116,11 +116,17 @@ impl Features {
     pub fn left_over(&mut self, oldest: Option<&Request>) {
         let feature = oldest.and_then(|request| self.needed_by(request));
         // Any server may leave a transaction open when the quorum is lost.
-        let feature = feature.filter(|feature| *feature != Feature::Multi);
-        let before = core::mem::replace(&mut self.suspect, feature);
+        self.suspects(feature.filter(|feature| *feature != Feature::Multi), 2);
+    }
+
+    /// The server seems not to know this; it counts if it is `enough` times in a row.
+    fn suspects(&mut self, feature: Option<Feature>, enough: u32) {
+        let before = self.suspect.take();
         let Some(feature) = feature else { return };
-        let convinced = feature == Feature::RemoveWatches || before == Some(feature);
-        if convinced {
+        let before = before.filter(|(suspect, _)| *suspect == feature);
+        let times = before.map_or(1, |(_, times)| times.saturating_add(1));
+        self.suspect = Some((feature, times));
+        if feature == Feature::RemoveWatches || enough <= times {
             self.doubt(feature);
         }
     }
@@ -254,21 +260,38 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_skips_a_newer_request_lacks_it_at_once_unless_it_has_shown_otherwise() {
+    fn a_server_that_skips_a_newer_request_three_times_lacks_it_unless_it_has_shown_otherwise() {
         let newer = create(CreateMode::Ephemeral, true);
         let older = create(CreateMode::Ephemeral, false);
         let mut features = Features::default();
-        features.skipped(&Request::Sync { path: "/".into() });
-        assert_eq!(features.fit(newer.clone()), newer);
+        for skipped in [&Request::Sync { path: "/".into() }, &newer, &newer] {
+            features.skipped(skipped);
+            assert_eq!(features.fit(newer.clone()), newer);
+        }
         features.skipped(&newer);
         assert_eq!(features.fit(newer.clone()), older);
         // Perhaps it was another server that has shown it.
         let mut features = Features::default();
         features.succeeded(&newer);
-        features.skipped(&newer);
-        assert_eq!(features.fit(newer.clone()), newer);
+        for _ in 0..3 {
+            features.skipped(&newer);
+            assert_eq!(features.fit(newer.clone()), newer);
+        }
         features.skipped(&newer);
         assert_eq!(features.fit(newer.clone()), older);
+    }
+
+    #[test]
+    fn a_session_that_moved_while_a_transaction_was_open_keeps_its_transactions() {
+        let check = Request::Multi(vec![Op::check("/a")]);
+        let mut features = Features::default();
+        for _ in 0..9 {
+            for _ in 0..2 {
+                features.skipped(&check);
+                assert!(features.capabilities().multi);
+            }
+            features.succeeded(&check);
+        }
     }
 
     #[test]
@@ -303,7 +326,7 @@ mod tests {
             stat: true,
         }]);
         let mut features = Features::default();
-        features.skipped(&transaction);
+        (0..3).for_each(|_| features.skipped(&transaction));
         assert_eq!(
             features.fit(transaction.clone()),
             older(transaction.clone())
@@ -312,6 +335,7 @@ mod tests {
         for _ in 0..9 {
             features.left_over(Some(&aged));
         }
+        (0..2).for_each(|_| features.skipped(&aged));
         assert!(features.capabilities().multi);
         features.skipped(&aged);
         assert!(!features.capabilities().multi);
