@@ -248,9 +248,7 @@ impl Error {
             _ => Ok(()),
         }
     }
-}
 
-impl Error {
     /// The name of the variant, which `Debug` puts before the message.
     fn name(&self) -> &'static str {
         match self {

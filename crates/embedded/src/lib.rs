@@ -91,7 +91,7 @@
 //! [`expire_session`](Server::expire_session) ends a session that its client still trusts. A
 //! real server does that only if an operator forces it to.
 
-// The simulation's are public, too.
+// Most of what is public is so for `parts`.
 #![allow(missing_docs)]
 
 // Pure: values in, values out; the lint keeps it so.

@@ -101,9 +101,9 @@ impl Features {
 
     /// The server answered a later request, and not this one: it may drop what it does not know.
     ///
-    /// ZooKeeper does that, too, to a write of a session that has moved to another server, as it seems to a leader
-    /// that was silent and hears late of an attempt to move it: the answer is a hang-up, and the answers to the
-    /// reads behind it leave with it. That happens again with each attempt that it hears of.
+    /// Once may be a coincidence. ZooKeeper refuses a write of a session that it takes for moved by hanging up, and
+    /// the answers to the reads behind the write still leave. A leader that was silent takes a session for moved
+    /// when it hears of each attempt that the client has made meanwhile to resume it elsewhere.
     pub fn skipped(&mut self, request: &Request) {
         self.suspects(self.needed_by(request), 3);
     }
@@ -119,7 +119,7 @@ impl Features {
         self.suspects(feature.filter(|feature| *feature != Feature::Multi), 2);
     }
 
-    /// The server seems not to know this; it counts if it is `enough` times in a row.
+    /// The server seems not to know this; `enough` times in a row are convincing.
     fn suspects(&mut self, feature: Option<Feature>, enough: u32) {
         let before = self.suspect.take();
         let Some(feature) = feature else { return };
