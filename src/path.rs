@@ -1,7 +1,7 @@
 //! The paths that can name a lock.
 
 use crate::error::{Error, Result};
-use zklock_jute::is_refused;
+use zklock_jute::is_refused_in_paths;
 
 pub(crate) use zklock_core::path::{ancestors, name, parent};
 
@@ -49,7 +49,7 @@ fn broken_rule(path: &str) -> Option<&'static str> {
         return Some("/zookeeper belongs to the server; use another path");
     }
     rest.chars()
-        .any(is_refused)
+        .any(is_refused_in_paths)
         .then_some("it has a NUL, control, private or emoji character; leave that out")
 }
 

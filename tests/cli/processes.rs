@@ -50,6 +50,11 @@ pub(crate) fn is_root() -> bool {
     run(Command::new("id").arg("-u")).trim() == "0"
 }
 
+/// Whether a test may mount a file system of its own.
+pub(crate) fn can_mount() -> bool {
+    is_root() && Path::new("/dev/fuse").exists()
+}
+
 /// The folder of a log, open to all users, and a program in it that is root's whoever starts it, like sudo.
 pub(crate) fn foreign(log: &Log) -> (PathBuf, String) {
     let folder = log.file().parent().expect("a folder").to_owned();
@@ -528,7 +533,7 @@ while True:
     os.write(device, struct.pack('<IiQ', 16 + len(answer or b''), error, unique) + (answer or b''))";
 
 fn what_is_orphaned_while_a_keeper_ends_is_the_commands(hosts: &str) {
-    if !is_root() || !Path::new("/dev/fuse").exists() {
+    if !can_mount() {
         return println!("only root can mount a file system everywhere");
     }
     let (path, log) = (fresh_path("ending"), Log::new());

@@ -2,11 +2,11 @@
 //! child runs a program or ends; or in fork(2), until its child begins.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use crate::processes::{HUNG, is_root};
+use crate::processes::{HUNG, can_mount};
 use crate::program::{Ended, Log, Zklock, await_queue, on_every_server};
 use crate::support::{eventually, fresh_path};
 use crate::terminal::{goes_on_and_ends, holder, start, zklock};
@@ -200,7 +200,7 @@ impl Forking {
 }
 
 fn ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt(hosts: &str) {
-    if !is_root() || !Path::new("/dev/fuse").exists() {
+    if !can_mount() {
         return println!("only root can mount a file system everywhere");
     }
     for leave in ["", "setsid -w "] {
@@ -219,7 +219,7 @@ fn ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt(hosts: &str) {
 
 /// It would run beside the next holder until it is found.
 fn a_fork_that_outlasts_the_lock_of_a_stopped_job_has_no_child(hosts: &str) {
-    if !is_root() || !Path::new("/dev/fuse").exists() {
+    if !can_mount() {
         return println!("only root can mount a file system everywhere");
     }
     let path = fresh_path("fork");

@@ -1,6 +1,6 @@
 //! Paths: which are valid, and what is above them.
 
-use zklock_jute::{ErrorCode, is_refused};
+use zklock_jute::{ErrorCode, is_refused_in_paths};
 
 type Result<T> = std::result::Result<T, ErrorCode>;
 
@@ -34,7 +34,8 @@ pub(super) fn upwards(path: &str) -> impl Iterator<Item = &str> {
 /// Fails unless a node may have the path.
 pub(super) fn validate(path: &str) -> Result<()> {
     let names = path.strip_prefix('/').ok_or(ErrorCode::BAD_ARGUMENTS)?;
-    let sound = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(is_refused);
+    let sound =
+        |name: &str| !matches!(name, "" | "." | "..") && !name.contains(is_refused_in_paths);
     if names.is_empty() || names.split('/').all(sound) {
         Ok(())
     } else {

@@ -35,5 +35,5 @@ pub use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
 pub use self::request::Request;
 pub use self::sasl::{SaslReply, encode_sasl};
 pub use self::types::{
-    Access, CreateMode, Data, Permissions, Secret, Stat, WatchKind, WatchLists, is_refused,
+    Access, CreateMode, Data, Permissions, Secret, Stat, WatchKind, WatchLists, is_refused_in_paths,
 };

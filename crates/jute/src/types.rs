@@ -177,6 +177,6 @@ impl WatchLists {
 
 /// Whether ZooKeeper's `PathUtils` refuses this character in a path: a control character, one for private
 /// use, the last 16 of two bytes, and whatever takes two UTF-16 units, such as an emoji.
-pub fn is_refused(c: char) -> bool {
+pub fn is_refused_in_paths(c: char) -> bool {
     c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::error::{Error, Result};
 use zklock_core::connection::candidates;
-use zklock_jute::is_refused;
+use zklock_jute::is_refused_in_paths;
 
 const DEFAULT_PORT: u16 = 2181;
 
@@ -228,7 +228,7 @@ fn root(chroot: &str) -> std::result::Result<String, String> {
         let reason = match name {
             "" => "has an empty name in it",
             "." | ".." => "has a relative name in it",
-            name if name.chars().any(is_refused) => {
+            name if name.chars().any(is_refused_in_paths) => {
                 "has a control, private or emoji character in it"
             }
             _ => continue,
