@@ -224,8 +224,8 @@ MUTANTS = [
         "deletion-given-up",
         "a deletion that was not answered is not repeated",
         "client/releases.rs",
-        "            Progress::GoesOn(_) => {\n",
-        "            Progress::GoesOn(_) => {\n                self.deletions.take(id);\n",
+        "                self.send_due(link);\n                let told = Some(",
+        "                self.deletions.take(id);\n                let told = Some(",
     ),
     (
         "not-sent-when-back",
