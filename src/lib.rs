@@ -62,7 +62,7 @@
 //! # What is guaranteed
 //!
 //! - **Exclusion.** Two guards of one lock never both pass [`check`](MutexGuard::check).
-//! - **Early bad news.** A guard knows that its lock is lost *before* the server can grant it to
+//! - **Early warning.** A guard knows that its lock is lost *before* the server can grant it to
 //!   another client.
 //! - **No ghosts.** However an attempt ends (an error, a timeout, a panic, a lost reply), its node
 //!   is deleted, in the background if necessary. The locks of a process that dies are free once its
