@@ -15,6 +15,7 @@ use zklock_core::dialect::Dialect;
 use zklock_core::validity::Validity;
 use zklock_jute::Request;
 
+use crate::places::Places;
 use crate::plan::{Plan, Want};
 use crate::proofs::Proofs;
 use crate::servers::tree::ConnNo;
@@ -47,6 +48,7 @@ pub(crate) struct Client {
     /// When the last request was sent that is answered.
     pub(crate) answered: Time,
     pub(crate) proofs: Proofs,
+    pub(crate) places: Places,
     /// How many releases were to take the next thread's create along.
     pub(crate) joins: u32,
     pub(crate) connected_at: Time,
@@ -140,6 +142,10 @@ impl Op {
 }
 
 impl ThreadState {
+    pub(crate) fn wants(&self, path: &str) -> bool {
+        self.script.iter().any(|want| PATHS[want.path] == path)
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.does, Does::Pauses) && self.script.len() <= self.next
     }
@@ -175,6 +181,7 @@ impl Client {
             open: VecDeque::new(),
             answered: Time::ZERO,
             proofs: Proofs::default(),
+            places: Places::default(),
             joins: 0,
             connected_at: Time::ZERO,
             broke_at: Time::ZERO,
@@ -207,6 +214,7 @@ impl World {
                 self.tell_story(|| line);
             }
             if let Some(conn) = self.clients[client].conn {
+                self.judge_place(client, self.conns[conn].session, &request);
                 let one = &mut self.clients[client];
                 match request {
                     Request::Ping => one.proofs.pings(self.now),

@@ -25,6 +25,7 @@
 mod client;
 mod holds;
 mod judge;
+mod places;
 mod plan;
 mod proofs;
 mod servers;
