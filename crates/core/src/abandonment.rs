@@ -13,10 +13,9 @@
 //!  Our node is gone: Finish(Lost).   Cancel, from anywhere: Finish(Gone).
 //! ```
 //!
-//! The mark is the data of the lock's directory. A holder sets it on its way in, and its
-//! release clears it in the transaction that deletes its node: [`Mark::closing`] says what that
-//! transaction writes. So the mark stays if a session expires, a process dies or a critical
-//! section panics.
+//! The mark is the data of the lock's directory. A holder sets it on its way in, and its release clears it
+//! in the transaction that deletes its node: [`Mark::closing`] returns what that transaction writes. So the
+//! mark stays if a session expires, a process dies or a critical section panics.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -30,11 +29,10 @@ pub const CLEAN: &[u8] = b"{\"held\":null}";
 /// The state machine, for one holder.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Mark {
-    /// Says whose mark it is: the holder's fencing token.
+    /// The holder's fencing token, which says whose mark it is.
     token: i64,
     state: State,
-    /// What a release writes back, over which version, once a request to set our mark may be under
-    /// way.
+    /// What a release writes back, and over which version, once a request to set our mark may be under way.
     before: Option<(Vec<u8>, i32)>,
 }
 
@@ -49,7 +47,7 @@ enum State {
     Finish(Outcome),
 }
 
-/// What the driver is to do next.
+/// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Read the directory's data.
@@ -83,7 +81,7 @@ pub enum Event {
     Cancel,
 }
 
-/// How it ended.
+/// How the machine ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
     /// The mark is set; the predecessor with this token went without releasing.
@@ -97,7 +95,7 @@ pub enum Outcome {
 }
 
 impl Mark {
-    /// A holder with this fencing token, on its way in.
+    /// Creates the machine of a holder with this fencing token, on its way in.
     pub fn new(token: i64) -> Self {
         Self {
             token,
@@ -106,7 +104,7 @@ impl Mark {
         }
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Read | State::Again(_) => Action::Read,
@@ -141,7 +139,7 @@ impl Mark {
             (State::Set(abandoned, _, version), Event::IsSet) => {
                 self.entered(abandoned, version.wrapping_add(1))
             }
-            // It is sent again, and refused if it was carried out.
+            // The request is sent again, and refused if it was carried out.
             (State::Set(abandoned, data, version), Event::ReplyLost) => {
                 self.before = Some((data.clone(), version.wrapping_add(1)));
                 State::Set(abandoned, data, version)
@@ -162,18 +160,18 @@ impl Mark {
         json!({ "held": self.token }).to_string().into_bytes()
     }
 
-    /// What the transaction that deletes our node writes into the directory, over which version, if
-    /// anything.
+    /// Returns what the transaction that deletes our node writes into the directory, and over which
+    /// version, if anything.
     ///
-    /// A holder that panics or has `lost` the lock clears nothing. One that gave up leaves the
-    /// mark as it found it.
+    /// A holder that panics or has `lost` the lock clears nothing. A holder that gave up leaves the mark as
+    /// it found it.
     pub fn closing(&self, panics: bool, lost: bool) -> Option<(&[u8], i32)> {
         let before = self.before.as_ref().filter(|_| !panics && !lost);
         before.map(|(data, version)| (&data[..], *version))
     }
 }
 
-/// Reads a mark: the holder's token, if there is one, and `None` if the data is not a mark.
+/// Reads a mark. Returns the holder's token, if there is one, and `None` if the data is not a mark.
 pub fn parse(data: &[u8]) -> Option<Option<i64>> {
     let mark: Value = serde_json::from_slice(data).ok()?;
     Some(mark.as_object()?.get("held")?.as_i64())

@@ -1,13 +1,13 @@
 //! One contender's way to the head of a queue.
 //!
-//! [`Attempt`] decides; this sends what it asks for, and gives it the answers as they arrive.
-//! What an action needs may be on its way already, because it left in the same turn as
-//! something before it: the listing with the create, the proof with the listing that an event
-//! has caused, the watches with the look at a new node. `state` says what is on its way, and an
-//! action that finds its answer there sends nothing. Nothing in flight outlives the connection.
+//! [`Attempt`] decides; [`Acquisition`] sends the requests for its actions and passes the answers on. What
+//! an action needs may already be on its way, because it left in the same turn as an earlier request: the
+//! listing with the create, the proof with the listing that an event has caused, the watches with the look
+//! at a new node. `state` records what is on its way, and an action that finds its answer there sends
+//! nothing. Nothing in flight outlives the connection.
 //!
-//! Two clients lead their contenders so: [`client::Core`](crate::client::Core), and the threads of the
-//! crate `zklock`. What they differ in is their [`Wire`].
+//! Two clients use it: [`client::Core`](crate::client::Core), and the threads of the crate `zklock`. They
+//! differ in their [`Wire`].
 
 mod answers;
 mod holds;
@@ -37,20 +37,20 @@ use crate::skip_listing::LastGrant;
 use crate::validity::Stamp;
 use zklock_jute::{Data, EventKind, Names, Stat};
 
-/// See the module's documentation.
+/// One contender's way to the head of a queue; see the module's documentation.
 #[derive(Debug)]
 pub struct Acquisition {
     path: Arc<str>,
     contest: Contest,
     patience: Patience,
     attempt: Attempt,
-    /// Its node stood in the queue before. Whoever created it begins again, if that is to be.
+    /// Whether the node stood in the queue before. Then whoever created it decides whether to start over.
     stood: bool,
-    /// There is nothing more to do, as that node is gone with its session, or the directory is, which others
-    /// make.
+    /// Whether nothing is left to do: that node is gone with its session, or the directory is missing and
+    /// others create it.
     has_ended: bool,
     proof: GrantProof,
-    /// What is on its way, and what for.
+    /// The requests on their way, and what each is for.
     flight: Vec<(CallId, Step)>,
     /// A listing that arrived before the attempt asked for it.
     listing: Option<Names>,
@@ -62,36 +62,36 @@ pub struct Acquisition {
     births: Births,
     proofs: Proofs,
     watches: Watches,
-    /// What the watch on the nearest node has found.
+    /// The data and stat that the watch on the nearest node returned.
     found: (Data, Stat),
-    /// How many children of the directory have to go, as the last listing of a crowd has shown.
+    /// How many children of the directory have to go, according to the last listing that counts them all.
     crowd: usize,
-    /// The events of watched nodes, which the attempt takes in when it waits.
+    /// The events of watched nodes. The attempt takes them in when it waits.
     events: VecDeque<(String, EventKind)>,
-    /// The queue has moved since it was listed.
+    /// Whether the queue has moved since it was listed.
     has_moved: bool,
-    /// Our node is gone, and not with its session.
+    /// Whether our node is gone, but the session is not.
     is_evicted: bool,
     refused: Option<Refused>,
-    /// What former attempts have left in the directory.
+    /// What earlier attempts left in the directory.
     left: Vec<Orphan>,
-    /// There is something to do then.
+    /// When to advance at the latest.
     rests_until: Option<Duration>,
-    /// A server has shown that others are ahead.
+    /// Whether a server has shown that others are ahead.
     is_taken: bool,
     has_waited: bool,
     is_cancelled: bool,
-    /// It has said that it waits for the leader to have heard of the session.
+    /// Whether it has reported that it waits until the leader has heard of the session.
     is_held_back: bool,
-    /// What an earlier attempt of this client has left here is being deleted.
+    /// Whether the client is still deleting what an earlier attempt left here.
     own_is_left: bool,
-    /// Until when that is waited for.
+    /// When it stops waiting for that deletion.
     finishes_by: Option<Duration>,
 }
 
 impl Acquisition {
-    /// A contender without a node. If it has released the lock since its `last` grant, that may spare it a
-    /// listing.
+    /// Creates a contender without a node. If it has released the lock since its `last` grant, that may
+    /// spare it a listing.
     pub fn enter(
         (contest, patience): (Contest, Patience),
         path: &Arc<str>,
@@ -102,7 +102,7 @@ impl Acquisition {
         Self::enter_as((contest, patience), (path, &id), last, wire.session())
     }
 
-    /// The same with this id, which must be fresh.
+    /// As [`enter`](Self::enter), with this id, which must be fresh.
     pub fn enter_as(
         (contest, patience): (Contest, Patience),
         (path, id): (&Arc<str>, &str),
@@ -113,7 +113,7 @@ impl Acquisition {
         Self::new((contest, patience), path, attempt)
     }
 
-    /// A contender whose node stands in the queue, and was proven so.
+    /// Creates a contender whose node stands in the queue, as the proof with this stamp has shown.
     pub fn stand(
         (contest, patience): (Contest, Patience),
         path: &Arc<str>,
@@ -162,69 +162,69 @@ impl Acquisition {
         }
     }
 
-    /// There was room for it when nobody else could come any more: if it is to look first, that is as good
-    /// as a look which finds nobody.
+    /// Notes that there was room for this contender when nobody else could enter any more. An attempt that
+    /// looks before it enters takes this for a look that finds nobody.
     pub fn has_room(&mut self) {
         self.attempt.handle(Event::Children(Names::default()));
     }
 
-    /// A create for it was sent by somebody else, with this stamp.
+    /// Notes that somebody else has sent the create of its node, with this stamp.
     pub fn is_created_by(&mut self, create: CallId, stamp: Stamp) {
         self.flight.push((create, Step::Create(stamp)));
     }
 
-    /// The queue was listed for it after that.
+    /// Notes that this listing of the queue was sent for it after that create.
     pub fn is_listed_by(&mut self, listing: CallId) {
         self.flight.push((listing, Step::List));
     }
 
-    /// The queue was listed for it since its node stands there, through this connection.
+    /// Provides a listing of the queue that was made through this connection after its node was created.
     pub fn is_listed_as(&mut self, names: Names) {
         self.listing = Some(names);
     }
 
-    /// Notes from now on whom it sees ahead, besides these.
+    /// Records from now on which contenders are ahead, in addition to these.
     pub fn sees(&mut self, seen: SeenAhead) {
         self.seen = Some(seen);
     }
 
-    /// Whom it has seen ahead, if it notes that.
+    /// Takes the record of the contenders seen ahead, if it keeps one.
     pub fn seen(&mut self) -> Option<SeenAhead> {
         self.seen.take()
     }
 
-    /// The directory of its queue.
+    /// Returns the directory of its queue.
     pub fn path(&self) -> &Arc<str> {
         &self.path
     }
 
-    /// Whether it does not wait for others.
+    /// Returns whether it gives up rather than wait for others.
     pub fn tries(&self) -> bool {
         self.patience == Patience::Tries
     }
 
-    /// Whether it sleeps until something happens, and has nothing to send.
+    /// Returns whether it sleeps until something happens, and has nothing to send.
     pub fn is_waiting(&self) -> bool {
         self.attempt.is_waiting()
     }
 
-    /// Whether all that it has sent is answered.
+    /// Returns whether every request that it has sent is answered.
     pub fn is_quiet(&self) -> bool {
         self.flight.is_empty()
     }
 
-    /// Whether a server has shown that others are ahead.
+    /// Returns whether a server has shown that others are ahead.
     pub fn is_taken(&self) -> bool {
         self.is_taken
     }
 
-    /// Whether it has waited for others: an event, which no server need have but the one that has sent it,
-    /// may have shown that they are gone.
+    /// Returns whether it has waited for others. If so, an event may have shown that they are gone, and
+    /// only the server that sent the event is sure to know that.
     pub fn has_waited(&self) -> bool {
         self.has_waited
     }
 
-    /// Whether the request is its create.
+    /// Returns whether this request is its create.
     pub fn creates_by(&self, call: CallId) -> bool {
         let is_create = |step: &Step| matches!(step, Step::Create(_));
         self.flight
@@ -232,71 +232,72 @@ impl Acquisition {
             .any(|(other, step)| *other == call && is_create(step))
     }
 
-    /// Its node, while it stands in the queue.
+    /// Returns the name of its node, while that stands in the queue.
     pub fn node(&self) -> Option<&str> {
         self.attempt.node()
     }
 
-    /// What is ahead of its node, while it waits for that to go.
+    /// Returns what is ahead of its node, while it waits for that to go.
     pub fn blocked(&self) -> Option<&Blocked> {
         self.attempt.blocked()
     }
 
-    /// How many children of the directory have to go, while it waits for that.
+    /// Returns how many children of the directory have to go, while it waits for that.
     pub fn crowd(&self) -> Option<usize> {
         (self.is_waiting() && self.crowd != 0).then_some(self.crowd)
     }
 
-    /// What its watch has found at the nearest node.
+    /// Returns what its watch has found at the nearest node.
     pub fn found(&self) -> &(Data, Stat) {
         &self.found
     }
 
-    /// When it is to [`advance`](Self::advance) at the latest, said once.
+    /// Takes the time when [`advance`](Self::advance) is due at the latest.
     pub fn rests_until(&mut self) -> Option<Duration> {
         self.rests_until.take()
     }
 
-    /// Whether it waits for its client to delete what earlier attempts have left; see
+    /// Returns whether it waits for its client to delete what earlier attempts left; see
     /// [`own_is_left`](Self::own_is_left).
     pub fn lets_own_go(&self) -> bool {
         self.own_is_left && self.attempt.action() == Action::CatchUp
     }
 
-    /// Says whether what an earlier attempt of this client has left here is being deleted. A try waits for
-    /// that, for a moment.
+    /// Notes whether the client is still deleting what an earlier attempt left here. A try waits for that,
+    /// for a moment.
     pub fn own_is_left(&mut self, is_left: bool) {
         self.own_is_left = is_left;
     }
 
-    /// What it has left in the directory so far. Until that is deleted, it may stand ahead of its next node.
+    /// Takes what it has left in the directory so far. Until that is deleted, it may stand ahead of the next node.
     pub fn left(&mut self) -> Vec<Orphan> {
         mem::take(&mut self.left)
     }
 
-    /// What it leaves in the directory; complete once it has ended.
+    /// Returns what it leaves in the directory. The list is complete once the acquisition has ended.
     pub fn orphans(&mut self) -> Vec<Orphan> {
         let mut left = self.left();
         left.extend(self.attempt.orphans());
         left
     }
 
-    /// Whether its number may spare it a listing.
+    /// Returns whether the number of its node may spare it a listing.
     pub fn may_skip_listing(&self) -> bool {
         self.attempt.last.is_some()
     }
 
-    /// Lists the queue whatever its number says: what its client has left there may still be there.
+    /// Makes it list the queue whatever its number says: what its client left there may still be there.
     pub fn lists(&mut self) {
         self.attempt.last = None;
     }
 
-    /// It is given up.
+    /// Cancels the acquisition.
     pub fn cancel(&mut self, wire: &mut dyn Wire) {
         let create =
             |(call, step): &(CallId, Step)| matches!(step, Step::Create(_)).then_some(*call);
         let create = self.flight.iter().find_map(create);
-        // The request is under way: its node must be looked for, unless its answer tells.
+        // The create is under way. Unless the client handles the node in its answer, the attempt looks for
+        // the node.
         if create.is_some_and(|create| !wire.abandon(create)) {
             self.attempt.handle(Event::ReplyLost);
         }
@@ -304,7 +305,7 @@ impl Acquisition {
         self.attempt.handle(Event::Cancel);
     }
 
-    /// The connection broke: what was on its way has failed, and the watches are gone.
+    /// Notes that the connection broke: the requests on their way have failed, and the watches are gone.
     pub fn broke(&mut self) {
         self.flight.clear();
         self.listing = None;
@@ -317,17 +318,17 @@ impl Acquisition {
         self.hurry.broke();
     }
 
-    /// There is a connection again, with the same session or another.
+    /// Notes that there is a connection again, with the same session if `resumed`.
     pub fn connected(&mut self, resumed: bool, wire: &mut dyn Wire) {
         match resumed {
             true => self.attempt.handle(Event::Woken),
-            // It has ended, whether or not its client has taken that in.
+            // The acquisition has ended, whether or not its client has noticed.
             false if self.is_cancelled || self.refused.is_some() => {}
             false => self.restart(wire),
         }
     }
 
-    /// A watch has fired, on the directory if `name` is empty.
+    /// Notes that a watch has fired, the one on the directory if `name` is empty.
     pub fn happened(&mut self, name: &str, kind: EventKind) {
         if self.attempt.node() == Some(name) {
             self.watches.own = false;
@@ -336,7 +337,7 @@ impl Acquisition {
         self.events.push_back((name.into(), kind));
     }
 
-    /// An answer to one of its requests.
+    /// Takes in the answer to one of its requests.
     pub fn answered(&mut self, call: CallId, answered: Answered, wire: &mut dyn Wire) {
         let Some(at) = self.flight.iter().position(|(other, _)| *other == call) else {
             return;
@@ -346,7 +347,7 @@ impl Acquisition {
             return;
         };
         match failure {
-            // It is asked again. Whether our own node is watched is not known, so that is, too.
+            // The attempt asks again. Whether our own node is watched is unknown, so that watch is set again, too.
             Failure::Lost | Failure::NotSent | Failure::Closed if step == Step::Own => {
                 self.watches.own = false;
                 self.unwatch(wire);

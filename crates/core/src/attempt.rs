@@ -31,8 +31,8 @@
 //! in the directory, for the cleaner to delete. The attempt knows no time: at a deadline, the
 //! driver sends `Cancel`.
 //!
-//! `Relist` saves the hand-off a round trip: once the node beyond the nearest has gone, the waiter lists
-//! the queue while the nearest holds, if others may be left. [`LastGrant`] says when it need not be listed.
+//! `Relist` saves the hand-off a round trip: once the node beyond the nearest is gone, the waiter lists the queue
+//! while the nearest still holds, if others may be left. [`LastGrant`] says when no listing is needed.
 
 pub mod action_and_event;
 
@@ -53,7 +53,7 @@ pub use self::action_and_event::{Action, Event, Origin, Orphan, Outcome, OwnNode
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Attempt {
     contest: Contest,
-    /// The name we ask for; no other attempt ever asks for the same.
+    /// The prefix of the name we ask for. No other attempt ever asks for the same.
     prefix: String,
     /// The session that our node must belong to, if the driver knows it.
     session: Option<i64>,
@@ -85,7 +85,7 @@ enum State {
 }
 
 impl Attempt {
-    /// A contender without a node. The `id` must be fresh: a UUID that was never used.
+    /// Creates a contender without a node. The `id` must be fresh: a UUID that was never used.
     pub fn enter(contest: Contest, id: &str, session: Option<i64>, patience: Patience) -> Self {
         Self {
             contest,
@@ -101,16 +101,16 @@ impl Attempt {
         }
     }
 
-    /// A contender that has released the lock since its `last` grant.
+    /// Sets the `last` grant, since which the contender has released the lock.
     ///
-    /// Only exclusive contenders use this: one of another role may come back while it holds.
+    /// Only exclusive contenders use this: one of another role may come back while it still holds.
     #[must_use]
     pub fn after(mut self, last: Option<LastGrant>) -> Self {
         self.last = last.filter(|_| self.contest.role == Role::Exclusive);
         self
     }
 
-    /// A contender whose node stands in the queue already.
+    /// Creates a contender whose node already stands in the queue.
     pub fn queued(contest: Contest, mine: OwnNode, patience: Patience) -> Self {
         Self {
             contest,
@@ -123,12 +123,12 @@ impl Attempt {
         }
     }
 
-    /// What it asks of the queue.
+    /// Returns what it asks of the queue.
     pub fn contest(&self) -> Contest {
         self.contest
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match &self.state {
             State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch(true),
@@ -163,12 +163,12 @@ impl Attempt {
         }
     }
 
-    /// Whether nobody is expected ahead of our node, so that the queue need not be listed.
+    /// Returns whether nobody is expected ahead of our node, so that the queue need not be listed.
     pub fn expects_nobody(&self) -> bool {
         self.last.is_some_and(|last| last.is_habit())
     }
 
-    /// Our node, while it stands in the queue.
+    /// Returns our node, while it stands in the queue.
     pub fn node(&self) -> Option<&str> {
         match &self.state {
             State::Inspect(name) => Some(name),
@@ -182,12 +182,12 @@ impl Attempt {
         }
     }
 
-    /// Whether there is nothing to do until something happens.
+    /// Returns whether there is nothing to do until something happens.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Full | State::Wait(..))
     }
 
-    /// What is ahead of our node, while the attempt waits for it to go.
+    /// Returns what is ahead of our node, while the attempt waits for it to go.
     pub fn blocked(&self) -> Option<&Blocked> {
         match &self.state {
             State::Wait(_, blocked) => Some(blocked),
@@ -195,7 +195,7 @@ impl Attempt {
         }
     }
 
-    /// What is left in the directory after `Finish`; complete only then.
+    /// Takes the record of what is left in the directory after `Finish`; complete only then.
     pub fn orphans(&mut self) -> Vec<Orphan> {
         mem::take(&mut self.orphans)
     }
@@ -228,7 +228,7 @@ impl Attempt {
         }
     }
 
-    /// The transitions of an attempt that is not known to have a node in the queue.
+    /// Handles the events of an attempt that is not known to have a node in the queue.
     fn enters(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (state @ (State::Peek | State::PeekAgain), Event::Children(names)) => {
@@ -263,12 +263,12 @@ impl Attempt {
         }
     }
 
-    /// Whether a try looks again, at a server that has caught up.
+    /// Returns whether a try looks again, at a server that has caught up.
     fn looks_again(&self, state: &State) -> bool {
         self.patience == Patience::Tries && *state == State::Peek
     }
 
-    /// The transitions of an attempt whose node stands in the queue.
+    /// Handles the events of an attempt whose node stands in the queue.
     fn stands(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (State::List(mine), Event::Children(names)) => {
@@ -317,7 +317,7 @@ impl Attempt {
         }
     }
 
-    /// A node with our name was created; it is ours if it belongs to our session.
+    /// Takes in that a node with our name was created. The node is ours if it belongs to our session.
     fn created(&mut self, name: String, origin: Origin) -> State {
         if self.session.is_some_and(|session| session != origin.owner) {
             self.orphans.push(Orphan::Node(name));
@@ -330,7 +330,7 @@ impl Attempt {
         }
     }
 
-    /// The reply to our create was lost; `names` shows whether it was carried out.
+    /// Takes in the listing after a lost reply to our create: `names` shows whether it was carried out.
     fn found(&mut self, names: &Names) -> State {
         let mut own = own(names, &self.prefix).into_iter();
         let Some(first) = own.next() else {
@@ -340,7 +340,7 @@ impl Attempt {
         let extra = own.map(|name| Orphan::Node(name.text.to_owned()));
         self.orphans.extend(extra);
         if self.session.is_none() {
-            // Without a session to compare with, the node may be a dead one's.
+            // Without a session to compare with, the node may belong to a dead one.
             self.orphans.push(Orphan::Node(first));
             return State::Finish(Outcome::Restart);
         }
@@ -373,10 +373,10 @@ impl Attempt {
         }
     }
 
-    /// Ends the attempt and writes down what it leaves behind.
+    /// Ends the attempt and records what it leaves behind.
     fn leave(&mut self, state: State, outcome: Outcome) -> State {
         match state {
-            // Cancelled in `Create` means that no request is under way.
+            // A cancel in `Create` means that no request is under way.
             State::Peek
             | State::CatchUp
             | State::PeekAgain

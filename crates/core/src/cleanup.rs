@@ -5,9 +5,9 @@
 //!  (perhaps a node)  (a node)
 //! ```
 //!
-//! This ends only when the servers have answered that each node is gone, or when the session
-//! that owns the nodes ends, which the driver has to notice. If no node was found, one may still
-//! come: [`Cleanup::missed`] says so.
+//! The cleanup ends only when the servers have answered that each node is gone, or when the session that
+//! owns the nodes ends, which the driver has to notice. If no node was found, one may still come:
+//! [`Cleanup::missed`] says so.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -21,11 +21,11 @@ use zklock_jute::Names;
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Cleanup {
     state: State,
-    /// What no node was found of.
+    /// What was looked for without finding a node.
     missed: Option<Orphan>,
 }
 
-/// What the driver is to do next.
+/// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Make sure that the next look is no older than this moment.
@@ -57,14 +57,14 @@ pub enum Event {
 enum State {
     Sync(Orphan),
     Find(Orphan),
-    /// The last one first.
+    /// These nodes, the last one first.
     Delete(Vec<String>),
     /// A node that has this mark.
     Pull(String, String),
 }
 
 impl Cleanup {
-    /// Begins to delete what was left.
+    /// Creates the cleanup of what was left.
     pub fn new(orphan: Orphan) -> Self {
         let state = match orphan {
             Orphan::Node(name) => State::Delete(vec![name]),
@@ -76,12 +76,12 @@ impl Cleanup {
         }
     }
 
-    /// What was looked for, if no node was there.
+    /// Returns what was looked for, if no node was there.
     pub fn missed(&self) -> Option<&Orphan> {
         self.missed.as_ref()
     }
 
-    /// What it looks for.
+    /// Returns what it looks for.
     pub fn sought(&self) -> Option<&Orphan> {
         match &self.state {
             State::Sync(orphan) | State::Find(orphan) => Some(orphan),
@@ -89,7 +89,7 @@ impl Cleanup {
         }
     }
 
-    /// The name that it looks for or deletes next, or the beginning of that.
+    /// Returns the name that it looks for or deletes next, or the beginning of that name.
     pub fn name(&self) -> Option<&str> {
         match &self.state {
             State::Sync(orphan) | State::Find(orphan) => match orphan {
@@ -100,8 +100,8 @@ impl Cleanup {
         }
     }
 
-    /// Looks from the beginning, if it looks for nodes, or has found one whose name may be another's by now;
-    /// returns whether it does.
+    /// Starts over if it looks for nodes, or has found one whose name may be another's by now. Returns
+    /// whether it looks.
     pub fn looks_anew(&mut self) -> bool {
         self.state = match mem::replace(&mut self.state, State::Delete(Vec::new())) {
             State::Find(orphan) => State::Sync(orphan),
@@ -111,7 +111,7 @@ impl Cleanup {
         matches!(self.state, State::Sync(_))
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Sync(_) => Action::Sync,

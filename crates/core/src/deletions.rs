@@ -1,4 +1,4 @@
-//! All that a session has yet to delete: the nodes of guards and attempts that have ended.
+//! All that a session still has to delete: the nodes of guards and attempts that have ended.
 //!
 //! ```text
 //!            request()           the answer
@@ -7,9 +7,9 @@
 //!   └──────────(the pause or the delay is over)────┘
 //! ```
 //!
-//! Each [`Deletion`] has one request under way at most: with two, the answer to one would be taken
-//! for the answer to the other. It ends when the servers have said that its nodes are gone, or when
-//! the session that owns them ends, which deletes them.
+//! Each [`Deletion`] has at most one request under way: with two, the answer to one would be taken for the
+//! answer to the other. It ends when the servers have said that its nodes are gone, or when the session
+//! that owns them ends, which deletes them.
 
 mod deletion;
 mod late;
@@ -23,7 +23,7 @@ use self::deletion::Turn;
 pub use self::deletion::{Deletion, Ended, Progress, close};
 use crate::attempt::Orphan;
 
-/// Stands for the session that is served next; no server gives this number.
+/// Stands for the session that is served next; no server assigns this id.
 pub const THE_NEXT: i64 = -1;
 
 /// The deletions of one session by their numbers, each with what its user adds.
@@ -33,7 +33,7 @@ pub struct Deletions<X> {
     open: BTreeMap<u64, (Deletion, X)>,
     /// Looks that wait for another connection.
     late: Vec<Deletion>,
-    /// The latest one that late ones were looked for through.
+    /// The latest connection through which the late nodes were looked for.
     connection: u64,
 }
 
@@ -49,37 +49,37 @@ impl<X> Default for Deletions<X> {
 }
 
 impl<X> Deletions<X> {
-    /// Takes one over; returns its number.
+    /// Takes a deletion over. Returns its number.
     pub fn begin(&mut self, deletion: Deletion, with: X) -> u64 {
         self.last += 1;
         self.open.insert(self.last, (deletion, with));
         self.last
     }
 
-    /// The one with this number, if it has not ended.
+    /// Returns the deletion with this number, if it has not ended.
     pub fn get(&mut self, id: u64) -> Option<&mut (Deletion, X)> {
         self.open.get_mut(&id)
     }
 
-    /// The one to which its user has added this.
+    /// Finds a deletion by what its user has added.
     pub fn find(&mut self, is_it: impl Fn(&X) -> bool) -> Option<&mut (Deletion, X)> {
         self.open.values_mut().find(|(_, with)| is_it(with))
     }
 
-    /// Takes out the one with this number.
+    /// Takes out the deletion with this number.
     pub fn take(&mut self, id: u64) -> Option<X> {
         Some(self.open.remove(&id)?.1)
     }
 
-    /// Takes out one that has ended. What was looked for and not found is looked for again through the next
-    /// connections.
+    /// Takes out a deletion that has ended. A node that it has looked for and not found is looked for again
+    /// through the next connections.
     pub fn ended(&mut self, id: u64, now: Duration, timeout: Duration) -> Option<X> {
         let (deletion, with) = self.open.remove(&id)?;
         self.late.extend(deletion.once_more(now, timeout));
         Some(with)
     }
 
-    /// This is the connection now, by a number that no other has.
+    /// Notes which connection there is now, by a number that no other has.
     pub fn connected(&mut self, connection: u64, now: Duration, with: impl Fn() -> X) {
         if mem::replace(&mut self.connection, connection) == connection {
             return;
@@ -93,30 +93,30 @@ impl<X> Deletions<X> {
         }
     }
 
-    /// What was looked for and not found, and may still come, each with its directory.
+    /// Returns what was looked for and not found, and may still come, each with its directory.
     pub fn late(&self, now: Duration) -> impl Iterator<Item = (&str, &Orphan)> {
         let late = self.late.iter().filter(move |look| look.may_come(now));
         late.filter_map(|look| Some((look.dir(), look.sought()?)))
     }
 
-    /// What their users have added to those in this directory.
+    /// Returns what the users have added to the deletions in this directory.
     pub fn in_directory<'a>(&'a mut self, dir: &'a str) -> impl Iterator<Item = &'a mut X> {
         let all = self.open.values_mut();
         all.filter_map(move |(entry, with)| (entry.dir() == dir).then_some(with))
     }
 
-    /// How many have not ended.
+    /// Returns how many deletions have not ended.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether all have ended.
+    /// Returns whether all deletions have ended.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// A session is served; the ends of others have deleted their nodes, except holds. Returns those, with
-    /// what their users have added.
+    /// Notes which session is served. The ends of other sessions have deleted their nodes, except holds.
+    /// Returns the deletions that are over with that, with what their users have added.
     pub fn serves(&mut self, session: i64) -> Vec<(Deletion, X)> {
         let open = self.open.values_mut().map(|(deletion, _)| deletion);
         open.chain(&mut self.late)
@@ -129,13 +129,13 @@ impl<X> Deletions<X> {
         ended.collect()
     }
 
-    /// Every session has ended.
+    /// Forgets all deletions, because every session has ended.
     pub fn clear(&mut self) {
         self.open.clear();
         self.late.clear();
     }
 
-    /// Whose requests are to be sent by now.
+    /// Returns the deletions whose requests are to be sent by now.
     pub fn due(&self, now: Duration) -> Vec<u64> {
         let due = |(id, (entry, _)): (&u64, &(Deletion, X))| match entry.turn {
             Turn::Due => Some(*id),
@@ -145,7 +145,7 @@ impl<X> Deletions<X> {
         self.open.iter().filter_map(due).collect()
     }
 
-    /// When the next request is due that is not due yet.
+    /// Returns when the next request is due that is not due yet.
     pub fn next_tick(&self, now: Duration) -> Option<Duration> {
         let later = |(entry, _): &(Deletion, X)| match entry.turn {
             Turn::Paused(time) | Turn::Delayed(time) => Some(time).filter(|time| now < *time),
@@ -154,7 +154,7 @@ impl<X> Deletions<X> {
         self.open.values().filter_map(later).min()
     }
 
-    /// Until when users have put off the last deletion, except those put off for ever.
+    /// Returns the latest time to which a user has put off a deletion, except for ever.
     pub fn delayed_until(&self) -> Option<Duration> {
         let delayed = |(entry, _): &(Deletion, X)| match entry.turn {
             Turn::Delayed(time) => Some(time).filter(|time| *time != Duration::MAX),

@@ -1,8 +1,7 @@
 //! The dialects: a set of tokens, and one table of which contenders wait for which.
 //!
-//! The tokens and the table were measured against the real libraries; see
-//! `docs/interop.md`. A contender that would not wait for us is [`Stance::Refused`]:
-//! we must never pretend to exclude it.
+//! The tokens and the table were measured against the real libraries; see `docs/interop.md`. A contender
+//! that would not wait for us is [`Stance::Refused`]: we must never pretend to exclude it.
 
 /// How the nodes of a lock are named, and so which libraries the lock excludes with.
 ///
@@ -67,7 +66,7 @@ pub enum Role {
     Permit,
 }
 
-/// What a node's name says about the contender that made it.
+/// What a node's name says about the contender that created it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
     /// `..lock-`: the mutex of Curator, of the recipes page and of most others.
@@ -103,7 +102,7 @@ pub enum Stance {
     Contends(Sharing),
     /// It takes no part in our lock.
     Ignored,
-    /// It would not wait for us; with this dialect it might.
+    /// It would not wait for us, but might with this dialect.
     Refused(Option<Dialect>),
 }
 
@@ -116,7 +115,7 @@ pub enum Sharing {
     WithReaders,
 }
 
-// What the protocol asks of a dialect, and no program.
+// For the protocol, not for programs.
 #[doc(hidden)]
 impl Dialect {
     /// Returns the text between the contender's id and its number.
@@ -225,7 +224,7 @@ impl Sharing {
 }
 
 impl Kind {
-    /// Returns the library that makes such nodes, for messages.
+    /// Returns the library that creates such nodes, for messages.
     pub fn library(self) -> &'static str {
         match self {
             Self::Lock => "Curator's InterProcessMutex",
@@ -241,14 +240,14 @@ impl Kind {
         }
     }
 
-    /// Returns whether who waits for such a node, which is alone ahead, may take its deletion for its
-    /// turn, without another look.
+    /// Returns whether a contender that waits for such a node, which is alone ahead, may take its deletion
+    /// for its turn, without another look.
     pub fn passes_on(self) -> bool {
         matches!(self, Self::Lock | Self::GoLock)
     }
 
-    /// Returns whether who waits for such a node looks again at its deletion only: a change of its data
-    /// would use up the watch, and the deletion would not be noticed.
+    /// Returns whether a contender that waits for such a node looks again only at its deletion: a change of
+    /// its data would use up the watch, and the deletion would not be noticed.
     pub fn is_watched_for_its_deletion(self) -> bool {
         self == Self::Latch
     }

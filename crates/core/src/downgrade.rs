@@ -30,7 +30,7 @@ use super::name::{LAST_SEQUENCE, NodeName, prefix};
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Downgrade {
     writer: String,
-    /// The reader's name without its number; no other attempt ever asks for the same.
+    /// The reader's name without its number. No other attempt ever asks for the same.
     prefix: String,
     number: i64,
     state: State,
@@ -44,7 +44,7 @@ enum State {
     Finish(Outcome),
 }
 
-/// What the driver is to do next.
+/// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Create this plain ephemeral node if the writer's is there, in one transaction; without
@@ -75,7 +75,7 @@ pub enum Event {
     Cancel,
 }
 
-/// How it ended.
+/// How the machine ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
     /// The reader holds, through this node.
@@ -87,11 +87,11 @@ pub enum Outcome {
 }
 
 impl Downgrade {
-    /// Begins; `None` if the `writer`'s number says nothing about its place: the reader's would
-    /// not either. The `id` must be fresh: a UUID that was never used.
+    /// Creates the machine. Returns `None` if the `writer`'s number says nothing about its place, because
+    /// the reader's would not either. The `id` must be fresh: a UUID that was never used.
     pub fn new(dialect: Dialect, writer: &str, id: &str) -> Option<Self> {
         let number = NodeName::parse(writer)?.sequence;
-        // Where numbers are used up, births decide the order, and the reader's is too late.
+        // Where the numbers are used up, births decide the order, and the reader's birth is too late.
         (0..LAST_SEQUENCE / 2).contains(&number).then(|| Self {
             writer: writer.to_owned(),
             prefix: prefix(dialect, Role::Read, id),
@@ -101,7 +101,7 @@ impl Downgrade {
         })
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Make => Action::Make(self.reader()),
@@ -110,7 +110,7 @@ impl Downgrade {
         }
     }
 
-    /// What is left in the directory after `Finish`, beside the writer's node.
+    /// Takes what is left in the directory after `Finish`, beside the writer's node.
     pub fn orphans(&mut self) -> Vec<Orphan> {
         mem::take(&mut self.orphans)
     }
@@ -128,8 +128,7 @@ impl Downgrade {
             }
             (State::Make, Event::MadeBeside) => State::Prove,
 
-            // The node's name is unique, so making it twice makes it once; a stale event
-            // changes nothing.
+            // The node's name is unique, so creating it twice creates it once. A stale event changes nothing.
             (state, _) => state,
         };
     }

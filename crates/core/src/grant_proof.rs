@@ -5,20 +5,20 @@
 //!                                   └──────────────(nothing was due)────────────────────────────▲
 //! ```
 //!
-//! The first proof on a connection shows at once whether the node is there, and that its handshake
-//! was the leader's: if the connection breaks, the next one need not wait anew.
+//! The first proof on a connection shows at once whether the node is there. It also shows that the
+//! connection's handshake was the leader's, so if the connection breaks, the next one need not wait again.
 
 use core::time::Duration;
 
 use super::lifetime::Lifetime;
 use super::validity::Stamp;
 
-/// What a lock may be granted on.
+/// The confirmations that a lock may be granted on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrantProof {
-    /// Of the last request that a quorum committed in this session.
+    /// The stamp of the last request that a quorum committed in this session.
     pub stamp: Option<Stamp>,
-    /// How many proofs were asked for that could have been enough.
+    /// How many of the proofs asked for could have been enough.
     proofs: u32,
 }
 
@@ -27,9 +27,9 @@ pub struct GrantProof {
 pub enum Next {
     /// The lock may be granted.
     Grant,
-    /// Ask the quorum. The answer counts among those that can be enough, or does not.
+    /// Ask the quorum.
     Ask {
-        /// Whether it counts.
+        /// Whether the answer counts among those that can be enough.
         counts: bool,
     },
     /// Wait for this long: no proof that is sent sooner can be enough.
@@ -37,7 +37,7 @@ pub enum Next {
 }
 
 impl GrantProof {
-    /// Rests on a request that was committed.
+    /// Creates a proof that rests on a committed request.
     pub fn on(stamp: Stamp) -> Self {
         Self {
             stamp: Some(stamp),
@@ -60,20 +60,20 @@ impl GrantProof {
         }
     }
 
-    /// When to ask again, so that a lock can be granted on the answer at any time.
+    /// Returns when to ask again, so that a lock can be granted on the answer at any time.
     pub fn renews_at(&self, lifetime: &Lifetime, now: Duration) -> Duration {
         let stamp = self.stands(lifetime);
         stamp.map_or(now, |stamp| stamp.sent + lifetime.timeout() / 8)
     }
 
-    /// Its stamp, if that is of this connection.
+    /// Returns its stamp, if that is of this connection.
     fn stands(&self, lifetime: &Lifetime) -> Option<Stamp> {
         let here = |stamp: &Stamp| lifetime.is_of_this_connection(*stamp);
         self.stamp.filter(here)
     }
 
-    /// A quorum confirmed the nodes when it was asked with this stamp. Returns how many proofs have
-    /// counted, if this one does.
+    /// Notes that a quorum confirmed the nodes when it was asked with this stamp. Returns how many proofs
+    /// have counted, if this one does.
     pub fn confirmed(&mut self, stamp: Stamp, counts: bool) -> Option<u32> {
         self.stamp = Some(stamp);
         self.proofs += u32::from(counts);

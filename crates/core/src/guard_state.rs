@@ -1,4 +1,4 @@
-//! What one guard believes of its lock.
+//! What one guard believes about its lock.
 //!
 //! ```text
 //!          the proof ages, or the connection breaks         the proof expires, or
@@ -8,40 +8,40 @@
 //!   └────────────────── a newer proof ──────────────┘
 //! ```
 //!
-//! [`Validity`](super::validity::Validity) says how long a proof is good. [`Belief`] remembers
-//! the last proof, and what happened since. The time is an argument. What a check reads is inlined,
-//! as a guard is asked in nanoseconds and is in another crate.
+//! [`Validity`](super::validity::Validity) says how long a proof is valid. [`Belief`] remembers the last
+//! proof, and what happened since. The time is an argument. The functions of a check are inlined, because a
+//! guard is asked in nanoseconds and is in another crate.
 
 use core::time::Duration;
 
 use super::validity::{GuardState, Stamp, Terms};
 
-/// What one guard believes of its lock: a machine.
+/// What one guard believes about its lock: a state machine.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Belief {
     /// The last proof; `None` once the lock is lost, which is final.
     pub stamp: Option<Stamp>,
-    /// Disconnected since that proof.
+    /// Whether the connection broke since that proof.
     pub shaken: bool,
 }
 
 /// What happened to the connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct News {
-    /// There is a connection, since this moment.
+    /// Since when there is a connection, if there is one.
     pub connected: Option<Duration>,
-    /// It is not the connection of the previous news, or there is none.
+    /// Whether it is not the connection of the previous news, or there is none.
     pub broke: bool,
     /// The session that is served, or was served last; `None` when that has expired.
     pub session: Option<i64>,
-    /// There will never be a connection again.
+    /// Whether there will never be a connection again.
     pub over: bool,
-    /// The transport takes its session to the next connection.
+    /// Whether the transport takes its session to the next connection.
     pub resumes: bool,
 }
 
 impl News {
-    /// The news while there is a connection, since this moment, or none. The session is 0 if a server has
+    /// Creates the news of a connection since this moment, or of none. The session is 0 if a server has
     /// said that it expired.
     pub fn of(connected: Option<Duration>, session: i64, over: bool, resumes: bool) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl News {
 }
 
 impl Belief {
-    /// A belief that rests on this proof.
+    /// Creates a belief that rests on this proof.
     #[inline]
     pub fn new(stamp: Stamp) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Belief {
         self.stamp
     }
 
-    /// What the guard is.
+    /// Returns the state of the guard.
     #[inline]
     pub fn state(&mut self, terms: Terms, now: Duration) -> GuardState {
         match self.look(terms, now) {
@@ -80,14 +80,14 @@ impl Belief {
         }
     }
 
-    /// When the state changes if nothing more is heard; never, once the lock is lost.
+    /// Returns when the state changes if nothing more arrives; never, once the lock is lost.
     pub fn changes_at(&mut self, terms: Terms, now: Duration) -> Option<Duration> {
         let validity = terms.validity(self.look(terms, now)?);
         let next = validity.next_change(self.state(terms, now))?;
         Some(next.min(validity.until))
     }
 
-    /// A quorum confirmed the nodes when it was asked with this stamp.
+    /// Notes that a quorum confirmed the nodes when it was asked with this stamp.
     ///
     /// The newer of each of the two times counts, because each is true by itself.
     pub fn confirm(&mut self, stamp: Stamp, terms: Terms, now: Duration) {

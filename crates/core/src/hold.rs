@@ -1,7 +1,7 @@
 //! Holds: nodes in a queue that no session owns, and that stand for a pause.
 //!
-//! The time of a hold is the servers'. What their nodes show says how late it was there at least, and the
-//! own clock counts from then on, so that nothing is taken for over early.
+//! The time of a hold is the servers'. Nodes show the least that the time was there, and this machine's
+//! clock counts from then on, so that no hold is taken for over early.
 
 use core::time::Duration;
 
@@ -12,14 +12,14 @@ use zklock_jute::Stat;
 /// How much later each waiter looks at a hold that is over than the one ahead of it: the first one removes it.
 pub const ONE_AFTER_THE_OTHER: Duration = Duration::from_secs(1);
 
-/// Reads the end of a hold in its node's data, since the epoch and by the servers' clock. It has none if
-/// it lasts until somebody releases it; data that somebody has replaced tells nothing.
+/// Reads the end of a hold from its node's data, since the epoch and by the servers' clock. A hold that
+/// lasts until somebody releases it has none, and data that somebody has replaced tells nothing.
 pub fn end(data: &[u8], stat: &Stat) -> Option<Duration> {
     let card: Value = serde_json::from_slice(data).ok()?;
     end_in(&card["hold"], stat)
 }
 
-/// As [`end`], in what the data has of the hold.
+/// As [`end`], for the part of the data that describes the hold.
 pub fn end_in(hold: &Value, stat: &Stat) -> Option<Duration> {
     let millis = |key: &str| hold[key].as_u64().map(Duration::from_millis);
     let written = Duration::from_millis(u64::try_from(stat.mtime).unwrap_or(0));
@@ -29,18 +29,18 @@ pub fn end_in(hold: &Value, stat: &Stat) -> Option<Duration> {
 /// What is known of the servers' clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServersClock {
-    /// It was at least so late, since the epoch, at that moment.
+    /// The least that the time was at the servers, since the epoch, and the moment here when it was.
     known: Option<(Duration, Duration)>,
 }
 
 impl ServersClock {
-    /// A node has shown this time, in milliseconds since the epoch.
+    /// Notes that a node has shown this time, in milliseconds since the epoch.
     pub fn saw(&mut self, millis: i64, now: Duration) {
         let shown = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
         self.known = Some((shown.max(self.time(now)), now));
     }
 
-    /// The least that it can be there, since the epoch; 0 if that is not known.
+    /// Returns the least that the time there can be, since the epoch; 0 if that is unknown.
     pub fn time(&self, now: Duration) -> Duration {
         self.known.map_or(Duration::ZERO, |(time, at)| {
             time.saturating_add(now.saturating_sub(at))

@@ -15,13 +15,13 @@
 //!  Cancel, before the run: Finish(Gone).
 //! ```
 //!
-//! The lock decides which client runs the job, and the [`Journal`] in the lock's directory what
-//! is left to run. One transaction checks the run's node in the queue and writes the run down
-//! before it begins; another deletes the node and writes down the end. So a run is done if its
-//! holder held to the end, and a run that has begun and whose lock is free has failed.
+//! The lock decides which client runs the job, and the [`Journal`] in the lock's directory says what is
+//! left to run. One transaction checks the run's node in the queue and records the run before it begins;
+//! another deletes the node and records the end. So a run is done if its holder held to the end, and a run
+//! that has begun and whose lock is free has failed.
 //!
-//! A server that lags may show the holder an old journal. No run begins on an old journal,
-//! because the transaction that begins it checks the version of the directory's data.
+//! A server that lags may show the holder an old journal. No run begins on an old journal, because the
+//! transaction that begins it checks the version of the directory's data.
 
 pub mod action_and_event;
 
@@ -43,27 +43,27 @@ pub struct Once {
 pub struct Wish {
     /// When it is to be run.
     pub due: Due,
-    /// On which terms.
+    /// The terms on which it is run.
     pub terms: Terms,
-    /// Who runs it, as a contender's node says it.
+    /// Who runs it, as written in a contender's node.
     pub owner: String,
 }
 
-/// On which terms it is run.
+/// The terms on which a job is run.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Terms {
-    /// How often it is begun, at most.
+    /// How often it may begin.
     pub attempts: u32,
     /// Whether its slot is done by itself, whatever other slots are.
     pub any_order: bool,
     /// Whether it is run although it is done.
     pub again: bool,
-    /// How many runs are to be kept; without it, as many as before.
+    /// How many runs to keep; `None` keeps as many as before.
     pub keep: Option<u32>,
 }
 
 impl Wish {
-    /// Its slot; empty if the job runs at intervals.
+    /// Returns its slot; empty if the job runs at intervals.
     fn slot(&self) -> &str {
         match &self.due {
             Due::Slot(slot) => slot,
@@ -71,7 +71,7 @@ impl Wish {
         }
     }
 
-    /// The run that begins under the lock with this token.
+    /// Returns the run that begins under the lock with this token.
     fn run(&self, token: i64, attempt: u32) -> PastRun {
         PastRun {
             slot: self.slot().to_owned(),
@@ -99,7 +99,7 @@ pub enum Due {
 enum State {
     Look,
     Line,
-    /// With the token of our lock, and whether we have just written what is read.
+    /// The token of our lock, and whether we have just written what is read.
     Read(i64, bool),
     Touch(i64, Journal, i32),
     Begin(i64, Journal, i32),
@@ -110,7 +110,7 @@ enum State {
 }
 
 impl Once {
-    /// A machine for this wish.
+    /// Creates a machine for this wish.
     pub fn new(wish: Wish) -> Self {
         Self {
             wish,
@@ -118,12 +118,12 @@ impl Once {
         }
     }
 
-    /// A machine for the same wish.
+    /// Creates a machine for the same wish.
     pub fn anew(&self) -> Self {
         Self::new(self.wish.clone())
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Look | State::Read(..) | State::Confirm(_) => Action::Read,
@@ -137,7 +137,7 @@ impl Once {
         }
     }
 
-    /// The run that is under way, and the failed run that it repeats.
+    /// Returns the run that is under way, and the failed run that it repeats.
     pub fn run(&self) -> Option<(&PastRun, Option<&PastRun>)> {
         let State::Run(_, journal, _) = &self.state else {
             return None;
@@ -150,7 +150,7 @@ impl Once {
         Some((run, before.filter(|before| before.slot == run.slot)))
     }
 
-    /// What the last run that finished left for the one that is under way.
+    /// Returns what the last run that finished left for the one that is under way.
     pub fn state(&self) -> Option<&[u8]> {
         match &self.state {
             State::Run(_, journal, _) => journal.state.as_deref(),
@@ -158,7 +158,7 @@ impl Once {
         }
     }
 
-    /// Whether the run with this token has written down how it ended, before the one that is under way.
+    /// Returns whether the run with this token recorded how it ended, before the run that is under way.
     pub fn has_ended(&self, token: i64) -> bool {
         let State::Run(_, journal, _) = &self.state else {
             return false;
@@ -168,7 +168,7 @@ impl Once {
         ended.any(|run| run.token == token)
     }
 
-    /// What the transaction that deletes our node writes if the work panics, over which version.
+    /// Returns what the transaction that deletes our node writes if the work panics, and over which version.
     pub fn panicked(&self) -> Option<(Vec<u8>, i32)> {
         let State::Run(_, journal, version) = &self.state else {
             return None;
@@ -225,7 +225,7 @@ impl Once {
         };
     }
 
-    /// The work is done: makes sure that its end is written down.
+    /// Handles the events after the work, to make sure that its end is recorded.
     fn ended(&self, state: State, event: Event) -> State {
         match (state, event) {
             (State::End(..), Event::Recorded) => State::Finish(Outcome::Recorded),
@@ -239,7 +239,7 @@ impl Once {
         }
     }
 
-    /// Looks at the journal before we have a node.
+    /// Takes in the journal before we have a node.
     fn looked(&self, data: &[u8], mtime: i64) -> State {
         let Some(journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unmarked);
@@ -250,10 +250,10 @@ impl Once {
         }
     }
 
-    /// Reads as the holder of the lock.
+    /// Takes in the journal as the holder of the lock.
     ///
-    /// A server may show a journal that is older than the lock. What it contains is true
-    /// nevertheless, and beginning on it fails. What it lacks counts only after a write of ours.
+    /// A server may show a journal that is older than the lock. What it contains is true nevertheless, and
+    /// beginning on it fails. What it lacks counts only after a write of ours.
     fn read(&self, token: i64, data: &[u8], version: i32, now: Option<i64>, mtime: i64) -> State {
         let Some(mut journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unmarked);
@@ -285,7 +285,7 @@ impl Once {
         State::Begin(token, journal.begin(run), version)
     }
 
-    /// Why there is nothing to run.
+    /// Returns why there is nothing to run, if so.
     fn done(&self, journal: &Journal, now: Option<i64>) -> Option<Outcome> {
         if self.wish.terms.again {
             return None;
@@ -304,7 +304,7 @@ impl Once {
         }
     }
 
-    /// How often this was begun before.
+    /// Returns how often this was begun before.
     fn attempts(&self, journal: &Journal, slot: &str, now: Option<i64>) -> u32 {
         let count = journal.attempts.get(slot).copied().unwrap_or(0);
         let last = journal.failed.as_ref().and_then(|run| run.started);
@@ -315,7 +315,7 @@ impl Once {
         }
     }
 
-    /// Reads, after our node went, whether the end was written down.
+    /// Takes in the journal after our node is gone, to learn whether the end was recorded.
     fn confirmed(&self, token: i64, data: &[u8], mtime: i64) -> State {
         let Some(journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unconfirmed);
@@ -330,7 +330,7 @@ impl Once {
         })
     }
 
-    /// Whether this run is the one of our lock. Its token alone does not tell: servers that have
+    /// Returns whether this is the run of our lock. Its token alone does not tell: servers that have
     /// forgotten a lock may give its token again.
     fn is_ours(&self, run: &PastRun, token: i64) -> bool {
         run.token == token && run.owner == self.wish.owner

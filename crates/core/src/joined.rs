@@ -1,8 +1,8 @@
 //! The deletion of a node and the create of the next one in one transaction, so that a lock passes from one
 //! thread to the next with one write of the quorum.
 //!
-//! It is carried out as a whole: if the deletion is refused, the create counts as not sent. If the
-//! create is refused, both do, and the refusal comes again when the create goes alone.
+//! The transaction is carried out as a whole: if the deletion is refused, the create counts as not sent. If
+//! the create is refused, both count as not sent, and the refusal comes again when the create goes alone.
 
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use super::attempt::Orphan;
 use super::path;
 use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request, culprit};
 
-/// The transaction of these `ops`, the first of which deletes a node, and of this create.
+/// Returns the transaction of these `ops`, the first of which deletes a node, and of this create.
 pub fn request(mut ops: Vec<Op>, create: Request) -> Request {
     if let Request::Create {
         path,
@@ -28,7 +28,7 @@ pub fn request(mut ops: Vec<Op>, create: Request) -> Request {
     Request::Multi(ops)
 }
 
-/// What a create has left, by its answer, if nobody waits for that any more.
+/// Returns what a create has left, by its answer, if nobody waits for the create any more.
 pub fn orphan(answered: Answered, prefix: &str) -> Option<Orphan> {
     match answered.map_err(Failure::sorted) {
         Ok(Reply::Created { path, .. }) => Some(Orphan::Node(path::name(&path).to_owned())),
@@ -37,13 +37,13 @@ pub fn orphan(answered: Answered, prefix: &str) -> Option<Orphan> {
     }
 }
 
-/// What an answer to the transaction says of the deletion, and of the create. If only one of the two
-/// is refused, the other counts as not sent; if it is what is written besides, both do.
+/// Splits an answer to the transaction into those to the deletion and to the create. If only one of the two
+/// is refused, the other counts as not sent; if what is written besides is refused, both do.
 pub fn parts(answered: Answered) -> (Answered, Answered) {
     let neither = || (Err(Failure::NotSent), Err(Failure::NotSent));
     let results = match answered.map_err(Failure::sorted) {
         Ok(Reply::Multi(results)) => results,
-        // What is wrong with the whole need not be wrong with either part: each goes alone.
+        // What is wrong with the whole need not be wrong with either part, so each goes alone.
         Err(Failure::TooLong(_) | Failure::Refused(ErrorCode::UNIMPLEMENTED)) => return neither(),
         // A refusal of the whole does not say how far the server came.
         Ok(_) | Err(Failure::Refused(_)) => return (Err(Failure::Lost), Err(Failure::Lost)),
@@ -66,7 +66,7 @@ pub fn parts(answered: Answered) -> (Answered, Answered) {
     }
 }
 
-/// Whether this code is about the part itself, and not about another part that failed.
+/// Returns whether this code is about the part itself, and not about another part that failed.
 fn is_verdict(code: ErrorCode) -> bool {
     code != ErrorCode::OK && code != ErrorCode::RUNTIME_INCONSISTENCY
 }

@@ -1,7 +1,7 @@
-//! What a job's node says of its runs.
+//! What a job's node says about its runs.
 //!
-//! The journal is the data of the directory in which a job's runs queue; a child would get in
-//! the way of other clients' locks. It is JSON, so that people can read it in ZooKeeper's shell:
+//! The journal is the data of the directory in which a job's runs queue, because a child would get in the
+//! way of other clients' locks. It is JSON, so that people can read it in ZooKeeper's shell:
 //!
 //! ```text
 //! {"job":1,
@@ -18,13 +18,13 @@
 //!  "history":[{the runs before those, the newest first}]}
 //! ```
 //!
-//! A client of an older version drops what it does not know when it writes. So a journal that has more
-//! than such a client knows is of format 2: it refuses that one as no job's, and leaves it alone. All
-//! others are of format 1, and stay so as long as nobody uses what is new.
+//! A client of an older version drops what it does not know when it writes. So a journal that has more than
+//! such a client knows is of format 2: that client refuses it as no job's, and leaves it alone. All others
+//! are of format 1, and stay so as long as nobody uses what is new.
 //!
-//! All times are the servers', and a transaction's time is known only from its answer. So the
-//! node's time of change tells when the running run began, or else when the last one ended, and
-//! the next transaction writes it down.
+//! All times are the servers', and a transaction's time is known only from its answer. So the node's time
+//! of change tells when the running run began, or else when the last one ended, and the next transaction
+//! writes that time down.
 
 mod history;
 mod marks;
@@ -43,7 +43,7 @@ pub use self::slots::{MOST_OPEN, Slots, Standing};
 /// How many unfinished slots have their attempts counted.
 const MOST_SLOTS: usize = 32;
 
-/// See the module's documentation.
+/// The record of a job's runs; see the module's documentation.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Journal {
     /// The highest slot that is done in order.
@@ -67,11 +67,11 @@ pub struct Journal {
 /// How the run that has begun ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct End {
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What it reports.
+    /// What the run reports.
     pub message: Option<String>,
-    /// What it leaves for the next one, if it is done; without it, what it got.
+    /// What the run leaves for the next one, if it is done; `None` leaves what it got itself.
     pub state: Option<Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ impl Journal {
     /// The data of the node of a job that was never begun.
     pub const EMPTY: &'static [u8] = b"{\"job\":1}";
 
-    /// How many bytes a run may leave for the next one. Every record that is written has them.
+    /// How many bytes a run may leave for the next one. Every journal that is written contains them.
     pub const LONGEST_STATE: usize = 8192;
 
     /// Fills in the time that only the node's `mtime` tells.
@@ -96,20 +96,20 @@ impl Journal {
         }
     }
 
-    /// From now on this many runs are kept, as far as there is room.
+    /// Keeps this many runs from now on, as far as there is room.
     pub(super) fn keep(&mut self, most: u32) {
         self.history.keep = most;
         self.trim();
     }
 
-    /// All runs that are known and have ended, the newest first.
+    /// Returns all runs that are known and have ended, the newest first.
     pub fn runs(&self) -> Vec<&PastRun> {
         let mut runs: Vec<_> = self.last().chain(&self.history.runs).collect();
         runs.sort_by_key(|run| core::cmp::Reverse(run.token));
         runs
     }
 
-    /// The last runs that finished and failed.
+    /// Returns the last runs that finished and failed.
     fn last(&self) -> impl Iterator<Item = &PastRun> {
         [&self.done, &self.failed].into_iter().flatten()
     }
@@ -119,12 +119,12 @@ impl Journal {
         self.history.trim(last);
     }
 
-    /// A run of this slot begins.
+    /// Begins a run.
     pub(super) fn begin(mut self, run: PastRun) -> Self {
         self.bury();
         self.attempts.insert(run.slot.clone(), run.attempt);
         while MOST_SLOTS < self.attempts.len() {
-            // Its own count stays, wherever its slot is: it limits the attempts.
+            // The count of this run's slot stays, wherever the slot is: it limits the attempts.
             let other = self.attempts.keys().find(|slot| **slot != run.slot);
             let Some(other) = other.cloned() else { break };
             self.attempts.remove(&other);
@@ -133,7 +133,7 @@ impl Journal {
         self
     }
 
-    /// The run that has begun ends, and marks its slot `by_itself` or by its order.
+    /// Ends the run that has begun, and marks its slot `by_itself` or by its order.
     pub(super) fn end(mut self, end: End, by_itself: bool) -> Self {
         let Some(run) = self.running.take() else {
             return self;
@@ -160,8 +160,7 @@ impl Journal {
         self
     }
 
-    /// The run that has begun counts as failed: its lock is no longer held, and nobody wrote down
-    /// its end.
+    /// Counts the run that has begun as failed: its lock is no longer held, and nobody recorded its end.
     pub fn bury(&mut self) {
         if let Some(run) = self.running.take() {
             self.history.push(self.failed.replace(run));
@@ -169,7 +168,7 @@ impl Journal {
         }
     }
 
-    /// As it is once the run that has begun is [buried](Self::bury), if that `is_gone`.
+    /// Returns the journal in which the run that has begun is [buried](Self::bury), if that `is_gone`.
     pub fn settled<E>(
         mut self,
         is_gone: impl FnOnce(&PastRun) -> Result<bool, E>,

@@ -1,46 +1,45 @@
 //! The lock protocol, as pure data.
 //!
-//! A lock is a directory of sequential ephemeral nodes, and its state is nothing but
-//! the list of their names. This crate turns such lists into decisions:
+//! A lock is a directory of sequential ephemeral nodes, and the list of their names is all of its state. This crate
+//! turns such lists into decisions:
 //!
 //! - [`dialect`] says how each library names its nodes, and which contenders wait for which,
 //! - [`name`] says what one node name means,
 //! - [`queue`] says where a contender stands, and which node it has to wait for,
-//! - [`permits`] says which client's number of permits a semaphore goes by,
+//! - [`permits`] says which client's number of permits applies to a semaphore,
 //! - [`places`] says where the contenders of a path have their nodes,
 //! - [`skip_listing`] spares a contender the listing of a queue that nobody has joined since,
-//! - [`attempt`] takes one contender into the queue and to its head, and [`acquisition`] sends what
-//!   that needs and takes in what comes of it,
+//! - [`attempt`] takes one contender into the queue and to its head, and [`acquisition`] sends the requests for
+//!   that and takes in the answers,
 //! - [`multi`] takes one contender into several queues at once,
-//! - [`permit_attempt`] gets a contender its permits, through the line in front of them,
+//! - [`permit_attempt`] gets a contender its permits, through the queue in front of them,
 //! - [`shard_owners`] divides shards among members,
-//! - [`permit_number`] gives a permit a number that no other one has,
+//! - [`permit_number`] gives a permit a number that no other permit has,
 //! - [`downgrade`] turns a writer into a reader,
 //! - [`job`] runs something once, and [`journal`] says what has run,
 //! - [`abandonment`] tells a holder that its predecessor went without releasing,
-//! - [`release_note`] tells a waiter that the holders ahead released in order, and [`seen_ahead`] whom
-//!   it has seen there,
+//! - [`release_note`] tells a waiter that the holders ahead released in order, and [`seen_ahead`] records which
+//!   contenders it has seen there,
 //! - [`overdue_holder`] says which holder to hurry, and when,
 //! - [`answer`] says what became of a request,
-//! - [`validity`] says how long a proof of a lock is good,
+//! - [`validity`] says how long a proof of a lock is valid,
 //! - [`proof`] asks the quorum whether a session and its nodes exist,
 //! - [`lifetime`] says which messages of a session the leader has heard of,
 //! - [`grant_proof`] says whether a lock may be granted on such a proof,
-//! - [`renewals`] says when the locks that are held are proven anew,
+//! - [`renewals`] says when held locks are proven again,
 //! - [`hold`] says when a pause in a queue is over,
-//! - [`guard_state`] says what a guard is, from its last proof and what happened since,
-//! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] keeps at it until it
-//!   is gone,
-//! - [`joined`] puts a deletion and the next create into one transaction, and parts its answer,
-//! - [`refusals`] says why a lock's directory cannot be made, and [`path`] takes paths apart,
-//! - [`connection`] says which server is next, when one is left, and what it knows,
+//! - [`guard_state`] says what state a guard is in, from its last proof and what happened since,
+//! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] retries that until it is gone,
+//! - [`joined`] puts a deletion and the next create into one transaction, and splits its answer,
+//! - [`refusals`] says why a lock's directory cannot be created, and [`path`] takes paths apart,
+//! - [`connection`] says which server is next, when to leave a server, and what it supports,
 //! - [`client`] is all of this for the mutexes of one client, in one value.
 //!
-//! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
-//! state outside its values or draws random numbers: without `std` there is nothing to do it
-//! with, and lints refuse what `core` has. So `tests/model` can try every order of replies,
-//! losses, lag and expiries. Programs use the crate `zklock`; this one has no promise of its own
-//! about its names.
+//! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps state outside its
+//! values or draws random numbers. Without `std` there is nothing to do these with, and lints refuse what
+//! `core` offers. So `tests/model` can try every order of replies, losses, lag and expiries.
+//!
+//! Programs use the crate `zklock`; this crate makes no promise about its names.
 
 #![cfg_attr(not(test), no_std)]
 #![deny(clippy::disallowed_types)]

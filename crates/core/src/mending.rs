@@ -1,4 +1,4 @@
-//! Whether a job's record may take the place of what a node has as its data.
+//! Whether a job's record may replace what a node has as its data.
 
 use super::journal::Journal;
 use super::permits::{is_address, number};
@@ -9,7 +9,7 @@ use super::release_note::is_note;
 pub enum Standing {
     /// Its record.
     Whole,
-    /// What was its record, and cannot be read any more.
+    /// The remains of its record, which cannot be read any more.
     Torn,
     /// What an unused lock or semaphore leaves; a record may have been there before.
     Unclaimed,
@@ -17,7 +17,7 @@ pub enum Standing {
     Kept,
 }
 
-/// Says what this data is to a job.
+/// Returns what this data is to a job.
 pub fn standing(data: &[u8]) -> Standing {
     const BEGINNING: &[u8] = b"{\"job\"";
     if Journal::parse(data, 0).is_some() {
@@ -34,10 +34,10 @@ pub fn standing(data: &[u8]) -> Standing {
     }
 }
 
-/// Whether a job may have the place of a node with this data and version: no run was written down in it.
+/// Returns whether a job may have the place of a node with this data and version: no run was recorded in it.
 pub fn is_free(data: &[u8], version: i32) -> bool {
-    // A record has been written twice when its first run begins. A release leaves its note where nobody
-    // has written before.
+    // A record has been written twice when its first run begins. A release leaves its note only where
+    // nobody has written before.
     standing(data) == Standing::Unclaimed && (version < 2 || is_note(data))
 }
 

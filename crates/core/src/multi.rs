@@ -20,13 +20,12 @@
 //!  * The first time, it peeks again at a server that has caught up with its leader.
 //! ```
 //!
-//! With transactions, one transaction creates all nodes. They stand in the same order in every
-//! queue, so waiting in one queue after the other cannot end in a circle. While the client waits
-//! in one queue, its nodes in the others may go, so all are proven after the last.
+//! With transactions, one transaction creates all nodes. They stand in the same order in every queue, so waiting in
+//! one queue after the other cannot end in a circle. While the client waits in one queue, its nodes in the others
+//! may go, so all are proven after the last.
 //!
-//! Without transactions, the locks are taken in the order of their paths. Another client's
-//! transaction may still stand across that order, so the locks in hand are given back if the
-//! next one does not come.
+//! Without transactions, the locks are taken in the order of their paths. Another client's transaction may still
+//! stand across that order, so the locks already taken are given back if the next one is not granted soon.
 //!
 //! The driver carries out [`Multi::action`] and reports the result to [`Multi::handle`], until
 //! the action is `Finish`. In `Queue` and `Take` it drives an attempt at one lock. By the end,
@@ -57,7 +56,7 @@ pub struct Multi {
     patience: Patience,
     way: Way,
     state: State,
-    /// In which queues our node was the first one, as it stays.
+    /// In which queues our node was the first one, and so stays the first.
     firsts: Vec<bool>,
     orphans: Vec<(usize, Orphan)>,
 }
@@ -66,7 +65,7 @@ pub struct Multi {
 enum Way {
     Together {
         dialect: Dialect,
-        /// The name we ask for in each queue; no other attempt ever asks for the same.
+        /// The prefix of the name we ask for in each queue. No other attempt ever asks for the same.
         prefixes: Vec<String>,
         /// The session that our nodes must belong to, if the driver knows it.
         session: Option<i64>,
@@ -77,16 +76,16 @@ enum Way {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
     Peek(usize),
-    /// At a server that has caught up.
+    /// As `Peek`, at a server that has caught up.
     PeekAgain(usize),
     Place,
     Parents,
-    /// With what was found of our nodes in the first queues.
+    /// With our nodes in the first queues, as far as they were found.
     Find(Vec<Option<String>>),
     Births(Vec<String>),
-    /// Those that our nodes are not known to be the first in.
+    /// Lists the queues in which our nodes are not known to be the first.
     Lists(Vec<OwnNode>),
-    /// With what this queue held a moment ago, when our nodes stood; see [`Multi::listing`].
+    /// With what this queue held a moment ago, when our nodes stood there; see [`Multi::listing`].
     Queue(usize, Vec<OwnNode>, Option<Names>),
     Take(Vec<OwnNode>),
     GiveBack(Option<Outcome>),
@@ -95,8 +94,7 @@ enum State {
 }
 
 impl Multi {
-    /// An attempt with transactions, in these roles. The `id` must be fresh: a UUID that was never
-    /// used.
+    /// Creates an attempt with transactions, in these roles. The `id` must be fresh: a UUID that was never used.
     pub fn together(
         roles: &[Role],
         dialect: Dialect,
@@ -122,7 +120,7 @@ impl Multi {
         }
     }
 
-    /// An attempt without transactions.
+    /// Creates an attempt without transactions.
     pub fn one_by_one(roles: &[Role], patience: Patience) -> Self {
         Self {
             roles: roles.to_vec(),
@@ -134,7 +132,7 @@ impl Multi {
         }
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Peek(at) => Action::List(*at),
@@ -157,7 +155,7 @@ impl Multi {
         }
     }
 
-    /// What the queue to wait in held when our nodes stood and no other was waited in any more, said once.
+    /// Takes what the queue to wait in held when our nodes stood and no other queue was left to wait in before it.
     pub fn listing(&mut self) -> Option<Names> {
         match &mut self.state {
             State::Queue(_, _, listing) => listing.take(),
@@ -165,7 +163,7 @@ impl Multi {
         }
     }
 
-    /// What is left in each queue after `Finish`; complete only then.
+    /// Takes what is left in each queue after `Finish`; complete only then.
     pub fn orphans(&mut self) -> Vec<(usize, Orphan)> {
         mem::take(&mut self.orphans)
     }
@@ -193,7 +191,7 @@ impl Multi {
         }
     }
 
-    /// The transitions with all nodes in one transaction, and those of the proof.
+    /// Handles the events with all nodes in one transaction, and those of the proof.
     fn stands(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Peek(at), Event::Children(names)) => match self.peeked(at, &names) {
@@ -231,7 +229,7 @@ impl Multi {
         }
     }
 
-    /// The transitions without transactions.
+    /// Handles the events without transactions.
     fn takes(&self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Take(mut taken), Event::Taken(mine)) => {
@@ -270,7 +268,7 @@ impl Multi {
         }
     }
 
-    /// The reply to our transaction was lost; `names` shows whether it was carried out.
+    /// Takes in a listing after a lost reply to our transaction: `names` shows whether it was carried out.
     fn found(&mut self, mut found: Vec<Option<String>>, names: &Names) -> State {
         let prefix = &self.prefixes()[found.len()];
         found.push(own(names, prefix).first().map(|name| name.text.to_owned()));
@@ -281,8 +279,8 @@ impl Multi {
             matches!(self.way, Way::Together { session, .. } if session.is_some());
         match found.iter().cloned().collect() {
             Some(all) if knows_its_session => State::Births(all),
-            // Somebody has deleted one, or they may be a dead session's. Or the transaction was not carried
-            // out, and still may be, so the next one asks for other names.
+            // Somebody has deleted one, or they may belong to a dead session. Or the transaction was not
+            // carried out, but still may be, so the next attempt asks for other names.
             _ => self.leave(State::Find(found), Outcome::Restart),
         }
     }
@@ -298,7 +296,7 @@ impl Multi {
         })
     }
 
-    /// Ends, and writes down what is left behind.
+    /// Ends the attempt, and records what is left behind.
     fn leave(&mut self, state: State, outcome: Outcome) -> State {
         match state {
             State::Take(_) | State::Prove(_) if self.way == Way::OneByOne => {
@@ -314,7 +312,7 @@ impl Multi {
                 let left = self.prefixes().iter().cloned().map(Orphan::Prefix);
                 self.orphans = left.enumerate().collect();
             }
-            // Cancelled in `Place` means that no request is under way.
+            // A cancel in `Place` means that no request is under way.
             State::Place | State::Peek(_) | State::PeekAgain(_) | State::Parents => {}
             State::Take(_) | State::GiveBack(_) | State::Finish(_) => {}
         }

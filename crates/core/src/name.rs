@@ -5,17 +5,17 @@ use alloc::vec::Vec;
 
 use super::dialect::{Dialect, Kind, Role};
 
-/// From here on a directory's numbers say nothing about the order: ZooKeeper 3.6 and
-/// later repeat the last number, earlier ones go on with negative numbers.
+/// The number from which on a directory's numbers say nothing about the order: ZooKeeper 3.6 and later
+/// repeat the last number, earlier versions continue with negative numbers.
 pub const LAST_SEQUENCE: i64 = i32::MAX as i64;
 
-/// How many digits ZooKeeper writes at least; a minus sign takes one's place.
+/// The least number of digits that ZooKeeper writes; a minus sign takes the place of one.
 const DIGITS: usize = 10;
 
-/// How the id of a hold begins. One other id in 2^32 begins so too: the node's owner decides.
+/// The beginning of a hold's id. One other id in 2^32 begins the same: the node's owner decides.
 const HOLD: &str = "401d401d";
 
-/// The most common tokens come first.
+/// The tokens of all kinds, the most common ones first.
 #[rustfmt::skip]
 const TOKENS: [(&str, Kind); 9] = [
     ("lock-",     Kind::Lock),
@@ -36,7 +36,7 @@ pub struct NodeName<'a> {
     pub text: &'a str,
     /// What the name says about the contender.
     pub kind: Kind,
-    /// Chosen by ZooKeeper; 0 where there is none.
+    /// The number that ZooKeeper chose; 0 where there is none.
     pub sequence: i64,
 }
 
@@ -68,7 +68,7 @@ impl<'a> NodeName<'a> {
         })
     }
 
-    /// Returns what made such a name, for messages.
+    /// Returns what created such a name, for messages.
     pub fn maker(&self) -> &'static str {
         match (self.is_ours(), self.kind.role()) {
             (false, _) => self.kind.library(),
@@ -78,7 +78,7 @@ impl<'a> NodeName<'a> {
         }
     }
 
-    /// Returns whether this library made the name; nobody else writes ids of version 8.
+    /// Returns whether this library created the name: nobody else writes ids of version 8.
     pub fn is_ours(&self) -> bool {
         // go-zookeeper's ids are 16 random bytes, of any version.
         let random = matches!(self.kind, Kind::Apache | Kind::GoLock);
@@ -103,11 +103,9 @@ impl<'a> NodeName<'a> {
     }
 }
 
-/// Returns the name to ask ZooKeeper for; it appends the sequence number, if there is to be
-/// one.
+/// Returns the prefix of the name to ask ZooKeeper for. ZooKeeper appends the sequence number, if the node has one.
 ///
-/// `id` is a UUID of version 8 in its usual form, with dashes; [`NodeName::is_ours`] knows it by
-/// the version.
+/// `id` is a UUID of version 8 in its usual form, with dashes. [`NodeName::is_ours`] recognises the version.
 pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
     let token = dialect.token(role);
     match dialect {
@@ -117,12 +115,12 @@ pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
     }
 }
 
-/// Returns whether it may be the name of a hold, by a look at its beginning alone.
+/// Returns whether this may be the name of a hold, judging by its beginning alone.
 pub fn may_be_hold(text: &str) -> bool {
     text.strip_prefix("_c_").unwrap_or(text).starts_with(HOLD)
 }
 
-/// The bytes of an id that make it a hold's.
+/// Marks an id as a hold's.
 pub fn mark_as_hold(id: &mut [u8; 16]) {
     id[..4].copy_from_slice(&[0x40, 0x1d, 0x40, 0x1d]);
 }
@@ -158,8 +156,7 @@ fn is_apache(stem: &str) -> bool {
     id.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The name that a test calls `m3`, `r3` or `w3`, if it is a mutex's, a reader's or a writer's, or,
-/// for a permit, `p3`.
+/// Returns the name that a test calls `m3`, `r3` or `w3`, for a mutex, a reader or a writer, or `p3`, for a permit.
 #[cfg(test)]
 pub(super) fn of_short(short: &str) -> String {
     let (token, number) = short.split_at(1);

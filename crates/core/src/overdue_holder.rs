@@ -1,4 +1,4 @@
-//! When a waiting thread asks the head of the queue to let go, and when it evicts it.
+//! When a waiting thread asks the head of the queue to release, and when it evicts it.
 //!
 //! ```text
 //!         the time has passed     a head that is not ours
@@ -10,10 +10,9 @@
 //!  Anything else leads back to Sleep.
 //! ```
 //!
-//! Off unless asked for. A holder's time counts from when this thread first saw it at the
-//! head, by this thread's clock, so no holder is hurried because clocks differ. A look comes soon at
-//! first and when the queue moves, and when a holder's time is up, whatever the pause between two of
-//! them.
+//! Off unless asked for. A holder's time counts from when this thread first saw it at the head, by this
+//! thread's clock, so no holder is hurried because clocks differ. A look comes soon at first and when the
+//! queue moves, and when a holder's time is up, whatever the pause between two looks.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -26,12 +25,12 @@ use zklock_jute::Names;
 /// The shortest and the longest pause between two looks.
 const PERIODS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
-/// How long a holder may hold, and how long it may go on after it was asked to let go.
+/// How long a holder may hold, and how long it may go on after it was asked to release.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Rule {
     /// How long it may hold.
     pub held_longer_than: Duration,
-    /// How long it may go on after it was asked to let go.
+    /// How long it may go on after it was asked to release.
     pub grace: Duration,
 }
 
@@ -63,7 +62,7 @@ enum State {
     Evict(String),
 }
 
-/// What the driver is to do next.
+/// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Let this time pass.
@@ -72,7 +71,7 @@ pub enum Action {
     List,
     /// Ask for this node's birth.
     Look(String),
-    /// Ask the holder of this node to let go.
+    /// Ask the holder of this node to release.
     Ask(String),
     /// Delete this node.
     Evict(String),
@@ -86,16 +85,16 @@ pub enum Event<'a> {
     /// The queue of this contest holds these names, among them our node, if we have one, and the
     /// nodes that the same call holds already.
     Children(Contest, &'a Names, Option<&'a str>, &'a [String]),
-    /// The node was created by this transaction; the time since a fixed moment is now this.
+    /// The node was created by this transaction; the second field is the time since a fixed moment.
     Born(i64, Duration),
-    /// It is done.
+    /// The action is done.
     Done,
-    /// Another answer came, or none.
+    /// Another answer arrived, or none.
     Failed,
 }
 
 impl Overdue {
-    /// The machine of a waiting thread with this rule.
+    /// Creates the machine of a waiting thread with this rule.
     pub fn new(rule: Rule) -> Self {
         Self {
             rule,
@@ -106,7 +105,7 @@ impl Overdue {
         }
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Sleep => Action::Sleep(self.pause),
@@ -117,8 +116,7 @@ impl Overdue {
         }
     }
 
-    /// How long to sleep before the next look; not at all if the limit of an earlier attempt
-    /// cut a look short.
+    /// Returns how long to sleep before the next look; zero if the limit of an earlier attempt cut a look short.
     pub fn pause(&self) -> Duration {
         match self.action() {
             Action::Sleep(period) => period,
@@ -126,7 +124,7 @@ impl Overdue {
         }
     }
 
-    /// Looks soon: the queue has moved, and its head may be another.
+    /// Makes the next look soon: the queue has moved, and its head may be another.
     pub fn stir(&mut self) {
         self.pause = PERIODS.0;
     }
@@ -142,7 +140,7 @@ impl Overdue {
                 let ordered = !contenders.iter().any(NodeName::is_exhausted);
                 let is_held = |name: &&NodeName<'_>| held.iter().any(|held| held == name.text);
                 match contenders.iter().find(|name| !is_held(name)) {
-                    // What was ahead of us is no contender, or has just gone.
+                    // The node ahead of us belongs to no contender, or has just gone.
                     Some(head) if own == Some(head.text) => State::Sleep,
                     Some(head) if ordered => State::Look(head.text.to_owned()),
                     _ => State::Sleep,
@@ -156,13 +154,13 @@ impl Overdue {
         };
     }
 
-    /// How long to sleep between two looks, unless a time is up before.
+    /// Returns how long to sleep between two looks, unless a time is up before.
     fn period(&self) -> Duration {
         let shorter = self.rule.held_longer_than.min(self.rule.grace);
         (shorter / 2).clamp(PERIODS.0, PERIODS.1)
     }
 
-    /// Takes in which node, told by its birth, is at the head of the queue now.
+    /// Takes in which node, identified by its birth, is at the head of the queue now.
     fn saw(&mut self, node: String, born: i64, now: Duration) -> State {
         let Some(head) = self.head.as_mut().filter(|head| head.born == born) else {
             self.head = Some(Head {

@@ -1,4 +1,4 @@
-//! One of a semaphore's permits, or several.
+//! An attempt at one of a semaphore's permits, or at several.
 //!
 //! ```text
 //!  Open* ─► Line ──► Look ──────────────► Permit ──► Check ──► Finish(Held)
@@ -16,16 +16,15 @@
 //!  * A call that does not wait looks again, behind a sync, before it is turned away.
 //! ```
 //!
-//! The directory of the permits may go between Look and Permit, as it is a container: Permit leads back to
-//! Look then.
+//! The directory of the permits is a container, so it may go between Look and Permit. Permit then leads
+//! back to Look.
 //!
-//! A client that asks for several permits goes through Permit once for each, and stays first in
-//! the line: it gets all or none, and no later client gets one in between.
+//! A client that asks for several permits goes through Permit once for each, and stays first in the line:
+//! it gets all or none, and no later client gets one in between.
 //!
-//! The line is a mutex. The first in it compares the number of permits in the semaphore's node
-//! with its own, and waits for a permit. It stays first until it has one, or two clients could
-//! wait for each other. The driver tells by the clock whether it is still first, as for any
-//! guard.
+//! The line is a mutex. The first client in it compares the number of permits in the semaphore's node with
+//! its own number, and waits for a permit. It stays first until it has one, or two clients could wait for
+//! each other. The driver tells by the clock whether it is still first, as for any guard.
 //!
 //! The driver owns the nodes. At [`Action::Line`] it gives up all of them, at [`Outcome::Held`]
 //! the place in the line, and at any other [`Action::Finish`] all of them.
@@ -64,7 +63,7 @@ enum State {
     Read(OwnNode, Others),
     Await(OwnNode, Others),
     Write(OwnNode, i32, Agreement),
-    /// With the permits that we have already.
+    /// With the permits that we already have.
     Permit(OwnNode, Vec<OwnNode>),
     Check(OwnNode, Option<Vec<OwnNode>>),
     Inspect(OwnNode),
@@ -72,7 +71,7 @@ enum State {
 }
 
 impl Permit {
-    /// An attempt at one or several of this many permits.
+    /// Creates an attempt at one or several of this many permits.
     pub fn new(dialect: Dialect, permits: usize, wish: Wish) -> Self {
         let looks = wish.patience == Patience::Tries || !wish.agreed;
         Self {
@@ -89,7 +88,7 @@ impl Permit {
         }
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Open | State::Look(_) => Action::Look,
@@ -112,7 +111,7 @@ impl Permit {
         }
     }
 
-    /// Our node in the line, while we rely on it.
+    /// Returns our node in the line, while we rely on it.
     pub fn line(&self) -> Option<&OwnNode> {
         match &self.state {
             State::Look(line)
@@ -157,7 +156,7 @@ impl Permit {
         }
     }
 
-    /// The transitions of the first in the line.
+    /// Handles the events of the first in the line.
     fn first(&self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Look(line), Event::Looked(look)) => self.looked(line, &look),
@@ -199,7 +198,7 @@ impl Permit {
         }
     }
 
-    /// Looks before we have a node anywhere.
+    /// Takes in a look from before we have a node anywhere.
     fn opened(&self, look: &Look) -> State {
         if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
             return State::Finish(Outcome::Foreign(foreign));
@@ -225,7 +224,7 @@ impl Permit {
         }
     }
 
-    /// Looks as the first in the line.
+    /// Takes in a look by the first in the line.
     fn looked(&self, line: OwnNode, look: &Look) -> State {
         if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
             return State::Finish(Outcome::Foreign(foreign));
@@ -234,9 +233,9 @@ impl Permit {
             return State::Finish(Outcome::Unmarked);
         }
         if look.unready || look.absent && self.contest.dialect == Dialect::Kazoo {
-            // The client that makes kazoo's node says how many permits there are, and no other. By
-            // the directory of Curator's permits, another kind of lock knows of the semaphore: it
-            // has to be there before this client finds out that there is no other lock.
+            // Only the client that creates kazoo's node says how many permits there are. Another kind of
+            // lock notices the semaphore by Curator's directory of permits, so that has to exist before
+            // this client finds out that there is no other lock.
             return State::Make(line);
         }
         let version = look.number.as_ref().map_or(-1, |(_, version)| *version);
@@ -273,7 +272,8 @@ impl Permit {
         compare(self.contest.dialect, data, permits, look.out.len())
     }
 
-    /// Without a limit, a number that may be a mistake would be waited for without end.
+    /// Returns whether to wait for clients with another number. Without a limit, a number that may be a
+    /// mistake would be waited for without end.
     fn is_patient(&self) -> bool {
         self.wish.patience == Patience::Waits && self.wish.limited
     }
@@ -289,7 +289,7 @@ fn others(number: u32, out: &Names) -> Option<Others> {
     })
 }
 
-/// The directory of the permits has gone, and with it those that we had.
+/// Handles the loss of the permits' directory, and of the permits that we had in it.
 fn unready(line: OwnNode, permits: &[OwnNode]) -> State {
     match permits {
         [] => State::Look(line),
@@ -297,7 +297,7 @@ fn unready(line: OwnNode, permits: &[OwnNode]) -> State {
     }
 }
 
-/// The transitions of the first in the line while it writes the number.
+/// Handles the events of the first in the line while it writes the number.
 fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
     match event {
         Event::Written => State::Permit(line, Vec::new()),

@@ -1,4 +1,4 @@
-//! The number of a permit, which no other permit has that is held at the time.
+//! The number of a permit, which no other permit has that is held at the same time.
 //!
 //! ```text
 //!  Look ◄──────────► Make           (there is no directory of numbers)
@@ -9,18 +9,18 @@
 //!  Our permit is gone: Finish(Lost).   Cancel, from anywhere: Finish(Gone).
 //! ```
 //!
-//! A claim is an ephemeral node that is named after the permit and the number, `LEASE.3`, in a
-//! directory of its own. It counts as long as the permit's node is there. One transaction creates it,
-//! checks that our permit is there, and writes the data of the permits' directory back over the
-//! version that the look has read: every claim changes that version, so none came in between. Our
-//! permit's node keeps that directory, so its versions are of one row.
+//! A claim is an ephemeral node that is named after the permit and the number, `LEASE.3`, in a directory of
+//! its own. It counts as long as the permit's node exists. One transaction creates the claim, checks that
+//! our permit exists, and writes the data of the permits' directory back over the version that the look has
+//! read. Every claim changes that version, so no other one came in between. Our permit's node keeps that
+//! directory, so its versions form one sequence.
 //!
-//! The look reads the version first, then the claims, and the permits last. A claim whose permit is
-//! missing then has lost it for good, because a name is never used again. Its holder may still be at
-//! work, if somebody evicted it: its number is used last.
+//! The look reads the version first, then the claims, and the permits last. If the permit of a claim is
+//! missing then, it is gone for good, because a name is never used again. Its holder may still be at work,
+//! if somebody evicted it, so its number is used last.
 //!
-//! Clients that ask for no number, such as Curator's, have none. There are as many numbers as permits,
-//! so one is left for each that asks.
+//! Clients that ask for no number, such as Curator's, have none. There are as many numbers as permits, so
+//! one is left for each client that asks.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -45,7 +45,7 @@ enum State {
     Finish(Outcome),
 }
 
-/// What the driver is to do next.
+/// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Read the data of the permits' directory, list the claims, and list the permits, in this order.
@@ -64,11 +64,11 @@ pub enum Action {
 pub enum Event {
     /// The version of the permits' directory, the claims if they have a directory, and the permits.
     Looked(i32, Option<Names>, Names),
-    /// The directory is made, or existed.
+    /// The directory is created, or existed already.
     Made,
     /// The claim is ours.
     Claimed,
-    /// It was refused: something has changed since the look.
+    /// The claim was refused: something has changed since the look.
     Changed,
     /// No reply: the claim may have been created.
     ReplyLost,
@@ -76,7 +76,7 @@ pub enum Event {
     Cancel,
 }
 
-/// How it ended.
+/// How an attempt ended.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
     /// This number is ours.
@@ -90,7 +90,7 @@ pub enum Outcome {
 }
 
 impl PermitNumber {
-    /// An attempt at a number below `permits`, for the permit whose node is called `lease`.
+    /// Creates an attempt at a number below `permits`, for the permit whose node is called `lease`.
     pub fn new(lease: &str, permits: u32) -> Self {
         Self {
             lease: lease.to_owned(),
@@ -99,7 +99,7 @@ impl PermitNumber {
         }
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn action(&self) -> Action {
         match self.state {
             State::Look => Action::Look,
@@ -119,7 +119,7 @@ impl PermitNumber {
             }
             (State::Make, Event::Made) => State::Look,
             (State::Claim(number, _), Event::Claimed) => State::Finish(Outcome::Held(number)),
-            // If it was carried out, the look shows it.
+            // If the claim was created, the look shows it.
             (State::Claim(..), Event::Changed | Event::ReplyLost) => State::Look,
             (state, _) => state,
         };
@@ -149,7 +149,7 @@ impl PermitNumber {
     }
 }
 
-/// What the names of all claims of a permit begin with.
+/// Returns what the names of all claims of a permit begin with.
 pub fn prefix(lease: &str) -> String {
     format!("{lease}.")
 }

@@ -1,7 +1,7 @@
 //! How many permits a semaphore has, if its clients are told different numbers.
 //!
-//! The number is in the semaphore's own node. The first in the line reads it, and may replace
-//! it if no permit is out: all permits that are out at a time were granted by one number.
+//! The number is in the semaphore's own node. The first client in the line reads it, and may replace it if
+//! no permit is out. So all permits that are out at a time were granted by one number.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -17,23 +17,23 @@ use zklock_jute::{ErrorCode, Names, Reply, Request};
 /// How the number in a semaphore's node compares with the one that a client was told.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Agreement {
-    /// It is the same.
+    /// The two are the same.
     Agreed,
     /// There is nothing to compare with.
     Unknown,
-    /// There is none yet: write it down.
+    /// The node has no number yet: write ours.
     Write,
-    /// It differs, and no permit is out: replace it.
+    /// The number differs, and no permit is out: replace it.
     Replace(u32),
-    /// It differs, and permits are out.
+    /// The number differs, and permits are out.
     Differs(u32),
-    /// The data is of something else than a semaphore, and must stay.
+    /// The data belongs to something other than a semaphore, and must stay.
     Foreign,
 }
 
 /// Compares our number with the data of the semaphore's node, while this many permits are out.
 ///
-/// There is no data if the node is absent or we may not read it.
+/// `data` is `None` if the node is absent or we may not read it.
 pub fn compare(dialect: Dialect, data: Option<&[u8]>, ours: u32, out: usize) -> Agreement {
     let Some(data) = data else {
         return Agreement::Unknown;
@@ -71,7 +71,7 @@ pub fn is_idle_by(answers: Vec<Result<Reply, ErrorCode>>, stood: bool) -> bool {
     let mut names = || match answers.next() {
         Some(Ok(Reply::Children { names, .. })) => Some(names),
         Some(Err(ErrorCode::NO_NODE)) => Some(Names::default()),
-        // Who may not see them must not assume that there are none.
+        // A client that may not see them must not assume that there are none.
         _ => None,
     };
     let (line, permits) = (names(), names());
@@ -89,12 +89,12 @@ pub fn is_idle(data: &[u8], line: &Names, permits: &Names, stood: bool) -> bool 
     number(data).is_some() && line.iter().chain(permits.iter()).all(leaves)
 }
 
-/// Whether it is what a job or a mutex of this library keeps.
+/// Returns whether this is what a job or a mutex of this library keeps.
 fn is_kept(data: &[u8]) -> bool {
     Journal::parse(data, 0).is_some() || abandonment::parse(data).is_some()
 }
 
-/// Whether it is the address of a client of Curator's, as its directories have it.
+/// Returns whether this is the address of a client of Curator's, as its directories have it.
 pub(super) fn is_address(data: &[u8]) -> bool {
     let text = core::str::from_utf8(data).unwrap_or_default();
     // The address of a link has a scope: `fe80::1%eth0`.

@@ -1,9 +1,8 @@
 //! Where the contenders of a path have their nodes, for every kind of lock.
 //!
-//! The contenders of a mutex or a read-write lock are the path's own children. Curator's
-//! semaphore has its permits in `leases` and its line in `locks`; the first in the line has a
-//! node in both while it waits for a permit. kazoo's semaphore has its permits as the path's own
-//! children, and its line beside the path.
+//! The contenders of a mutex or a read-write lock are the path's own children. Curator's semaphore has its
+//! permits in `leases` and its line in `locks`; the first in the line has a node in both while it waits for
+//! a permit. kazoo's semaphore has its permits as the path's own children, and its line beside the path.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -19,11 +18,11 @@ pub const OF_A_SEMAPHORE: [&str; 3] = ["leases", "locks", "numbers"];
 /// The directories of a path, or what is in each of them.
 #[derive(Clone, Debug, Default)]
 pub struct Places<T> {
-    /// The path's own.
+    /// The path itself.
     pub own: T,
     /// The permits of Curator's semaphore.
     pub leases: T,
-    /// Its line.
+    /// The line of Curator's semaphore.
     pub locks: T,
     /// The line of kazoo's semaphore.
     pub beside: T,
@@ -34,7 +33,7 @@ pub struct Places<T> {
 pub struct Spot {
     /// The full path.
     pub node: String,
-    /// What it asks for.
+    /// What the contender asks for.
     pub role: Role,
     /// Whether it holds, as far as the names tell.
     pub holds: bool,
@@ -64,17 +63,17 @@ impl Places<String> {
 }
 
 impl Places<Option<Names>> {
-    /// Whether the path has the permits of Curator's semaphore.
+    /// Returns whether the path has the permits of Curator's semaphore.
     pub fn is_curators(&self) -> bool {
         self.has("leases")
     }
 
-    /// Whether the path has this child.
+    /// Returns whether the path has this child.
     pub fn has(&self, child: &str) -> bool {
         self.own.as_ref().is_some_and(|own| own.contains(child))
     }
 
-    /// Whether it may be kazoo's semaphore, as far as the path's own children tell.
+    /// Returns whether it may be kazoo's semaphore, as far as the path's own children tell.
     pub fn may_be_kazoos(&self) -> bool {
         let lease = |name: NodeName<'_>| name.kind == Kind::KazooLease;
         let own = self.own.as_ref();
@@ -107,7 +106,7 @@ impl Places<Option<Names>> {
 }
 
 impl Spots {
-    /// All of them, holders first.
+    /// Returns all of them, holders first.
     pub fn all(&self) -> impl Iterator<Item = &Spot> + Clone {
         self.own.iter().chain(&self.permits).chain(&self.line)
     }
@@ -123,7 +122,7 @@ fn sorted(names: Option<&Names>, wanted: impl Fn(Kind) -> bool) -> Vec<NodeName<
     names
 }
 
-/// One contender in the path's own queue.
+/// Returns one contender in the path's own queue.
 fn spot(dir: &str, queue: &[NodeName<'_>], place: usize) -> Spot {
     let name = queue[place];
     let role = name.kind.role();

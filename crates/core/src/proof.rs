@@ -1,10 +1,9 @@
 //! Asks the quorum whether a session and its nodes exist.
 //!
-//! A ping is no proof, because a follower that is cut off from its leader answers it. A
-//! `multi` that only checks is one: it commits through the quorum, changes nothing and fires
-//! no watch. Without `multi`, the proof is a delete of a child that an ephemeral node cannot
-//! have: it fails through the quorum, which proves the session. A read of the node shows the
-//! rest.
+//! A ping is no proof, because a follower that is cut off from its leader answers it. A `multi` that only
+//! checks is a proof: it commits through the quorum, changes nothing and fires no watch. Without `multi`,
+//! the proof is the delete of a child that an ephemeral node cannot have: it fails through the quorum,
+//! which proves the session. A read of the node shows the rest.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,7 +23,7 @@ pub enum Proof {
     Unanswered,
 }
 
-/// The requests that ask for these nodes.
+/// Returns the requests that ask for these nodes.
 pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
     if capabilities.multi {
         let check = |path: &String| Op::check(path.clone());
@@ -74,7 +73,7 @@ pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
     Proof::Confirmed
 }
 
-/// Why answers are no proof, although they do not say that a node is [`Gone`](Proof::Gone).
+/// Returns why answers are no proof, although they do not say that a node is [`Gone`](Proof::Gone).
 ///
 /// Without `multi`, a proof begins with a refused delete.
 pub fn failure(answers: Vec<Answered>) -> Failure {

@@ -9,7 +9,7 @@ use super::dialect::{Dialect, Kind, Role, Sharing, Stance};
 use super::name::{NodeName, may_be_hold};
 use zklock_jute::Names;
 
-/// What we ask of a queue, and in which dialect.
+/// What we ask of a queue, and the dialect we use.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Contest {
     /// The names we use.
@@ -44,9 +44,9 @@ pub struct Blocked {
     pub nearest: String,
     /// How many contenders that we cannot share with are ahead.
     pub ahead: usize,
-    /// `nearest` has nobody ahead that it cannot share with.
+    /// Whether `nearest` has nobody ahead that it cannot share with.
     pub holds: bool,
-    /// Once `nearest` is deleted, nothing can be ahead.
+    /// Whether nothing can be ahead once `nearest` is deleted.
     ///
     /// This is so if `nearest` is the only node ahead and cannot be turned into another node
     /// with the same number, as holders of a read-write lock may do.
@@ -54,17 +54,17 @@ pub struct Blocked {
     /// The node that `nearest` waits for, if its departure may leave `nearest` alone ahead, and
     /// so `last`.
     pub beyond: Option<String>,
-    /// Once `beyond` is deleted, `nearest` is alone ahead, and so `last`: nothing else was there.
+    /// Whether `nearest` is alone ahead once `beyond` is deleted, and so `last`: nothing else was there.
     pub last_but_one: bool,
 }
 
 impl Blocked {
-    /// Whether our own node is watched too, and the one beyond the nearest, if there is one.
+    /// Returns whether our own node is watched too, and the one beyond the nearest, if there is one.
     pub fn watches_around(&self) -> bool {
         self.last || self.beyond.is_some()
     }
 
-    /// The same once `beyond` is deleted.
+    /// Returns what is ahead once `beyond` is deleted.
     pub fn without_beyond(self) -> Self {
         Self {
             ahead: 1,
@@ -86,7 +86,7 @@ pub struct Foreign {
     pub library: &'static str,
     /// The dialect that excludes with it, if there is one.
     pub dialect: Option<Dialect>,
-    /// It goes by numbers although they are used up; as long as they lasted, it waited for us.
+    /// Whether it orders by number although the numbers are used up. Until they were, it waited for us.
     pub by_number: bool,
 }
 
@@ -117,7 +117,7 @@ impl Contest {
         self.stand(&entries, mine, true)
     }
 
-    /// Every child counts as a permit, because the other clients count them all.
+    /// Returns our place. Every child counts as a permit, because the other clients count them all.
     fn place_in_crowd(self, children: &Names, mine: &str) -> Place {
         if let Err(foreign) = self.is_taken(children) {
             return Place::Foreign(foreign);
@@ -129,9 +129,9 @@ impl Contest {
         }
     }
 
-    /// Whether a permit's node is made only where there is room for it.
+    /// Returns whether a permit's node is created only where there is room for it.
     ///
-    /// Curator creates the node and then counts; to kazoo every node is a permit that is out.
+    /// Curator creates the node and then counts; to kazoo every node is a permit in use.
     pub fn looks_first(self) -> bool {
         (self.dialect, self.role) == (Dialect::Kazoo, Role::Permit)
     }
@@ -176,8 +176,8 @@ impl Contest {
         names
     }
 
-    /// Finds the nodes ahead that may be holds, or all of them if ours is not there. Says also for each how
-    /// many contenders of this library come between, which see it too.
+    /// Returns the nodes ahead of `mine` that may be holds, or all that may be if `mine` is `None`. Beside
+    /// each is the number of contenders of this library in between, which see the hold too.
     ///
     /// A listing without a hold costs a look at the beginnings of its names.
     pub fn holds_ahead<'a>(
@@ -205,10 +205,10 @@ impl Contest {
         holds
     }
 
-    /// How a contender with this name relates to ours.
+    /// Returns how a contender with this name relates to ours.
     ///
-    /// All mutexes and read-write locks of this library wait for each other, whatever their kind
-    /// and dialect. Other libraries know the names of their own kind alone.
+    /// All mutexes and read-write locks of this library wait for each other, whatever their kind and
+    /// dialect. Other libraries know only the names of their own kind.
     fn stance(self, name: &NodeName<'_>) -> Stance {
         match self.dialect.stance(self.role, name.kind) {
             Stance::Refused(_) if name.kind.role() != Role::Permit && name.is_ours() => {
@@ -267,7 +267,7 @@ impl Contest {
         };
         let beyond = ahead.clone().filter(|entry| blocks(entry));
         let beyond = beyond.max_by_key(|entry| entry.order);
-        // Behind a node that only this library waits for, another library's may have come in.
+        // Behind a node that only this library waits for, a node of another library may have come in.
         let is_plain = |entry: &Listed<'_>| {
             let known = self.dialect.stance(self.role, entry.name.kind);
             numbered && entry.name.kind.passes_on() && matches!(known, Stance::Contends(_))
@@ -278,7 +278,7 @@ impl Contest {
             ahead: ahead.clone().filter(conflicts).count(),
             holds: beyond.is_none(),
             last: plain && ahead.clone().count() == 1,
-            // A hold is told of until a listing shows that it has gone.
+            // A hold ahead counts as reported until a listing shows that it is gone, so a listing is needed.
             last_but_one: plain
                 && ahead.count() == 2
                 && beyond.is_some_and(|entry| is_plain(entry) && !entry.name.is_hold()),
@@ -291,8 +291,8 @@ impl Contest {
 
 /// Finds a contender in a semaphore's directory that is not one of the semaphore's own.
 ///
-/// It counts otherwise, and would not wait for us. Only kazoo's semaphore has permits here; the
-/// others have them in a directory below, and no contender belongs here.
+/// Such a contender counts differently and would not wait for us. Only kazoo's semaphore has its permits
+/// here; the others have them in a directory below, and no contender belongs here.
 pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
     let named = children.iter().filter_map(NodeName::parse);
     let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
@@ -314,7 +314,7 @@ pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
 
 /// Finds the permits of Curator's semaphore in a directory that is used for something else.
 ///
-/// Its line, `locks`, tells nothing: the server deletes that container while nobody waits.
+/// Its queue, `locks`, tells nothing: the server deletes that container while nobody waits.
 fn curators_semaphore(children: &Names) -> Option<Foreign> {
     let leases = children.iter().find(|child| *child == "leases")?;
     Some(Foreign {
@@ -340,7 +340,7 @@ pub fn strangers(children: &Names) -> impl Iterator<Item = &str> {
         .filter(|text| NodeName::parse(text).is_none())
 }
 
-/// Finds another library's contender where numbers are used up: it goes by numbers and we go by
+/// Finds another library's contender where the numbers are used up. It orders by number and we order by
 /// birth, and the two orders differ.
 fn by_number(entries: &[Listed<'_>]) -> Option<Foreign> {
     let used_up = entries.iter().any(|entry| entry.name.is_exhausted());

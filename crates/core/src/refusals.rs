@@ -1,4 +1,4 @@
-//! Whether a lock's directory can be made, by the answers to the creates of it and of its ancestors.
+//! Whether a lock's directory can be created, by the answers to the creates of it and of its ancestors.
 
 use zklock_jute::ErrorCode;
 
@@ -12,7 +12,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// The next one was refused.
+    /// Notes that the next one was refused.
     pub fn add(&mut self, code: ErrorCode) {
         // Above the outermost there is only the chroot. Any other one lacks its parent because
         // the parent was refused, or was deleted at once.
@@ -24,14 +24,14 @@ impl Refusals {
         self.count += 1;
     }
 
-    /// The next one was created.
+    /// Notes that the next one was created.
     pub fn none(&mut self) {
         self.last = None;
         self.count += 1;
     }
 
-    /// Why the lock's node cannot be created, if so. A refusal in between does not matter
-    /// if the directory itself exists.
+    /// Returns why the lock's node cannot be created, if so. A refusal in between does not matter if the
+    /// directory itself exists.
     pub fn trouble(&self) -> Option<ErrorCode> {
         match self.last? {
             ErrorCode::NODE_EXISTS => None,

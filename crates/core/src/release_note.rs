@@ -1,8 +1,8 @@
-//! The note in a lock's directory by which holders say that they have released the lock in order.
+//! The note in a lock's directory by which holders record that they have released the lock in order.
 //!
-//! Nodes are named by their numbers. Who held alone had seen every earlier holder go, so its number
-//! stands for all up to its own; of those who shared the lock since, each number is there, of several
-//! in a row the first and the last.
+//! Nodes are identified by their numbers. A holder that held alone had seen every earlier holder go, so its
+//! number stands for all up to its own. For those that have shared the lock since, each number is there; of
+//! several consecutive numbers, the first and the last.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use super::dialect::{Kind, Sharing};
 use super::name::NodeName;
 
-/// How many numbers, or rows of them, of those who shared the lock are remembered.
+/// How many numbers, or ranges of them, of those who shared the lock are remembered.
 const MOST_SHARED: usize = 128;
 
-/// See the module's documentation.
+/// The note of orderly releases; see the module's documentation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Note {
     alone: Option<i64>,
-    /// In order, and with a gap between two of them.
+    /// In order, and with a gap between any two of them.
     shared: Vec<Row>,
 }
 
@@ -27,7 +27,7 @@ pub struct Note {
 type Row = (i64, i64);
 
 impl Note {
-    /// Reads a directory's data; `None` if it is neither a note nor empty.
+    /// Reads a directory's data. Returns `None` if it is neither a note nor empty.
     pub fn parse(data: &[u8]) -> Option<Self> {
         match data.is_empty() {
             true => Some(Self::default()),
@@ -52,8 +52,8 @@ impl Note {
         Some(Self { alone, shared })
     }
 
-    /// The data of the directory when the holder with this node has released the lock too; `None` if
-    /// its name does not tell it from others.
+    /// Returns the data of the directory once the holder with this node has released the lock too; `None`
+    /// if the name of its node does not tell it from others.
     pub fn with(mut self, node: &str) -> Option<Vec<u8>> {
         let node = NodeName::parse(node).filter(is_told_apart)?;
         if !is_shared(&node) {
@@ -83,14 +83,14 @@ impl Note {
         Some(note.to_string().into_bytes())
     }
 
-    /// Whether it says that no command runs any more under this node.
+    /// Returns whether the note says that no command runs any more under this node.
     pub fn tells_of(&self, node: &str) -> bool {
         let Some(node) = NodeName::parse(node).filter(is_told_apart) else {
             return false;
         };
-        // No mutex waits for permits, even if somebody has one in their directory.
+        // No mutex waits for permits, even if somebody has one in the mutex's directory.
         let waited_for = !is_permit(&node);
-        // Whoever shared the lock since has seen the last one go that held it alone.
+        // Those who have shared the lock since have seen the last one go that held it alone.
         let seen_go = |last: i64| !is_shared(&node) && node.sequence < last;
         let tells =
             |(first, last): &Row| (*first..=*last).contains(&node.sequence) || seen_go(*last);
@@ -108,12 +108,12 @@ fn row(value: &Value) -> Option<Row> {
     }
 }
 
-/// Whether this data is a note.
+/// Returns whether this data is a note.
 pub fn is_note(data: &[u8]) -> bool {
     Note::written(data).is_some()
 }
 
-/// Whether several may hold at a time with such nodes.
+/// Returns whether several may hold at a time with such nodes.
 pub fn is_shared(node: &NodeName<'_>) -> bool {
     is_permit(node) || node.kind.role().sharing() == Sharing::WithReaders
 }

@@ -1,4 +1,4 @@
-//! When the locks that a session holds are proven anew, watched, and looked at.
+//! When the locks that a session holds are proven again, watched, and looked at.
 //!
 //! ```text
 //!  begin ─► looked at ──► asked about, together with others ──► confirmed ─┐
@@ -6,14 +6,12 @@
 //!               └──────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A look tells a guard of a change of its state, and says what is due: a check that names up to
-//! [`NODES_A_CHECK`] nodes, a watch on a node that is held for longer than [`WATCH_AFTER`], so that
-//! an eviction and a revoke request are noticed at once and shorter locks cost nothing. What one
-//! lease costs does not depend on how many others there are: each is looked at when its time comes or
-//! something has happened to it.
+//! A look tells a guard about a change of its state, and says what is due: a check that names up to
+//! [`NODES_A_CHECK`] nodes, or a watch on a node that is held for longer than [`WATCH_AFTER`]. With the watch, an
+//! eviction or a revoke request is noticed at once; shorter locks pay nothing for it. The cost of one lease does
+//! not depend on the number of others: each is looked at when its time comes or something has happened to it.
 //!
-//! What a lease knows is its guard's, which is asked without a lock; its driver reports it as
-//! [`Trust`].
+//! What is known of a lease is in its guard, which can be asked without a lock. The driver reports it as [`Trust`].
 
 mod answers;
 mod verdict;
@@ -26,36 +24,36 @@ use core::time::Duration;
 pub use self::verdict::{Check, Due, Look, NODES_A_CHECK, REVOKE, Trust, Verdict, ask_why, watch};
 use super::guard_state::News;
 
-/// A lock that is held for less than this gets no watch.
+/// How long a lock must be held to get a watch.
 pub const WATCH_AFTER: Duration = Duration::from_millis(50);
-/// The next look, whenever it comes.
+/// Stands for the time of the next look, whenever that comes.
 const AT_ONCE: Duration = Duration::ZERO;
 /// The shortest time between two looks at one lease.
 const SOON: Duration = Duration::from_millis(1);
 
 /// The leases of one session by their numbers, each with what its driver adds.
 ///
-/// What concerns one of them finds it without a look at the others.
+/// Whatever concerns one lease finds it without going through the others.
 #[derive(Debug)]
 pub struct Renewals<L> {
     leases: BTreeMap<u64, Entry<L>>,
-    /// When to look at which of them; one that has changed is due at [`AT_ONCE`].
+    /// When to look at which lease; a lease that has changed is due [`AT_ONCE`].
     looks: BTreeSet<(Duration, u64)>,
-    /// When the quorum was last asked about which of them, the longest ago first.
+    /// When the quorum was last asked about which lease, the longest ago first.
     asks: BTreeSet<(Duration, u64)>,
     unwatched: BTreeSet<u64>,
     watched: BTreeMap<u64, u64>,
-    /// How many have begun, and so the next one's number.
+    /// How many leases have begun, which is also the number of the next one.
     begun: u64,
-    /// How many had begun when nothing was held last.
+    /// How many leases had begun when last nothing was held.
     begun_at_rest: u64,
-    /// What every lease was told last.
+    /// What every lease was last told.
     news: News,
     /// How many connections there had been then.
     connects: u64,
     /// When the last check was sent.
     checked: Duration,
-    /// A check is due, however recent the proofs are.
+    /// Whether a check is due, however recent the proofs are.
     urgent: bool,
 }
 
@@ -63,7 +61,7 @@ pub struct Renewals<L> {
 struct Entry<L> {
     lease: L,
     since: Duration,
-    /// When the quorum was last asked about it: at first, for its grant.
+    /// When the quorum was last asked about it; at first, when it was asked for the grant.
     asked: Duration,
     /// When to look at it.
     look: Option<Duration>,
@@ -95,8 +93,8 @@ impl<L> Default for Renewals<L> {
 }
 
 impl<L: Clone> Renewals<L> {
-    /// A lock is held since `now`, about which the quorum was asked at `asked`; returns the number of
-    /// its lease.
+    /// Begins the lease of a lock that is held since `now`, and about which the quorum was asked at
+    /// `asked`. Returns the number of the lease.
     pub fn begin(&mut self, lease: L, asked: Duration, now: Duration) -> u64 {
         let id = self.begun;
         self.begun += 1;
@@ -129,37 +127,37 @@ impl<L: Clone> Renewals<L> {
         }
     }
 
-    /// The lease with this number, if it has not ended.
+    /// Returns the lease with this number, if it has not ended.
     pub fn get(&mut self, id: u64) -> Option<&mut L> {
         self.leases.get_mut(&id).map(|entry| &mut entry.lease)
     }
 
-    /// All that have not ended.
+    /// Returns all leases that have not ended.
     pub fn iter(&self) -> impl Iterator<Item = &L> {
         self.leases.values().map(|entry| &entry.lease)
     }
 
-    /// How many have not ended.
+    /// Returns how many leases have not ended.
     pub fn len(&self) -> usize {
         self.leases.len()
     }
 
-    /// Whether all have ended.
+    /// Returns whether all leases have ended.
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()
     }
 
-    /// How many have begun.
+    /// Returns how many leases have begun.
     pub fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// What every lease was told last.
+    /// Returns what every lease was last told.
     pub fn news(&self) -> News {
         self.news
     }
 
-    /// Takes in what happened to the connection, which is so many connections old.
+    /// Takes in what happened to the connection. `connects` counts the connections so far.
     pub fn follow(&mut self, mut news: News, connects: u64) {
         let anew = connects != self.connects;
         news.broke |= anew;
@@ -173,7 +171,7 @@ impl<L: Clone> Renewals<L> {
         }
     }
 
-    /// Takes the leases to look at by now; [`settle`](Self::settle) says when to look again.
+    /// Takes the leases that are due for a look; [`settle`](Self::settle) says when to look again.
     pub fn take_due(&mut self, now: Duration) -> Vec<(u64, L)> {
         let later = self.looks.split_off(&(now, u64::MAX));
         let due = mem::replace(&mut self.looks, later);
@@ -185,7 +183,7 @@ impl<L: Clone> Renewals<L> {
         due.into_iter().filter_map(take).collect()
     }
 
-    /// Says what is due after a look at these, of which none is lost; `watch` numbers the watches.
+    /// Returns what is due after a look at these, of which none is lost; `watch` numbers the watches.
     pub fn settle(&mut self, look: &Look, seen: &[Trust], watch: impl FnMut() -> u64) -> Due<L> {
         if self.is_empty() {
             self.urgent = false;
@@ -204,8 +202,8 @@ impl<L: Clone> Renewals<L> {
         Due { checks, watches }
     }
 
-    /// The locks to ask the quorum about: those whose proofs are due, and others before theirs are, as
-    /// one request proves many.
+    /// Returns the locks to ask the quorum about: those whose proofs are due, and others ahead of time,
+    /// because one request proves many.
     fn checks(&mut self, look: &Look, seen: &[Trust]) -> Vec<(u64, L)> {
         let is_late = |trust: &&Trust| {
             let proof = self.next_proof(trust, look);
@@ -222,8 +220,8 @@ impl<L: Clone> Renewals<L> {
         }
     }
 
-    /// Notes that the quorum is asked about these, and about those it was asked about the longest
-    /// ago, up to so many together.
+    /// Notes that the quorum is asked about these, and about those it was asked about the longest ago, up
+    /// to `most` together.
     fn ask(&mut self, these: &[u64], most: usize, now: Duration) -> Vec<(u64, L)> {
         self.checked = now;
         let mut asked = Vec::with_capacity(most.min(self.leases.len()));
@@ -248,24 +246,24 @@ impl<L: Clone> Renewals<L> {
         Some((id, entry.lease.clone()))
     }
 
-    /// When to send the next check of more locks than one check names: all of them have their turn
+    /// Returns when to send the next check of more locks than one check names: each of them has its turn
     /// before the first one is due again.
     fn next_of_many(&self, timeout: Duration) -> Option<Duration> {
         let checks = self.leases.len() / NODES_A_CHECK + 1;
         (checks > 1).then(|| self.checked + timeout / 6 / checks as u32)
     }
 
-    /// When the next check is due: each lock is proven again before it is suspect.
+    /// Returns when the next check is due: each lock is proven again before it is suspect.
     fn next_proof(&self, trust: &Trust, look: &Look) -> Option<Duration> {
         let (stamp, asked) = (trust.stamp?, self.leases.get(&trust.id)?.asked);
         Some(match stamp.sent < asked {
-            // Under way; if the answer takes long, ask again.
+            // A check is under way; if its answer takes long, ask again.
             true => asked + look.timeout / 6,
             false => stamp.due(trust.better_at, look.timeout),
         })
     }
 
-    /// Gives each lock that has no watch, and is held for longer than [`WATCH_AFTER`], its watch.
+    /// Gives a watch to each lock that has none and is held for longer than [`WATCH_AFTER`].
     fn watches(&mut self, now: Duration, mut next: impl FnMut() -> u64) -> Vec<(u64, L, u64)> {
         let mut given = Vec::new();
         let (leases, watched) = (&mut self.leases, &mut self.watched);
@@ -283,11 +281,12 @@ impl<L: Clone> Renewals<L> {
         given
     }
 
-    /// How long nothing will be due after a look; `None` if nothing is held, and nothing was.
+    /// Returns how long nothing will be due after a look; `None` if nothing is held and nothing was since
+    /// the last call.
     pub fn pause(&mut self, look: &Look) -> Option<Duration> {
         if self.is_empty() {
-            // Where locks come and go, a look now and then is cheaper than a wake-up by each. In a
-            // short session it comes before they are suspect.
+            // Where locks come and go, a look now and then is cheaper than a wake-up by each of them. In a
+            // short session the look comes before they are suspect.
             let idle = mem::replace(&mut self.begun_at_rest, self.begun) == self.begun;
             return (!idle).then(|| WATCH_AFTER.min(look.timeout / 12));
         }
@@ -301,14 +300,14 @@ impl<L: Clone> Renewals<L> {
         Some(pauses.min().unwrap_or(look.timeout / 6))
     }
 
-    /// Has these looked at when the next look comes.
+    /// Makes these leases due at the next look.
     pub fn look_at_these(&mut self, ids: &[u64]) {
         for id in ids {
             self.look_at(*id, Some(AT_ONCE));
         }
     }
 
-    /// Has all leases looked at when the next look comes.
+    /// Makes all leases due at the next look.
     pub fn look_at_all(&mut self) {
         self.looks = self.leases.keys().map(|id| (AT_ONCE, *id)).collect();
         for entry in self.leases.values_mut() {
@@ -320,7 +319,7 @@ impl<L: Clone> Renewals<L> {
         let Some(entry) = self.leases.get_mut(&id) else {
             return;
         };
-        // What has changed meanwhile is looked at first.
+        // A lease that has changed meanwhile stays due at once.
         if entry.look == Some(AT_ONCE) {
             return;
         }
@@ -332,7 +331,7 @@ impl<L: Clone> Renewals<L> {
         }
     }
 
-    /// The lock has no watch any more.
+    /// Notes that the lock has no watch any more.
     pub fn unwatch(&mut self, id: u64) {
         let Some(entry) = self.leases.get_mut(&id) else {
             return;
@@ -343,7 +342,7 @@ impl<L: Clone> Renewals<L> {
         self.unwatched.insert(id);
     }
 
-    /// The lock that has this watch.
+    /// Returns the lock that has this watch.
     pub fn watched_by(&self, watch: u64) -> Option<(u64, L)> {
         let id = *self.watched.get(&watch)?;
         Some((id, self.leases.get(&id)?.lease.clone()))

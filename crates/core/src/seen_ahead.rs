@@ -1,7 +1,7 @@
-//! Whom a waiter has seen ahead, and whether all of them are known to have released in order.
+//! The contenders that a waiter has seen ahead, and whether all of them are known to have released in order.
 //!
-//! Only what may have held the lock counts. A contender that went while one was there for which it
-//! had to wait never held it.
+//! Only what may have held the lock counts. A contender that left while another was there for which it had to wait
+//! never held the lock.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -14,7 +14,7 @@ use super::queue::Contest;
 use super::release_note::Note;
 use zklock_jute::Names;
 
-/// See the module's documentation.
+/// The contenders that a waiter has seen ahead; see the module's documentation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SeenAhead {
     names: Vec<String>,
@@ -30,7 +30,7 @@ impl SeenAhead {
                 let others = children.iter().filter(|name| Some(*name) != mine);
                 self.add(others);
             }
-            // Who still has a permit has not made way.
+            // A client that still has a permit has not made way.
             (Role::Permit, _) => self.names.retain(|name| !children.contains(name)),
             (_, Some(mine)) => self.stand(contest, children, mine),
             _ => {}
@@ -46,26 +46,26 @@ impl SeenAhead {
         }
     }
 
-    /// Others may have had the lock meanwhile that it has not seen, and no note tells of all of them.
+    /// Notes that others may have had the lock meanwhile without being seen, so no note tells of all of them.
     pub fn lose_sight(&mut self) {
         if !self.is_empty() {
             self.add(iter::once(""));
         }
     }
 
-    /// Whether nobody was ahead.
+    /// Returns whether nobody was ahead.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The last one in the queue; empty if others may have come after it that it has not seen.
+    /// Returns the last one in the queue; empty if others may have come after it without being seen.
     pub fn last(&self) -> Option<&str> {
         let number = |name: &&String| NodeName::parse(name).map_or(i64::MAX, |name| name.sequence);
         let last = self.names.iter().max_by_key(number);
         last.map(String::as_str)
     }
 
-    /// Whether the directory's note tells of all of them.
+    /// Returns whether the directory's note tells of all of them.
     pub fn released(&self, note: &Note) -> bool {
         self.names.iter().all(|name| note.tells_of(name))
     }
@@ -79,7 +79,7 @@ impl SeenAhead {
             let [one, other] = [one, other].map(|name| name.kind.role().sharing());
             one.conflicts(other)
         };
-        // Numbers that are used up tell no order.
+        // Numbers that are used up do not tell the order.
         let used_up = all.iter().any(NodeName::is_exhausted);
         let is_ahead = |name: &&NodeName<'_>| {
             (used_up || name.sequence < me.sequence) && name.text != mine && conflicts(name, me)

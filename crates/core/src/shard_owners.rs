@@ -1,16 +1,15 @@
 //! Which member owns which shards.
 //!
-//! Every member computes this by itself, from nothing but the members' names, so all of them come to
-//! the same result as soon as they see the same members. Each shard goes to the member that has the
-//! highest score for it and has room, as in highest random weight hashing (Thaler and Ravishankar,
-//! 1998); the room makes the numbers of shards differ by one at most. A member that comes takes
-//! shards from all others, and those of a member that goes are divided among the rest: few others
-//! move.
+//! Every member computes this by itself from the members' names alone, so all of them come to the same
+//! result as soon as they see the same members. Each shard goes to the member that has the highest score
+//! for it and has room, as in highest random weight hashing (Thaler and Ravishankar, 1998); the room makes
+//! the numbers of shards differ by one at most. A member that comes takes shards from all others, and those
+//! of a member that goes are divided among the rest: few others move.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Returns the shards below `count` that `mine` owns among these members, each named once; none if it
+/// Returns the shards below `count` that `mine` owns among these members, each named once; none if `mine`
 /// is not among them.
 pub fn shards_of(members: &[&str], mine: &str, count: u32) -> BTreeSet<u32> {
     let mut members: Vec<_> = members.iter().map(|name| (hash(name), *name, 0)).collect();
@@ -36,7 +35,7 @@ pub fn shards_of(members: &[&str], mine: &str, count: u32) -> BTreeSet<u32> {
     owned
 }
 
-/// FNV-1a. All versions of this library must agree on it.
+/// FNV-1a. All versions of this library must agree on this hash.
 fn hash(name: &str) -> u64 {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,24 +1,24 @@
-//! Coming back to a queue that nobody has joined since.
+//! How a contender that comes back to a queue knows that nobody has joined it since.
 //!
-//! A contender that is granted a lock has nobody ahead of it, and every later contender uses up
-//! a number: the directory counts every child that is created, whatever its name. So if a
-//! contender lets go of a lock and comes back with the very next number, nobody has come in
-//! between, nobody can be ahead, and the queue need not be listed. Its own last node must be known to be
-//! gone by then: while that is being deleted, what is in doubt under it may still be carried out.
+//! A contender that is granted a lock has nobody ahead of it, and every later contender uses up a number:
+//! the directory counts every child that is created, whatever its name. So if a contender releases a lock
+//! and comes back with the very next number, nobody has come in between, nobody can be ahead, and the queue
+//! need not be listed. By then its own last node must be known to be gone: while that node is being
+//! deleted, what is in doubt under it may still be carried out.
 //!
-//! A directory that was deleted and made again counts from 0. The number of transactions since
-//! tells whether it is the same one: counting as far takes as many, as long as nobody creates
-//! several children of one lock's directory in a single transaction, which no client does for a lock.
+//! A directory that was deleted and created again counts from 0. The number of transactions since tells
+//! whether it is the same directory: counting as far takes as many, as long as nobody creates several
+//! children of one lock's directory in a single transaction, which no client does for a lock.
 
 use super::attempt::action_and_event::{Origin, OwnNode};
 use super::name::NodeName;
 
-/// After this many times in a row, nobody is expected the next time either.
+/// How many times in a row nobody must have come for nobody to be expected the next time.
 ///
 /// A wrong guess costs one round trip; a right one saves the server a listing.
 const HABIT: u32 = 16;
 
-/// The last grant of a lock to a contender that has let go of it since.
+/// The last grant of a lock to a contender that has released it since.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LastGrant {
     number: i64,
@@ -28,7 +28,7 @@ pub struct LastGrant {
 }
 
 impl LastGrant {
-    /// The grant to `mine`, after the one `before`.
+    /// Creates the record of the grant to `mine`, after the one `before`.
     pub fn new(mine: &OwnNode, before: Option<Self>) -> Option<Self> {
         let followed = before.filter(|before| before.is_followed_by(mine));
         Some(Self {
@@ -38,15 +38,15 @@ impl LastGrant {
         })
     }
 
-    /// The number of its node.
+    /// Returns the number of its node.
     pub fn number(&self) -> i64 {
         self.number
     }
 
-    /// Whether nobody joined the queue between this grant and the creation of `mine`.
+    /// Returns whether nobody joined the queue between this grant and the creation of `mine`.
     ///
-    /// Transaction ids can be compared within one session. If more transactions lie in between
-    /// than this grant's number, it may be another directory.
+    /// Transaction ids can be compared within one session. If more transactions lie in between than this
+    /// grant's number, the directory may be another one.
     pub fn is_followed_by(&self, mine: &OwnNode) -> bool {
         let transactions = mine.origin.czxid.checked_sub(self.origin.czxid);
         let same = mine.origin.owner == self.origin.owner
@@ -54,7 +54,7 @@ impl LastGrant {
         same && number(mine) == self.number.checked_add(1)
     }
 
-    /// Whether nobody else seems to use the lock.
+    /// Returns whether nobody else seems to use the lock.
     pub fn is_habit(&self) -> bool {
         HABIT <= self.alone
     }

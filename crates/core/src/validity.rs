@@ -9,28 +9,27 @@
 //!  until = min(sent + T/2, touched + T - T/100)
 //! ```
 //!
-//! `sent` is when the last committed check of the node was sent. It proves that the node
-//! existed, and says nothing about how long its session lasts: a follower forwards a request,
-//! and the leader commits it without touching the session. `touched` is the send time of the
-//! last message that the leader had heard of when it committed that check, so the session
-//! ends no earlier than T after it. [`Lifetime`](super::lifetime::Lifetime) knows which message that is.
+//! `sent` is when the last committed check of the node was sent. The check proves that the node existed,
+//! but not how long its session lasts: a follower forwards a request, and the leader commits it without
+//! touching the session. `touched` is the send time of the last message that the leader had heard of when
+//! it committed that check, so the session ends no earlier than T after it.
+//! [`Lifetime`](super::lifetime::Lifetime) knows which message that is.
 //!
 //! T is the shortest timeout negotiated in this session: servers may differ, and a follower
 //! that served the session earlier may still report it with the timeout that it granted.
 //!
-//! `docs/guarantees.md` derives this from ZooKeeper's source. Times are durations since one
-//! fixed moment, because nothing in here reads a clock. It is longer ago than any session lasts: zero stands
-//! for what is not known.
+//! `docs/guarantees.md` derives this from ZooKeeper's source. Times are durations since one fixed moment,
+//! because nothing in here reads a clock. That moment is longer ago than any session lasts; zero stands for
+//! an unknown time.
 
 use core::time::Duration;
 
-/// The least that a server grants under the default limits: two ticks of two seconds.
+/// The least timeout that a server grants under the default limits: two ticks of two seconds.
 ///
-/// What a server grants to a handle is not known, and believed up to this only, unless the user
-/// states more.
+/// What a server grants to a handle is unknown, and believed only up to this, unless the user states more.
 pub const LEAST_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// After this many proofs, a lock is granted on the strength of the last one.
+/// The number of proofs after which a lock is granted on the strength of the last one.
 ///
 /// On a slow link no proof is young enough when it arrives, and a contender that waited for one
 /// would stand at the head of the queue forever.
@@ -44,8 +43,8 @@ pub(super) const ENOUGH_PROOFS: u32 = 3;
 ///   └──────(same session, own node verified)─────────────────┘
 /// ```
 ///
-/// T is the shortest session timeout that was negotiated in this session. The deadline is T/2
-/// after the last check that a quorum has committed was sent, or earlier after a silence.
+/// T is the shortest session timeout that was negotiated in this session. The deadline is T/2 after the
+/// send time of the last check that a quorum has committed, or earlier after a silence.
 ///
 /// # Example
 ///
@@ -69,7 +68,7 @@ pub(super) const ENOUGH_PROOFS: u32 = 3;
 pub enum GuardState {
     /// A quorum confirmed the lock recently, at most T/3 ago.
     Held,
-    /// No quorum confirmed it recently; until the deadline nobody else can have it.
+    /// No quorum confirmed it recently, but nobody else can have it before the deadline.
     Suspect,
     /// Someone else may have it, or a run took longer than it may. This is final.
     Lost,
@@ -79,14 +78,14 @@ pub enum GuardState {
 /// renewal of a row in a database.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Validity {
-    /// From this moment on the holder should begin nothing new.
+    /// The moment from which the holder should begin nothing new.
     pub suspect_from: Duration,
-    /// From this moment on somebody else may have the lock.
+    /// The moment from which somebody else may have the lock.
     pub until: Duration,
 }
 
 impl Validity {
-    /// A lock that is kept by a lease, on the strength of a renewal that was sent at `sent`.
+    /// Returns the validity of a lock that is kept by a lease, after a renewal that was sent at `sent`.
     ///
     /// The server counts the lease from when it carries out the renewal, which is later. The
     /// last quarter allows for a server's clock that is set forward, and for the holder to stop.
@@ -97,7 +96,7 @@ impl Validity {
         }
     }
 
-    /// The state of a guard that is not known to be lost; a disconnect may have `shaken` it.
+    /// Returns the state of a guard that is not known to be lost; a disconnect may have `shaken` it.
     #[inline]
     pub fn state(self, shaken: bool, now: Duration) -> GuardState {
         if self.until <= now {
@@ -109,7 +108,7 @@ impl Validity {
         }
     }
 
-    /// When a guard in this state changes, if nothing more is heard.
+    /// Returns when a guard in this state changes, if nothing more arrives.
     pub fn next_change(self, state: GuardState) -> Option<Duration> {
         match state {
             GuardState::Held => Some(self.suspect_from),
@@ -129,13 +128,13 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Proves nothing: what rests on it is lost.
+    /// The stamp that proves nothing: what rests on it is lost.
     pub const NEVER: Self = Self {
         sent: Duration::ZERO,
         touched: Duration::ZERO,
     };
 
-    /// Takes the older of each of the two times.
+    /// Returns the older of each of the two times.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -144,26 +143,26 @@ impl Stamp {
         }
     }
 
-    /// From this moment on somebody else may have the lock.
+    /// Returns the moment from which somebody else may have the lock.
     #[inline]
     pub fn until(self, timeout: Duration) -> Duration {
         self.session_lasts(timeout).min(self.sent + timeout / 2)
     }
 
-    /// Until this moment the session cannot end.
+    /// Returns the moment before which the session cannot end.
     #[inline]
     fn session_lasts(self, timeout: Duration) -> Duration {
         // A hundredth is for clocks that do not run at the same speed.
         self.touched + timeout - timeout / 100
     }
 
-    /// From this moment on the holder should begin nothing new.
+    /// Returns the moment from which the holder should begin nothing new.
     #[inline]
     pub fn suspect_from(self, timeout: Duration) -> Duration {
         self.until(timeout).saturating_sub(timeout / 6)
     }
 
-    /// When the next check is due, so that its answer comes before the guard is suspect.
+    /// Returns when the next check is due, so that its answer comes before the guard is suspect.
     ///
     /// A check every T/6 is enough where messages have come regularly. After a silence, the
     /// first check that finds a newer message reported, `better_at`, must not wait as long.
@@ -177,12 +176,11 @@ impl Stamp {
         }
     }
 
-    /// Whether a lock may be granted on the strength of this stamp.
+    /// Returns whether a lock may be granted on the strength of this stamp.
     ///
-    /// The guard must stay valid with the proofs that are still to come. `sent` is renewed by each
-    /// of them, so it need only be young. `touched` is renewed by the first one after `better_at`,
-    /// and the session must last until that is answered. After several `proofs` that did not allow
-    /// this, it is enough that the guard is alive.
+    /// The proofs that are still to come must be able to keep the guard valid. Each of them renews `sent`, so that
+    /// need only be young. The first one after `better_at` renews `touched`, and the session must last until that
+    /// proof is answered. After several `proofs` that did not allow this, it is enough that the guard is alive.
     pub fn supports_a_grant(
         self,
         better_at: Option<Duration>,
@@ -195,7 +193,7 @@ impl Stamp {
         (is_young && self.outlasts(better_at, timeout, now)) || (lives && ENOUGH_PROOFS <= proofs)
     }
 
-    /// Whether the session lasts until a proof that rests on a newer message is answered.
+    /// Returns whether the session lasts until a proof that rests on a newer message is answered.
     pub(super) fn outlasts(
         self,
         better_at: Option<Duration>,
@@ -212,14 +210,14 @@ impl Stamp {
 pub struct Terms {
     /// The shortest timeout that was negotiated in this session.
     pub timeout: Duration,
-    /// From this moment on nothing is known of the session unless a server answers.
+    /// The moment from which nothing is known of the session unless a server answers.
     pub latest: Duration,
-    /// The session has ended, or another one has taken its place.
+    /// Whether the session has ended, or another one has taken its place.
     pub over: bool,
 }
 
 impl Terms {
-    /// How long a lock that was proven by `stamp` may be trusted.
+    /// Returns how long a lock that was proven by `stamp` may be trusted.
     #[inline]
     pub fn validity(self, stamp: Stamp) -> Validity {
         Validity {
@@ -231,7 +229,7 @@ impl Terms {
         }
     }
 
-    /// From this moment on somebody else may have what was proven by `stamp`.
+    /// Returns the moment from which somebody else may have what was proven by `stamp`.
     #[inline]
     pub fn until(self, stamp: Stamp) -> Duration {
         self.validity(stamp).until

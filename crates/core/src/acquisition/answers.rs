@@ -1,4 +1,4 @@
-//! What the answers to an attempt's requests say to it.
+//! What the answers to an attempt's requests tell it.
 
 use super::state::Step;
 use super::{Acquisition, Note, Wire};
@@ -10,7 +10,7 @@ use crate::proof::{self, Proof};
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names, Reply, Request, Stat};
 
-/// So many proofs are not needed unless answers take too long.
+/// A number of proofs that a grant needs only if answers take too long.
 const MANY: u32 = 6;
 
 const GONE: Failure = Failure::Refused(ErrorCode::NO_NODE);
@@ -35,7 +35,7 @@ impl Acquisition {
                 Ok(())
             }
             Step::Own if answered == Err(GONE) => self.own_is_gone(),
-            // A client that may not read a node is told nothing of it, not even that it goes.
+            // A client that may not read a node gets no event of it, not even of its deletion.
             Step::Nearest if answered == Err(Failure::Refused(ErrorCode::NO_AUTH)) => {
                 self.watch_directory(wire)
             }
@@ -52,7 +52,7 @@ impl Acquisition {
         }
     }
 
-    /// What an answer says, as far as that is simple.
+    /// Returns the event that an answer stands for, where nothing else follows from it.
     fn said(
         &mut self,
         step: Step,
@@ -68,7 +68,7 @@ impl Acquisition {
             }
             (Step::Create(_), Ok(_) | Err(Failure::Lost)) => Event::ReplyLost,
             (Step::Create(_), Err(GONE)) => Event::NoNode,
-            // A refusal passes through the quorum too.
+            // A refused sync has passed through the quorum too.
             (Step::Sync, Ok(_) | Err(Failure::Refused(_))) => Event::Synced,
             (Step::Own, Ok(Reply::Stat(stat))) => Event::Inspected(origin(stat)),
             (Step::Nearest, Ok(reply)) => {
@@ -98,7 +98,7 @@ impl Acquisition {
                 self.takes_in(names, wire);
             }
             Ok(Reply::Children { names, .. }) => self.listing = Some(names),
-            // The directory is not there: a create says so too, and makes it.
+            // The directory is missing. A create learns this too, and leads to its creation.
             Err(GONE) if self.wants_a_listing() => {
                 self.attempt.handle(Event::NoNode);
             }
@@ -108,7 +108,7 @@ impl Acquisition {
         Ok(())
     }
 
-    /// A listing that leaves a watch on the directory, where every child counts.
+    /// Takes in a listing that left a watch on the directory, where every child counts.
     fn crowd_listed(
         &mut self,
         queued: bool,
@@ -138,14 +138,14 @@ impl Acquisition {
         }
     }
 
-    /// The same of a listing in which every child counts.
+    /// As [`takes_in`](Self::takes_in), for a listing in which every child counts.
     pub(super) fn takes_in_crowd(&mut self, queued: bool, names: Names, wire: &mut dyn Wire) {
         let count = names.len() + usize::from(!queued);
         self.crowd = count.saturating_sub(self.contest.permits);
         self.takes_in(names, wire);
     }
 
-    /// Takes in a listing in which no idle semaphore is left.
+    /// Takes in a listing that no longer contains an idle semaphore.
     pub(super) fn takes_in_contenders(&mut self, names: Names, wire: &mut dyn Wire) {
         if let Some(seen) = &mut self.seen {
             seen.look(self.contest, &names, self.attempt.node());
@@ -180,7 +180,7 @@ impl Acquisition {
         }
     }
 
-    /// One of these says so to the attempt, whatever it does.
+    /// Tells the attempt that its node is gone. Whatever it is doing, one of these events tells it so.
     fn own_is_gone(&mut self) -> Result<(), Failure> {
         self.attempt.handle(Event::Evicted);
         self.attempt.handle(Event::NoNode);
@@ -206,8 +206,8 @@ impl Acquisition {
         }
     }
 
-    /// The attempt takes this for what it waits for. The watches left ahead of their turn, which has not come
-    /// while there is no connection: then they are asked for again.
+    /// Returns the event that the nearest node is gone, if the attempt is at its watches. They may have left ahead
+    /// of their turn, which does not come while there is no connection; then they are sent again.
     fn nearest_is_gone(&mut self) -> Option<Event> {
         let action = self.attempt.action();
         let is_its_turn = matches!(action, Action::Watch(_) | Action::WatchAround(..));
@@ -217,7 +217,7 @@ impl Acquisition {
         is_its_turn.then_some(Event::NoNode)
     }
 
-    /// If the node beyond the nearest is gone, that counts as an event.
+    /// Takes in the answer about the node beyond the nearest. If that node is gone, this counts as an event.
     fn beyond(&mut self, answered: &Answered) -> Result<(), Failure> {
         self.watches.is_seen = answered.is_ok();
         let beyond = self.watches.beyond.clone();
@@ -262,7 +262,7 @@ impl Acquisition {
     }
 }
 
-/// A node's birth shows how late it was at the servers.
+/// Passes on when a node was born, which shows how late it was at the servers.
 fn saw_clock(answered: &Answered, wire: &mut dyn Wire) {
     let stat = match answered {
         Ok(Reply::Created { stat, .. }) => stat.as_ref(),

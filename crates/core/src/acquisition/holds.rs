@@ -1,10 +1,10 @@
-//! Holds in the queue: nodes without a session, which stand for a pause. A waiter removes one whose time
+//! Holds in the queue: nodes without a session, which stand for a pause. A waiter removes a hold whose time
 //! is over.
 //!
-//! A hold's name shows what it is, so a listing without one costs nothing, and only who sees one reads
-//! it. The time is the servers': the births of our nodes and the last changes of holds say how late it
-//! was there, and this machine's clock counts from then on, so that a hold is never removed early. The
-//! removal itself admits nobody: who removed it lists the queue again.
+//! A hold's name shows what it is, so a listing without holds costs nothing, and only a contender that sees
+//! a hold reads it. The time is the servers': the births of our nodes and the last changes of holds show
+//! how late it was there, and this machine's clock counts from then on, so a hold is never removed early.
+//! The removal itself admits nobody: the contender that removed a hold lists the queue again.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -20,8 +20,7 @@ use crate::path::node_in;
 use zklock_jute::{Data, ErrorCode, Names, Reply, Request, Stat};
 
 impl Acquisition {
-    /// Reads the holds in a listing before the attempt takes that in. Returns the listing if there are
-    /// none.
+    /// Reads the holds in a listing before the attempt takes it in. Returns the listing if it contains none.
     pub(super) fn past_holds(&mut self, names: Names, wire: &mut dyn Wire) -> Option<Names> {
         let mine = self.attempt.node();
         let ahead = match mine.is_some() || self.looks_before() {
@@ -41,7 +40,7 @@ impl Acquisition {
             self.meets(None, wire);
             return Some(names);
         }
-        // A node that was created by somebody else has not shown its birth.
+        // A node that somebody else created has not shown its birth yet.
         if let Some(mine) = self.attempt.node().filter(|_| self.stood) {
             let look = Request::exists(&node_in(&self.path, mine));
             self.send(look, Step::Clock, wire);
@@ -59,12 +58,12 @@ impl Acquisition {
         None
     }
 
-    /// Whether a listing before it has a node may show that the lock is taken. Permits know no holds.
+    /// Returns whether a listing can show, before there is a node, that the lock is taken. Permits know no holds.
     fn looks_before(&self) -> bool {
         self.tries() && self.contest.role != Role::Permit
     }
 
-    /// Tells which hold is the first one ahead.
+    /// Reports which hold is the first one ahead.
     fn meets(&mut self, hold: Option<(&Data, &Stat)>, wire: &mut dyn Wire) {
         if hold.is_some() || self.holds.met {
             self.holds.met = hold.is_some();
@@ -72,12 +71,12 @@ impl Acquisition {
         }
     }
 
-    /// Whether a listing waits for its holds, or the next one for the removal of some.
+    /// Returns whether a listing waits until its holds are read, or the next one until some are removed.
     pub(super) fn looks_at_holds(&self) -> bool {
         self.holds.look.is_some() || !self.holds.removes.is_empty()
     }
 
-    /// A hold is read, or is gone, or may not be read.
+    /// Takes in that a hold was read, is gone, or may not be read.
     pub(super) fn hold_read(
         &mut self,
         answered: Answered,
@@ -119,8 +118,8 @@ impl Acquisition {
     }
 
     /// Removes the holds that are over, whatever stands ahead of them: a waiter that watches the nearest
-    /// node may never hear of what goes before that. The listing, and the proof that a grant may need, leave
-    /// in the same write. Plans to go on when the next one is over. Returns whether one was.
+    /// node may never learn what goes before that. The listing, and the proof that a grant may need, leave
+    /// in the same write. Schedules a look for when the next hold is over. Returns whether it removes any.
     fn removes_past(&mut self, seen: Vec<SeenHold>, wire: &mut dyn Wire) -> bool {
         let time = wire.servers_time();
         for hold in seen {
@@ -147,7 +146,7 @@ impl Acquisition {
         removes
     }
 
-    /// Has a hold removed, if nobody has written it since it was read.
+    /// Sends the removal of a hold, which fails if somebody has written the hold since it was read.
     fn remove(&mut self, hold: SeenHold, wire: &mut dyn Wire) {
         let path = node_in(&self.path, &hold.name);
         wire.tell(Note::RemovesHold(&path));
@@ -156,8 +155,8 @@ impl Acquisition {
         self.holds.removes.push_back(hold.name);
     }
 
-    /// A contender without a node that may take holds for over enters the queue, to learn the servers'
-    /// time.
+    /// Makes a contender without a node ignore the holds that are probably over. It enters the queue then,
+    /// and learns the servers' time.
     fn without_past(&mut self, look: &HoldsLook, wire: &dyn Wire) {
         let time = wire.probable_time();
         let over = |hold: &&SeenHold| hold.end.is_some_and(|end| end <= time);
@@ -167,7 +166,7 @@ impl Acquisition {
             .handle(Event::Children(look.names.without(&over)));
     }
 
-    /// A removal is answered. The listing behind the last one shows what is left.
+    /// Takes in the answer to a removal. The listing behind the last one shows what is left.
     pub(super) fn hold_removed(&mut self, answered: &Answered, wire: &mut dyn Wire) {
         let removed = self.holds.removes.pop_front();
         match answered {
@@ -182,15 +181,15 @@ impl Acquisition {
         }
     }
 
-    /// The connection broke. When to look again stays: a waiter that was setting its watches does not list
-    /// the queue again because of that.
+    /// Forgets what the broken connection left unanswered. The time of the next look stays: a waiter that
+    /// was setting its watches does not list the queue again because of the break.
     pub(super) fn forget_holds(&mut self) {
         self.holds.look = None;
         self.holds.removes.clear();
     }
 
-    /// Whether the holds ahead are to be looked at again; if not, plans to. What it knows to be over is
-    /// removed without another look: the version tells whether somebody has written it since.
+    /// Returns whether a look at the holds ahead is due; if not, schedules it. A hold known to be over is
+    /// removed without another look: its version tells whether somebody has written it since.
     pub(super) fn is_hold_due(&mut self, wire: &mut dyn Wire) -> bool {
         match self.holds.again {
             Some(again) if again <= wire.now() => {

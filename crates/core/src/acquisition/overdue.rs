@@ -1,6 +1,6 @@
 //! What a waiting contender does about a holder that has held for too long.
 //!
-//! [`Overdue`] decides; a look comes from time to time, and when the queue has moved.
+//! [`Overdue`] decides. A look is due from time to time, and when the queue has moved.
 
 use alloc::string::String;
 
@@ -14,17 +14,17 @@ use crate::path::node_in;
 use zklock_jute::{ErrorCode, Reply, Request};
 
 impl Acquisition {
-    /// Hurries holders by these rules; the same call `held` some nodes here before.
+    /// Sets the rules for hurrying holders. The same call `held` these nodes here before.
     pub fn hurry_by(&mut self, overdue: Option<Overdue>, held: &[String]) {
         self.hurry.overdue = overdue;
         self.hurry.held = held.to_vec();
-        // What an earlier attempt of the call was about to do may be about another directory, where
-        // another node has the name.
+        // An earlier attempt of the call may have been about to act in another directory, where another
+        // node has the name.
         self.hurry
             .looks_anew(|action| !matches!(action, Action::Sleep(_)));
     }
 
-    /// What is known of the head of the queue, for the next attempt of the same call.
+    /// Takes what is known of the head of the queue, for the next attempt of the same call.
     pub fn hurried(&mut self) -> Option<Overdue> {
         self.hurry.overdue.take()
     }
@@ -55,7 +55,7 @@ impl Acquisition {
         match action {
             Action::Sleep(_) => {}
             Action::List => self.send(Request::list(&self.path), Step::Head, wire),
-            // A server that lags may show one that had the same name before.
+            // Without the sync, a server that lags may show an earlier node of the same name.
             Action::Look(name) => {
                 self.hurry.before = 1;
                 self.hurry.version = NO_VERSION;
@@ -86,7 +86,7 @@ impl Acquisition {
         let action = self.hurry.overdue.as_ref().map(Overdue::action);
         if self.hurry.before != 0 {
             self.hurry.before -= 1;
-            // A server may refuse to catch up, having done so.
+            // A server may refuse a sync although it has caught up.
             if let Err(Failure::Lost | Failure::NotSent | Failure::Closed) = answered {
                 self.hurry.handle(Event::Failed);
             }
@@ -97,17 +97,17 @@ impl Acquisition {
             Ok(Reply::Children { names, .. }) => {
                 Event::Children(self.contest, names, self.attempt.node(), &self.hurry.held)
             }
-            // A node of no session is no contender's, whatever it is called.
+            // A node without a session belongs to no contender, whatever its name.
             Ok(Reply::Stat(stat)) if stat.has_session() && !presses => {
                 self.hurry.version = stat.version;
                 Event::Born(stat.czxid, wire.now())
             }
-            // It is gone, or another client has asked it too.
+            // The node is gone, or another client has asked its holder too.
             Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => Event::Failed,
             Err(failure @ (Failure::Refused(_) | Failure::TooLong(_))) if presses => {
                 return Err(*failure);
             }
-            // It is asked again, as long as nobody has answered.
+            // While no answer has arrived, the holder is asked again.
             Err(Failure::Lost | Failure::NotSent) if matches!(action, Some(Action::Ask(_))) => {
                 return Ok(());
             }
@@ -120,7 +120,7 @@ impl Acquisition {
     }
 }
 
-/// Whether the contender with this node may be asked to release its lock.
+/// Returns whether the contender with this node may be asked to release its lock.
 fn may_ask(node: &str) -> bool {
     NodeName::parse(node).is_none_or(|name| !name.kind.is_watched_for_its_deletion())
 }

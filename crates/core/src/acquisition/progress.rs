@@ -1,4 +1,4 @@
-//! How an acquisition goes on, waits, begins again and ends.
+//! How an acquisition advances, waits, starts over and ends.
 
 use core::mem;
 use core::time::Duration;
@@ -14,11 +14,11 @@ use crate::queue::Blocked;
 use crate::validity::Stamp;
 use zklock_jute::EventKind;
 
-/// How long a try waits for the deletion of what its client has left, which takes a few round trips.
+/// How long a try waits for the deletion of what its client left, which takes a few round trips.
 const PASSING: Duration = Duration::from_secs(1);
 
 impl Acquisition {
-    /// Goes on as far as possible: sends what is to be sent next, unless it is on its way.
+    /// Advances as far as possible: sends what is due, unless it is on its way. Returns how the acquisition ends.
     pub fn advance(&mut self, wire: &mut dyn Wire) -> Option<Reached> {
         loop {
             if self.has_ended {
@@ -61,7 +61,8 @@ impl Acquisition {
         true
     }
 
-    /// Whether it is to wait for what its client has left, which would look like somebody else's node.
+    /// Returns whether to wait for the deletion of what its client left, which would look like somebody
+    /// else's node.
     fn lets_finish(&mut self, wire: &dyn Wire) -> bool {
         let by = *self.finishes_by.get_or_insert_with(|| wire.now() + PASSING);
         let waits = self.own_is_left && wire.now() < by;
@@ -71,7 +72,7 @@ impl Acquisition {
         waits
     }
 
-    /// Takes in what happened while it waits; `false` if nothing did.
+    /// Takes in what happened while it waits. Returns `false` if nothing did.
     fn waits(&mut self, wire: &mut dyn Wire) -> bool {
         self.has_waited = true;
         while let Some((name, kind)) = self.events.pop_front() {
@@ -80,7 +81,7 @@ impl Acquisition {
                 return true;
             }
         }
-        // Without transactions a proof costs two requests: it is asked for when the turn has come.
+        // Without transactions a proof costs two requests, so it is requested only when the turn has come.
         if self.is_next() && wire.capabilities().multi {
             self.stays_proven(wire);
         }
@@ -92,7 +93,7 @@ impl Acquisition {
         due
     }
 
-    /// What an event of a watched node says to the attempt.
+    /// Returns what an event of a watched node tells the attempt.
     fn event(&mut self, name: &str, kind: EventKind) -> Option<Event> {
         let gone = kind == EventKind::Deleted;
         if self.attempt.node() == Some(name) {
@@ -115,13 +116,14 @@ impl Acquisition {
         self.has_moved |= gone;
         Some(match gone {
             true if self.watches.is_seen => Event::BeyondDeleted,
-            // Also a watch of the connection before may tell that, of a node that a hold has replaced.
+            // A watch of the previous connection may report this too, for a node that a hold has replaced.
             true => Event::BeyondMissing,
             false => Event::Woken,
         })
     }
 
-    /// Whether it is the only contender whose turn comes when one node goes; many readers may wait for one.
+    /// Returns whether its turn, and nobody else's, comes when one node goes. Many readers may wait for the
+    /// same node.
     fn is_next(&self) -> bool {
         let writes = self.contest.role == Role::Write;
         let is_next = |blocked: &Blocked| {
@@ -130,21 +132,21 @@ impl Acquisition {
         self.attempt.blocked().is_some_and(is_next)
     }
 
-    /// Whether the lock may be granted on what the quorum has confirmed.
+    /// Returns whether the lock may be granted on what the quorum has confirmed.
     pub(super) fn is_proven(&self, wire: &dyn Wire) -> bool {
         wire.next_for_a_grant(&self.proof) == Next::Grant
     }
 
-    /// Another session, or the node of another: begins again, at the end of the queue.
+    /// Starts over at the end of the queue, because the session is another, or the node is another session's.
     pub(super) fn restart(&mut self, wire: &mut dyn Wire) {
         self.attempt.handle(Event::NewSession);
         let left = self.attempt.orphans();
-        // Otherwise the nodes of the former went with it, but for one that was never ours.
+        // Otherwise the nodes of the former session went with it, except for one that was never ours.
         if wire.sends_late() {
             self.left.extend(left);
         }
         self.broke();
-        // A client of the semaphore's that came after the former node went has seen nobody here.
+        // A client of the semaphore that came after the former node was gone has seen nobody here.
         self.beside = Beside::default();
         if let Some(seen) = &mut self.seen {
             seen.lose_sight();
@@ -165,7 +167,7 @@ impl Acquisition {
             (Outcome::Evicted(name), None) if !self.is_cancelled => {
                 Reached::Evicted(node_in(&self.path, &name))
             }
-            // Of its own accord, only an attempt that does not wait ends so.
+            // Without a cancellation, only an attempt that does not wait ends so.
             (Outcome::Gone | Outcome::Evicted(_) | Outcome::Restart, None) => Reached::GaveUp {
                 taken: self.is_taken || !self.is_cancelled,
             },

@@ -1,9 +1,9 @@
-//! A semaphore that nobody uses any more is no obstacle for another kind of lock.
+//! Why a semaphore that nobody uses any more is no obstacle for another kind of lock.
 //!
-//! The directories of its permits and its queue stay until the server removes them. While nobody is
-//! in them, the path may become a mutex or a read-write lock. Neither can overlook the other: each
-//! creates its own node before it looks for the other's, so of two that come at the same time at
-//! least the later one sees the earlier one.
+//! The directories of its permits and its queue stay until the server removes them. While they are empty,
+//! the path may become a mutex or a read-write lock. Neither kind can overlook the other: each contender
+//! creates its own node before it looks for the other kind, so of two that come at the same time, at least
+//! the later one sees the earlier one.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -16,12 +16,12 @@ use crate::permits;
 use zklock_jute::Names;
 
 impl Acquisition {
-    /// Whether a semaphore has directories here, whose clients use up no numbers of the queue.
+    /// Returns whether a semaphore has directories here. Its clients use up no numbers of the queue.
     pub fn is_beside_semaphore(&self) -> bool {
         self.beside.was_idle.is_some()
     }
 
-    /// Looks at the semaphore that a listing shows. Returns the listing if there is none.
+    /// Starts a look at the semaphore that a listing shows. Returns the listing if it shows none.
     pub(super) fn past_semaphore(&mut self, names: Names, wire: &mut dyn Wire) -> Option<Names> {
         if self.contest.role == Role::Permit || !names.contains("leases") {
             return Some(names);
@@ -34,12 +34,12 @@ impl Acquisition {
         None
     }
 
-    /// Whether a listing waits for a look at the semaphore.
+    /// Returns whether a listing waits for a look at the semaphore.
     pub(super) fn looks_at_semaphore(&self) -> bool {
         self.beside.look.is_some()
     }
 
-    /// One of the looks is answered.
+    /// Takes in the answer to one of the looks.
     pub(super) fn semaphore_read(
         &mut self,
         answered: Answered,

@@ -17,7 +17,7 @@ use crate::refusals::Refusals;
 use zklock_jute::{Names, Request};
 
 impl Acquisition {
-    /// Sends what this action needs, unless it is on its way. Returns whether an answer was there.
+    /// Sends what this action needs, unless that is on its way. Returns whether an answer was already there.
     pub(super) fn step(&mut self, action: Action, wire: &mut dyn Wire) -> bool {
         match action {
             Action::Create(prefix) => self.create(&prefix, wire),
@@ -44,8 +44,8 @@ impl Acquisition {
         self.flight.push((call, step));
     }
 
-    /// The create and the listing leave together, so that a free lock costs one round trip. If
-    /// nobody is expected, the listing is left out.
+    /// Sends the create and the listing together, so that a free lock costs one round trip. The listing is
+    /// left out if nobody is expected.
     fn create(&mut self, prefix: &str, wire: &mut dyn Wire) {
         if self.is_on_its_way(|step| matches!(step, Step::Create(_))) {
             return;
@@ -61,8 +61,8 @@ impl Acquisition {
         }
     }
 
-    /// The prefix of its first node, if it begins with a create. Somebody else may send that; see
-    /// [`is_created_by`](Self::is_created_by).
+    /// Returns the prefix of its first node, if it begins with a create. Somebody else may send that
+    /// create; see [`is_created_by`](Self::is_created_by).
     pub fn begins_with_create(&self) -> Option<String> {
         match self.attempt.action() {
             Action::Create(prefix) => Some(prefix),
@@ -70,7 +70,7 @@ impl Acquisition {
         }
     }
 
-    /// Lists the queue, besides what is on its way.
+    /// Lists the queue, in addition to what is on its way.
     pub fn list_too(&mut self, wire: &mut dyn Wire) {
         self.send(Request::list(&self.path), Step::List, wire);
     }
@@ -91,7 +91,7 @@ impl Acquisition {
         false
     }
 
-    /// Has the server catch up, and lists the queue in the same write.
+    /// Makes the server catch up, and lists the queue in the same write.
     fn sync(&mut self, wire: &mut dyn Wire) {
         if !self.is_on_its_way(|step| *step == Step::Sync) {
             self.forget_listings();
@@ -100,13 +100,13 @@ impl Acquisition {
         }
     }
 
-    /// What earlier listings show is older than the answer to what is sent now.
+    /// Forgets earlier listings: they are older than the answer to what is sent now.
     pub(super) fn forget_listings(&mut self) {
         self.listing = None;
         self.flight.retain(|(_, step)| *step != Step::List);
     }
 
-    /// Lists the queue. If that has moved, the proof leaves too that a grant may need.
+    /// Lists the queue. If the queue has moved, the proof that a grant may need leaves with the listing.
     fn list(&mut self, wire: &mut dyn Wire) -> bool {
         if self.looks_at_semaphore() || self.looks_at_holds() {
             return false;
@@ -124,7 +124,7 @@ impl Acquisition {
         false
     }
 
-    /// Lists the directory, where every child counts, leaving a watch on it.
+    /// Lists a directory where every child counts, and leaves a watch on it.
     fn list_and_watch(&mut self, queued: bool, wire: &mut dyn Wire) -> bool {
         let waits = self.is_on_its_way(|step| matches!(step, Step::Crowd(_)))
             || self.looks_at_semaphore()
@@ -153,7 +153,7 @@ impl Acquisition {
         self.send(list, Step::Crowd(queued), wire);
     }
 
-    /// The watches on others are not needed any more.
+    /// Drops the watches on other nodes, which are not needed any more.
     pub(super) fn unwatch(&mut self, wire: &mut dyn Wire) {
         let mine = self.attempt.node();
         self.events.retain(|(name, _)| Some(&**name) == mine);
@@ -173,15 +173,15 @@ impl Acquisition {
             .retain(|(_, step)| !matches!(step, Step::Nearest | Step::Beyond | Step::Around));
     }
 
-    /// Asks for our own node. If a listing is on its way that may show others ahead, the watches
-    /// on them leave together with that.
+    /// Looks at our own node. A contender whose listing is on its way waits for that: if it shows others
+    /// ahead, the watches on them leave together with the look.
     fn inspect(&mut self, name: &str, wire: &mut dyn Wire) {
         let looked = self.is_on_its_way(|step| *step == Step::Own);
         let waits = self.patience == Patience::Waits;
         if looked || waits && self.is_on_its_way(|step| *step == Step::List) {
             return;
         }
-        // Holds are read before the queue is waited for.
+        // Holds are read before the contender waits for the queue.
         let is_plain = |names: &&Names| waits && !names.iter().any(may_be_hold);
         let names = self.listing.as_ref().filter(is_plain);
         match names.map(|names| self.attempt.contest().place(names, name)) {
@@ -193,7 +193,7 @@ impl Acquisition {
     }
 
     fn look_at_own(&mut self, name: &str, wire: &mut dyn Wire) {
-        // Unlike a read, this needs no permission. A watch that is set stands until the node goes.
+        // Unlike a read, `exists` needs no permission. A watch that is set stands until the node goes.
         let look = Request::Exists {
             path: node_in(&self.path, name),
             watch: !mem::replace(&mut self.watches.own, true),
@@ -212,7 +212,7 @@ impl Acquisition {
         }
     }
 
-    /// Watches the nearest node ahead, and, if the attempt needs them, our own node `mine` and the one
+    /// Watches the nearest node ahead and, if the attempt needs them, our own node `mine` and the node
     /// beyond the nearest.
     fn watch(&mut self, blocked: &Blocked, mine: Option<&str>, wire: &mut dyn Wire) {
         let Blocked {
@@ -247,7 +247,7 @@ impl Acquisition {
         };
     }
 
-    /// Has the quorum confirm our node, if that is due, or waits until it can help.
+    /// Asks the quorum to confirm our node if that is due, or waits until asking can help.
     fn proves(&mut self, wire: &mut dyn Wire) {
         if self.is_on_its_way(|step| matches!(step, Step::Proof(..))) {
             return;
@@ -268,12 +268,12 @@ impl Acquisition {
         }
     }
 
-    /// Has it advance then, at the latest.
+    /// Schedules an [`advance`](Self::advance) for this time at the latest.
     pub(super) fn rest_at(&mut self, at: Duration) {
         self.rests_until = Some(self.rests_until.map_or(at, |until| until.min(at)));
     }
 
-    /// Keeps the proof young that a grant may need soon: the release ahead is a grant then.
+    /// Renews the proof that a grant may need soon. With a fresh proof, the release ahead is the grant.
     pub(super) fn stays_proven(&mut self, wire: &mut dyn Wire) {
         let asked = self.is_on_its_way(|step| matches!(step, Step::Proof(..)));
         if !wire.is_connected() || asked {
@@ -298,7 +298,7 @@ impl Acquisition {
         }
     }
 
-    /// Asks whether the session lasts that our node has gone from.
+    /// Asks whether the session of our node, which is gone, still exists.
     pub(super) fn asks_why(&mut self, name: &str, wire: &mut dyn Wire) {
         if wire.is_connected() && !self.is_on_its_way(|step| *step == Step::Evicted) {
             let look = Request::exists(&node_in(&self.path, name));

@@ -1,5 +1,5 @@
-//! What an acquisition knows besides what its attempt does: what is on its way and what is watched, answers
-//! that say something only together, and what stands around the queue.
+//! What an acquisition knows besides the state of its attempt: what is on its way, what is watched, answers
+//! that tell something only together, and what stands around the queue.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -14,38 +14,38 @@ use crate::path::node_in;
 use crate::validity::Stamp;
 use zklock_jute::{Data, ErrorCode, Names, Reply, Stat};
 
-/// What an answer is the answer to.
+/// The purpose of a request, which says how to read its answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Step {
     Create(Stamp),
     Parent,
-    /// Of the requests after whose answers a listing is up to date.
+    /// One of the requests after whose answers a listing is up to date.
     Sync,
     List,
-    /// A listing that leaves a watch on the directory. Says whether our own node is there.
+    /// A listing that leaves a watch on the directory. The flag says whether our own node is there.
     Crowd(bool),
-    /// Our own node; leaves a watch.
+    /// A look at our own node, which leaves a watch.
     Own,
-    /// The nearest node ahead; leaves a watch.
+    /// A read of the nearest node ahead, which leaves a watch.
     Nearest,
-    /// The one beyond it; leaves a watch.
+    /// A read of the node beyond the nearest, which leaves a watch.
     Beyond,
-    /// A watch on the directory, as the nearest node may not be read.
+    /// A listing that leaves a watch on the directory, because the nearest node may not be read.
     Around,
     Birth,
-    /// A proof that counts, or does not.
+    /// A proof, and whether it counts.
     Proof(Stamp, bool),
-    /// Our own node, which is gone: whether the session is.
+    /// A look at our own node, which is gone, to learn whether the session is gone too.
     Evicted,
-    /// Our own node, which shows the servers' time.
+    /// A look at our own node, to learn the servers' time.
     Clock,
-    /// A hold ahead.
+    /// A read of a hold ahead.
     Hold,
-    /// Of a hold that is over.
+    /// The removal of a hold that is over.
     Removal,
     /// A look at the semaphore that has directories here.
     Semaphore,
-    /// About the one that has held for too long.
+    /// A request about a holder that has held for too long.
     Head,
 }
 
@@ -55,16 +55,16 @@ pub(super) struct Watches {
     pub(super) own: bool,
     pub(super) nearest: Option<String>,
     pub(super) beyond: Option<String>,
-    /// The one beyond was there when its watch was set.
+    /// Whether the node beyond was there when its watch was set.
     pub(super) is_seen: bool,
-    /// The directory.
+    /// Whether the directory is watched.
     pub(super) around: bool,
 }
 
-/// The births of nodes, as far as the answers have told.
+/// The births of nodes that the answers so far have told.
 #[derive(Debug, Default)]
 pub(super) struct Births {
-    /// Whose answers are still to come, in this order.
+    /// The nodes whose answers are still to come, in this order.
     asked: VecDeque<String>,
     known: BTreeMap<String, i64>,
 }
@@ -77,7 +77,7 @@ impl Births {
         }
     }
 
-    /// The next one was born then, or is gone. Returns all when the last one is known.
+    /// Notes when the next node was born, or that it is gone. Returns all births when the last one is known.
     pub(super) fn next(&mut self, czxid: Option<i64>) -> Option<BTreeMap<String, i64>> {
         if let Some((name, czxid)) = self.asked.pop_front().zip(czxid) {
             self.known.insert(name, czxid);
@@ -86,12 +86,12 @@ impl Births {
     }
 }
 
-/// The answers to a proof, as far as they have come.
+/// The answers to a proof that have arrived so far.
 #[derive(Debug, Default)]
 pub(super) struct Proofs(Vec<Answered>);
 
 impl Proofs {
-    /// The next answer. Returns all if it `is_last`.
+    /// Adds the next answer. Returns all answers if this one `is_last`.
     pub(super) fn next(&mut self, answered: Answered, is_last: bool) -> Option<Vec<Answered>> {
         self.0.push(answered);
         is_last.then(|| mem::take(&mut self.0))
@@ -101,37 +101,37 @@ impl Proofs {
 /// What a waiter knows of the holds ahead of it.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    /// One was ahead.
+    /// Whether a hold was ahead.
     pub(super) met: bool,
     pub(super) look: Option<HoldsLook>,
-    /// Those that are being removed, in the order of the answers.
+    /// The holds that are being removed, in the order of the answers.
     pub(super) removes: VecDeque<String>,
-    /// When they are to be looked at again.
+    /// When to look at the holds again.
     pub(super) again: Option<Duration>,
-    /// Those that end while it waits, if no other waiter is to remove them before.
+    /// The holds that end while it waits and that no other waiter is to remove before.
     pub(super) ours: Vec<SeenHold>,
-    /// This client may not remove these.
+    /// The holds that this client may not remove.
     pub(super) kept: Vec<String>,
 }
 
-/// A listing with holds, whose data is being read.
+/// A listing with holds whose data is being read.
 #[derive(Debug)]
 pub(super) struct HoldsLook {
     pub(super) names: Names,
-    /// Those that are not read yet, in the order of the answers.
+    /// The holds that are not read yet, in the order of the answers.
     pub(super) asked: Vec<SeenHold>,
     pub(super) seen: Vec<SeenHold>,
-    /// The data and stat of the first one.
+    /// The data and stat of the first hold.
     pub(super) first: Option<(Data, Stat)>,
 }
 
 #[derive(Debug)]
 pub(super) struct SeenHold {
     pub(super) name: String,
-    /// How many waiters see it before this one.
+    /// How many waiters see the hold before this one does.
     pub(super) place: u32,
     pub(super) version: i32,
-    /// When it is over at the servers, since the epoch.
+    /// When the hold is over at the servers, since the epoch.
     pub(super) end: Option<Duration>,
 }
 
@@ -139,12 +139,12 @@ pub(super) struct SeenHold {
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     pub(super) look: Option<SemaphoreLook>,
-    /// It has directories here, and `Some(true)` if nobody used it while our node stood.
+    /// `None` if no semaphore has directories here; `Some(true)` if nobody used it while our node stood.
     pub(super) was_idle: Option<bool>,
 }
 
-/// A listing that shows its directories, and the answers that have come: the data of its node, and who is
-/// in its queue and has its permits.
+/// A listing that shows the semaphore's directories, and the answers so far: the data of its node, who is
+/// in its queue and who has its permits.
 #[derive(Debug)]
 pub(super) struct SemaphoreLook {
     pub(super) names: Names,
@@ -152,7 +152,7 @@ pub(super) struct SemaphoreLook {
 }
 
 impl Beside {
-    /// The connection broke.
+    /// Forgets the look, because the connection broke.
     pub(super) fn broke(&mut self) {
         self.look = None;
     }
@@ -162,18 +162,18 @@ impl Beside {
 #[derive(Debug, Default)]
 pub(super) struct Hurry {
     pub(super) overdue: Option<Overdue>,
-    /// Nodes in the same directory that the same call holds.
+    /// The nodes in the same directory that the same call holds.
     pub(super) held: Vec<String>,
     /// When the next look is due.
     pub(super) at: Option<Duration>,
-    /// The head's version as it was looked at: what changes later is looked at again.
+    /// The head's version at the last look. A head that has changed since is looked at again.
     pub(super) version: i32,
-    /// Of the requests under way, how many come before the one that tells.
+    /// How many answers come before the one that tells.
     pub(super) before: usize,
 }
 
 impl Hurry {
-    /// The queue has moved, and its head may be another.
+    /// Notes that the queue has moved, so its head may be another.
     pub(super) fn stir(&mut self) {
         if let Some(overdue) = &mut self.overdue {
             overdue.stir();
@@ -181,14 +181,14 @@ impl Hurry {
         }
     }
 
-    /// The connection broke. Without an answer, an eviction is not repeated: another node may have the name
-    /// by then.
+    /// Notes that the connection broke. An eviction without an answer is not repeated: another node may
+    /// have the name by then.
     pub(super) fn broke(&mut self) {
         self.before = 0;
         self.looks_anew(|action| !matches!(action, Action::Sleep(_) | Action::Ask(_)));
     }
 
-    /// Does not do what is due if it is one of these, but begins with another look.
+    /// Begins with another look if the action that is due is one of these.
     pub(super) fn looks_anew(&mut self, instead_of: impl Fn(&Action) -> bool) {
         if let Some(overdue) = &mut self.overdue {
             if instead_of(&overdue.action()) {
@@ -197,7 +197,7 @@ impl Hurry {
         }
     }
 
-    /// What the request under way is about.
+    /// Returns what the request under way is about.
     pub(super) fn about(&self, dir: &str) -> About {
         match self.overdue.as_ref().map(Overdue::action) {
             Some(Action::Look(name) | Action::Ask(name) | Action::Evict(name)) => {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::queue::{Blocked, Foreign};
 use zklock_jute::Names;
 
-/// Whether to wait for the turn.
+/// Whether to wait for one's turn.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Patience {
     /// Wait.
@@ -16,36 +16,36 @@ pub enum Patience {
     Tries,
 }
 
-/// What the driver is to do next.
+/// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Create an ephemeral sequential node with this prefix.
     Create(String),
-    /// Create the directory and what is above it.
+    /// Create the directory and its ancestors.
     MakeParents,
     /// Make sure that the next listing is no older than this moment.
     Sync,
-    /// The same, of a lock that a listing has shown as taken.
+    /// As `Sync`, for a lock that a listing has shown as taken.
     CatchUp,
-    /// [`Rename`](super::Attempt::rename) it: the create was not carried out and still may be, and two
-    /// nodes with one name could not be told apart.
+    /// [`Rename`](super::Attempt::rename) the attempt: the create was not carried out but still may be, and
+    /// two nodes with one name could not be told apart.
     Rename,
     /// List the directory.
     List,
-    /// List the directory, leaving a watch on it. Says whether our own node is there already.
+    /// List the directory and leave a watch on it. The flag says whether our own node is there already.
     ListAndWatch(bool),
     /// Ask for this node's owner and birth.
     Inspect(String),
     /// Ask for the births of these nodes.
     Births(Vec<String>),
-    /// Read the nearest node, leaving a watch on it.
+    /// Read the nearest node and leave a watch on it.
     Watch(Blocked),
     /// As `Watch`, and also watch this node of ours and the one beyond the nearest.
     ///
     /// The server sends events in the order in which they happened: if the nearest node goes
     /// and no event of ours came before, ours was still there.
     WatchAround(Blocked, String),
-    /// Sleep until something is worth a report.
+    /// Sleep until there is something to report.
     Wait,
     /// Have the quorum confirm this node, unless it confirmed the session a moment ago.
     Prove(String),
@@ -60,7 +60,7 @@ pub enum Event {
     Cancel,
     /// The directory holds these names.
     Children(Names),
-    /// Our node was created, under this name; its owner and birth if the server told.
+    /// Our node was created under this name, with this origin if the server told.
     Created(String, Option<Origin>),
     /// The node has this origin.
     Inspected(Origin),
@@ -68,7 +68,7 @@ pub enum Event {
     Births(BTreeMap<String, i64>),
     /// The node or the directory that we asked about is not there.
     NoNode,
-    /// The directory exists, and what is above it.
+    /// The directory and its ancestors exist.
     ParentsMade,
     /// The quorum has confirmed our node.
     Proved,
@@ -82,8 +82,8 @@ pub enum Event {
     Deleted,
     /// The node beyond the nearest, which we watched, was deleted, and the watches on the others stand.
     BeyondDeleted,
-    /// The node beyond the nearest is gone, perhaps since before it was watched, and the watches on the others
-    /// stand. A hold may have its place.
+    /// The node beyond the nearest is gone, perhaps since before it was watched, and the watches on the
+    /// others stand. A hold may have taken its place.
     BeyondMissing,
     /// Our own node is not there, although our session lasts.
     Evicted,
@@ -111,7 +111,7 @@ pub struct OwnNode {
     pub origin: Origin,
 }
 
-/// How it ended.
+/// How an attempt ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
     /// The lock is ours, through this node.
@@ -131,8 +131,8 @@ pub enum Outcome {
 pub enum Orphan {
     /// This node.
     Node(String),
-    /// Perhaps a node with this prefix.
+    /// A node with this prefix, if there is one.
     Prefix(String),
-    /// Perhaps a node of this name, which others use too, with this data, which no other has.
+    /// A node of this name with this data, if there is one. Others use the name too, but nobody else the data.
     Marked(String, String),
 }

@@ -15,24 +15,24 @@ use zklock_jute::{Access, ErrorCode, Op, Permissions, Reply, Stat};
 /// A moment, counted from one fixed moment that is longer ago than any session lasts.
 pub type Time = Duration;
 
-/// A thread of the user's, which waits for itself if it locks twice.
+/// A thread of the user's. If it locks twice, it waits for itself.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Thread(pub u64);
 
-/// One [`Ask`]; it is answered once.
+/// The number of one [`Ask`], which is answered once.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Ticket(pub(super) u64);
 
-/// One guard. The next thread that gets the same node from it has another one.
+/// The number of one guard. The next thread that gets the same node from it has another guard.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct GuardId(pub(super) u64);
 
-/// What stays the same for a core.
+/// The settings of a core.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How nodes are named.
     pub dialect: Dialect,
-    /// Where the ids in their names begin: a random number, for this core alone.
+    /// Where the ids in the names of nodes begin: a random number, for this core alone.
     pub first_id: u128,
     /// The data of nodes, by which people find their owner.
     pub card: Vec<u8>,
@@ -40,13 +40,13 @@ pub struct Settings {
     pub acl: Vec<Access>,
     /// How many times in a row a lock goes from thread to thread while other clients wait.
     pub local_handoffs: u32,
-    /// Whether releases leave a note, and holders are told of those of the ones ahead. That costs a read
-    /// for each grant.
+    /// Whether releases leave a note, and holders are told about the notes of those ahead. That costs one
+    /// read for each grant.
     pub notes: bool,
 }
 
 impl Settings {
-    /// The usual ones.
+    /// Creates the usual settings.
     pub fn new(dialect: Dialect, first_id: u128) -> Self {
         Self {
             dialect,
@@ -85,7 +85,7 @@ pub struct Answer {
     pub result: Result<Reply, ErrorCode>,
 }
 
-/// What a thread wants. At `until`, it is told that it does not have it.
+/// What a thread wants. At `until`, the thread is told that it does not have it.
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// A mutex.
@@ -97,25 +97,25 @@ pub enum Ask {
         /// When to give up.
         until: Option<Time>,
     },
-    /// That the quorum confirm the lock of this guard now.
+    /// The quorum's confirmation, now, of the lock of this guard.
     Verify {
         /// The guard.
         guard: GuardId,
         /// When to give up.
         until: Option<Time>,
     },
-    /// To carry all of this out while the lock is held, or nothing of it.
+    /// All of these operations while the lock is held, or none of them.
     Commit {
-        /// The guard. Its node must stand when the servers carry it out.
+        /// The guard. Its node must exist when the servers carry out the operations.
         guard: GuardId,
-        /// What to do, in this order.
+        /// The operations, in this order.
         ops: Vec<Op>,
     },
-    /// To release the lock, and to be told how that ended.
+    /// The release of the lock, and a report of how that ended.
     Unlock {
         /// The guard.
         guard: GuardId,
-        /// What to do in the transaction that deletes its node, if anything.
+        /// The operations in the transaction that deletes its node, if any.
         ops: Vec<Op>,
     },
 }
@@ -125,13 +125,12 @@ pub enum Ask {
 pub enum Outcome {
     /// The lock is held.
     Held(Grant),
-    /// The limit was reached, or the ask was cancelled. Says whether a server has shown the lock
-    /// taken, or another thread of this client holds it.
+    /// The limit was reached, or the ask was cancelled.
     GaveUp {
-        /// See above.
+        /// Whether a server has shown the lock taken, or another thread of this client holds it.
         taken: bool,
     },
-    /// The thread that asks has the lock, or asks for it already.
+    /// The thread that asks already has the lock, or already asks for it.
     WouldDeadlock,
     /// Somebody deleted the node that waited.
     Evicted(String),
@@ -139,19 +138,19 @@ pub enum Outcome {
     Foreign(Foreign),
     /// The server refused a request.
     Refused(ErrorCode),
-    /// The servers refused this step of a transaction, and did nothing of it. A lock that is released
-    /// was held until then, and is given up.
+    /// The servers refused this step of a transaction, and carried out nothing of it. If the ask was to
+    /// release a lock, that was held until then, and is given up.
     StepRefused(usize, ErrorCode),
     /// The quorum has confirmed the lock.
     Verified,
-    /// What was to be done under the lock is done.
+    /// The operations under the lock were carried out.
     Committed,
-    /// The node was there until its deletion, which is confirmed. What was to be done with it is done.
+    /// The node was there until its deletion, which is confirmed. The operations with it were carried out.
     Released,
     /// The lock was lost before, for this reason. Nothing was done under it.
     Lost(Loss),
-    /// An answer was lost, or did not come in time: what was to be done under the lock is done, or not, or
-    /// may still be done as long as its node stands.
+    /// An answer was lost, or did not arrive in time: the operations under the lock were carried out, or
+    /// were not, or may still be, as long as its node stands.
     InDoubt,
     /// The core has ended, for this reason: it grants nothing any more.
     Over(Loss),
@@ -173,24 +172,24 @@ pub struct Grant {
 /// What a guard is told after its grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Notice {
-    /// It may be trusted so long from now on.
+    /// The lock may be trusted for this long from now on.
     Trust(Validity),
-    /// It is lost, for this reason.
+    /// The lock is lost, for this reason.
     Lost(Loss),
     /// Another client asks its holder to release the lock.
     Revoked,
-    /// Whether all that were ahead have said that they released it in order. Told once, with
-    /// [`Settings::notes`], and only if somebody was ahead.
+    /// Tells whether all that were ahead have recorded that they released the lock in order. Sent once,
+    /// with [`Settings::notes`], and only if somebody was ahead.
     Follows {
-        /// See above.
+        /// Whether all have.
         released: bool,
     },
 }
 
 /// Why a lock was lost, or a call ended without its lock.
 ///
-/// The first reason stays that the core knew of: a holder whose machine slept finds
-/// [`NotConfirmed`](Self::NotConfirmed) when it wakes, whatever is heard of its session later. Only
+/// The first reason that the core knew of stays: a holder whose machine slept finds
+/// [`NotConfirmed`](Self::NotConfirmed) when it wakes, whatever is learned about its session later. Only
 /// [`NodeGone`](Self::NodeGone) is made more exact.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Loss {
@@ -214,20 +213,20 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Whether it says more than an earlier reason.
+    /// Returns whether this reason says more than an earlier one.
     pub(super) fn explains(self, earlier: Self) -> bool {
         let explained = matches!(self, Self::Evicted | Self::SessionExpired);
         earlier == Self::NodeGone && explained
     }
 }
 
-/// Whom an ask waits for.
+/// The contenders that an ask waits for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ahead {
-    /// How many are known to be ahead: nodes of the queue, or for a thread in line behind others of its client,
-    /// those threads, of which only the first stands in the queue.
+    /// How many are known to be ahead: nodes of the queue; or, for a thread in line behind others of its
+    /// client, those threads, of which only the first stands in the queue.
     pub count: usize,
-    /// The nearest of them has the lock.
+    /// Whether the nearest of them has the lock.
     pub holds: bool,
     /// The nearest node; `None` if the nearest is another thread of this client.
     pub nearest: Option<Nearest>,
@@ -238,21 +237,20 @@ pub struct Ahead {
 pub struct Nearest {
     /// Its full name.
     pub node: String,
-    /// Its data, as its watch has found it; none if this client may not read it.
+    /// Its data, as its watch has found it; empty if this client may not read it.
     pub data: Vec<u8>,
-    /// The same of its stat, which is zero then.
+    /// Its stat, as its watch has found it; zero if this client may not read it.
     pub stat: Stat,
 }
 
-/// What a core has done so far, in plain numbers. Requests and times are for the shell to count, which sees
-/// all of them.
+/// What a core has done so far, in plain numbers. The shell counts requests and times, because it sees all of them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Locks that were granted.
     pub grants: u64,
-    /// Those among them that waited behind other clients.
+    /// Granted locks that waited behind other clients.
     pub waits: u64,
-    /// Those among them that came from another thread, without a server.
+    /// Granted locks that came from another thread, without a server.
     pub handed_on: u64,
     /// Locks that were lost while they were held.
     pub losses: u64,
@@ -262,11 +260,11 @@ pub struct Counts {
     pub reconnects: u64,
     /// Sessions that expired.
     pub expiries: u64,
-    /// Nodes that were deleted which no guard has had.
+    /// Deleted nodes that no guard has had.
     pub leftovers: u64,
 }
 
-/// The trust in a lock that is lost.
+/// The validity of a lock that is lost.
 pub const LOST: Validity = Validity {
     suspect_from: Time::ZERO,
     until: Time::ZERO,

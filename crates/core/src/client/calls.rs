@@ -1,7 +1,7 @@
 //! The requests of the present connection: those to be written, and those without an answer.
 //!
-//! Servers answer in order, so a queue finds whom an answer is for. Nothing outlives its
-//! connection: what was under way when that broke fails, and whoever still needs it asks again.
+//! Servers answer in order, so a queue tells what an answer is for. Nothing outlives its connection: what
+//! was under way when it broke fails, and the parts that still need it ask again.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -17,14 +17,14 @@ use crate::renewals::Check;
 use crate::validity::Stamp;
 use zklock_jute::Request;
 
-/// Whom an answer is for.
+/// What an answer is for.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// The attempt that has the turn at this path.
     Step(Arc<str>),
-    /// The same, of its create.
+    /// The create of that attempt.
     Create(Creation),
-    /// The deletion of this number.
+    /// The deletion with this number.
     Deletion(u64),
     /// A deletion and a create in one transaction.
     Both(u64, Creation),
@@ -45,7 +45,7 @@ pub(super) enum Purpose {
 pub(super) struct Creation {
     pub(super) path: Arc<str>,
     pub(super) prefix: String,
-    /// An attempt waits for it; otherwise it is deleted.
+    /// Whether an attempt waits for it; otherwise it is deleted.
     pub(super) is_wanted: bool,
 }
 
@@ -54,15 +54,15 @@ pub(super) struct Creation {
 pub(super) struct Open {
     pub(super) id: CallId,
     pub(super) purpose: Purpose,
-    /// An answer shows that a quorum has committed it.
+    /// Whether an answer shows that a quorum has committed it.
     pub(super) commits: bool,
     pub(super) sent: Time,
 }
 
-/// See the module's documentation.
+/// The requests of the present connection; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// What the shell has not taken yet.
+    /// The requests that the shell has not taken yet.
     out: VecDeque<Request>,
     open: VecDeque<Open>,
     /// When the pings without an answer were sent.
@@ -92,38 +92,38 @@ impl Calls {
         self.last_sent = now;
     }
 
-    /// A connection begins, on which nothing was sent yet.
+    /// Notes that a connection begins, on which nothing was sent yet.
     pub(super) fn begin(&mut self, now: Time) {
         self.last_sent = now;
     }
 
-    /// The next request to write.
+    /// Takes the next request to write.
     pub(super) fn next(&mut self) -> Option<Request> {
         self.out.pop_front()
     }
 
-    /// The oldest request, whose answer is next.
+    /// Takes the oldest request, whose answer is next.
     pub(super) fn answered(&mut self) -> Option<Open> {
         self.open.pop_front()
     }
 
-    /// When the ping was sent that is answered now.
+    /// Takes the time when the ping was sent that is answered now.
     pub(super) fn pong(&mut self) -> Option<Time> {
         self.pings.pop_front()
     }
 
-    /// When the last request was sent.
+    /// Returns when the last request was sent.
     pub(super) fn last_sent(&self) -> Time {
         self.last_sent
     }
 
-    /// When the oldest request or ping was sent that has no answer.
+    /// Returns when the oldest request or ping was sent that has no answer.
     pub(super) fn oldest(&self) -> Option<Time> {
         let oldest = self.open.front().map(|open| open.sent);
         oldest.into_iter().chain(self.pings.front().copied()).min()
     }
 
-    /// Nobody waits for this create any more: what its answer shows to be there is deleted.
+    /// Notes that nobody waits for this create any more: the node that its answer shows is deleted.
     pub(super) fn abandons(&mut self, id: CallId) {
         let open = self.open.iter_mut().find(|open| open.id == id);
         if let Some(Purpose::Create(creation) | Purpose::Both(_, creation)) =
@@ -133,7 +133,7 @@ impl Calls {
         }
     }
 
-    /// The connection broke: takes all without an answer, with why there is none.
+    /// Takes all requests without an answer after the connection broke, each with why there is none.
     pub(super) fn fail(&mut self) -> Vec<(Open, Failure)> {
         let is_ping = |request: &&Request| **request == Request::Ping;
         let unsent = self.out.iter().filter(|request| !is_ping(request)).count();

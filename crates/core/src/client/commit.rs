@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::ask::{GuardId, Ticket};
 use zklock_jute::Op;
 
-/// See the module's documentation.
+/// A transaction under a guard.
 #[derive(Debug)]
 pub(super) struct Commit {
     pub(super) ticket: Ticket,

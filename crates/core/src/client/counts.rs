@@ -4,7 +4,7 @@ use super::Core;
 use super::ask::Counts;
 
 impl Core {
-    /// What this core has done so far.
+    /// Returns what this core has done so far.
     pub fn counts(&self) -> Counts {
         Counts {
             reconnects: self.link.connects.saturating_sub(1),

@@ -1,4 +1,4 @@
-//! Whom an input is for.
+//! Which part of a core an input is for.
 //!
 //! Every input is a tick first: what is due by then is done before anything else is taken in.
 
@@ -59,7 +59,7 @@ impl Core {
         }
     }
 
-    /// The thread with this ticket gives up then.
+    /// Makes the thread with this ticket give up at this time.
     pub(super) fn limit(&mut self, ticket: Ticket, until: Time) {
         if let Some(asked) = self.asks.get_mut(&ticket) {
             asked.until = Some(until);
@@ -82,12 +82,12 @@ impl Core {
         self.wakes.push_back((ticket, outcome));
     }
 
-    /// All paths that a thread wants or has.
+    /// Returns all paths that a thread wants or has.
     pub(super) fn paths(&self) -> Vec<Arc<str>> {
         self.lines.keys().cloned().collect()
     }
 
-    /// Hands an answer, or the lack of one, to whom it is for.
+    /// Hands an answer, or the lack of one, to the part that it is for.
     pub(super) fn answered(&mut self, open: Open, answered: Answered) {
         match open.purpose {
             Purpose::Step(path) => self.step_answered(&path, open.id, answered),
@@ -137,13 +137,13 @@ impl Core {
         if let Some((ticket, outcome)) = done.told {
             self.wake(ticket, outcome);
         }
-        // A try may have waited for it.
+        // A try may have waited for this deletion.
         if let Some(path) = done.left_in {
             self.advance(&path.into());
         }
     }
 
-    /// Something happened to a node in this directory, or to the directory.
+    /// Takes in that something happened to a node in this directory, or to the directory.
     pub(super) fn happened(&mut self, dir: &str, (name, path): (&str, &str), kind: EventKind) {
         let Some((dir, line)) = self.lines.get_key_value(dir) else {
             return;
@@ -160,14 +160,14 @@ impl Core {
         }
     }
 
-    /// There is this session now, or none. Whoever waits for a release of another one waits for nothing.
+    /// Notes which session there is now, if any. A thread that waits for a release in another one is woken.
     pub(super) fn serves(&mut self, session: i64) {
         for (ticket, outcome) in self.releases.serves(session) {
             self.wake(ticket, outcome);
         }
     }
 
-    /// Has the quorum confirm a lock for a thread that wants to know.
+    /// Asks the quorum to confirm a lock for a thread that wants to know.
     pub(super) fn verify(&mut self, ticket: Ticket, guard: GuardId) {
         if !self.leases.verify(ticket, guard, &mut self.link) {
             self.not_verified(ticket, guard);

@@ -7,8 +7,8 @@ use super::ask::{Loss, Outcome, Time};
 use super::asked::Wants;
 
 impl Core {
-    /// There will never be a connection again: the client was closed, or its credentials were refused. Every
-    /// thread is woken, and every guard is lost. What nodes there are go with their session.
+    /// Ends the core: there will never be a connection again, because the client was closed or its credentials were
+    /// refused. Every thread is woken, and every guard is lost. The nodes that exist go with their session.
     pub fn ends(&mut self, now: Time, why: Loss) {
         self.pass(now);
         self.link.ends(why);

@@ -1,8 +1,8 @@
 //! The locks that are held: what their guards may believe, and the proofs that this rests on.
 //!
-//! [`Renewals`] says when the quorum is asked about which of them, and [`Belief`] what one of them
-//! is worth. A look does what is due. It comes before anything that happens at the same time is taken
-//! in: a lock whose time is over is lost, whatever an answer says that arrives late.
+//! [`Renewals`] says when the quorum is asked about which lock, and [`Belief`] how far one lock may be
+//! trusted. A look does what is due. It comes before anything that happens at the same time is taken in: a
+//! lock whose time is over is lost, whatever an answer says that arrives late.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::ToString;
@@ -35,31 +35,31 @@ pub(super) struct Lease {
     is_revoked: bool,
     /// How many transactions under it may still be carried out.
     unanswered: u32,
-    /// What its guard was told last.
+    /// What its guard was last told.
     told: Notice,
 }
 
-/// See the module's documentation.
+/// The locks that are held; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     renewals: Renewals<()>,
     held: BTreeMap<u64, Lease>,
     /// When to look next.
     pub(super) next: Option<Time>,
-    /// Something has changed that a look is to see.
+    /// Whether something has changed that a look has to see.
     is_due: bool,
     /// The checks that threads asked for and that could not be sent yet.
     pub(super) unsent: Vec<(Ticket, GuardId)>,
     watches: u64,
     pub(super) notices: VecDeque<(GuardId, Notice)>,
-    /// How many were lost.
+    /// How many locks were lost.
     pub(super) losses: u64,
-    /// How many times one became suspect.
+    /// How many times a lock became suspect.
     pub(super) suspicions: u64,
 }
 
 impl Leases {
-    /// The lock of this node is held, on the strength of a proof.
+    /// Begins the lease of the lock with this node, on the strength of a proof.
     pub(super) fn begin(
         &mut self,
         (path, node, token): (Arc<str>, Arc<str>, i64),
@@ -86,8 +86,8 @@ impl Leases {
         (GuardId(id), trust)
     }
 
-    /// The same lock for the next thread; `None` unless it is beyond doubt, nobody asks for it, and nothing
-    /// may still be done in its former holder's name.
+    /// Begins a lease of the same lock for the next thread. Returns `None` unless the lock is beyond doubt,
+    /// nobody asks for it, and nothing may still be done in its former holder's name.
     pub(super) fn succeed(&mut self, lease: &Lease, link: &Link) -> Option<(GuardId, Validity)> {
         let mut belief = lease.belief;
         let held = belief.state(link.lifetime.terms(), link.now) == GuardState::Held;
@@ -97,7 +97,7 @@ impl Leases {
         Some(self.begin(lock, stamp, link))
     }
 
-    /// The guard is given up.
+    /// Ends the lease of a guard.
     pub(super) fn end(&mut self, guard: GuardId) -> Option<Lease> {
         self.renewals.end(guard.0);
         self.held.remove(&guard.0)
@@ -145,7 +145,7 @@ impl Leases {
         }
     }
 
-    /// Asks the quorum about those of these that are not lost.
+    /// Asks the quorum about those of these locks that are not lost.
     fn check(&mut self, ids: &[u64], link: &mut Link) {
         let node = |id: &u64| {
             let lease = self.held.get(id)?;
@@ -165,7 +165,7 @@ impl Leases {
         }
     }
 
-    /// A check is answered.
+    /// Takes in the answer to a check.
     pub(super) fn checked(&mut self, check: &Check, answered: &Answered, link: &mut Link) {
         let answers = slice::from_ref(answered);
         for said in self.renewals.checked(check, answers, link.knows) {
@@ -174,14 +174,14 @@ impl Leases {
         self.is_due = true;
     }
 
-    /// The node of a guard was read, and is watched if it is there.
+    /// Takes in that the node of a guard was read. The node is watched if it is there.
     pub(super) fn was_read(&mut self, id: u64, answered: &Answered, link: &mut Link) {
         if let Some(said) = self.renewals.was_read(id, answered) {
             self.apply(said, link);
         }
     }
 
-    /// A watch on the node of this guard has fired.
+    /// Takes in that a watch on the node of this guard has fired.
     pub(super) fn happened(&mut self, guard: GuardId, kind: EventKind, link: &mut Link) {
         if let Some(said) = self.renewals.happened(guard.0, kind) {
             self.apply(said, link);
@@ -225,7 +225,7 @@ impl Leases {
         }
     }
 
-    /// A transaction under the lock of this guard is sent, or it is known how it ended.
+    /// Notes that a transaction under the lock of this guard is sent, or that its end is known.
     pub(super) fn writes(&mut self, guard: GuardId, begins: bool) {
         if let Some(lease) = self.held.get_mut(&guard.0) {
             match begins {
@@ -235,13 +235,13 @@ impl Leases {
         }
     }
 
-    /// The connection has changed: the next look is at all guards.
+    /// Notes that the connection has changed: the next look is at all guards.
     pub(super) fn link_changed(&mut self) {
         self.renewals.look_at_all();
         self.is_due = true;
     }
 
-    /// The watches of the former connection are gone.
+    /// Notes that the watches of the former connection are gone.
     pub(super) fn connected(&mut self) {
         for id in self.held.keys() {
             self.renewals.unwatch(*id);
@@ -249,7 +249,7 @@ impl Leases {
         self.link_changed();
     }
 
-    /// Asks the quorum for a thread that wants to know; `false` if the lock is lost.
+    /// Asks the quorum for a thread that wants to know. Returns `false` if the lock is lost.
     pub(super) fn verify(&mut self, ticket: Ticket, guard: GuardId, link: &mut Link) -> bool {
         let Some(lease) = self.get(guard).filter(|lease| lease.is_believed(link)) else {
             return false;
@@ -265,8 +265,8 @@ impl Leases {
         true
     }
 
-    /// The answer to a check that a thread has asked for. Returns whether the lock is held, if that is
-    /// known now.
+    /// Takes in the answer to a check that a thread has asked for. Returns whether the lock is held, if
+    /// that is known now.
     pub(super) fn verified(
         &mut self,
         (ticket, guard, stamp): (Ticket, GuardId, Stamp),
@@ -284,7 +284,7 @@ impl Leases {
 }
 
 impl Lease {
-    /// Whether its guard may be trusted now.
+    /// Returns whether its guard may be trusted now.
     pub(super) fn is_believed(&self, link: &Link) -> bool {
         let mut belief = self.belief;
         belief.look(link.lifetime.terms(), link.now).is_some() && self.session == link.session
@@ -299,7 +299,7 @@ impl Lease {
         }
     }
 
-    /// Whether it is suspect, and was not before.
+    /// Returns whether it is suspect, and was not before.
     fn turns_suspect(&mut self, link: &Link) -> bool {
         let state = self.belief.state(link.lifetime.terms(), link.now);
         let before = mem::replace(&mut self.is_suspect, state == GuardState::Suspect);
@@ -317,7 +317,7 @@ impl Lease {
         })
     }
 
-    /// How long its guard may be trusted if nothing more arrives.
+    /// Returns how long its guard may be trusted if nothing more arrives.
     pub(super) fn trust(&self, link: &Link) -> Validity {
         let Some(stamp) = self.belief.stamp else {
             return LOST;

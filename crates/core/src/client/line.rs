@@ -1,6 +1,6 @@
 //! The threads of one client that want the same path, first come, first served.
 //!
-//! The servers see one of them at a time: the one that has the turn.
+//! The servers see only one of them at a time: the thread that has the turn.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -10,10 +10,10 @@ use crate::acquisition::Acquisition;
 use crate::attempt::Patience;
 use crate::skip_listing::LastGrant;
 
-/// See the module's documentation.
+/// The threads that want the same path; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// Who has the turn, and what it does with it.
+    /// The thread that has the turn, and what it does with it.
     pub(super) turn: Option<(Thread, Turn)>,
     pub(super) waiting: VecDeque<Waiter>,
     /// The last grant, by which the next one may tell that nobody came in between.
@@ -28,7 +28,7 @@ pub(super) enum Turn {
     Acquires(Box<Acquires>),
     Holds {
         guard: GuardId,
-        /// Other clients were ahead: some may be behind, too.
+        /// Whether other clients were ahead: some may be behind, too.
         has_waited: bool,
     },
 }
@@ -49,12 +49,12 @@ pub(super) struct Waiter {
 }
 
 impl Line {
-    /// The acquisition of the thread that has the turn.
+    /// Returns the acquisition of the thread that has the turn.
     pub(super) fn acquisition(&mut self) -> Option<&mut Acquisition> {
         Some(&mut self.acquires()?.acquisition)
     }
 
-    /// The same, and its ticket.
+    /// Returns the acquisition of the thread that has the turn, and its ticket.
     pub(super) fn acquires(&mut self) -> Option<&mut Acquires> {
         match &mut self.turn {
             Some((_, Turn::Acquires(acquires))) => Some(acquires),
@@ -62,7 +62,7 @@ impl Line {
         }
     }
 
-    /// The guard of the thread that has the turn.
+    /// Returns the guard of the thread that has the turn.
     pub(super) fn guard(&self) -> Option<GuardId> {
         match &self.turn {
             Some((_, Turn::Holds { guard, .. })) => Some(*guard),
@@ -70,7 +70,7 @@ impl Line {
         }
     }
 
-    /// Whether this thread has the turn, or waits for it.
+    /// Returns whether this thread has the turn, or waits for it.
     pub(super) fn has(&self, thread: Thread) -> bool {
         let owns = self
             .turn

@@ -1,5 +1,5 @@
-//! The session and its connection, as every part of a core sees them: what time it is, what can be
-//! sent, and what a message proves.
+//! The session and its connection, as every part of a core sees them: the time, what can be sent, and what
+//! a message proves.
 
 use core::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::lifetime::Lifetime;
 use crate::validity::Stamp;
 use zklock_jute::Request;
 
-/// A ping goes out when nothing was sent for this part of the session timeout.
+/// The part of the session timeout after which a ping is sent if nothing else was.
 const PINGS: u32 = 6;
 
-/// See the module's documentation.
+/// The session and its connection; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) settings: Settings,
@@ -40,7 +40,7 @@ pub(super) struct Link {
     /// When something last arrived.
     received: Time,
     promptness: Promptness,
-    /// The connection is of no use any more.
+    /// Whether the connection is of no use any more.
     pub(super) hangs_up: bool,
     ids: u128,
     clock: ServersClock,
@@ -72,7 +72,7 @@ impl Link {
         }
     }
 
-    /// Whether requests can be sent.
+    /// Returns whether requests can be sent.
     pub(super) fn is_connected(&self) -> bool {
         self.connected.is_some() && !self.hangs_up
     }
@@ -82,7 +82,7 @@ impl Link {
         self.calls.push(self.now, request, purpose)
     }
 
-    /// The stamp of a check that is sent now.
+    /// Returns the stamp of a check that is sent now.
     pub(super) fn stamp(&self) -> Stamp {
         self.lifetime.stamp(self.now)
     }
@@ -91,26 +91,26 @@ impl Link {
         self.lifetime.timeout()
     }
 
-    /// An id that was never used.
+    /// Returns an id that was never used.
     pub(super) fn fresh_id(&mut self) -> u128 {
         self.ids = self.ids.wrapping_add(1);
         self.ids
     }
 
-    /// What guards have to know of the connection.
+    /// Returns what guards have to know of the connection.
     pub(super) fn news(&self) -> News {
         let is_over = self.over.is_some();
         News::of(self.connected, self.session, is_over, self.knows.resumes)
     }
 
-    /// A connect request is sent.
+    /// Notes that a connect request is sent.
     pub(super) fn greets(&mut self) {
         if self.session != 0 {
             self.lifetime.greets(self.now, None);
         }
     }
 
-    /// A server serves. Returns whether the session is the one before.
+    /// Notes that a server serves. Returns whether the session is the one before.
     pub(super) fn greeted(&mut self, greeting: Greeting) -> bool {
         let Greeting {
             session,
@@ -140,13 +140,13 @@ impl Link {
         self.hangs_up = false;
     }
 
-    /// A server says that the session has expired.
+    /// Notes that a server says that the session has expired.
     pub(super) fn expired(&mut self) {
         self.expiries += u64::from(self.session != 0);
         self.session = 0;
     }
 
-    /// There will never be a connection again.
+    /// Notes that there will never be a connection again.
     pub(super) fn ends(&mut self, why: Loss) {
         self.over.get_or_insert(why);
         self.calls.fail();
@@ -154,30 +154,30 @@ impl Link {
         self.session = 0;
     }
 
-    /// The answer to a request that was sent at `sent`.
+    /// Takes in the answer to a request that was sent at `sent`.
     pub(super) fn answered(&mut self, sent: Time) {
         self.lifetime.answered(sent, self.now);
         self.promptness.answered(sent, self.now);
     }
 
-    /// The answer to the oldest ping.
+    /// Takes in the answer to the oldest ping.
     pub(super) fn pong(&mut self) {
         if let Some(sent) = self.calls.pong() {
             self.lifetime.answered(sent, self.now);
         }
     }
 
-    /// The servers have shown this time, in milliseconds since the epoch.
+    /// Notes that the servers have shown this time, in milliseconds since the epoch.
     pub(super) fn saw_clock(&mut self, millis: i64) {
         self.clock.saw(millis, self.now);
     }
 
-    /// The least that it can be at the servers, since the epoch; 0 if that is not known.
+    /// Returns the least that the time at the servers can be, since the epoch; 0 if that is unknown.
     pub(super) fn servers_time(&self) -> Duration {
         self.clock.time(self.now)
     }
 
-    /// Something arrived.
+    /// Notes that something arrived.
     pub(super) fn received(&mut self) {
         self.received = self.now;
     }
@@ -194,7 +194,7 @@ impl Link {
         }
     }
 
-    /// When the next [`tick`](Self::tick) does something.
+    /// Returns when the next [`tick`](Self::tick) does something.
     pub(super) fn next_tick(&self) -> Option<Time> {
         self.is_connected()
             .then(|| self.leaves_at().min(self.pings_at()))
@@ -204,7 +204,7 @@ impl Link {
         self.calls.last_sent() + self.timeout() / PINGS
     }
 
-    /// When to leave a server from which nothing arrives, or no answer.
+    /// Returns when to leave a server from which nothing arrives, or no answer.
     fn leaves_at(&self) -> Time {
         let silent = self.received + self.timeout() * 2 / 3;
         let unanswered = self.promptness.leaves_at(self.calls.oldest());

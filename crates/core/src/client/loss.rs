@@ -5,7 +5,7 @@ use super::leases::{Lease, Leases};
 use super::link::Link;
 
 impl Link {
-    /// Why nothing is left of this session, if nothing is.
+    /// Returns why nothing is left of this session, if nothing is.
     pub(super) fn ended(&self, session: i64) -> Option<Loss> {
         let is_gone = !self.knows.resumes && self.news().connected.is_none();
         match self.over {
@@ -15,8 +15,8 @@ impl Link {
         }
     }
 
-    /// Why a node is gone, if an answer says that it is: who gets one still has the session. A transport
-    /// that cannot tell one session from the next cannot tell this either.
+    /// Returns why a node is gone, if an answer says that it is: a client that gets an answer still has the
+    /// session. A transport that cannot tell one session from the next cannot tell this either.
     pub(super) fn gone(&self) -> Loss {
         match self.knows.resumes {
             true => Loss::Evicted,
@@ -26,7 +26,7 @@ impl Link {
 }
 
 impl Lease {
-    /// The lock is lost, for this reason unless there is one.
+    /// Notes that the lock is lost, for this reason unless an earlier one says as much.
     pub(super) fn lost(&mut self, why: Loss) {
         self.belief.stamp = None;
         if self.loss.is_none_or(|earlier| why.explains(earlier)) {
@@ -34,7 +34,7 @@ impl Lease {
         }
     }
 
-    /// Why the lock is lost, if it is.
+    /// Returns why the lock is lost, if it is.
     pub(super) fn why(&self, link: &Link) -> Loss {
         let ended = || link.ended(self.session);
         self.loss.or_else(ended).unwrap_or(Loss::NotConfirmed)
@@ -42,7 +42,7 @@ impl Lease {
 }
 
 impl Leases {
-    /// The same of a guard.
+    /// Returns why the lock of this guard is lost, if it is.
     pub(super) fn why(&self, guard: GuardId, link: &Link) -> Loss {
         self.get(guard)
             .map_or(Loss::GivenUp, |lease| lease.why(link))

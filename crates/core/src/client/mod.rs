@@ -1,4 +1,4 @@
-//! One client: a session, and all that happens in it to its mutexes.
+//! One client: a session, and everything that happens in it to its mutexes.
 //!
 //! ```text
 //!     what happened                                        what to do about it
@@ -15,10 +15,10 @@
 //!                           └─────────────────────┘
 //! ```
 //!
-//! A [`Core`] is a value. It performs no I/O, starts no thread and reads no clock: every input says
-//! what time it is. The shell around it has no opinion. It passes in what happens, in the order in
-//! which it happens, and after each input does what the core says until there is nothing left to
-//! do: that is a *turn*. All requests of a turn leave in one write.
+//! A [`Core`] is a value. It performs no I/O, starts no thread and reads no clock: every input says what
+//! time it is. The shell around it decides nothing. It passes in what happens, in the order in which it
+//! happens, and after each input does what the core says until nothing is left to do: that is a *turn*. All
+//! requests of a turn leave in one write.
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,31 +42,30 @@
 //!
 //! # What happened
 //!
-//! - [`greets`](Core::greets): a connect request is about to be sent. Its answer may be lost, and may
-//!   have made the session shorter.
+//! - [`greets`](Core::greets): a connect request is about to be sent. Its answer may be lost, and the
+//!   request may have made the session shorter.
 //! - [`connected`](Core::connected): a server serves, the same session as before or another one.
 //! - [`broke`](Core::broke): the connection is gone. [`expired`](Core::expired): so is the session.
 //!   [`ends`](Core::ends): there will be neither again.
 //! - [`answer`](Core::answer) and [`event`](Core::event): what the server sends, in its order; an answer
 //!   is for the oldest request that has none. [`pong`](Core::pong) answers the oldest ping.
-//! - [`tick`](Core::tick): the time that [`next_tick`](Core::next_tick) has named has come. A tick may be
-//!   late, as when the process was stopped, and may come for no reason. What has arrived by then is to be
-//!   passed in first.
+//! - [`tick`](Core::tick): the time has come that [`next_tick`](Core::next_tick) has named. A tick may be late, as
+//!   when the process was stopped, and may come for no reason. What has arrived by then must be passed in first.
 //!
 //! # What users want
 //!
-//! Each [`ask`](Core::ask) has a [`Ticket`], and each ticket is woken once, by its [`Outcome`]: the
-//! thread behind it sleeps in between. [`cancel`](Core::cancel) has it woken now.
-//! [`release`](Core::release) is a guard's drop: nobody waits for it. A ticket that is
-//! [followed](Core::follow) is told whom it waits for, at first and when that changes: other clients' nodes, by
-//! what its watches read anyway, or threads of its own client. [`Counts`] are there to be read.
+//! Each [`ask`](Core::ask) has a [`Ticket`], and each ticket is woken once, with its [`Outcome`]; the
+//! thread behind it sleeps in between. [`cancel`](Core::cancel) wakes it now. [`release`](Core::release) is
+//! a guard's drop: nobody waits for it. The thread of a [followed](Core::follow) ticket is told which
+//! contenders it waits for, at first and when that changes: other clients' nodes, by what its watches read
+//! anyway, or threads of its own client. [`Counts`] are there to be read.
 //!
 //! # What guards believe
 //!
-//! A guard holds the last [`Validity`](crate::validity::Validity) it was told: by its [`Grant`], then by
-//! [`Notice`]s. It compares that with its own clock, and asks nobody. A lock is lost from `until` on,
+//! A guard holds the last [`Validity`](crate::validity::Validity) it was told, first by its [`Grant`], then
+//! by [`Notice`]s. It compares that with its own clock, and asks nobody. A lock is lost from `until` on,
 //! whether or not the core has had its turn by then, and stays lost: a shell that has seen that moment pass
-//! disregards later notices. A lock that is lost has a [`Loss`], and the first reason stays.
+//! disregards later notices. A lost lock has a [`Loss`], and the first reason stays.
 //!
 //! # A contended lock, turn by turn
 //!
@@ -77,14 +76,14 @@
 //!  release             ──► delete mine and create, list     with the next thread's create
 //! ```
 //!
-//! `turns` says whose turn it is at a path, `acquisition` leads one thread to the head of the queue, past
-//! holds that are over; `leases`, `writes` under a lock and `releases` are what follows, `orderly` is the
-//! word that a release leaves, and `link` is what all of them send through.
+//! `turns` says whose turn it is at a path, and `acquisition` leads one thread to the head of the queue,
+//! past holds that are over. `leases`, `writes` under a lock and `releases` are what follows, `orderly` is
+//! the note that a release leaves, and `link` is what all of them send through.
 //!
 //! # What stays out
 //!
 //! Everything that is not a mutex; what connects, logs in and picks a server (in
-//! [`connection`](crate::connection)); the making of holds, and marks; circles of waiters; servers
+//! [`connection`](crate::connection)); the creation of holds, and marks; circles of waiters; servers
 //! without transactions or `create2`.
 
 mod ask;
@@ -130,10 +129,10 @@ use crate::answer::Failure;
 use crate::path;
 use zklock_jute::{ErrorCode, Event, Reply, Request, failure};
 
-/// See the module's documentation.
+/// The mutexes of one client; see the module's documentation.
 pub struct Core {
     link: Link,
-    /// The threads that want a path, or have it.
+    /// The threads that want a path or have it, by path.
     lines: BTreeMap<Arc<str>, Line>,
     leases: Leases,
     releases: Releases,
@@ -149,7 +148,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// A core without a connection.
+    /// Creates a core without a connection.
     pub fn new(settings: Settings) -> Self {
         Self {
             link: Link::new(settings),
@@ -167,12 +166,12 @@ impl Core {
         }
     }
 
-    /// The session to ask for, or 0, and the last change that a server has shown.
+    /// Returns the session to ask for, or 0, and the last change that a server has shown.
     pub fn session(&self) -> (i64, i64) {
         (self.link.session, self.link.last_zxid)
     }
 
-    /// How many nodes are left that this core has yet to delete.
+    /// Returns how many nodes this core still has to delete.
     pub fn leftovers(&self) -> usize {
         self.releases.len()
     }
@@ -180,7 +179,7 @@ impl Core {
 
 // What happened.
 impl Core {
-    /// A connect request is sent now, for the session that there is.
+    /// Notes that a connect request is sent now, for the present session.
     pub fn greets(&mut self, now: Time) {
         self.pass(now);
         self.link.greets();
@@ -188,14 +187,14 @@ impl Core {
         self.settle();
     }
 
-    /// A server serves.
+    /// Notes that a server serves.
     pub fn connected(&mut self, now: Time, greeting: Greeting) {
         self.pass(now);
         let resumed = self.link.greeted(greeting);
         if !resumed {
             self.serves(greeting.session);
         }
-        // Others wait for what is to be deleted, so that goes first.
+        // Others wait for what is to be deleted, so the deletions go first.
         self.releases.send_due(&mut self.link);
         self.leases.connected();
         for (ticket, guard) in mem::take(&mut self.leases.unsent) {
@@ -215,7 +214,7 @@ impl Core {
         self.settle();
     }
 
-    /// The connection is gone.
+    /// Notes that the connection is gone.
     pub fn broke(&mut self, now: Time) {
         self.pass(now);
         self.link.broke();
@@ -231,7 +230,7 @@ impl Core {
         self.settle();
     }
 
-    /// A server says that the session has expired. There is no connection.
+    /// Notes that a server says that the session has expired. There is no connection.
     pub fn expired(&mut self, now: Time) {
         self.pass(now);
         self.link.expired();
@@ -240,7 +239,7 @@ impl Core {
         self.settle();
     }
 
-    /// The answer to the oldest request that has none.
+    /// Takes in the answer to the oldest request that has none.
     pub fn answer(&mut self, now: Time, answer: Answer) {
         self.pass(now);
         self.link.received();
@@ -268,7 +267,7 @@ impl Core {
         self.settle();
     }
 
-    /// The answer to the oldest ping.
+    /// Takes in the answer to the oldest ping.
     pub fn pong(&mut self, now: Time) {
         self.pass(now);
         self.link.received();
@@ -276,7 +275,7 @@ impl Core {
         self.settle();
     }
 
-    /// A watch has fired.
+    /// Takes in that a watch has fired.
     pub fn event(&mut self, now: Time, event: &Event) {
         self.pass(now);
         self.link.received();
@@ -287,7 +286,7 @@ impl Core {
         self.settle();
     }
 
-    /// Time has passed.
+    /// Notes that time has passed.
     pub fn tick(&mut self, now: Time) {
         self.pass(now);
         self.link.tick();
@@ -297,7 +296,7 @@ impl Core {
 
 // What users want.
 impl Core {
-    /// A thread asks for something; it is woken once, with what became of that.
+    /// Asks for something for a thread, which is woken once, with the outcome.
     pub fn ask(&mut self, now: Time, by: Thread, ask: Ask) -> Ticket {
         self.pass(now);
         self.last_ticket += 1;
@@ -333,14 +332,14 @@ impl Core {
         ticket
     }
 
-    /// A thread gives up what it asked for.
+    /// Gives up what a thread asked for.
     pub fn cancel(&mut self, now: Time, ticket: Ticket) {
         self.pass(now);
         self.give_up(ticket);
         self.settle();
     }
 
-    /// A guard is dropped.
+    /// Releases the lock of a guard that is dropped.
     pub fn release(&mut self, now: Time, guard: GuardId) {
         self.pass(now);
         self.give_back(guard, None, Vec::new());
@@ -350,27 +349,27 @@ impl Core {
 
 // What to do about it.
 impl Core {
-    /// The next request to write to the server.
+    /// Returns the next request to write to the server.
     pub fn next_request(&mut self) -> Option<Request> {
         self.link.calls.next()
     }
 
-    /// The next thread to wake.
+    /// Returns the next thread to wake.
     pub fn next_wake(&mut self) -> Option<(Ticket, Outcome)> {
         self.wakes.pop_front()
     }
 
-    /// The next guard to tell something.
+    /// Returns the next guard to tell something.
     pub fn next_notice(&mut self) -> Option<(GuardId, Notice)> {
         self.leases.notices.pop_front()
     }
 
-    /// The connection is of no use any more.
+    /// Returns whether the connection is of no use any more.
     pub fn hangs_up(&self) -> bool {
         self.link.hangs_up
     }
 
-    /// When to [`tick`](Self::tick), at the latest.
+    /// Returns when to [`tick`](Self::tick), at the latest.
     pub fn next_tick(&self) -> Option<Time> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
         let rest = [

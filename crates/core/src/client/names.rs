@@ -4,10 +4,10 @@ use alloc::string::String;
 
 /// Bits 48 to 51, counted from the beginning, say what made an id: 8 stands for custom use.
 const VERSION: u128 = 0x8 << 76;
-/// The first two of the lower half are the same for every kind.
+/// The first two bits of the lower half are the same for every kind.
 const VARIANT: u128 = 0b10 << 62;
 
-/// An id in its usual form. 122 bits of the number count.
+/// Returns an id in its usual form. 122 bits of the number count.
 pub(super) fn id_of(number: u128) -> String {
     let id = (number & !(0xf << 76) & !(0b11 << 62)) | VERSION | VARIANT;
     let hex = format!("{id:032x}");

@@ -1,8 +1,8 @@
-//! Whom a waiting thread is told of.
+//! What a waiting thread is told about the contenders ahead of it.
 //!
-//! A thread may want to know who is ahead of it. Its place is looked at when a turn has moved something in
-//! its line, and it is told if that is not what it was told last. What the watches have read anyway is all
-//! that this needs: it never sends a request.
+//! A thread may want to know which contenders are ahead of it. Its place is looked up when a turn has moved
+//! something in its line, and the thread is told if the place is not what it was last told. This needs only
+//! what the watches have read anyway, and never sends a request.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -13,13 +13,13 @@ use super::ask::{Ahead, Nearest, Ticket};
 use super::line::{Line, Turn};
 use crate::path::node_in;
 
-/// How many are ahead, whether the nearest has the lock, and its node: what is told again if it changes.
+/// How many are ahead, whether the nearest has the lock, and its node: a change of any is told.
 pub(super) type Place = (usize, bool, Option<String>);
 
-/// See the module's documentation.
+/// What waiting threads were told and are to be told; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// Who wants to know, and the place that it was told last.
+    /// The threads that want to know, each with the place that it was last told.
     pub(super) told: BTreeMap<Ticket, Option<Place>>,
     /// The lines in which something has moved in this turn.
     pub(super) stirred: Vec<Arc<str>>,
@@ -27,21 +27,21 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Something may have moved in this line.
+    /// Notes that something may have moved in this line.
     pub(super) fn stir(&mut self, path: &Arc<str>) {
         if !self.told.is_empty() && !self.stirred.contains(path) {
             self.stirred.push(path.clone());
         }
     }
 
-    /// A thread is woken: it waits for nobody any more.
+    /// Notes that a thread is woken, and so waits for nobody any more.
     pub(super) fn woken(&mut self, ticket: Ticket) {
         if self.told.remove(&ticket).is_some() {
             self.out.retain(|(other, _)| *other != ticket);
         }
     }
 
-    /// Tells a thread of its place, if it wants to know and does not know it yet.
+    /// Tells a thread its place, if it wants to know and does not know it yet.
     fn tell(&mut self, ticket: Ticket, place: Place, nearest: impl FnOnce() -> Option<Nearest>) {
         let told = self.told.get_mut(&ticket);
         let Some(told) = told.filter(|told| told.as_ref() != Some(&place)) else {

@@ -1,10 +1,9 @@
-//! The word of an orderly release: a note in the directory, which the transaction writes that deletes
-//! the node.
+//! The note of an orderly release, which the transaction that deletes the node writes into the directory.
 //!
-//! Who waited for a lock knows that the nodes ahead are gone, and not why: their holders released it, or
-//! were evicted and may not know yet. One read of the directory, sent with the grant, says both how those
-//! ahead left and what the own note may replace: a note, or nothing. A lock that is released before that
-//! read is answered leaves none, as nothing waits for it; how its holder left is unknown then.
+//! A contender that waited for a lock knows that the nodes ahead are gone, but not why: their holders released the
+//! lock, or were evicted and may not know yet. One read of the directory, sent with the grant, tells both how those
+//! ahead left and what the contender's own note may replace: a note, or nothing. A lock that is released before
+//! that read is answered leaves no note, because nothing waits for the read; how its holder left is unknown then.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -25,9 +24,9 @@ use zklock_jute::{Op, Reply, Request};
 /// What is known of the directories of the locks that are held.
 #[derive(Debug, Default)]
 pub(super) struct Orderly {
-    /// By their nodes, which pass from guard to guard.
+    /// The locks by their nodes, which pass from guard to guard.
     held: BTreeMap<Arc<str>, Word>,
-    /// Those whose directories are yet to be read.
+    /// The nodes of the locks whose directories are still to be read.
     unread: Vec<Arc<str>>,
 }
 
@@ -35,14 +34,14 @@ pub(super) struct Orderly {
 struct Word {
     guard: GuardId,
     dir: Arc<str>,
-    /// Whom its thread has seen ahead, if it is not told yet how they left.
+    /// The contenders that its thread has seen ahead, until it is told how they left.
     seen: SeenAhead,
     /// The version of the data that a note may replace.
     replaces: Option<i32>,
 }
 
 impl Orderly {
-    /// A lock is granted.
+    /// Notes that a lock is granted.
     pub(super) fn begin(
         &mut self,
         (guard, lease): (GuardId, &Lease),
@@ -62,7 +61,7 @@ impl Orderly {
         self.unread.push(lease.node.clone());
     }
 
-    /// The lock is this guard's now.
+    /// Notes that the lock now belongs to this guard.
     pub(super) fn hand_on(&mut self, lease: &Lease, to: GuardId) {
         if let Some(word) = self.held.get_mut(&lease.node) {
             word.guard = to;
@@ -71,7 +70,8 @@ impl Orderly {
         }
     }
 
-    /// The lock is released, in order or not. Returns what the transaction writes that deletes its node.
+    /// Notes that the lock is released, in order or not. Returns what the transaction that deletes its node
+    /// also writes.
     pub(super) fn end(&mut self, lease: &Lease) -> Option<Op> {
         let word = self.held.remove(&lease.node)?;
         let data = Note::default().with(path::name(&lease.node))?;
@@ -94,7 +94,7 @@ impl Orderly {
         }
     }
 
-    /// A directory is read, or not. Returns what its guard is told.
+    /// Takes in the answer to the read of a directory. Returns the notice for its guard.
     pub(super) fn was_read(
         &mut self,
         node: Arc<str>,
@@ -104,7 +104,7 @@ impl Orderly {
         let note = match answered {
             Ok(Reply::Data { data, stat }) => {
                 let note = Note::parse(data);
-                // What somebody has deleted may have been a job's record, which a note must not follow.
+                // Deleted data may have been a job's record, which a note must not follow.
                 let was_written = data.is_empty() && 0 < stat.version;
                 let is_free = note.is_some() && !was_written;
                 word.replaces = is_free.then_some(stat.version);

@@ -1,11 +1,11 @@
-//! What a thread is told whose transaction the servers refuse.
+//! The outcome for a thread whose transaction the servers refuse.
 
 use super::ask::Outcome;
 use crate::answer::{Answered, Failure};
 use zklock_jute::{ErrorCode, Reply, culprit};
 
-/// What is told of this answer, if it refuses a transaction whose first step is the core's, and the others
-/// the user's.
+/// Returns the outcome that this answer leads to, if it refuses a transaction whose first step is the
+/// core's, and the others the user's.
 pub(super) fn refusal(answered: &Answered) -> Option<Outcome> {
     match answered {
         Ok(Reply::Multi(results)) => {

@@ -1,8 +1,8 @@
-//! What is yet to be deleted, and how that goes.
+//! The nodes that still have to be deleted, and how that goes.
 //!
-//! [`Deletions`] keeps at it until the servers have said that a node is gone, or the session has
-//! ended that it belongs to. A release may take the create of the next thread along: both are then one
-//! transaction, one write of the quorum, and one round trip.
+//! [`Deletions`] retries until the servers have said that a node is gone, or the session that owns it has
+//! ended. A release may take the create of the next thread along: both are then one transaction, one write
+//! of the quorum, and one round trip.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -19,11 +19,11 @@ use crate::deletions::{Deletion, Deletions, Ended, Progress};
 use crate::joined;
 use zklock_jute::Op;
 
-/// See the module's documentation.
+/// The deletions of one client; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     deletions: Deletions<Interest>,
-    /// When the next one is due that is put off.
+    /// When the next deletion is due that is put off.
     pub(super) next: Option<Time>,
     /// How many leftovers are known to be gone.
     pub(super) leftovers: u64,
@@ -34,16 +34,16 @@ pub(super) struct Releases {
 struct Interest {
     /// The thread that waits for its end, if one does.
     told: Option<Told>,
-    /// It comes from an attempt, not from a guard.
+    /// Whether it comes from an attempt, not from a guard.
     is_leftover: bool,
 }
 
 /// What an answer to a deletion leads to.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// Who is to be told what.
+    /// The thread to wake, and with what.
     pub(super) told: Option<(Ticket, Outcome)>,
-    /// Where an attempt had left it, once it is gone.
+    /// The directory in which an attempt had left the node, once that is gone.
     pub(super) left_in: Option<String>,
 }
 
@@ -51,12 +51,12 @@ pub(super) struct Done {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) ticket: Ticket,
-    /// It has something written with the deletion.
+    /// Whether the thread has something written with the deletion.
     pub(super) writes: bool,
 }
 
 impl Releases {
-    /// Takes over a node, to be sent for soon. `ops` are carried out with its deletion, or not at all.
+    /// Takes over a node, whose deletion is sent soon. `ops` are carried out with the deletion, or not at all.
     pub(super) fn begin(
         &mut self,
         (dir, orphan): (&str, Orphan),
@@ -74,7 +74,7 @@ impl Releases {
 
     /// Deletes what an attempt left.
     pub(super) fn delete(&mut self, dir: &str, orphan: Orphan, link: &mut Link) {
-        // Without a session, there is nothing that it could own.
+        // Without a session, there is nothing that the attempt could own.
         if link.session != 0 {
             let interest = Interest {
                 told: None,
@@ -86,7 +86,7 @@ impl Releases {
         }
     }
 
-    /// Whether something is left in this directory of attempts that have ended.
+    /// Returns whether something that ended attempts left in this directory is still to be deleted.
     pub(super) fn are_left_in(&mut self, dir: &str) -> bool {
         let mut interests = self.deletions.in_directory(dir);
         interests.any(|interest| interest.is_leftover)
@@ -131,7 +131,7 @@ impl Releases {
         let call = link.send(joined::request(ops, create), Purpose::Both(id, creation));
         next.is_created_by(call, stamp);
         next.list_too(link);
-        // The transaction is its request.
+        // The transaction is the deletion's request.
         let _ = deletion.ask(link.knows);
     }
 
@@ -173,8 +173,8 @@ impl Releases {
         }
     }
 
-    /// Nobody waits for the end of this thread's release any more: what may not have been sent is not
-    /// written. Returns what is known of it.
+    /// Notes that nobody waits for the end of this thread's release any more: what cannot have been written
+    /// yet will not be. Returns what is known of the release.
     pub(super) fn gives_up(&mut self, ticket: Ticket, why: Loss) -> Outcome {
         let is_its = |interest: &Interest| interest.told.is_some_and(|told| told.ticket == ticket);
         let Some((
@@ -193,15 +193,15 @@ impl Releases {
         outcome
     }
 
-    /// The create of an attempt that has ended is answered: deletes what it has left.
+    /// Takes in the answer to the create of an attempt that has ended, and deletes what it has left.
     pub(super) fn created(&mut self, creation: &Creation, answered: Answered, link: &mut Link) {
         if let Some(orphan) = joined::orphan(answered, &creation.prefix) {
             self.delete(&creation.path, orphan, link);
         }
     }
 
-    /// There is this session now, or none: the ends of others have deleted their nodes. Returns who waits
-    /// for those, and what is known of them.
+    /// Notes which session there is now, if any: the ends of others have deleted their nodes. Returns the
+    /// threads that wait for those, and what is known of their releases.
     pub(super) fn serves(&mut self, session: i64) -> Vec<(Ticket, Outcome)> {
         let ended = self.deletions.serves(session).into_iter();
         let told = ended.filter_map(|(deletion, interest)| {
@@ -214,19 +214,19 @@ impl Releases {
         told.collect()
     }
 
-    /// Every session has ended.
+    /// Forgets all deletions, because every session has ended.
     pub(super) fn clear(&mut self) {
         self.deletions.clear();
         self.next = None;
     }
 
-    /// How many are open.
+    /// Returns how many deletions are open.
     pub(super) fn len(&self) -> usize {
         self.deletions.len()
     }
 }
 
-/// What is known of a release whose answer nobody waits for any more.
+/// Returns what is known of a release whose answer nobody waits for any more.
 fn unanswered(deletion: &Deletion, told: Told, why: Loss) -> Outcome {
     match told.writes && deletion.may_have_written() {
         true => Outcome::InDoubt,

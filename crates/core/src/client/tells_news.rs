@@ -1,4 +1,4 @@
-//! Threads that want to know whom they wait for.
+//! Threads that want to know which contenders they wait for.
 
 use core::mem;
 
@@ -7,7 +7,7 @@ use super::ask::{Ahead, Ticket, Time};
 use super::asked::Wants;
 
 impl Core {
-    /// The thread with this ticket wants to know whom it waits for, from now on until it is woken.
+    /// Tells the thread with this ticket which contenders it waits for, from now on until it is woken.
     pub fn follow(&mut self, now: Time, ticket: Ticket) {
         self.pass(now);
         if let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
@@ -18,12 +18,12 @@ impl Core {
         self.settle();
     }
 
-    /// The next thread to tell whom it waits for.
+    /// Returns the next thread to tell which contenders it waits for.
     pub fn next_news(&mut self) -> Option<(Ticket, Ahead)> {
         self.news.out.pop_front()
     }
 
-    /// Tells those whose place has changed in this turn.
+    /// Tells the threads whose place has changed in this turn.
     pub(super) fn tell_news(&mut self) {
         for path in mem::take(&mut self.news.stirred) {
             if let Some(line) = self.lines.get(&path) {

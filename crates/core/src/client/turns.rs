@@ -21,14 +21,14 @@ use crate::skip_listing::LastGrant;
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, Op};
 
-/// So many lines are kept for the next thread that comes, to spare it a listing.
+/// How many lines are kept for the next thread that comes, to spare it a listing.
 const IDLE_LINES: usize = 1024;
 
-/// Who waits for the end of a release, what is written with it, and the word of it.
+/// The thread that waits for the end of a release, the operations to carry out with it, and its note.
 type Farewell = (Option<Ticket>, (Vec<Op>, Option<Op>));
 
 impl Core {
-    /// A thread wants the lock at a path.
+    /// Takes in that a thread wants the lock at a path.
     pub(super) fn lock(&mut self, path: &Arc<str>, waiter: Waiter) {
         if let Some(why) = self.link.over {
             return self.wake(waiter.ticket, Outcome::Over(why));
@@ -44,7 +44,7 @@ impl Core {
         }
     }
 
-    /// Sends those away who do not wait for another thread, once that counts as a lock that is taken.
+    /// Sends away the threads that do not wait for another one, once that counts as a lock that is taken.
     pub(super) fn dismiss_tries(&mut self, path: &Arc<str>) {
         let taken = self.is_shown_taken(path);
         let Some(line) = self.lines.get_mut(path).filter(|_| taken) else {
@@ -58,8 +58,8 @@ impl Core {
         }
     }
 
-    /// Lets a thread try for the lock. Its create leaves with the deletion of this number, if there is
-    /// one.
+    /// Lets a thread try for the lock. Its create leaves together with the deletion of this number, if
+    /// there is one.
     pub(super) fn begin_turn(&mut self, path: &Arc<str>, waiter: Waiter, deletion: Option<u64>) {
         let Some(line) = self.lines.get_mut(path) else {
             return;
@@ -114,7 +114,7 @@ impl Core {
         self.news.stir(path);
     }
 
-    /// The thread that had the turn has the lock, or never will.
+    /// Takes in that the thread that had the turn has the lock, or never will.
     fn reached(&mut self, path: &Arc<str>, reached: Reached) {
         let Some(line) = self.lines.get_mut(path) else {
             return;
@@ -131,7 +131,7 @@ impl Core {
                 return self.granted(path, (thread, &mut acquires), (&mine, stamp));
             }
             Reached::GaveUp { taken } => Outcome::GaveUp { taken },
-            // Its node was never there before it began.
+            // Its node did not stand in the queue before it began, so it does not end this way.
             Reached::Restart => Outcome::GaveUp { taken: false },
             Reached::Evicted(node) => Outcome::Evicted(node),
             Reached::Foreign(foreign) => Outcome::Foreign(foreign),
@@ -142,7 +142,7 @@ impl Core {
         self.next_turn(path, None);
     }
 
-    /// The thread has the lock, on the strength of this proof of its node.
+    /// Gives the thread the lock, on the strength of this proof of its node.
     fn granted(
         &mut self,
         path: &Arc<str>,
@@ -171,7 +171,7 @@ impl Core {
         self.wake(by.ticket, Outcome::Held(grant));
     }
 
-    /// Calls the next thread in line.
+    /// Gives the turn to the next thread in line.
     pub(super) fn next_turn(&mut self, path: &Arc<str>, deletion: Option<u64>) {
         let count = self.lines.len();
         let Some(line) = self.lines.get_mut(path) else {
@@ -191,7 +191,7 @@ impl Core {
         }
     }
 
-    /// A guard gives its lock up: to the next thread of this client, or to the servers.
+    /// Gives up the lock of a guard: to the next thread of this client, or to the servers.
     pub(super) fn give_back(&mut self, guard: GuardId, told: Option<Ticket>, ops: Vec<Op>) {
         let why = self.leases.why(guard, &self.link);
         let lease = self.leases.end(guard);
@@ -210,7 +210,7 @@ impl Core {
         }
         let word = self.orderly.end(&lease);
         if lease.session != self.link.session {
-            // Its node went with its session.
+            // The node went with its session.
             return self.next_turn(&lease.path, None);
         }
         let writes = match held {
@@ -220,10 +220,10 @@ impl Core {
         self.leave(&lease, (told.filter(|_| held), writes), held && has_waited);
     }
 
-    /// Has the node of a lock deleted, and written what is to be written with that. If others may wait,
-    /// the next thread's create goes along.
+    /// Deletes the node of a lock, and writes what is to be written with that. If others may wait, the next
+    /// thread's create goes along.
     fn leave(&mut self, lease: &Lease, (told, (ops, word)): Farewell, joins: bool) {
-        // Nobody waits for longer than the lock could have been trusted.
+        // The thread waits no longer than the lock could have been trusted.
         if let Some(ticket) = told {
             self.limit(ticket, lease.trust(&self.link).until);
         }
@@ -234,7 +234,7 @@ impl Core {
             false => word.into_iter().collect(),
         };
         if let Some(line) = self.lines.get_mut(&lease.path).filter(|_| !ops.is_empty()) {
-            // If that is refused, the node is ahead of the next one for a while.
+            // If the write is refused, the node is ahead of the next one for a while.
             line.last = None;
         }
         let (dir, name) = (path::parent(&lease.node), path::name(&lease.node));
@@ -281,7 +281,7 @@ impl Core {
         true
     }
 
-    /// The thread with this ticket gives up, or its limit is reached.
+    /// Gives up what the thread with this ticket asked for.
     pub(super) fn give_up(&mut self, ticket: Ticket) {
         let Some(asked) = self.asks.get(&ticket) else {
             return;
@@ -314,8 +314,8 @@ impl Core {
         }
     }
 
-    /// Whether another thread of this client is before the one with this ticket. That one may wake it
-    /// without a word of the server, so a thread that reads what the server sends would sleep on.
+    /// Returns whether another thread of this client is before the one with this ticket. That one may wake
+    /// it without a message from the server, so a thread that reads what the server sends would sleep on.
     pub fn is_in_line(&self, ticket: Ticket) -> bool {
         let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) else {
             return false;
@@ -324,8 +324,8 @@ impl Core {
         line.is_some_and(|line| line.waiting.iter().any(|waiter| waiter.ticket == ticket))
     }
 
-    /// Whether a thread that is not first in line may say that the lock is taken. Without a connection,
-    /// the one ahead may itself wait for a server.
+    /// Returns whether a thread that is not first in line may say that the lock is taken. Without a
+    /// connection, the one ahead may itself wait for a server.
     fn is_shown_taken(&self, path: &str) -> bool {
         let held = self.lines.get(path).and_then(Line::guard).is_some();
         held || self.link.is_connected()

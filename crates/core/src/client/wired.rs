@@ -100,7 +100,7 @@ impl Wire for Link {
         true
     }
 
-    // What is lost with a connection is answered before there is another one.
+    // What is lost with a connection fails before there is another one.
     fn sends_late(&self) -> bool {
         false
     }
@@ -116,7 +116,7 @@ impl Wire for Link {
         Self::servers_time(self)
     }
 
-    // Whoever does not know enters the queue, where its own node tells.
+    // A client that does not know the time enters the queue, where its own node tells.
     fn probable_time(&self) -> Duration {
         match Self::servers_time(self) {
             Duration::ZERO => Duration::MAX,

@@ -1,9 +1,9 @@
 //! Writes under a guard: one transaction, with a check of its node in front.
 //!
-//! The node of a granted lock exists exactly as long as the lock is held, and no contender can come
-//! ahead of it. So what is committed together with a check of the node is committed by the holder,
-//! whatever any clock says. It is sent once: if its answer is lost, nobody knows whether it was
-//! carried out, and a second one might do harm.
+//! The node of a granted lock exists exactly as long as the lock is held, and no contender can come ahead
+//! of it. So what is committed together with a check of the node is committed by the holder, whatever any
+//! clock says. A transaction is sent once: if its answer is lost, nobody knows whether it was carried out,
+//! and a second one might do harm.
 
 use alloc::vec::Vec;
 use core::iter;
@@ -19,8 +19,7 @@ use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, Op, Reply, Request};
 
 impl Core {
-    /// A thread wants these carried out under its lock. Nobody waits for longer than that can be
-    /// trusted.
+    /// Carries out these operations under a thread's lock. The thread waits no longer than the lock can be trusted.
     pub(super) fn commits(&mut self, (ticket, guard): (Ticket, GuardId), ops: Vec<Op>) {
         if let Some(lease) = self.leases.get(guard) {
             let deletes = |op: &Op| matches!(op, Op::Delete { path, .. } if **path == *lease.node);
@@ -57,7 +56,7 @@ impl Core {
         self.link.send(request, Purpose::Commit(commit, stamp));
     }
 
-    /// A transaction is answered.
+    /// Takes in the answer to a transaction.
     pub(super) fn committed(&mut self, commit: Commit, stamp: Stamp, answered: Answered) {
         let outcome = match (&answered, refusal(&answered)) {
             (Ok(Reply::Multi(_)), None) => Outcome::Committed,
@@ -70,13 +69,13 @@ impl Core {
                 }
                 return;
             }
-            // It may have been carried out, or may still be.
+            // The transaction may have been carried out, or may still be.
             (_, None) => {
                 return self.wake(commit.ticket, Outcome::InDoubt);
             }
         };
         self.leases.writes(commit.guard, false);
-        // The check in front proves the lock too, or that it is gone.
+        // The check in front also proves the lock, or that it is gone.
         if matches!(outcome, Outcome::Committed | Outcome::Lost(_)) {
             let check = Check::of_one(commit.guard.0, stamp);
             self.leases.checked(&check, &answered, &mut self.link);
@@ -84,7 +83,7 @@ impl Core {
         self.wake(commit.ticket, outcome);
     }
 
-    /// Nobody waits for this transaction any more. Returns what is known of it.
+    /// Notes that nobody waits for this transaction any more. Returns what is known of it.
     pub(super) fn gives_up_commit(&mut self, ticket: Ticket, guard: GuardId) -> Outcome {
         let is_its = |commit: &Commit| commit.ticket == ticket;
         let Some(at) = self.unsent.iter().position(is_its) else {

@@ -5,19 +5,19 @@ use core::time::Duration;
 
 /// The shortest pause.
 ///
-/// The first ones are that short: behind a balancer with a dead server, an attempt in two or three
-/// fails, and the locks of the client must not wait long for the one that does not.
+/// The first pauses are this short: behind a balancer with a dead server, one attempt in two or three
+/// fails, and the locks of the client must not wait long for the one that succeeds.
 pub const LEAST: Duration = Duration::from_millis(100);
-/// A pause is this part of the time without a server, so that a client is late by a fraction of
-/// the outage, and a quarter of it with the jitter.
+/// The part of the time without a server that a pause takes, so that a client is late by a fraction of the
+/// outage, a quarter of it with the jitter.
 pub(super) const PART: u32 = 5;
-/// A connection that lasted for less counts as a failure, unless a request was answered on it.
+/// The time within which the end of a connection counts as a failure, unless a request was answered on it.
 const WORTHWHILE: Duration = Duration::from_millis(500);
-/// The longest pause after a short connection on which a request was answered is this part of the
-/// session timeout: the session is alive, and whoever cuts its connections must not end it.
+/// The longest pause after a short connection on which a request was answered, as a part of the session
+/// timeout: the session is alive, and whoever cuts its connections must not end it.
 const RESTLESS_PART: u32 = 12;
-/// The longest pause is a third of the session timeout, within these bounds: short enough
-/// to keep the session, long enough not to burden the servers.
+/// The bounds of the longest pause, which is a third of the session timeout: short enough to keep the
+/// session, long enough not to burden the servers.
 const CAP: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_millis(2500));
 
 /// An attempt of a round that has failed.
@@ -27,13 +27,13 @@ pub struct Failed {
     pub rounds: u32,
     /// The addresses of this round.
     pub addresses: usize,
-    /// It was the last of them.
+    /// Whether it was the last of them.
     pub last: bool,
     /// How long it took, if the server was hurried; zero otherwise.
     pub hurried_for: Duration,
 }
 
-/// See the module's documentation.
+/// The pauses of one client between its attempts to connect.
 #[derive(Debug)]
 pub struct Backoff {
     cap: Duration,
@@ -42,12 +42,12 @@ pub struct Backoff {
     away_since: Duration,
     /// The end of the last connection that lasted, or the beginning.
     restless_since: Duration,
-    /// A session expired since.
+    /// Whether a session has expired since.
     expired: bool,
 }
 
 impl Backoff {
-    /// A client begins.
+    /// Creates the state of a client that begins now.
     pub fn new(session_timeout: Duration, now: Duration) -> Self {
         Self {
             cap: (session_timeout / 3).clamp(CAP.0, CAP.1),
@@ -58,14 +58,14 @@ impl Backoff {
         }
     }
 
-    /// The pause after a round in which no server gave a session.
+    /// Returns the pause after a round in which no server gave a session.
     pub fn after_failure(&self, now: Duration) -> Duration {
         pause(now.saturating_sub(self.away_since), self.cap)
     }
 
-    /// The pause after an attempt: its share of the round's, because of several servers one may serve again
-    /// long before the round is over. The first round asks each server at once. The time of an attempt that was
-    /// hurried is part of the pause; one that had all its time may be to a server that many ask.
+    /// Returns the pause after an attempt: its share of the round's pause, because one of several servers
+    /// may serve again long before the round is over. The first round asks each server at once. The time of
+    /// a hurried attempt is part of the pause; one that had all its time may be to a server that many ask.
     pub fn after_attempt(&self, failed: Failed, now: Duration) -> Duration {
         if failed.rounds == 0 && !failed.last {
             return Duration::ZERO;
@@ -74,7 +74,7 @@ impl Backoff {
         share.saturating_sub(failed.hurried_for)
     }
 
-    /// The pause after a connection: none, unless it was short and no `others` are left to try.
+    /// Returns the pause after a connection: none, unless it was short and no `others` are left to try.
     pub fn after_service(&mut self, service: Service, others: bool, now: Duration) -> Duration {
         if service.is_worthwhile() {
             (self.away_since, self.restless_since, self.expired) = (now, now, false);
@@ -92,7 +92,7 @@ impl Backoff {
         }
     }
 
-    /// The pause after an expiry: none for the first, because the server answers.
+    /// Returns the pause after an expiry: none for the first, because the server answers.
     pub fn after_expiry(&mut self, now: Duration) -> Duration {
         match mem::replace(&mut self.expired, true) {
             false => Duration::ZERO,
@@ -101,29 +101,29 @@ impl Backoff {
     }
 }
 
-/// A part of the time that trouble has lasted. Whoever pauses makes it a little longer or shorter.
+/// Returns a part of the time that trouble has lasted. The caller makes it a little longer or shorter.
 fn pause(trouble: Duration, longest: Duration) -> Duration {
     (trouble / PART).clamp(LEAST, longest)
 }
 
-/// What came of a connection that was let in.
+/// What became of a connection that a server admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
     /// How long it lasted.
     pub lived: Duration,
-    /// A request was answered, which says that the session is alive.
+    /// Whether a request was answered, which shows that the session is alive.
     pub answered: bool,
-    /// The client left because requests stayed open.
+    /// Whether the client left because requests stayed open.
     pub unanswered: bool,
 }
 
 impl Service {
-    /// Whether it lasted so long that it was no failure.
+    /// Returns whether it lasted so long that it was no failure.
     pub fn is_worthwhile(self) -> bool {
         self.is_long() && !self.is_useless()
     }
 
-    /// Whether no request was answered on it, and the client left for that.
+    /// Returns whether no request was answered on it, and the client left for that reason.
     pub fn is_useless(self) -> bool {
         self.unanswered && !self.answered
     }

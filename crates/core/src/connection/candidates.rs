@@ -1,5 +1,5 @@
-//! What a round of attempts tries: which addresses, in which order, how long each, and which
-//! session it asks for there.
+//! What a round of attempts tries: which addresses, in which order, for how long each, and which session it
+//! asks for there.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,18 +8,18 @@ use super::rotation::Past;
 
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
-/// The same in the first round, or this part of a short session timeout: a guard is trusted for
-/// half of it after a check, and for a third at the end of a pause between two checks. Each further
-/// round has twice as much; of a lone address, which may be a balancer's with another server behind
-/// it each time, each after the second.
+/// The longest time in the first round, or this part of a short session timeout: a guard is trusted for
+/// half of it after a check, and for a third at the end of a pause between two checks. Each further round
+/// doubles the time. For a lone address, which may be a balancer's with another server behind it each time,
+/// only rounds after the second do.
 const FIRST_ROUND: Duration = Duration::from_millis(1500);
 const FIRST_PART: u32 = 6;
-/// The same where there are other addresses and no session yet. Not less: an ensemble where thousands begin
-/// at once is slow to greet, and opens a session for each dial that was given up.
+/// The longest time in the first round where there are other addresses and no session yet. Not less: an ensemble
+/// where thousands begin at once is slow to greet, and opens a session for each dial that was given up.
 const FIRST_ROUND_ANEW: Duration = Duration::from_secs(1);
-/// Instead of that, a lone address where the last greeting was quick has this many times as long as
-/// that took, and at least this part of the session timeout within these bounds. A balancer may lead to a
-/// server that hangs twice, and a command under a lock goes on for T/30 after its client has left one.
+/// A lone address where the last greeting was quick has, instead, this many times as long as that took, and
+/// at least this part of the session timeout within these bounds. A balancer may lead twice to a server
+/// that hangs, and a command under a lock goes on for T/30 after its client has left a server.
 ///
 /// In the first rounds only: a good server may have become slow.
 const QUICK_ROUNDS: u32 = 2;
@@ -46,20 +46,20 @@ pub enum Resumption {
 /// One address of a round.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Candidate<Address> {
-    /// Where.
+    /// The address.
     pub target: Address,
     /// How long to wait for its greeting.
     pub limit: Duration,
-    /// What to ask for there.
+    /// The session to ask for there.
     pub wish: Resumption,
 }
 
-/// The time for one address, so that the session outlasts a round and the next. Without a
-/// session, so that a round fits into the time to make the `first` connection.
+/// Returns the time for one address, so that the session outlasts a round and the next. Without a session,
+/// a round fits into the time to make the `first` connection.
 ///
-/// A silent address costs little in the first round: another one may answer, or the same one if it
-/// was just started or a packet was lost. Servers that are slow because they are burdened get more
-/// in each further round.
+/// A silent address costs little in the first round: another one may answer, or the same one if its server
+/// was just started or a packet was lost. Servers that are slow because they are burdened get more time in
+/// each further round.
 pub fn dial_limit(
     timeout: Duration,
     first: Option<Duration>,
@@ -96,8 +96,8 @@ fn quick_round(timeout: Duration, greeted: Duration) -> Duration {
     least.max(greeted * QUICK_TIMES).min(first_round(timeout))
 }
 
-/// Puts the addresses of a round in order; those that were `left` come last of their kind, in the
-/// order in which they were left.
+/// Puts the addresses of a round in order. Those that were `left` come last of their kind, in the order in
+/// which they were left.
 ///
 /// The addresses that names had before are tried after the others. If a server has moved,
 /// perhaps nothing answers at its old address, and its name is looked up again only after the

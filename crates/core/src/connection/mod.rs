@@ -1,12 +1,12 @@
-//! What decides about connections: which server is asked next and for how long, when one is left, how
-//! long a client pauses, and which requests a server knows.
+//! The decisions about connections: which server is asked next and for how long, when to leave a server,
+//! how long a client pauses, and which requests a server knows.
 //!
-//! - [`candidates`] puts the addresses of a round in order, and says how long each one has,
-//! - [`rotation`] remembers which were tried,
+//! - [`candidates`] puts the addresses of a round in order, and sets the time for each,
+//! - [`rotation`] remembers which servers were tried,
 //! - [`backoff`] says how long to pause between two attempts,
 //! - [`promptness`] says when to leave a server that answers no request,
 //! - [`server_features`] puts a request into the form that a server knows,
-//! - [`watches`] says whom an event is for, and sets watches again.
+//! - [`watches`] says which users an event is for, and sets watches again.
 
 pub mod backoff;
 pub mod candidates;
@@ -19,22 +19,22 @@ use alloc::borrow::ToOwned;
 
 use zklock_jute::Request;
 
-/// No node has this version: a write that names it fails, even if the node exists.
+/// A version that no node has: a write that names it fails, even if the node exists.
 pub const NO_VERSION: i32 = i32::MIN;
 
 /// What a transport can do.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// `Request::Multi` works.
+    /// Whether `Request::Multi` works.
     pub multi: bool,
-    /// `Request::Sync` works: it waits for all earlier requests, and is sent as a refused write.
+    /// Whether `Request::Sync` works: the transport sends it as a refused write, after all earlier requests.
     pub sync: bool,
-    /// The same session may continue after a break, and the transport reports whether it does.
+    /// Whether the same session may continue after a break, in which case the transport reports whether it does.
     pub resumes: bool,
 }
 
 impl Capabilities {
-    /// The request after whose answer a read in `dir` is up to date: a write that is refused.
+    /// Returns the request after whose answer a read in `dir` is up to date: a write that is refused.
     ///
     /// A refusal passes through the quorum, too. ZooKeeper's own sync is answered even by a
     /// leader that has been deposed and does not know it.

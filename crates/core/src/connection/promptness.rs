@@ -1,17 +1,17 @@
 //! When to leave a server that keeps the connection and answers no request.
 //!
-//! A follower that is cut off from its leader answers pings and nothing else, and a server that
-//! hangs answers nothing. Another server may answer at once, also behind the same address, as at a
-//! balancer. So the client moves on before its guards are in doubt, and one that waits for a lock moves
-//! on too: its pings count as requests. It does so once: if no server
-//! answers, as while the servers look for a leader, moving from one to the next gains nothing.
+//! A follower that is cut off from its leader answers pings and nothing else, and a server that hangs answers
+//! nothing. Another server may answer at once, even behind the same address if that is a balancer's. So the client
+//! moves on before its guards are in doubt. A client that waits for a lock moves on too: its pings count as
+//! requests. A client moves on once: if no server answers, as while the servers elect a leader, moving from one to
+//! the next gains nothing.
 //!
-//! The first answer may take four times as long as the greeting, or a server that hangs right after it
-//! costs the guards. That counts for as many connections in a row as there are addresses.
+//! The first answer may take only four times as long as the greeting, because a server that hangs right after the
+//! greeting costs the guards otherwise. This applies to as many connections in a row as there are addresses.
 //!
-//! A server that was never prompt gets as long as one that sends nothing at all: it may drop a
-//! request that it does not know, and answer pings. Its time begins with the reply before: a server
-//! with many requests answers them one by one.
+//! A server that was never prompt gets as long as one that sends nothing at all: it may drop a request that it does
+//! not know, and answer pings. Its time begins with the reply before: a server with many requests answers them one
+//! by one.
 
 use core::time::Duration;
 
@@ -23,16 +23,16 @@ const LEAST: Duration = Duration::from_millis(500);
 pub struct Promptness {
     /// How long a request may take.
     limit: Duration,
-    /// The same where the server was not prompt.
+    /// How long a request may take where the server was not prompt.
     longest: Duration,
     /// When the last reply arrived.
     answered_at: Option<Duration>,
-    /// How long the next one may take.
+    /// How long the next reply may take.
     next: Duration,
 }
 
 impl Promptness {
-    /// Of a connection of a session with this timeout.
+    /// Creates the state for a connection of a session with this timeout.
     pub fn new(timeout: Duration) -> Self {
         let longest = (timeout * 2 / 3).max(LEAST);
         Self {
@@ -43,21 +43,21 @@ impl Promptness {
         }
     }
 
-    /// The greeting took so long.
+    /// Notes that the greeting took this long.
     pub fn greeted(&mut self, took: Duration) {
         self.next = (4 * took).clamp(self.limit, self.longest);
     }
 
-    /// A request that was queued at one moment is answered at another.
+    /// Notes that a request that was queued at one moment is answered at another.
     pub fn answered(&mut self, queued: Duration, now: Duration) {
-        // On a link whose round trips take long, a late answer says nothing of the server.
+        // On a link whose round trips take long, a late answer says nothing about the server.
         let took = now.saturating_sub(queued);
         let prompt = took <= self.limit / 4;
         self.next = if prompt { self.limit } else { self.longest };
         self.answered_at = Some(now);
     }
 
-    /// When to leave the server, if the `oldest` open request is still unanswered then.
+    /// Returns when to leave the server, if the `oldest` open request is still unanswered then.
     pub fn leaves_at(&self, oldest: Option<Duration>) -> Option<Duration> {
         let oldest = oldest?;
         let turn = self.answered_at.map_or(oldest, |at| oldest.max(at));

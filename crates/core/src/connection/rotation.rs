@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::backoff::{PART, Service};
 
-/// The least time for a server to greet while others look for a leader: as long as one on another
-/// continent takes. With the time without a server it becomes longer, as the pauses do.
+/// The least time for a server to greet while others elect a leader: as long as a server on another
+/// continent takes. It grows with the time without a server, as the pauses do.
 const ELECTING: Duration = Duration::from_millis(500);
 
 /// The outcome of a round of attempts.
@@ -22,7 +22,7 @@ pub enum Round {
     Over,
 }
 
-/// What the earlier rounds tell of the time that a dial takes.
+/// What the earlier rounds tell about the time that a dial takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
     /// The rounds without a server since one served.
@@ -31,7 +31,7 @@ pub struct Past {
     pub greeted: Option<Duration>,
 }
 
-/// See the module's documentation.
+/// The servers that were tried; see the module's documentation.
 #[derive(Debug)]
 pub struct Rotation<Address> {
     /// The server whose connection lasted, and those that were tried since, in this order.
@@ -41,7 +41,7 @@ pub struct Rotation<Address> {
     /// The servers that were tried since one served.
     tried: Vec<Tried<Address>>,
     past: Past,
-    /// The connections in a row that were useless.
+    /// How many connections in a row were useless.
     useless: usize,
 }
 
@@ -49,11 +49,11 @@ pub struct Rotation<Address> {
 #[derive(Debug)]
 struct Tried<Address> {
     address: Address,
-    /// It hung up instead of greeting when it was tried last: it has no leader.
+    /// Whether it hung up instead of greeting when it was tried last, which means that it has no leader.
     is_leaderless: bool,
-    /// It was given all of its time to greet.
+    /// Whether it was given all of its time to greet.
     had_all: bool,
-    /// It was given little.
+    /// Whether it was given little time to greet.
     was_hurried: bool,
 }
 
@@ -70,7 +70,7 @@ impl<Address> Default for Rotation<Address> {
 }
 
 impl<Address: Clone + Eq> Rotation<Address> {
-    /// A round begins with these addresses.
+    /// Begins a round with these addresses.
     pub fn offer(&mut self, targets: &[Address], kept: &[Address]) {
         self.offered = targets.to_vec();
         let is_offered = |one: &Address| targets.contains(one) || kept.contains(one);
@@ -78,13 +78,13 @@ impl<Address: Clone + Eq> Rotation<Address> {
         self.tried.retain(|one| is_offered(&one.address));
     }
 
-    /// How long to wait for the greeting of a server that has this `limit`, and no other server has served
-    /// for some time.
+    /// Returns how long to wait for the greeting of a server that has this `limit`, when no other server
+    /// has served for the time `away`.
     ///
-    /// While others look for a leader, one that does not answer at all may have been that leader, and would
-    /// keep the client from those that find another. One that hung up before, and now does not, is about
-    /// to serve, and perhaps many at once. Where it is not most that hang up, the rest may have a leader
-    /// and be slow: each of them is hurried once, after it had all of its time.
+    /// While others elect a leader, a server that does not answer at all may have been that leader, and
+    /// would keep the client from the servers that find another. A server that hung up before, and now does
+    /// not, is about to serve, and perhaps many clients at once. Where it is not most that hang up, the
+    /// rest may have a leader and be slow: each of them is hurried once, after it had all of its time.
     pub fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
         let leaderless = self.tried.iter().filter(|one| one.is_leaderless).count();
         let most_elect = self.offered.len() / 2 < leaderless;
@@ -112,7 +112,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
         &mut self.tried[at]
     }
 
-    /// A server was tried, with this outcome.
+    /// Notes that a server was tried, with this outcome.
     pub fn leave(&mut self, target: Address, outcome: Option<&Round>) {
         if let Some(Round::Served(service)) = outcome {
             self.served(*service);
@@ -122,7 +122,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
         self.left.push(target);
     }
 
-    /// The server that was just left hung up instead of greeting.
+    /// Notes that the server that was just left hung up instead of greeting.
     pub fn hung_up(&mut self) {
         if let Some(target) = self.left.last().cloned() {
             self.tried(&target).is_leaderless = true;
@@ -142,34 +142,34 @@ impl<Address: Clone + Eq> Rotation<Address> {
         }
     }
 
-    /// No server of a round has served.
+    /// Notes that no server of a round has served.
     pub fn next_round(&mut self) {
         self.past.rounds = self.past.rounds.saturating_add(1);
     }
 
-    /// The servers that were left, in this order.
+    /// Returns the servers that were left, in this order.
     pub fn left(&self) -> &[Address] {
         &self.left
     }
 
-    /// Whether an address of the last round is left to try.
+    /// Returns whether an address of the last round is left to try.
     pub fn has_others(&self) -> bool {
         self.offered.iter().any(|one| !self.left.contains(one))
     }
 
-    /// How long the last greeting took, unless servers that greet promptly do not answer promptly: moving
-    /// on gains nothing then.
+    /// Returns how long the last greeting took, unless servers that greet promptly do not answer promptly:
+    /// moving on gains nothing then.
     pub fn trusted_greeting(&self) -> Option<Duration> {
         let is_trusted = self.useless < self.offered.len();
         self.past.greeted.filter(|_| is_trusted)
     }
 
-    /// A server has greeted, which took this long.
+    /// Notes that a server has greeted, which took this long.
     pub fn greeted(&mut self, took: Duration) {
         self.past.greeted = Some(took);
     }
 
-    /// What to expect of a dial.
+    /// Returns what to expect of a dial.
     pub fn past(&self) -> Past {
         self.past
     }

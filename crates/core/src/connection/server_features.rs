@@ -10,7 +10,7 @@
 use super::Capabilities;
 use zklock_jute::{CreateMode, ErrorCode, Op, OpCode, Request};
 
-/// What some servers lack. Of the first two a request has an older form.
+/// A feature that some servers lack. A request that needs one of the first two has an older form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Feature {
     Create2,
@@ -27,19 +27,19 @@ enum Knowledge {
     Missing,
 }
 
-/// See the module's documentation.
+/// What is known of the features of a server; see the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Features {
     create2: Knowledge,
     containers: Knowledge,
     remove_watches: Knowledge,
     multi: Knowledge,
-    /// The server left the client last over this one, or skipped it, so many times in a row.
+    /// The feature over which the server last left the client or skipped a request, and how many times in a row.
     suspect: Option<(Feature, u32)>,
 }
 
 impl Features {
-    /// What a transport to this server can do.
+    /// Returns what a transport to this server can do.
     pub fn capabilities(self) -> Capabilities {
         Capabilities {
             multi: self.multi != Knowledge::Missing,
@@ -51,7 +51,7 @@ impl Features {
         }
     }
 
-    /// Whether `removeWatches` is safe: a server that lacks it closes the connection.
+    /// Returns whether `removeWatches` is safe: a server that lacks it closes the connection.
     pub fn removes_watches(self) -> bool {
         self.create2 == Knowledge::Present && self.remove_watches != Knowledge::Missing
     }
@@ -70,7 +70,7 @@ impl Features {
         request
     }
 
-    /// A request was carried out.
+    /// Notes that a request was carried out.
     pub fn succeeded(&mut self, request: &Request) {
         let feature = match request.op() {
             OpCode::CREATE2 => Feature::Create2,
@@ -82,7 +82,7 @@ impl Features {
         self.suspect = self.suspect.filter(|(suspect, _)| *suspect != feature);
     }
 
-    /// A request was refused. Returns whether to send it again in its older form.
+    /// Notes that a request was refused. Returns whether to send it again in its older form.
     pub fn refused(&mut self, request: &Request, code: ErrorCode) -> bool {
         let Some(feature) = self.needed_by(request) else {
             return false;
@@ -99,27 +99,26 @@ impl Features {
         }
     }
 
-    /// The server answered a later request, and not this one: it may drop what it does not know.
+    /// Notes that the server answered a later request, and not this one: it may drop what it does not know.
     ///
-    /// Once may be a coincidence. ZooKeeper refuses a write of a session that it takes for moved by hanging up, and
-    /// the answers to the reads behind the write still leave. A leader that was silent takes a session for moved
-    /// when it hears of each attempt that the client has made meanwhile to resume it elsewhere.
+    /// Once may be a coincidence. If ZooKeeper takes a session for moved, it refuses the session's write by hanging
+    /// up, and the answers to the reads behind the write still leave. A leader that was silent takes a session for
+    /// moved when it hears of each attempt that the client has made meanwhile to resume it elsewhere.
     pub fn skipped(&mut self, request: &Request) {
         self.suspects(self.needed_by(request), 3);
     }
 
-    /// The server closed the connection, or fell silent, while `oldest` was the oldest open
-    /// request.
+    /// Notes that the server closed the connection, or fell silent, while `oldest` was the oldest open request.
     ///
-    /// Once may be a coincidence, and a wrong guess costs containers and the stats of created
-    /// nodes; that a watch is not removed costs a server next to nothing.
+    /// Once may be a coincidence, and a wrong guess costs containers and the stats of created nodes. A watch that
+    /// is not removed costs a server next to nothing.
     pub fn left_over(&mut self, oldest: Option<&Request>) {
         let feature = oldest.and_then(|request| self.needed_by(request));
         // Any server may leave a transaction open when the quorum is lost.
         self.suspects(feature.filter(|feature| *feature != Feature::Multi), 2);
     }
 
-    /// The server seems not to know this; `enough` times in a row are convincing.
+    /// Notes that the server seems not to know this; `enough` times in a row are convincing.
     fn suspects(&mut self, feature: Option<Feature>, enough: u32) {
         let before = self.suspect.take();
         let Some(feature) = feature else { return };
@@ -131,7 +130,7 @@ impl Features {
         }
     }
 
-    /// The server seems to lack this. If one has shown it, perhaps that was another server.
+    /// Notes that the server seems to lack this. If a server has shown it, perhaps that was another server.
     fn doubt(&mut self, feature: Feature) {
         let known = self.of(feature);
         *known = match known {
@@ -140,7 +139,7 @@ impl Features {
         };
     }
 
-    /// What a server has to know for a request, as far as that is in doubt.
+    /// Returns the feature that a server needs for a request, as far as that is in doubt.
     fn needed_by(&self, request: &Request) -> Option<Feature> {
         let by_create = |mode: CreateMode, stat: bool| match mode {
             CreateMode::Container => Some(Feature::Containers),
@@ -175,7 +174,7 @@ impl Features {
     }
 }
 
-/// The older form of a request, which every server knows.
+/// Returns the older form of a request, which every server knows.
 pub fn older(mut request: Request) -> Request {
     for_each_create(&mut request, age);
     request

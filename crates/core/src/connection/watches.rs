@@ -1,9 +1,8 @@
 //! The watches that are set, and where their events go.
 //!
-//! The server keeps one watch for a path and a kind, however many threads of this client
-//! set it; its event is for all of them. A watch is entered when its request is sent, so
-//! that an event right behind the reply finds it, and removed if the reply says that the
-//! server did not set it.
+//! The server keeps one watch for a path and a kind, however many threads of this client set it, and its
+//! event is for all of them. A watch is entered when its request is sent, so that an event right behind the
+//! reply finds it. It is removed if the reply says that the server did not set it.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -55,17 +54,17 @@ impl<W> Default for Watchers<W> {
 }
 
 impl<W> Watches<W> {
-    /// Whether there are none.
+    /// Returns whether there are no watches.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Enters the watch of this number.
+    /// Enters the watch with this number.
     pub fn add(&mut self, path: String, kind: Kind, id: u64, watch: W) {
         self.0.entry(path).or_default().of(kind).push((id, watch));
     }
 
-    /// The node does not exist: the watch that `exists` set waits for its creation.
+    /// Notes that the node does not exist: the watch that `exists` set waits for its creation.
     pub fn awaits_creation(&mut self, path: &str, id: u64) {
         let Some(watchers) = self.0.get_mut(path) else {
             return;
@@ -103,7 +102,7 @@ impl<W> Watches<W> {
         self.0.clear();
     }
 
-    /// The requests that set all watches again, each short enough for one frame.
+    /// Returns the requests that set all watches again, each short enough for one frame.
     pub fn lists(&self, since_zxid: i64) -> Vec<WatchLists> {
         let mut parts = Parts::new(since_zxid);
         for (path, watchers) in &self.0 {
@@ -138,7 +137,7 @@ impl<W> Watchers<W> {
         self.data.is_empty() && self.exists.is_empty() && self.children.is_empty()
     }
 
-    /// To the server, a watch set by `exists` is one on the data.
+    /// Forgets a watch. To the server, a watch set by `exists` is one on the data.
     fn remove(&mut self, id: u64) -> Option<i32> {
         let out_of = |watches: &mut Vec<(u64, W)>| {
             let before = watches.len();

@@ -15,38 +15,38 @@ use zklock_jute::{ErrorCode, Op, Reply, Request, culprit, failure};
 
 /// How long to wait before a refused request is repeated.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// The same for a request to which the server will hardly ever give another answer.
+/// How long to wait before repeating a request to which the server will hardly ever give another answer.
 pub(super) const LONG_PAUSE: Duration = Duration::from_secs(600);
 
-/// What is left in one directory.
+/// The deletion of what is left in one directory.
 #[derive(Clone, Debug)]
 pub struct Deletion {
     dir: String,
     pub(super) session: i64,
     cleanup: Cleanup,
     pub(super) turn: Turn,
-    /// The listing of the directory is too long for a reply.
+    /// Whether the listing of the directory is too long for a reply.
     pub(super) crowded: bool,
-    /// What is written in the transaction that deletes the node.
+    /// What the transaction that deletes the node also writes.
     closing: Vec<Op>,
-    /// A request got no answer: if the node is gone, that request may have deleted it.
+    /// Whether a request got no answer: if the node is gone, that request may have deleted it.
     retried: bool,
-    /// It was looked for before, and is until then.
+    /// Until when to look again for what was looked for before.
     pub(super) until: Option<Duration>,
-    /// The request under way may have gone through a connection of before.
+    /// Whether the request under way may have gone through an earlier connection.
     is_of_before: bool,
 }
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Turn {
-    /// The next request is to be sent.
+    /// The client's: the next request is to be sent.
     Due,
     /// The server's: a request is under way.
     Asked,
-    /// The next request is to be sent then, as the last one failed.
+    /// The next request is to be sent at this time, because the last one failed.
     Paused(Duration),
-    /// The first request is to be sent then, as the user put it off.
+    /// The first request is to be sent at this time, because the user put it off.
     Delayed(Duration),
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Turn {
 pub enum Ended {
     /// This client deleted the node, and wrote what was to be written with the deletion.
     Deleted,
-    /// The node is gone after a request whose answer was lost, or what was to be written is not.
+    /// The node is gone after a request whose answer was lost, or what was to be written was not.
     Presumed,
     /// The node was gone already.
     GoneBefore,
@@ -64,14 +64,14 @@ pub enum Ended {
 /// What follows from an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Progress {
-    /// The next request is due, now or later. A failure is one that its user should know of.
+    /// The next request is due, now or later. A failure here is one that the user should know of.
     GoesOn(Option<Failure>),
     /// Nothing is left.
     Ended(Ended),
 }
 
 impl Deletion {
-    /// Begins to delete what a `session` left in a directory.
+    /// Creates the deletion of what a `session` left in a directory.
     pub fn new(dir: &str, session: i64, orphan: Orphan) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -86,73 +86,73 @@ impl Deletion {
         }
     }
 
-    /// Has this written into the directory, over this version, with the deletion.
+    /// Writes this into the directory, over this version, together with the deletion.
     #[must_use]
     pub fn closing(self, with: Option<(&[u8], i32)>) -> Self {
         let write = with.map(|(data, version)| writes(&self.dir, data, version));
         self.writing(write.into_iter().collect())
     }
 
-    /// Has this written with the deletion.
+    /// Writes this together with the deletion.
     #[must_use]
     pub fn writing(mut self, ops: Vec<Op>) -> Self {
         self.closing = ops;
         self
     }
 
-    /// Whether something is to be written with the deletion.
+    /// Returns whether something is to be written with the deletion.
     pub fn writes(&self) -> bool {
         !self.closing.is_empty()
     }
 
-    /// Whether that may have been written.
+    /// Returns whether something may have been written with the deletion.
     pub fn may_have_written(&self) -> bool {
         self.writes() && (self.retried || self.turn == Turn::Asked)
     }
 
-    /// Writes nothing with the deletion.
+    /// Makes the deletion write nothing.
     pub fn writes_nothing(&mut self) {
         self.closing.clear();
     }
 
-    /// Puts the first request off until then.
+    /// Puts the first request off until this time.
     #[must_use]
     pub fn not_before(mut self, time: Option<Duration>) -> Self {
         self.turn = time.map_or(Turn::Due, Turn::Delayed);
         self
     }
 
-    /// There is another connection, through which a look has to go from its beginning: see [`late`](super::late).
+    /// Notes that there is another connection. A look has to start over through it: see [`late`](super::late).
     pub(super) fn changes_connection(&mut self) {
         self.is_of_before = self.cleanup.looks_anew() && self.turn == Turn::Asked;
     }
 
-    /// What was looked for, if no node was there.
+    /// Returns what was looked for, if no node was there.
     pub fn missed(&self) -> Option<&Orphan> {
         self.cleanup.missed()
     }
 
-    /// What it looks for.
+    /// Returns what it looks for.
     pub(super) fn sought(&self) -> Option<&Orphan> {
         self.cleanup.sought()
     }
 
-    /// The name that it looks for or deletes next, or the beginning of that.
+    /// Returns the name that it looks for or deletes next, or the beginning of that name.
     pub(super) fn name(&self) -> Option<&str> {
         self.cleanup.name()
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &str {
         &self.dir
     }
 
-    /// The session that the nodes belong to.
+    /// Returns the session that the nodes belong to.
     pub fn session(&self) -> i64 {
         self.session
     }
 
-    /// The node that the next request deletes, and nothing else.
+    /// Returns the node that the next request deletes, if the request does nothing else.
     pub fn node(&self) -> Option<String> {
         match self.cleanup.action() {
             Action::Delete(name) if self.closing.is_empty() => Some(format!("{}/{name}", self.dir)),
@@ -160,7 +160,7 @@ impl Deletion {
         }
     }
 
-    /// What the next request does, if it deletes a node.
+    /// Returns what the next request does, if it deletes a node.
     pub fn ops(&self) -> Option<Vec<Op>> {
         let Action::Delete(name) = self.cleanup.action() else {
             return None;
@@ -209,7 +209,7 @@ impl Deletion {
         }
     }
 
-    /// Takes in a failure; returns it if it will hardly pass by itself.
+    /// Takes in a failure. Returns it if it will hardly pass by itself.
     fn failed(&mut self, now: Duration, failure: Failure) -> Option<Failure> {
         let refused = matches!(failure, Failure::Refused(_) | Failure::TooLong(_));
         if refused && !self.closing.is_empty() {
@@ -236,7 +236,7 @@ impl Deletion {
         Some(failure)
     }
 
-    /// How the deletion ends if this answer ends it.
+    /// Returns how the deletion ends if this answer ends it.
     fn ended_by(&self, answered: &Answered) -> Ended {
         let deleted = match answered {
             Ok(Reply::Multi(results)) if failure(results).is_none() => return Ended::Deleted,
@@ -250,7 +250,7 @@ impl Deletion {
         }
     }
 
-    /// What the answer to the last request says.
+    /// Returns what the answer to the last request says.
     fn event(&self, answered: Answered) -> Result<Event, Failure> {
         match (self.cleanup.action(), answered) {
             (Action::List, Ok(Reply::Children { names, .. })) => Ok(Event::Children(names)),
@@ -263,10 +263,10 @@ impl Deletion {
                 Ok(Event::Children(names.iter().map(String::as_str).collect()))
             }
             (Action::Read(_), Ok(Reply::Data { data, .. })) => Ok(Event::Data(data.into())),
-            // It is no node of this client, which may read its own.
+            // The node is not this client's, which may read its own.
             (Action::Read(_), Err(Failure::Refused(ErrorCode::NO_AUTH))) => Ok(Event::Gone),
             (Action::Sync, Ok(_)) => Ok(Event::Synced),
-            // A refusal passes through the quorum as well.
+            // A refused sync has passed through the quorum as well.
             (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
             (Action::Delete(_), Ok(Reply::Multi(results))) => match culprit(&results) {
                 None | Some((0, ErrorCode::NO_NODE)) => Ok(Event::Gone),
@@ -281,7 +281,7 @@ impl Deletion {
     }
 }
 
-/// Deletes a node and writes into its directory over this version, or does neither.
+/// Returns the request that deletes a node and writes into its directory over this version, or does neither.
 pub fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
     let delete = Op::delete(format!("{dir}/{name}"));
     Request::Multi(vec![delete, writes(dir, data, version)])

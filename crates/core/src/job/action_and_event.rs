@@ -4,12 +4,12 @@ use alloc::{string::String, vec::Vec};
 
 use crate::journal::{End, PastRun};
 
-/// What the driver is to do next.
+/// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Read the directory's data.
     Read,
-    /// Let go of the lock, if it is held, and go through the queue.
+    /// Release the lock, if it is held, and go through the queue.
     Line,
     /// Write this into the directory if it has this version and our node is there, in one
     /// transaction.
@@ -34,7 +34,7 @@ pub enum Event {
     Granted(i64),
     /// Somebody else has the lock.
     Taken,
-    /// It is written: the directory has this version since this time, if the answer tells.
+    /// It is written. The directory has this version since this time, if the answer tells.
     Written(Option<(i32, i64)>),
     /// The directory has another version.
     BadVersion,
@@ -42,28 +42,28 @@ pub enum Event {
     Lost,
     /// The work has ended.
     Ran(End),
-    /// Our node is deleted, and the end is written down.
+    /// Our node is deleted, and the end is recorded.
     Recorded,
-    /// Our node is gone, and the end may be written down.
+    /// Our node is gone, and the end may be recorded.
     Gone,
-    /// The caller gives up, or waits no longer for the end to be written down.
+    /// The caller gives up, or waits no longer for the end to be recorded.
     Cancel,
 }
 
-/// How it ended.
+/// How the machine ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
-    /// The run is written down as it ended.
+    /// The run is recorded as it ended.
     Recorded,
-    /// The lock was lost before the run ended, and nothing is written down.
+    /// The lock was lost before the run ended, and nothing is recorded.
     Lost,
-    /// One of these two, but the answer was lost or late.
+    /// One of the two above, but the answer was lost or late.
     Unconfirmed,
     /// There is nothing to run, because of this run.
     DoneBefore(PastRun),
-    /// Whether this slot is done is not known any more, as of no slot up to that one.
+    /// It is no longer known whether the first slot is done, as for all slots up to the second.
     Forgotten(String, String),
-    /// It was begun as often as it may be; this was the last failure.
+    /// The job was begun as often as it may be; this was the last failure.
     NoAttemptsLeft(PastRun),
     /// Somebody else has the lock.
     Taken,

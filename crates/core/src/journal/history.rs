@@ -1,7 +1,7 @@
 //! The runs before the last ones.
 //!
-//! A run that another one takes the place of, as the last that finished or failed, moves here. So no run
-//! is in the journal twice, and its times are known by then.
+//! A run moves here when another run takes its place as the last that finished or failed. So no run is in
+//! the journal twice, and its times are known by then.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -10,31 +10,31 @@ use serde_json::{Value, json};
 
 use super::past_run::{Outcome, PastRun};
 
-/// How many bytes they may take.
+/// How many bytes these runs may take.
 pub(super) const MOST_BYTES: usize = 16_384;
 
-/// See the module's documentation.
+/// The runs before the last ones; see the module's documentation.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct History {
     /// How many runs are kept, with the last ones.
     pub(super) keep: u32,
-    /// The newest first.
+    /// The runs, the newest first.
     pub(super) runs: Vec<PastRun>,
 }
 
 impl History {
-    /// Another one takes the place of this run.
+    /// Adds a run whose place another run has taken.
     pub(super) fn push(&mut self, run: Option<PastRun>) {
         let Some(run) = run.filter(|_| 0 < self.keep) else {
             return;
         };
-        // The last one that finished may be older than many that failed.
+        // The last run that finished may be older than many that failed.
         let newer = |other: &PastRun| run.token < other.token;
         let at = self.runs.partition_point(newer);
         self.runs.insert(at, run);
     }
 
-    /// Leaves out the oldest if there are more than are kept beside the `last` ones, or no room.
+    /// Drops the oldest runs if there are more than are kept beside the `last` ones, or no room.
     pub(super) fn trim(&mut self, last: usize) {
         let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
         self.runs.truncate(keep.saturating_sub(last));
@@ -47,7 +47,7 @@ impl History {
         self.runs.truncate(most);
     }
 
-    /// What the journal has of this, by its keys.
+    /// Returns what the journal has of this, by its keys.
     pub(super) fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let runs: Vec<_> = self.runs.iter().map(value).collect();
         let runs = (!runs.is_empty()).then(|| ("history", json!(runs)));
@@ -55,7 +55,7 @@ impl History {
         keep.into_iter().chain(runs)
     }
 
-    /// Reads [`values`](Self::values); `None` if something of them cannot be read.
+    /// Reads [`values`](Self::values). Returns `None` if any of them cannot be read.
     pub(super) fn read(value: impl Fn(&str) -> Option<Value>) -> Option<Self> {
         let keep = match value("keep") {
             Some(keep) => u32::try_from(keep.as_u64()?).ok()?,

@@ -1,4 +1,4 @@
-//! Which slots are done, by their order and by themselves.
+//! Which slots are done, by their order or by themselves.
 
 use alloc::borrow::ToOwned;
 
@@ -6,7 +6,7 @@ use super::slots::{MOST_OPEN, Standing, kept, kept_run};
 use super::{Journal, Outcome, PastRun};
 
 impl Journal {
-    /// Whether this slot is to be run, for a client that goes `by_itself` or by its order.
+    /// Returns whether this slot is to be run, by a client whose slots are done `by_itself` or by their order.
     pub fn standing(&self, slot: &str, by_itself: bool) -> Standing {
         let highest = self.slot.as_deref();
         let by_order = match by_itself {
@@ -23,7 +23,7 @@ impl Journal {
         }
     }
 
-    /// The last run that failed, unless this slot is known to have been done since.
+    /// Returns the last run that failed, unless this slot is known to have been done since.
     pub(crate) fn failed_since_done(&self, slot: &str) -> Option<&PastRun> {
         let failed = self.failed.as_ref()?;
         let done = self.run_of(slot);
@@ -31,7 +31,7 @@ impl Journal {
             .then_some(failed)
     }
 
-    /// The run of this slot that is done, as far as it is known.
+    /// Returns the run that has done this slot, as far as it is known.
     fn run_of(&self, slot: &str) -> Option<PastRun> {
         let mut done = self.done_runs();
         done.find(|run| run.slot == slot).cloned().or_else(|| {
@@ -40,22 +40,22 @@ impl Journal {
         })
     }
 
-    /// The runs that are done and known as a whole, the newest first.
+    /// Returns the runs that are done and known as a whole, the newest first.
     fn done_runs(&self) -> impl Iterator<Item = &PastRun> {
         let all = self.done.iter().chain(&self.history.runs);
         all.filter(|run| run.outcome == Outcome::Done)
     }
 
-    /// A run that is done, whose slot is this one or higher.
+    /// Returns a run that is done and whose slot is this one or higher.
     fn run_above(&self, slot: &str) -> PastRun {
         let highest = self.slot.as_deref().unwrap_or(slot);
-        // A run without a slot tells nothing of slots, but that it is done.
+        // A run without a slot tells nothing about slots, except that it is done.
         let last = || self.done.clone().filter(|run| run.slot.is_empty());
         let run = self.run_of(highest).or_else(last);
         run.unwrap_or_else(|| kept_run(highest, &(0, 0, None)))
     }
 
-    /// This run is done, as one that goes `by_itself` or by its order.
+    /// Marks the slot of this run as done, `by_itself` or by its order.
     pub(super) fn mark(&mut self, run: &PastRun, by_itself: bool) {
         let slot = &run.slot;
         // A run without a slot leaves the highest one as it is.
@@ -83,7 +83,7 @@ impl Journal {
         }
     }
 
-    /// This slot is to be run again, with as many attempts as at first. Returns whether something was
+    /// Opens this slot to be run again, with as many attempts as at first. Returns whether anything was
     /// known of it; `None` if too many slots are open again.
     pub fn forget(&mut self, slot: &str) -> Option<bool> {
         let attempted = self.attempts.remove(slot).is_some();
@@ -93,7 +93,7 @@ impl Journal {
         if let Some(single) = &mut self.slots.single {
             single.remove(slot);
         }
-        // It may be done by its order, too, or be the last one, or below the floor.
+        // The slot may also be done by its order, be the last one, or be below the floor.
         if self.standing(slot, false) != Standing::Due {
             self.slots.open.insert(slot.to_owned());
         }

@@ -1,4 +1,4 @@
-//! One run, as the journal has it.
+//! One run, as the journal records it.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -20,7 +20,7 @@ pub struct PastRun {
     pub ended: Option<i64>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Who ran it, as a contender's node says it.
+    /// Who ran it, as written in a contender's node.
     pub owner: String,
     /// What the run reported.
     pub message: Option<String>,
@@ -50,7 +50,7 @@ pub enum Outcome {
     Done,
     /// It returned an error, or panicked.
     Failed,
-    /// It has not ended yet, or its process died or lost the lock: nobody wrote down how it ended.
+    /// It has not ended yet, or its process died or lost the lock: nobody recorded how it ended.
     Unknown,
 }
 
@@ -59,7 +59,7 @@ impl PastRun {
         let value = value.as_object()?;
         let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
         let number = |key: &str| value.get(key).and_then(Value::as_i64);
-        // The end of a run that failed is unknown if nobody wrote down that it ended.
+        // The end of a run that failed is unknown if nobody recorded that it ended.
         let unknown = value.get("unknown").and_then(Value::as_bool) == Some(true);
         Some(Self {
             slot: text("slot")?,

@@ -1,9 +1,9 @@
-//! Which slots are done where their order does not say it.
+//! Which slots are done, where their order does not tell.
 //!
-//! Runs in order are done up to the highest slot that is done. From the first run out of order on, each slot
-//! that is done is kept by itself too, as many as there is room for. The lowest falls out first, and
-//! leaves its name as the `floor`: whether a slot up to there was done is not known any more, so that
-//! none is run twice without being told to.
+//! Runs in order are done up to the highest slot that is done. From the first run out of order on, each
+//! slot that is done is also kept by itself, as many as there is room for. The lowest falls out first and
+//! leaves its name as the `floor`. Whether a slot up to there was done is not known any more; none of them
+//! is run twice without being told to.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -19,14 +19,14 @@ pub(super) const MOST_BYTES: usize = 16_384;
 /// How many slots may be open again at a time.
 pub const MOST_OPEN: usize = 32;
 
-/// See the module's documentation.
+/// The slots that are done, or not, against their order; see the module's documentation.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Slots {
-    /// The ones that are done, each by itself, once there was a run out of order.
+    /// The slots that are done, each by itself, once there was a run out of order.
     pub(super) single: Option<BTreeMap<String, Kept>>,
-    /// The highest one that has fallen out.
+    /// The highest slot that has fallen out.
     pub(super) floor: Option<String>,
-    /// The ones that are to be run again, although they would be done by their order.
+    /// The slots that are to be run again, although they would be done by their order.
     pub(super) open: BTreeSet<String>,
 }
 
@@ -36,7 +36,7 @@ pub(super) type Kept = (i64, u32, Option<i64>);
 /// Whether a slot is to be run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Standing {
-    /// It is.
+    /// It is to be run.
     Due,
     /// It is done, because of this run.
     Done(PastRun),
@@ -45,8 +45,8 @@ pub enum Standing {
 }
 
 impl Slots {
-    /// From now on the slots that are done are kept by themselves, also those of these runs, the
-    /// newest of which comes first.
+    /// Keeps the slots that are done by themselves from now on, including those of these runs, the newest
+    /// of which comes first.
     pub(super) fn begin<'a>(&mut self, done: impl DoubleEndedIterator<Item = &'a PastRun>) {
         let done = done.filter(|run| !run.slot.is_empty());
         let done = done.rev().map(|run| (run.slot.clone(), kept(run)));
@@ -69,7 +69,7 @@ impl Slots {
         }
     }
 
-    /// What the journal has of this, by its keys.
+    /// Returns what the journal has of this, by its keys.
     pub(super) fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let open = Some(&self.open).filter(|open| !open.is_empty());
         let values = [
@@ -81,7 +81,7 @@ impl Slots {
         values.into_iter().filter_map(there)
     }
 
-    /// Reads [`values`](Self::values); `None` if something of them cannot be read.
+    /// Reads [`values`](Self::values). Returns `None` if any of them cannot be read.
     pub(super) fn read(value: impl Fn(&str) -> Option<Value>) -> Option<Self> {
         let single = match value("single") {
             Some(Value::Object(single)) => {

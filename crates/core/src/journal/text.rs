@@ -10,14 +10,14 @@ use super::history::History;
 use super::slots::Slots;
 use super::{Journal, Outcome, PastRun};
 
-/// A format that every client knows, and the one of journals that have more.
+/// The format that every client knows, and the format of journals that have more.
 const PLAIN: i64 = 1;
 const MORE: i64 = 2;
 
 impl Journal {
-    /// Reads a node's data, which was written at `mtime`; `None` if it is not a journal.
+    /// Reads a node's data, which was written at `mtime`. Returns `None` if the data is not a journal.
     ///
-    /// What is new in its format is never left out: a journal in which that cannot be read is none.
+    /// What is new in its format is never left out: if that cannot be read, the data is not a journal.
     pub fn parse(data: &[u8], mtime: i64) -> Option<Self> {
         let value: Value = serde_json::from_slice(data).ok()?;
         let value = value.as_object()?;
@@ -45,7 +45,7 @@ impl Journal {
         Some(journal)
     }
 
-    /// Reads what only this format has.
+    /// Reads what only format 2 has.
     fn read_more(&mut self, value: &Map<String, Value>) -> Option<()> {
         if let Some(state) = value.get("state") {
             self.state = Some(bytes(state)?);
@@ -55,7 +55,7 @@ impl Journal {
         Some(())
     }
 
-    /// The data of the node.
+    /// Returns the data of the node.
     pub fn text(&self) -> Vec<u8> {
         let mut more = Map::new();
         if let Some(state) = &self.state {
@@ -88,7 +88,7 @@ impl Journal {
     }
 }
 
-/// Bytes as a text where they are one, or else in hexadecimal: at most twice as many.
+/// Returns bytes as text if they are text, and otherwise in hexadecimal: at most twice as many.
 fn readable(bytes: &[u8]) -> Value {
     let strange = |c: char| c.is_control() && !"\n\r\t".contains(c);
     match core::str::from_utf8(bytes) {
@@ -100,7 +100,7 @@ fn readable(bytes: &[u8]) -> Value {
     }
 }
 
-/// The bytes of [`readable`].
+/// Returns the bytes that [`readable`] was given.
 fn bytes(value: &Value) -> Option<Vec<u8>> {
     if let Some(text) = value.as_str() {
         return Some(text.as_bytes().to_vec());

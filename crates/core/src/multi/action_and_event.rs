@@ -8,18 +8,18 @@ use zklock_jute::Names;
 use crate::attempt::{Origin, Outcome as Ended, OwnNode};
 use crate::queue::Foreign;
 
-/// What the driver is to do next. Queues are numbered in the order of their paths.
+/// What the driver has to do next. Queues are numbered in the order of their paths.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// List this queue.
     List(usize),
     /// List this queue, which a listing has shown as taken, at a server that has caught up.
     CatchUpAndList(usize),
-    /// The same, to see whether our nodes were created.
+    /// As `List`, to see whether our nodes were created.
     Find(usize),
     /// Create an ephemeral sequential node in every queue, each with its prefix, in one transaction.
     Place(Vec<String>),
-    /// Create all the directories and what is above them.
+    /// Create all the directories and their ancestors.
     MakeParents,
     /// Ask for the owner and the birth of our nodes, which have these names, one in each queue, and list the
     /// queues.
@@ -28,11 +28,11 @@ pub enum Action {
     Lists(Vec<usize>),
     /// Wait in this queue, where this node of ours stands.
     Queue(usize, OwnNode),
-    /// Go through this queue; with other locks in hand, give up after a moment.
+    /// Go through this queue; with other locks taken already, give up after a moment.
     Take {
         /// The queue.
         at: usize,
-        /// Other locks are in hand.
+        /// Whether other locks are taken already.
         briefly: bool,
     },
     /// Give up what was taken.
@@ -56,13 +56,13 @@ pub enum Event {
     Queues(Vec<Option<Names>>),
     /// A directory is not there.
     NoNode,
-    /// The directories exist, and what is above them.
+    /// The directories and their ancestors exist.
     ParentsMade,
-    /// This is how waiting in the queue has ended.
+    /// Waiting in the queue has ended like this.
     Queued(Ended),
     /// The lock of this queue is ours, through this node.
     Taken(OwnNode),
-    /// It is not, and we no longer wait for it.
+    /// The lock of this queue is not ours, and we no longer wait for it.
     NotTaken,
     /// What was taken is given back.
     GivenBack,
@@ -78,7 +78,7 @@ pub enum Event {
     Cancel,
 }
 
-/// How it ended.
+/// How an attempt ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
     /// All locks are ours, through these nodes.

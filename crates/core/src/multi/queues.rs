@@ -10,7 +10,7 @@ use crate::queue::Place;
 use zklock_jute::Names;
 
 impl Multi {
-    /// Our nodes count if each of them is there and belongs to our session.
+    /// Takes in the births of our nodes. They count if each of them is there and belongs to our session.
     pub(super) fn born(
         &mut self,
         names: Vec<String>,
@@ -50,21 +50,22 @@ impl Multi {
         }
     }
 
-    /// Whether nobody is ahead in this queue, nor ever will be: numbers only grow.
+    /// Returns whether nobody is ahead in this queue, nor ever will be: numbers only grow.
     fn is_first(&self, at: usize, mine: &str, names: &Names) -> bool {
-        // Whoever waits there sees whether such a semaphore is idle.
+        // A contender that waits there sees whether such a semaphore is idle.
         let crowded = names.iter().any(|name| OF_A_SEMAPHORE.contains(&name));
         let contest = self.contest(at).filter(|_| !crowded);
         contest.is_some_and(|contest| contest.place(names, mine) == Place::First)
     }
 
-    /// The queues in which our node may have to wait.
+    /// Returns the queues in which our node may have to wait.
     pub(super) fn waits(&self) -> impl Iterator<Item = usize> {
         let firsts = self.firsts.iter().enumerate();
         firsts.filter_map(|(at, first)| (!first).then_some(at))
     }
 
-    /// Whoever has waited in one queue lists the others that are left, all at once.
+    /// Takes in how the wait in one queue ended. After that queue, the others that are left are listed, all
+    /// at once.
     pub(super) fn queued(&mut self, at: usize, mine: Vec<OwnNode>, ended: Ended) -> State {
         let outcome = match ended {
             Ended::Held(_) => {

@@ -12,12 +12,12 @@ use zklock_jute::Names;
 pub struct Wish {
     /// Whether to wait for a permit.
     pub patience: Patience,
-    /// There is a time limit. Without one, clients that go by another number are not waited
-    /// for, because that may be a mistake.
+    /// Whether there is a time limit. Without one, clients with another number are not waited for, because
+    /// that number may be a mistake.
     pub limited: bool,
-    /// The numbers agreed the last time.
+    /// Whether the numbers agreed the last time.
     pub agreed: bool,
-    /// How many permits, all or none.
+    /// How many permits to get, all or none.
     pub count: usize,
 }
 
@@ -26,39 +26,39 @@ pub struct Wish {
 pub struct Look {
     /// The data of the semaphore's node, if it is there and may be read, and its version.
     pub number: Option<(Vec<u8>, i32)>,
-    /// The semaphore has no node.
+    /// Whether the semaphore has no node.
     pub absent: bool,
-    /// The permits' directory does not exist.
+    /// Whether the permits' directory does not exist.
     pub unready: bool,
-    /// What is in the semaphore's own directory, where kazoo has its permits.
+    /// The contents of the semaphore's own directory, where kazoo has its permits.
     pub own: Names,
     /// The permits that are out, and those that the first in the line has requested.
     pub out: Names,
 }
 
-/// The permits of clients that go by another number.
+/// The permits of clients that use another number.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Others {
     /// The number.
     pub number: u32,
     /// The node of the oldest permit.
     pub oldest: String,
-    /// The node of the newest one; once it has gone, all may have gone.
+    /// The node of the newest permit; once it is gone, all may be gone.
     pub last: String,
-    /// How many there are.
+    /// How many permits there are.
     pub count: usize,
 }
 
-/// What the driver is to do next.
+/// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Read the number, and list the permits that are out.
     Look,
-    /// The same, at a server that has caught up with its leader.
+    /// As `Look`, at a server that has caught up with its leader.
     LookAgain,
     /// Give up what is held, and go through the line.
     Line,
-    /// Create the semaphore's node, with our number, and the directory of the permits.
+    /// Create the semaphore's node with our number, and the directory of the permits.
     Make,
     /// Read the node of the oldest permit, to say whose it is.
     Read(Others),
@@ -72,7 +72,7 @@ pub enum Action {
     /// Tell by the clock whether the place in the line is still held, and every permit but the
     /// last.
     Check,
-    /// Ask for this node of ours in the line.
+    /// Look for this node of ours in the line.
     Inspect(String),
     /// Stop: there is nothing more to do.
     Finish(Outcome),
@@ -81,11 +81,11 @@ pub enum Action {
 /// What the driver reports.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// This is known of the semaphore.
+    /// What is known of the semaphore.
     Looked(Look),
     /// It is our turn in the line, through this node.
     First(OwnNode),
-    /// The semaphore's node is made, or existed.
+    /// The semaphore's node is created, or existed already.
     IsMade,
     /// The oldest permit is there.
     IsThere,
@@ -112,7 +112,7 @@ pub enum Event {
     Cancel,
 }
 
-/// How it ended.
+/// How an attempt ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
     /// The permits are ours, through these nodes.
@@ -123,10 +123,10 @@ pub enum Outcome {
     Evicted(String),
     /// A contender in the semaphore's own directory would not wait for us.
     Foreign(Foreign),
-    /// These permits go by another number.
+    /// These permits are of clients that use another number.
     Disagrees(Others),
-    /// No permit goes by the number in the node, and we may not replace it.
+    /// No permit is held under the number in the node, and we may not replace that number.
     NoAuth,
-    /// The node has the data of something else.
+    /// The node contains the data of something else.
     Unmarked,
 }

@@ -1,5 +1,5 @@
-//! What goes into a look at the locks that are held, what the servers are asked about them, and what can come of
-//! that.
+//! What goes into a look at the locks that are held, what the servers are asked about them, and what the
+//! answers can say.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,11 +10,10 @@ use crate::proof;
 use crate::validity::Stamp;
 use zklock_jute::Request;
 
-/// How many nodes one check names, to stay far below the frame limit. Above that, checks are spread
-/// over the time in which each lock is proven once.
+/// How many nodes one check names, to stay far below the frame limit. With more nodes, the checks are
+/// spread over the time in which each lock is proven once.
 pub const NODES_A_CHECK: usize = 500;
-/// How many bytes their names may take: a fraction of the smallest frame limit that a client
-/// can set.
+/// How many bytes the names in one check may take: a fraction of the smallest frame limit that a client can set.
 pub(super) const BYTES_A_CHECK: usize = 64 * 1024;
 
 /// What other clients write into a holder's node to ask it to release the lock.
@@ -27,13 +26,13 @@ pub struct Look {
     pub now: Duration,
     /// The session timeout.
     pub timeout: Duration,
-    /// There is a connection.
+    /// Whether there is a connection.
     pub connected: bool,
-    /// So many leases had begun when this was known of the connection: it is no news for others.
+    /// How many leases had begun when this was read. What is older than a lease is no news for it.
     pub begun: u64,
 }
 
-/// What a guard may be trusted with at a look, if its lock is not lost.
+/// What is known of a guard at a look, if its lock is not lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust {
     /// The number of its lease.
@@ -49,20 +48,20 @@ pub struct Trust {
 /// What is due after a look.
 #[derive(Debug)]
 pub struct Due<L> {
-    /// The quorum is to be asked about these.
+    /// The leases to ask the quorum about.
     pub checks: Vec<(u64, L)>,
-    /// These are to be read, each with the watch of this number.
+    /// The leases whose nodes to read, each with the number of its watch.
     pub watches: Vec<(u64, L, u64)>,
 }
 
-/// What an answer or an event says of a lock.
+/// What an answer or an event says about a lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// The quorum confirmed it when asked with this stamp.
+    /// The quorum confirmed the lock when asked with this stamp.
     Confirmed(Stamp),
     /// An answer says that its node is gone.
     Missing,
-    /// An event says so, which comes before that of a session's end, too: an [`ask_why`] tells.
+    /// An event says that its node is gone. Such an event also precedes the end of a session: an [`ask_why`] tells.
     Deleted,
     /// Another client asks the holder to release it.
     RevokeRequested,
@@ -77,13 +76,13 @@ pub struct Check {
 }
 
 impl Check {
-    /// The check of one lock, sent with this stamp.
+    /// Creates the check of one lock, sent with this stamp.
     pub fn of_one(lease: u64, stamp: Stamp) -> Self {
         let whose = [lease].into();
         Self { stamp, whose }
     }
 
-    /// The checks of these nodes, each with its requests. A node stands with the number of its lease.
+    /// Creates the checks of these nodes, each with its requests. Each node comes with the number of its lease.
     pub fn of_all(
         nodes: impl IntoIterator<Item = (u64, String)>,
         stamp: Stamp,
@@ -103,7 +102,7 @@ impl Check {
     }
 }
 
-/// The request that reads a node and leaves a watch there.
+/// Returns the request that reads a node and leaves a watch there.
 pub fn watch(node: &str) -> Request {
     Request::GetData {
         path: node.into(),
@@ -111,12 +110,12 @@ pub fn watch(node: &str) -> Request {
     }
 }
 
-/// The request whose answer tells whether the session lasts, or a node went with it.
+/// Returns the request whose answer tells whether the session lasts, or a node went with it.
 pub fn ask_why(node: &str) -> Request {
     Request::exists(node)
 }
 
-/// How many of these nodes go into one check, which must fit into one request.
+/// Returns how many of these nodes go into one check, which must fit into one request.
 fn in_one_check(nodes: &[String]) -> usize {
     let mut bytes = 0;
     let fit = nodes.iter().take(NODES_A_CHECK).take_while(|node| {
