@@ -102,13 +102,13 @@ mod tests {
             (multi(vec![Err(ok), Err(no_auth)]), (not_sent.clone(), not_sent.clone())),
             (multi(vec![Err(after), Err(no_auth)]), (not_sent.clone(), not_sent.clone())),
             (multi(vec![Err(ok), Err(after)]), (not_sent.clone(), not_sent.clone())),
-            // Neither pays for what is wrong with both together.
+            // Neither part pays for what is wrong with both together.
             (long, (not_sent.clone(), not_sent.clone())),
             (refused(ErrorCode::UNIMPLEMENTED), (not_sent.clone(), not_sent.clone())),
             (refused(ErrorCode::MARSHALLING_ERROR), (lost.clone(), lost.clone())),
             (lost.clone(), (lost.clone(), lost.clone())),
             (not_sent.clone(), (not_sent.clone(), not_sent)),
-            // What no server answers.
+            // An answer that no server gives.
             (multi(vec![]), (lost.clone(), lost.clone())),
             (multi(vec![Ok(OpReply::Deleted)]), (lost.clone(), lost.clone())),
             (Ok(Reply::Nothing), (lost.clone(), lost)),

@@ -58,7 +58,7 @@ mod tests {
             (b"{\"released\":1}", Standing::Unclaimed),
             (CLEAN, Standing::Kept),
             (b"{\"held\":7}", Standing::Kept),
-            // A later version's.
+            // A record of a later version.
             (b"{\"job\":3}", Standing::Kept),
             (b"{\"threads\":8}", Standing::Kept),
             (b"somebody's", Standing::Kept),

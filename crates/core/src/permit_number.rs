@@ -180,7 +180,7 @@ mod tests {
             ("a.0", "a me", claims(1, 7)),
             ("a.1", "a me", claims(0, 7)),
             ("a.0 b.1", "a b me", claims(2, 7)),
-            // One whose permit is gone is used last.
+            // A number whose permit is gone is used last.
             ("a.0 b.1", "b me", claims(2, 7)),
             ("a.0 b.1 c.2", "b c me", claims(0, 7)),
             ("a.0 b.0 c.1 d.2", "b c d me", State::Finish(Outcome::Full)),
@@ -188,7 +188,7 @@ mod tests {
             ("me.2 a.0", "a me", State::Finish(Outcome::Held(2))),
             ("me.2 a.0", "a", State::Finish(Outcome::Lost)),
             ("stray a.x .", "a me", claims(0, 7)),
-            // Of a time when there were more.
+            // The number is of a time when there were more permits.
             ("a.9", "a me", claims(0, 7)),
         ];
         for (claims, permits, state) in table {

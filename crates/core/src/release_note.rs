@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::name::of_short as name;
 
-    /// What is written when these are released one after the other.
+    /// Returns what is written when these are released one after the other.
     fn released(nodes: &str) -> Vec<u8> {
         nodes.split(' ').fold(Vec::new(), |data, node| {
             Note::parse(&data).unwrap().with(&name(node)).unwrap()

@@ -108,8 +108,8 @@ mod tests {
         names.iter().map(String::as_str).collect()
     }
 
-    /// Whether a contender with this role, whose node is number 9, which has seen these listings,
-    /// knows from a note of these releases that nobody runs any more.
+    /// Returns whether a contender with this role, whose node is number 9 and which has seen these
+    /// listings, knows from a note of these releases that nobody runs any more.
     fn knows(role: Role, listings: &[&str], released: &str) -> bool {
         let contest = Contest {
             dialect: Dialect::Curator,
@@ -147,7 +147,7 @@ mod tests {
         seen.look(alone, &listing("m1 m9"), Some(&name("m9")));
         assert_eq!(seen.last(), Some(&*name("m1")));
         seen.lose_sight();
-        // It queues again, and nobody is ahead.
+        // The contender queues again, and nobody is ahead.
         seen.look(alone, &listing("m11"), Some(&name("m11")));
         let note = Note::default().with(&name("m1")).unwrap();
         assert!(!seen.released(&Note::parse(&note).unwrap()));
@@ -163,7 +163,7 @@ mod tests {
             (Role::Exclusive, &["m1 m2 m9"], "m1", false),
             // The second one gave up while the first one held.
             (Role::Exclusive, &["m1 m2 m9", "m1 m9"], "m1", true),
-            // It may have held.
+            // The second one may have held.
             (Role::Exclusive, &["m1 m2 m9", "m9"], "m1", false),
             (Role::Exclusive, &["r1 r2 m9", "r1 m9"], "r2 r1", true),
             (Role::Exclusive, &["r1 r2 m9", "r1 m9"], "r1", false),

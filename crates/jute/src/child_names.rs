@@ -1,7 +1,7 @@
 //! The names of a directory's children, in two allocations.
 //!
-//! A listing of a long queue is read, searched once and dropped: five thousand names do not
-//! take five thousand allocations.
+//! A listing of a long queue is read, searched once and dropped, so five thousand names must not take five
+//! thousand allocations.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// No names yet, with room for `count` of them that have `bytes` bytes together.
+    /// Creates an empty list, with room for `count` names that have `bytes` bytes together.
     pub fn with_capacity(count: usize, bytes: usize) -> Self {
         Self {
             text: String::with_capacity(bytes),
@@ -30,17 +30,17 @@ impl Names {
         self.ends.push(self.text.len());
     }
 
-    /// The number of names.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The names, in their order.
+    /// Returns the names, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &str> + Clone {
         let mut start = 0;
         self.ends.iter().map(move |end| {
@@ -50,14 +50,14 @@ impl Names {
         })
     }
 
-    /// All but these.
+    /// Returns all names but these.
     #[must_use]
     pub fn without(&self, left_out: &[&str]) -> Self {
         let is_left = |name: &&str| !left_out.contains(name);
         self.iter().filter(is_left).collect()
     }
 
-    /// Whether `name` is one of them.
+    /// Returns whether `name` is one of the names.
     pub fn contains(&self, name: &str) -> bool {
         self.iter().any(|other| other == name)
     }

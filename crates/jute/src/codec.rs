@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The bytes that are not read yet.
+    /// Returns the bytes that are not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[byte]| byte != 0)
     }
 
-    /// Reads a byte string; a negative length means null, which is read as empty.
+    /// Reads a byte string. A negative length means null, which is read as empty.
     pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         self.buffer().map(Option::unwrap_or_default)
     }
@@ -88,16 +88,16 @@ impl<'a> Reader<'a> {
             .map_err(|_| Malformed("a string is not UTF-8"))
     }
 
-    /// Reads strings, replacing what is not UTF-8.
+    /// Reads strings, and replaces what is not UTF-8.
     ///
-    /// A server may have names that other clients made of arbitrary bytes; one of them
-    /// must not make a whole listing unreadable.
+    /// A server may have names that other clients made of arbitrary bytes. One of them must not make a
+    /// whole listing unreadable.
     pub fn names(&mut self) -> Result<Names, Malformed> {
         let count = self.count(STRING_BYTES)?;
         let mut names = Names::with_capacity(count, self.rest.len());
         for _ in 0..count {
             let bytes = self.bytes()?;
-            // One check of the whole name is several times as fast as one of each character.
+            // One check of the whole name is several times as fast as a check of each character.
             match core::str::from_utf8(bytes) {
                 Ok(name) => names.push(name),
                 Err(_) => names.push(&String::from_utf8_lossy(bytes)),
@@ -192,7 +192,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer that puts `root` before every path: empty, or without a slash at its end.
+    /// Creates a writer that puts `root` before every path. `root` is empty, or has no slash at its end.
     pub fn rooted(out: &'a mut Vec<u8>, root: &'a str) -> Self {
         Self { out, root }
     }
@@ -303,7 +303,7 @@ pub(crate) fn frame(out: &mut Vec<u8>, root: &str, write: impl FnOnce(&mut Write
     }
 }
 
-/// The format has no lengths beyond 2 GiB; frames are limited far below.
+/// Returns a length as the format has it: none is beyond 2 GiB, and frames are limited far below.
 fn length(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }

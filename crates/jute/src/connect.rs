@@ -18,8 +18,7 @@ pub struct ConnectRequest {
     pub read_only: bool,
 }
 
-/// The server's first frame; without a session and with a timeout of 0 it says that the session
-/// expired.
+/// The server's first frame. Without a session and with a timeout of 0, it says that the session expired.
 #[derive(Clone, Eq, PartialEq)]
 pub struct ConnectReply {
     pub timeout_ms: i32,
@@ -56,7 +55,7 @@ impl ConnectRequest {
 }
 
 impl ConnectReply {
-    /// The reply to a client whose session has ended.
+    /// Returns the reply to a client whose session has ended.
     pub fn expired() -> Self {
         Self {
             timeout_ms: 0,
@@ -98,8 +97,8 @@ impl ConnectReply {
     }
 }
 
-/// RaftKeeper refuses a session that has ended with a timeout of -1 and that session. Without a
-/// leader it names the session -1.
+/// Returns whether a refusal says that the session has ended. RaftKeeper refuses such a session with a
+/// timeout of -1 and that session. Without a leader it names the session -1.
 fn is_expiry(frame: &[u8]) -> bool {
     let mut reader = Reader::new(frame);
     let fields = (reader.int(), reader.int(), reader.long());

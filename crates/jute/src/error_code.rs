@@ -13,7 +13,7 @@ macro_rules! codes {
         impl ErrorCode {
             $(pub const $name: Self = Self($number);)*
 
-            /// The meaning of the code, in ZooKeeper's words.
+            /// Returns the meaning of the code, in ZooKeeper's words.
             pub fn text(self) -> &'static str {
                 match self.0 {
                     $($number => $text,)*
@@ -55,7 +55,7 @@ impl fmt::Debug for ErrorCode {
 }
 
 impl ErrorCode {
-    /// Whether the code is about the connection, so that the request may succeed later.
+    /// Returns whether the code is about the connection, so that the request may succeed later.
     pub fn is_passing(self) -> bool {
         matches!(
             self,

@@ -1,9 +1,8 @@
 //! ZooKeeper's wire format ("jute"), in both directions.
 //!
-//! The transport encodes requests and decodes replies; the embedded server does the
-//! opposite. This is data and its encoding: no sockets, no clock, no session. The bytes come
-//! from the network, so none may cause a panic, and a length among them allocates no more
-//! than the bytes that follow can fill.
+//! The transport encodes requests and decodes replies; the embedded server does the opposite. The crate is
+//! data and its encoding: no sockets, no clock, no session. The bytes come from the network, so none may
+//! cause a panic, and a length among them allocates no more than the bytes that follow can fill.
 
 #![cfg_attr(not(test), no_std)]
 // The names of fields are those of `zookeeper.jute`, which says what they mean.

@@ -70,7 +70,7 @@ pub enum OpReply {
     },
     Deleted,
     Set(Stat),
-    /// Of a multiRead, like `Data`.
+    /// The children in a multiRead; `Data` is also one of its results.
     Children(Names),
     Data {
         data: Data,
@@ -196,7 +196,7 @@ pub(super) fn read_results(
 }
 
 impl Op {
-    /// Fails unless the node is there, in any version.
+    /// Returns the part that fails unless the node is there, in any version.
     pub fn check(path: impl Into<String>) -> Self {
         let path = path.into();
         Self::Check { path, version: -1 }
@@ -225,12 +225,12 @@ impl Op {
         }
     }
 
-    /// Deletes a node of any version.
+    /// Returns the part that deletes a node of any version.
     pub fn delete(path: String) -> Self {
         Self::Delete { path, version: -1 }
     }
 
-    /// The node that the part is about.
+    /// Returns the node that the part is about.
     pub fn path(&self) -> &str {
         match self {
             Self::Check { path, .. }

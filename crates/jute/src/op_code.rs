@@ -21,7 +21,7 @@ impl OpCode {
     pub const SYNC: Self = Self(9);
     pub const PING: Self = Self(11);
     pub const GET_CHILDREN2: Self = Self(12);
-    /// Only as a part of a multi.
+    /// A check, which is only a part of a multi.
     pub const CHECK: Self = Self(13);
     pub const MULTI: Self = Self(14);
     pub const CREATE2: Self = Self(15);
@@ -29,7 +29,7 @@ impl OpCode {
     pub const CHECK_WATCHES: Self = Self(17);
     pub const REMOVE_WATCHES: Self = Self(18);
     pub const CREATE_CONTAINER: Self = Self(19);
-    /// With a time to live.
+    /// The creation of a node with a time to live.
     pub const CREATE_TTL: Self = Self(21);
     pub const MULTI_READ: Self = Self(22);
     pub const AUTH: Self = Self(100);
@@ -41,7 +41,7 @@ impl OpCode {
     pub const ADD_WATCH: Self = Self(106);
     pub const WHO_AM_I: Self = Self(107);
 
-    /// The code of a creation; containers and nodes with a time to live have their own, whose
+    /// Returns the code of a creation. Containers and nodes with a time to live have their own codes, whose
     /// replies have a stat.
     pub(super) fn create(mode: CreateMode, stat: bool) -> Self {
         match (mode, stat) {

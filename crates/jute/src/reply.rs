@@ -16,7 +16,7 @@ pub mod xid {
     pub const PING: i32 = -2;
     pub const AUTH: i32 = -4;
     pub const SET_WATCHES: i32 = -8;
-    /// Our own: of reads of the ensemble's configuration, which no caller waits for.
+    /// Our own number, for reads of the ensemble's configuration that no caller waits for.
     pub const MEMBERS: i32 = -9;
 }
 
@@ -148,7 +148,7 @@ impl Reply {
 
     /// Reads the body of a reply without an error to a request of kind `op`.
     ///
-    /// The body of a multi that failed is read too: it has the code of each part.
+    /// The body of a multi that failed is read too, because it has the code of each part.
     pub fn decode(op: OpCode, body: &[u8]) -> Result<Self, Malformed> {
         let reader = &mut Reader::new(body);
         Ok(match op {
@@ -192,7 +192,7 @@ impl Reply {
 }
 
 impl Event {
-    /// The state of a connection in order.
+    /// The state of a connection that is in order.
     pub const SYNC_CONNECTED: i32 = 3;
 
     /// Appends the frame, with its length.

@@ -13,7 +13,7 @@ use super::op_code::OpCode;
 use super::reply::Reply;
 use super::types::{Access, CreateMode, Data, Secret, WatchLists};
 
-/// A request after the connection is made.
+/// A request on an established connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Request {
     /// `stat` asks for create2, whose reply has the new node's stat.
@@ -71,7 +71,7 @@ pub enum Request {
         scheme: String,
         credentials: Secret,
     },
-    /// Sets watches again after a reconnect; persistent ones take setWatches2.
+    /// Sets watches again after a reconnect; persistent watches take setWatches2.
     SetWatches(WatchLists),
     /// `kind` is one of the numbers in [`WatchKind`](super::WatchKind).
     CheckWatches {
@@ -143,7 +143,7 @@ impl Request {
         }
     }
 
-    /// Deletes a node of any version.
+    /// Returns the request that deletes a node of any version.
     pub fn delete(path: String) -> Self {
         Self::Delete { path, version: -1 }
     }
@@ -177,7 +177,7 @@ impl Request {
         }
     }
 
-    /// The node that is read, if the request reads one and can leave a watch there.
+    /// Returns the node that is read, if the request reads one and can leave a watch there.
     pub fn reads(&self) -> Option<&str> {
         match self {
             Self::Exists { path, .. }
@@ -187,7 +187,7 @@ impl Request {
         }
     }
 
-    /// The node that the request leaves a watch on.
+    /// Returns the node that the request leaves a watch on.
     pub fn watches(&self) -> Option<&str> {
         match self {
             Self::Exists { path, watch: true }
@@ -199,7 +199,7 @@ impl Request {
         }
     }
 
-    /// Whether an answer proves that a quorum has committed the request.
+    /// Returns whether an answer proves that a quorum has committed the request.
     pub fn commits(&self) -> bool {
         matches!(
             self,

@@ -7,7 +7,7 @@ use super::error_code::ErrorCode;
 use super::op_code::OpCode;
 use super::reply::ReplyHeader;
 
-/// The number of every request: there is only one at a time, and none of another kind.
+/// The number of every request: there is only one request at a time, and none of another kind.
 const XID: i32 = 0;
 
 /// A server's answer to a token.

@@ -22,7 +22,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether a session owns the node. Servers show containers as persistent nodes.
+    /// Returns whether a session owns the node. Servers show containers as persistent nodes.
     pub fn has_session(&self) -> bool {
         self.ephemeral_owner != 0
     }
@@ -95,8 +95,8 @@ impl CreateMode {
         }
     }
 
-    /// Returns the mode that ZooKeeper makes of this one in a multi, where it ignores the time to live
-    /// of every other kind of node.
+    /// Returns the mode that ZooKeeper makes of this one in a multi, where it ignores the time to live of
+    /// every other kind of node.
     pub(super) fn of_a_part(self) -> Self {
         match self {
             Self::Ttl { flag: 5 | 6, .. } => self,
@@ -175,8 +175,8 @@ impl WatchLists {
     }
 }
 
-/// Whether ZooKeeper's `PathUtils` refuses this character in a path: a control character, one for private
-/// use, the last 16 of two bytes, and whatever takes two UTF-16 units, such as an emoji.
+/// Returns whether ZooKeeper's `PathUtils` refuses this character in a path: a control character, one for
+/// private use, the last 16 of two bytes, and whatever takes two UTF-16 units, such as an emoji.
 pub fn is_refused_in_paths(c: char) -> bool {
     c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }

@@ -17,14 +17,14 @@ const SESSION: i64 = 7;
 const ID: &str = "0d1f0bbd-21a2-8a4c-9c2f-000000000001";
 const HOLDER: &str = "_c_0d1f0bbd-21a2-8a4c-9c2f-000000000009-lock-0000000003";
 
-/// A client whose requests are looked at.
+/// A client that records its requests.
 struct Fake {
     now: Duration,
     session: i64,
     connected: bool,
     lifetime: Lifetime,
     sent: Vec<Request>,
-    /// What is not answered yet, for those who answer by `serves`.
+    /// The requests that are not answered yet, for tests that answer by `serves`.
     open: Vec<(CallId, Request)>,
     unwatched: Vec<String>,
     sees_to_creates: bool,
@@ -54,7 +54,7 @@ impl Fake {
         call
     }
 
-    /// Goes on until it has ended, or sends nothing more that is answered.
+    /// Advances until the acquisition has ended, or sends nothing more that is answered.
     fn serves(
         &mut self,
         it: &mut Acquisition,
@@ -72,7 +72,7 @@ impl Fake {
         }
     }
 
-    /// The requests since so many were sent.
+    /// Returns the requests after the first `count`.
     fn since(&self, count: usize) -> &[Request] {
         &self.sent[count..]
     }
@@ -197,7 +197,7 @@ fn stat(czxid: i64, version: i32) -> Answered {
     }))
 }
 
-/// One whose node stands behind a holder, with its watches set.
+/// Creates a contender whose node stands behind a holder, with its watches set.
 fn waiter(wire: &mut Fake, rule: Option<Rule>) -> Acquisition {
     let asks = (contest(Role::Exclusive, 0), Patience::Waits);
     let mut waiter = Acquisition::stand(asks, &"/l".into(), (mine(), wire.stamp()));
@@ -214,7 +214,7 @@ fn waiter(wire: &mut Fake, rule: Option<Rule>) -> Acquisition {
     waiter
 }
 
-/// A writer keeps its proof young behind one other, and readers do not, of whom many may wait for that one.
+/// A writer keeps its proof young behind one other contender. Readers do not: many of them may wait for that one.
 #[test]
 fn of_those_behind_a_writer_the_next_writer_stays_proven() {
     let name = |at: usize, role: &str| {
@@ -255,7 +255,7 @@ fn of_those_behind_a_writer_the_next_writer_stays_proven() {
     }
 }
 
-/// Lets time pass until it sends something.
+/// Lets time pass until the waiter sends something.
 fn sends(waiter: &mut Acquisition, wire: &mut Fake) -> Vec<Request> {
     let before = wire.sent.len();
     for _ in 0..1_000 {
@@ -461,7 +461,7 @@ fn a_permit_keeps_the_listing_that_came_before_it_knew_its_node() {
     assert_eq!((wire.since(3), comer.crowd()), (&[][..], Some(2)));
 }
 
-/// The permits of two others, and this one.
+/// Returns the permits of two others, and this one.
 fn crowd(name: &str) -> [&str; 3] {
     [
         "_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000a-lease-0000000000",
@@ -523,7 +523,7 @@ fn a_node_that_may_be_of_the_next_session_is_left_at_once() {
     assert!(comer.orphans().is_empty());
 }
 
-/// A contender behind a holder, which has just asked for its watches: on its own node and the holder's.
+/// Creates a contender behind a holder that has just asked for its watches: on its own node and the holder's.
 fn behind_a_holder(wire: &mut Fake) -> Acquisition {
     let asks = (contest(Role::Exclusive, 0), Patience::Waits);
     let mut comer = Acquisition::stand(asks, &"/l".into(), (mine(), wire.stamp()));
@@ -568,8 +568,8 @@ fn the_end_of_its_own_node_is_heard_while_it_sets_another_watch() {
     assert_eq!(comer.events, [(mine().name, EventKind::Deleted)]);
 }
 
-/// It was heard to go; or it was not there to be watched, which a watch of the connection before may tell
-/// first: then a hold may have its place.
+/// The farther node was reported deleted; or it was not there to be watched, which a watch of the previous
+/// connection may report first. Then a hold may have its place.
 #[test]
 fn a_queue_of_two_is_listed_again_only_if_the_farther_one_was_not_heard_to_go() {
     const NEXT: &str = "_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000c-lock-0000000004";

@@ -69,7 +69,7 @@ impl Desk {
         self
     }
 
-    /// What leaves in this turn.
+    /// Returns what leaves in this turn.
     fn sent(&mut self) -> Vec<String> {
         let requests = core::iter::from_fn(|| self.core.next_request());
         requests.map(|request| told(&request)).collect()
@@ -93,7 +93,7 @@ impl Desk {
         self.answers(Ok(Reply::Children { names, stat: None }))
     }
 
-    /// Two reads find their nodes.
+    /// Answers two reads: both find their nodes.
     fn finds_both(&mut self) {
         let stat = self.stat();
         self.answers(Ok(Reply::Stat(stat)));
@@ -129,7 +129,7 @@ impl Desk {
         }
     }
 
-    /// Held by the first thread, behind nobody.
+    /// Creates a desk whose first thread holds the lock, behind nobody.
     fn held() -> (Self, Grant) {
         Self::new().holds()
     }
@@ -144,7 +144,7 @@ impl Desk {
         (desk, grant)
     }
 
-    /// The first thread waits behind another client's node.
+    /// Creates a desk whose first thread waits behind another client's node.
     fn waiting() -> (Self, Ticket) {
         let mut desk = Self::new();
         let ticket = desk.lock(1);
@@ -165,7 +165,7 @@ impl Desk {
 
 const THEIRS: &str = "_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab-lock-0000000000";
 
-/// The name of the node with this id and number.
+/// Returns the name of the node with this id and number.
 fn name(id: u128, number: u32) -> String {
     format!("_c_{}-lock-{number:010}", names::id_of(id))
 }
@@ -204,7 +204,7 @@ fn a_free_lock_costs_one_round_trip() {
     desk.after(T / 100).creates(&mine).lists(&[&mine]);
     let (woken, grant) = desk.granted();
     assert_eq!((woken, &*grant.node), (ticket, &*format!("{PATH}/{mine}")));
-    // As long as a proof is good that was sent with the create.
+    // The trust lasts as long as the proof that was sent with the create.
     assert_eq!(grant.trust.until, START + T / 2);
     assert_eq!(desk.sent(), [""; 0]);
 }

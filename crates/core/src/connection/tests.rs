@@ -1,5 +1,5 @@
-//! How late a client is after an election, and how often it asks: what decides about the order, the time and
-//! the pauses of the attempts, together.
+//! How late a client is after an election, and how often it asks: the order, the time and the pauses of the
+//! attempts, together.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,15 +19,15 @@ enum Does {
     Nothing,
     HangsUp,
     Serves,
-    /// It serves, and takes so long to greet, because many ask it at once.
+    /// It serves, and takes this long to greet, because many clients ask it at once.
     ServesAfter(Duration),
 }
 
-/// The servers: what each does, and from when on something else.
+/// The servers: what each does, and from which moment on something else.
 struct Servers(Vec<Vec<(Duration, Does)>>);
 
 impl Servers {
-    /// One hangs and stays so. The others find that out after some time, and elect.
+    /// Creates servers one of which hangs and stays so. The others find that out after some time, and elect.
     fn whose_leader_hangs(found_out: Duration, elected: Duration) -> Self {
         let follower = [
             (Duration::ZERO, Does::Nothing),
@@ -37,12 +37,12 @@ impl Servers {
         Self::of(&[(Duration::ZERO, Does::Nothing)], &follower)
     }
 
-    /// One, and two others.
+    /// Creates one server, and two others.
     fn of(one: &[(Duration, Does)], others: &[(Duration, Does)]) -> Self {
         Self([one, others, others].map(<[_]>::to_vec).into())
     }
 
-    /// What a server does at a moment, and until when.
+    /// Returns what a server does at a moment, and until when.
     fn does(&self, server: usize, now: Duration) -> (Does, Duration) {
         let phases = &self.0[server];
         let next = phases.iter().position(|(from, _)| now < *from);
@@ -50,11 +50,11 @@ impl Servers {
         (phases[next.unwrap_or(phases.len()) - 1].1, until)
     }
 
-    /// The end of an attempt, and what the server did.
+    /// Returns the end of an attempt, and what the server did.
     fn asked(&self, server: usize, now: Duration, limit: Duration) -> (Does, Duration) {
         match self.does(server, now) {
             (Does::Nothing, until) if now + limit < until => (Does::Nothing, now + limit),
-            // It is asked anew, as a server closes its connections when it loses its leader.
+            // The client asks again, because a server closes its connections when it loses its leader.
             (Does::Nothing, until) => (Does::HangsUp, until),
             (Does::ServesAfter(slow), _) if limit < slow => (Does::Nothing, now + limit),
             (Does::ServesAfter(slow), _) => (Does::Serves, now + slow),
@@ -63,8 +63,8 @@ impl Servers {
     }
 }
 
-/// A client that has lost its connection asks until it is served: when that is, and how often it has asked each
-/// server.
+/// Asks as a client that has lost its connection until it is served. Returns when that is, and how often it
+/// has asked each server.
 fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Duration, [u32; 3]) {
     let mut rotation = Rotation::default();
     rotation.greeted(Duration::from_millis(2));
@@ -112,7 +112,7 @@ const ORDERS: [[usize; 3]; 6] = [
     [2, 1, 0],
 ];
 
-/// How late a client is on average and at most, and how often it has asked one server at most.
+/// Returns how late a client is on average and at most, and how often it has asked one server at most.
 fn lateness(all: impl Iterator<Item = (Servers, Duration, Duration)>) -> (Duration, Duration, u32) {
     let (mut sum, mut count, mut longest, mut most) = (Duration::ZERO, 0, Duration::ZERO, 0);
     for (servers, served_from, away_since) in all {
@@ -126,7 +126,8 @@ fn lateness(all: impl Iterator<Item = (Servers, Duration, Duration)>) -> (Durati
     (sum / count, longest, most)
 }
 
-/// Clients lose their servers at the same time as these their leader; the others elect within 3 to 10 s.
+/// Returns the lateness of clients that lose their servers when these lose their leader; the others elect
+/// within 3 to 10 s.
 fn lateness_of(servers: impl Fn(Duration) -> Servers) -> (Duration, Duration, u32) {
     let all = millis(3_000..10_000);
     lateness(all.map(|elected| (servers(elected), elected, Duration::ZERO)))
@@ -136,7 +137,7 @@ fn millis(all: Range<u64>) -> impl Iterator<Item = Duration> {
     all.step_by(23).map(Duration::from_millis)
 }
 
-/// Its followers find that out after ten seconds, as by default. The clients left their servers before.
+/// The followers find out after ten seconds, as by default. The clients left their servers before.
 #[test]
 fn a_client_is_soon_back_after_an_election_although_one_server_hangs() {
     let (found_out, served_from) = (Duration::from_secs(10), Duration::from_millis(10_400));
@@ -171,7 +172,7 @@ fn while_all_look_for_a_leader_they_are_asked_in_turn() {
     assert!(most <= 25, "{most}");
 }
 
-/// Each attempt that is given up costs a server that many ask more than it can do.
+/// Each attempt that is given up costs a server that many clients ask more than it can do.
 #[test]
 fn a_lone_server_that_is_slow_to_greet_is_not_asked_without_a_pause() {
     let minute = Duration::from_secs(60);
@@ -180,7 +181,7 @@ fn a_lone_server_that_is_slow_to_greet_is_not_asked_without_a_pause() {
     assert!(asked[0] <= 14, "{asked:?}");
 }
 
-/// One has no leader, and never finds one. The others have, and many ask them at once.
+/// One server has no leader, and never finds one. The others have, and many clients ask them at once.
 #[test]
 fn servers_that_are_slow_to_greet_are_given_time_although_another_one_hangs_up() {
     for slow in [300, 600, 1_000, 1_400, 2_000, 2_900].map(Duration::from_millis) {

@@ -1,4 +1,4 @@
-//! What becomes of answers that come late, twice or not at all.
+//! What becomes of answers that arrive late, twice or not at all.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ fn perhaps() -> Deletion {
     Deletion::new("/m", 1, Orphan::Prefix("_c_me-lock-".to_owned()))
 }
 
-/// What is looked for now.
+/// Returns the one deletion that is due.
 #[track_caller]
 fn the_one_due(deletions: &Deletions<()>) -> u64 {
     let [id] = deletions.due(NOW)[..] else {
@@ -215,7 +215,7 @@ enum Mishap {
     None,
     /// The request does not arrive, for this reason.
     Fails(Failure),
-    /// It is carried out, and its answer is lost.
+    /// The request is carried out, and its answer is lost.
     AnswerLost,
 }
 
@@ -232,9 +232,9 @@ fn mishap() -> impl Strategy<Value = Mishap> {
 }
 
 proptest! {
-    /// Whatever happens to the first requests: nothing of another client is deleted, a deletion ends
-    /// when all of its nodes are gone and not before, in few requests once answers arrive, and it
-    /// counts as ours only if a server has said so.
+    /// Whatever happens to the first requests: nothing of another client is deleted; a deletion ends when
+    /// all of its nodes are gone and not before, in few requests once answers arrive; and it counts as ours
+    /// only if a server has said so.
     #[test]
     fn a_deletion_ends_with_its_nodes(
         mishaps in proptest::collection::vec(mishap(), 0..8),
@@ -279,7 +279,7 @@ proptest! {
     }
 }
 
-/// What a look for nodes asks and hears.
+/// Plays what a look for nodes sends, and the answers.
 fn finds(deletions: &mut Deletions<()>, id: u64, names: &[&str]) -> Progress {
     let listed = Reply::Children {
         names: names.iter().collect(),
@@ -303,7 +303,7 @@ fn a_create_that_was_not_found_is_looked_for_through_each_new_connection() {
     let id = deletions.begin(perhaps(), ());
     assert!(matches!(finds(&mut deletions, id, &[]), Progress::Ended(_)));
     deletions.ended(id, NOW, T);
-    // It can come through another connection only.
+    // The node can come through another connection only.
     deletions.connected(1, NOW, || ());
     assert!(deletions.due(NOW).is_empty());
     for connection in 2..4 {
@@ -367,7 +367,7 @@ fn a_look_that_a_new_connection_cuts_in_two_begins_again() {
     }
 }
 
-/// Its node outlives the session.
+/// The node of a hold outlives the session.
 #[test]
 fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
     const T: Duration = Duration::from_secs(4);
@@ -387,7 +387,7 @@ fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
             _ => {}
         }
         assert!(deletions.serves(2).is_empty());
-        // However long that took: it came before the end of the first one, or never.
+        // It does not matter how long that took: the node came before the end of the first session, or never.
         let later = NOW + 20 * T;
         deletions.connected(2, later, || ());
         let [id] = deletions.due(later)[..] else {

@@ -110,7 +110,7 @@ mod tests {
     use super::super::tests::run;
     use super::*;
 
-    /// A run of this slot is done, and is written and read.
+    /// Runs this slot to its end, and has the journal written and read.
     fn done(journal: Journal, slot: &str, token: i64, by_itself: bool) -> Journal {
         let end = End {
             outcome: Outcome::Done,
@@ -145,7 +145,7 @@ mod tests {
             ("c* a*",                  "a+ b- c+ d- e-", "a+ b- c+ d- e-"),
             ("d* b",                   "a+ b+ c- d+ e-", "a- b+ c- d+ e-"),
             ("d* b c",                 "a+ b+ c+ d+ e-", "a- b+ c+ d+ e-"),
-            // One that is run again in order.
+            // A slot that is run again in order.
             ("b d c",                  "a+ b+ c+ d+ e-", "a- b- c+ d+ e-"),
         ];
         for (what, in_order, by_itself) in table {

@@ -38,7 +38,7 @@ fn times_are_those_of_the_transactions() {
     let last = read.done.clone().unwrap();
     assert_eq!((last.started, last.ended), (Some(1_000), Some(2_000)));
     assert_eq!(last.message.as_deref(), Some("42 rows"));
-    // A later change of the node does not change them.
+    // A later change of the node does not change the times.
     let next = read.begin(run("b", 9)).text();
     let read = Journal::parse(&next, 3_000).unwrap();
     assert_eq!(read.done, Some(last));
@@ -149,7 +149,7 @@ fn only_a_run_that_is_done_leaves_something() {
     assert_eq!(journal.state.as_deref(), Some(&b"1"[..]));
     let journal = journal.begin(run("b", 11));
     assert_eq!(journal.state.as_deref(), Some(&b"1"[..]));
-    // One that leaves nothing leaves what it got.
+    // A run that leaves nothing leaves what it got.
     let journal = journal.end(ended(Outcome::Done, None), false);
     assert_eq!(journal.state.as_deref(), Some(&b"1"[..]));
 }
@@ -217,7 +217,7 @@ proptest! {
     }
 }
 
-/// Runs this slot, and has it written and read each time.
+/// Runs this slot, and has the journal written and read each time.
 fn ran(journal: Journal, slot: &str, token: i64, outcome: Outcome) -> Journal {
     let read = |journal: Journal, at| Journal::parse(&journal.text(), at).unwrap();
     let begun = read(journal.begin(run(slot, token)), 10 * token);
@@ -246,7 +246,7 @@ fn as_many_runs_are_kept_as_was_said_last() {
     let runs: Vec<_> = told.collect();
     assert_eq!(runs[0], (Done, Some(60), Some(61)));
     assert_eq!(runs[3], (Failed, Some(30), Some(31)));
-    // One that nobody ended.
+    // A run that nobody ended.
     let begun = journal.clone().begin(run("7", 7));
     let mut next = Journal::parse(&begun.text(), 70).unwrap();
     next.bury();

@@ -1,5 +1,5 @@
-//! Tables for the rule, and a property: whatever ZooKeeper allows, a guard stops passing its
-//! check before its session can end.
+//! Tables for the rule, and a property: whatever ZooKeeper allows, a guard stops passing its check before
+//! its session can end.
 //!
 //! A model of the servers, made after their source, produces the histories. Only the leader
 //! expires sessions, in its ticks. A message to the leader touches the session when it arrives.
@@ -133,15 +133,15 @@ fn servers_are_taken_to_grant_what_they_have_granted_before() {
         lifetime.greets(seconds(asked), None);
         assert_eq!(lifetime.until(stamp), until);
     }
-    // Nobody states that it is more than was granted.
+    // A stated timeout counts only up to what was granted.
     lifetime.greeted(T / 2, seconds(119), seconds(120));
     lifetime.committed(seconds(121));
     lifetime.greets(seconds(122), Some(T));
     assert_eq!(lifetime.latest(), seconds(122) + T / 2 - T / 200);
 }
 
-/// The leader may be about to end a session that it had not heard of for T, and answers as long
-/// as it has not come to it.
+/// The leader may be about to end a session that it had not heard of for T, and answers until it comes to
+/// that session.
 #[test]
 fn a_session_that_may_be_due_counts_as_resumed_when_the_leader_must_have_ended_it() {
     let counts_at = |lifetime: &mut Lifetime, sent, at| {
@@ -184,7 +184,7 @@ fn a_message_after_a_silence_counts_when_the_leader_must_have_ended_the_session(
     assert_eq!(counts_at(170, 171), Some(202));
 }
 
-/// A server that was cut off from the leader answered pings, and has reported none of them.
+/// A server that was cut off from the leader has answered pings and reported none of them.
 #[test]
 fn a_lock_is_not_granted_on_what_an_earlier_connection_was_answered() {
     let mut lifetime = Lifetime::new(T, seconds(100), seconds(101));
@@ -326,7 +326,7 @@ fn several_short_disconnects_cost_the_wait_for_the_leader_once() {
 }
 
 /// What is known of the session when a request is committed is 7/20 T old, and up to a pause between two
-/// messages more. The pings of a client that waits add nothing.
+/// messages older. The pings of a client that waits add nothing.
 #[test]
 fn a_reconnect_delays_only_who_has_committed_nothing_for_a_part_of_the_timeout() {
     let trip = T / 1_000;

@@ -1,4 +1,4 @@
-//! A call whose directory of the permits goes meanwhile.
+//! A call during which the directory of the permits goes.
 
 use super::*;
 use crate::attempt::Origin;
@@ -10,7 +10,7 @@ fn node(name: &str) -> OwnNode {
     }
 }
 
-/// One that is first in the line, and asks for the first of two permits.
+/// Creates a call that is first in the line, and asks for the first of two permits.
 fn first(patience: Patience) -> Permit {
     let wish = Wish {
         patience,

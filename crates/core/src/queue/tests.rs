@@ -40,7 +40,7 @@ fn number(spec: &str) -> i64 {
     spec[1..].trim_end_matches('\'').parse().unwrap()
 }
 
-/// An id as we write them.
+/// Returns an id as we write them.
 fn id(spec: &str) -> String {
     let (number, length) = (number(spec), spec.len());
     let begin = if spec.starts_with('h') {
@@ -61,7 +61,7 @@ fn blocked(spec: &str, ahead: usize, holds: bool, last: bool) -> Place {
     })
 }
 
-/// The place of a waiter for a mutex, behind the holder and other waiters.
+/// Returns the place of a waiter for a mutex, behind the holder and other waiters.
 fn behind_two(nearest: &str, beyond: &str, ahead: usize) -> Place {
     Place::Blocked(Blocked {
         nearest: node(nearest),
@@ -82,7 +82,7 @@ fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
         ("l2 l1",         "l2",  MUTEX,   blocked("l1", 1, true, true)),
         ("l3 l1 l2",      "l3",  MUTEX,   behind_two("l2", "l1", 2)),
         ("l1 l2 l3 l4",   "l4",  MUTEX,   behind_two("l3", "l2", 3)),
-        // A writer's number may be a reader's soon, and it is told until when a hold stands.
+        // A writer's number may soon be a reader's, and a waiter is told until when a hold stands.
         ("w1 l2 l3",      "l3",  MUTEX,   behind_two("l2", "w1", 2)),
         ("h1 l2 l3",      "l3",  MUTEX,   behind_two("l2", "h1", 2)),
         ("l1 l3",         "l9",  MUTEX,   Place::Missing),

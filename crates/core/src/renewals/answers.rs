@@ -88,7 +88,7 @@ mod tests {
         touched: Duration::from_secs(8),
     };
 
-    /// Locks that were looked at and asked about, none of which is due.
+    /// Creates locks that were looked at and asked about, none of which is due.
     fn held(count: u64) -> Renewals<()> {
         let mut renewals = Renewals::default();
         for _ in 0..count {
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(said, [(2, Verdict::Missing)]);
         assert_eq!(due(&mut renewals), [2]);
         assert!(renewals.urgent);
-        // What went together with a check was refused for a node that is nobody's.
+        // A request that went together with a check was refused for a node that is nobody's.
         let check = Check::of_one(1, STAMP);
         assert_eq!(renewals.checked(&check, &one, KNOWS), []);
     }

@@ -1,4 +1,4 @@
-//! What holding costs, and that it is proven in time.
+//! What holding costs, and that locks are proven in time.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ fn many(count: usize) -> (Renewals<()>, Vec<Trust>) {
     (renewals, ids.into_iter().map(trust).collect())
 }
 
-/// Looks at what is due; returns how many leases it looked at, and what is due after that.
+/// Looks at what is due. Returns how many leases it looked at, and what is due after that.
 fn look_at(renewals: &mut Renewals<()>, trust: &[Trust], now: Duration) -> (usize, Due<()>) {
     let due = renewals.take_due(now);
     let seen: Vec<_> = due.iter().map(|(id, ())| trust[*id as usize]).collect();
@@ -59,7 +59,7 @@ fn a_lock_beside_many_that_are_held_costs_one_look_at_itself() {
     renewals.end(one);
     renewals.end(0);
     assert!(renewals.take_due(now).is_empty());
-    // A change of the connection concerns them all.
+    // A change of the connection concerns all of them.
     let broken = News {
         connected: None,
         broke: true,
@@ -111,7 +111,7 @@ fn without_a_connection_nothing_is_due_until_a_lock_fades() {
     assert_eq!(renewals.take_due(fades).len(), 1);
 }
 
-/// A client that holds locks: its servers answer every check after the same time.
+/// A client that holds locks, and whose servers answer every check after the same time.
 struct World {
     now: Duration,
     renewals: Renewals<()>,
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Looks as the background thread does; returns when it would look again.
+    /// Looks as the background thread does. Returns when it would look again.
     fn look(&mut self) -> Duration {
         let due = self.renewals.take_due(self.now);
         self.looks += due.len();
@@ -214,7 +214,7 @@ impl World {
         })
     }
 
-    /// Lets time pass until then.
+    /// Lets time pass until this moment.
     fn pass(&mut self, until: Duration) {
         loop {
             let next = self.look().min(until).min(self.ping);

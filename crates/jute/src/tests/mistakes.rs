@@ -1,6 +1,5 @@
-//! Valid frames with a few mistakes: they get further into a reader than random bytes. What
-//! is read from them is the same when written and read again, and takes no more memory than
-//! the bytes can fill.
+//! Valid frames with a few mistakes, which get further into a reader than random bytes. What is read from
+//! them is the same when written and read again, and takes no more memory than the bytes can fill.
 
 use alloc::vec::Vec;
 

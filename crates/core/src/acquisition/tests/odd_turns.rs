@@ -20,7 +20,7 @@ fn asks() -> (Contest, Patience) {
     (contest, Patience::Waits)
 }
 
-/// A contender with a node in this directory.
+/// Creates a contender with a node in this directory.
 fn stands(dir: &str, desk: &Fake) -> Acquisition {
     let origin = Origin {
         owner: SESSION,
@@ -33,12 +33,12 @@ fn stands(dir: &str, desk: &Fake) -> Acquisition {
     Acquisition::stand(asks(), &dir.into(), (mine, desk.stamp()))
 }
 
-/// Whether the request changes something.
+/// Returns whether the request changes something.
 fn presses(request: &Request) -> bool {
     matches!(request, Request::Delete { .. } | Request::SetData { .. })
 }
 
-/// What a server answers that has both nodes.
+/// Returns the answer of a server that has both nodes.
 fn answers(request: &Request) -> Option<Answered> {
     let stat = Stat {
         ephemeral_owner: SESSION,
@@ -98,7 +98,7 @@ fn an_eviction_that_is_overtaken_by_the_grant_is_not_repeated_in_another_directo
     );
 }
 
-/// A thread hears of the new session after it has been refused something, and before it has taken that in.
+/// A thread learns of the new session after it has been refused something, and before it has noticed that.
 #[test]
 fn what_has_ended_does_not_begin_again_in_another_session() {
     let ends: [fn(&mut Acquisition, &mut Fake); 2] = [
@@ -123,7 +123,7 @@ fn what_has_ended_does_not_begin_again_in_another_session() {
     }
 }
 
-/// Its node, which may not be read, is gone with the directory.
+/// The nearest node, which may not be read, is gone with the directory.
 #[test]
 fn a_directory_that_is_gone_is_no_refusal() {
     let mut desk = Fake::new();
@@ -154,8 +154,8 @@ fn who_is_told_of_a_deletion_before_the_answer_to_its_look_has_waited() {
     assert!(it.has_waited());
 }
 
-/// The answers come together, and the connection breaks before its thread has read the first. The simulation's
-/// seed 142540412222507 plays this.
+/// The answers arrive together, and the connection breaks before the thread has read the first. The
+/// simulation's seed 142540412222507 plays this.
 #[test]
 fn a_holder_that_is_gone_is_not_taken_for_our_own_node_while_the_connection_breaks() {
     for about_the_holder in [ErrorCode::NO_NODE, ErrorCode::NO_AUTH] {
@@ -189,12 +189,12 @@ fn a_holder_goes_as_the_connection_breaks(about_the_holder: ErrorCode) {
         it.answered(call, answered, &mut desk);
         assert!(it.advance(&mut desk).is_none(), "{it:?}");
     }
-    // One that may not be read is looked for in its directory.
+    // A node that may not be read is looked for in its directory.
     for (call, _) in mem::take(&mut desk.open) {
         it.answered(call, names(&["_c_one-lock-0000000002"]), &mut desk);
         assert!(it.advance(&mut desk).is_none(), "{it:?}");
     }
-    // It comes back to the same session, and finds that nobody is ahead.
+    // The client comes back to the same session, and nobody is ahead any more.
     desk.connected = true;
     it.broke();
     it.connected(true, &mut desk);
@@ -209,7 +209,7 @@ fn a_holder_goes_as_the_connection_breaks(about_the_holder: ErrorCode) {
     assert!(matches!(reached, Some(Reached::Held(..))), "{reached:?}");
 }
 
-/// The create may still be on its way to the leader, through the server of before.
+/// The create may still be on its way to the leader, through the previous server.
 #[test]
 fn a_create_that_was_not_found_is_asked_for_again_by_another_name() {
     let mut desk = Fake::new();
@@ -273,7 +273,7 @@ fn who_may_have_left_its_last_node_there_lists_whatever_its_number_says() {
     }
 }
 
-/// Whoever stands in several queues has them listed at once.
+/// A contender that stands in several queues has them listed at once.
 #[test]
 fn a_queue_that_was_listed_is_listed_again_only_if_the_connection_broke_since() {
     for breaks in [false, true] {
@@ -292,7 +292,7 @@ fn a_queue_that_was_listed_is_listed_again_only_if_the_connection_broke_since() 
     }
 }
 
-/// A listing that somebody else has asked for shows them, too.
+/// A listing that somebody else has asked for shows holds and a semaphore, too.
 #[test]
 fn the_holds_and_the_semaphore_in_a_listing_are_looked_at_whoever_has_asked_for_it() {
     const HOLD: &str = "_c_401d401d-21a2-8a4c-9c2f-000000000009-lock-0000000001";

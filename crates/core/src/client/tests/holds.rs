@@ -6,7 +6,7 @@ use crate::hold::ONE_AFTER_THE_OTHER;
 const HOLD: &str = "_c_401d401d-5a0b-8b57-9a3e-0123456789ab-lock-0000000000";
 
 impl Desk {
-    /// A hold is read that ends then.
+    /// Reads a hold that ends at this time.
     fn reads(&mut self, end: Duration) {
         let data = format!("{{\"hold\":{{\"until_ms\":{}}}}}", end.as_millis());
         let (data, stat) = (data.into_bytes().into(), Stat::default());
@@ -14,7 +14,7 @@ impl Desk {
     }
 }
 
-/// One write.
+/// Returns the two requests of a removal, which leave in one write.
 fn removal() -> [String; 2] {
     [format!("delete {HOLD}"), "list".to_owned()]
 }
@@ -25,7 +25,7 @@ fn a_hold_is_removed_at_its_end_and_not_before() {
     let ticket = desk.lock(1);
     desk.sent();
     let mine = name(1, 1);
-    // At the servers, it is the beginning of the epoch.
+    // At the servers, the time is the beginning of the epoch.
     desk.creates(&mine).lists(&[HOLD, &mine]);
     let end = T / 50;
     assert_eq!(desk.sent(), [format!("get {HOLD}")]);
@@ -40,7 +40,7 @@ fn a_hold_is_removed_at_its_end_and_not_before() {
     assert_eq!(desk.granted().0, ticket);
 }
 
-/// What it knew of the hold is no longer true.
+/// What the waiter knew of the hold is no longer true.
 #[test]
 fn a_hold_that_is_written_meanwhile_is_read_again() {
     let mut desk = Desk::new();
@@ -64,7 +64,7 @@ fn a_hold_that_is_written_meanwhile_is_read_again() {
     assert_eq!(desk.core.next_tick(), Some(START + 2 * end));
 }
 
-/// Otherwise each of many would ask for a deletion.
+/// Otherwise each of many waiters would ask for a deletion.
 #[test]
 fn a_waiter_behind_another_one_looks_before_it_removes_a_hold() {
     let mut desk = Desk::new();

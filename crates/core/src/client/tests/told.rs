@@ -1,4 +1,4 @@
-//! What is told beside grants.
+//! What threads and guards are told besides grants.
 
 use super::*;
 
@@ -19,7 +19,7 @@ impl Desk {
             .collect()
     }
 
-    /// The first thread waits behind two others, whose nearest has this card.
+    /// Creates a desk whose first thread waits behind two others, the nearest of which has this card.
     fn behind_two(card: Result<&str, ErrorCode>) -> (Self, Ticket) {
         let mut desk = Self::new();
         let ticket = desk.lock(1);
@@ -48,12 +48,12 @@ impl Desk {
     }
 }
 
-/// The node of another client with this number.
+/// Returns the node of another client with this number.
 fn other(number: u32) -> String {
     format!("{}{number}", &THEIRS[..THEIRS.len() - 1])
 }
 
-/// How many are ahead, whether the nearest holds, and the data of its node.
+/// Returns how many are ahead, whether the nearest holds, and the data of its node.
 fn short(ahead: &Ahead) -> (usize, bool, Option<String>) {
     let data = |nearest: &Nearest| String::from_utf8_lossy(&nearest.data).to_string();
     (ahead.count, ahead.holds, ahead.nearest.as_ref().map(data))
@@ -69,7 +69,7 @@ fn a_waiter_is_told_once_of_each_place() {
     let nearest = news[0].1.nearest.clone().expect("a node");
     assert_eq!(nearest.node, format!("{PATH}/{}", other(1)));
     assert_eq!(nearest.stat.ephemeral_owner, SESSION);
-    // The one beyond reads its watch, and says nothing new.
+    // The watch on the node beyond is read, and says nothing new.
     desk.shows(Ok("first"));
     assert_eq!((desk.news(), desk.sent()), (Vec::new(), Vec::new()));
     // Nobody else was ahead, so the queue need not be listed.
@@ -183,7 +183,7 @@ fn the_end_wakes_all_and_wants_nothing() {
     assert_eq!((desk.sent(), desk.core.next_tick()), (Vec::new(), None));
 }
 
-/// A try finds what an earlier call of its client has left, which is being looked for.
+/// Creates a try that finds what an earlier call of its client has left, which is being looked for.
 fn try_behind_a_leftover(mine: &str) -> (Desk, Ticket) {
     let mut desk = Desk::new();
     let first = desk.lock(1);

@@ -28,7 +28,7 @@ impl Desk {
         self.core.ask(self.now, Thread(1), ask)
     }
 
-    /// The transaction fails at this place.
+    /// Refuses the transaction at this place.
     fn refuses(&mut self, place: usize, code: ErrorCode) {
         let mut results = vec![Err(ErrorCode::OK), Err(ErrorCode::RUNTIME_INCONSISTENCY)];
         results[place] = Err(code);
@@ -79,14 +79,14 @@ fn a_write_whose_answer_is_lost_is_in_doubt_and_is_not_sent_again() {
     desk.sent();
     desk.core.broke(desk.now);
     assert_eq!(desk.wakes(), [(ticket, Outcome::InDoubt)]);
-    // One that was not sent waits for the connection.
+    // A transaction that was not sent waits for the connection.
     let ticket = desk.commits(&grant);
     assert_eq!(desk.wakes(), []);
     desk.connect(SESSION);
     let is_write = |request: &&String| request.ends_with("set w");
     assert_eq!(desk.sent().iter().filter(is_write).count(), 1);
     assert_eq!(desk.wakes(), []);
-    // Nobody waits for longer than the lock can be trusted.
+    // The thread waits no longer than the lock can be trusted.
     desk.now = grant.trust.until;
     desk.core.tick(desk.now);
     assert_eq!(desk.wakes(), [(ticket, Outcome::InDoubt)]);
@@ -121,7 +121,7 @@ fn a_release_leaves_a_note_over_what_it_has_read() {
     for (data, version, notes) in [
         (&b""[..], 0, true),
         (b"{\"released\":7}", 3, true),
-        // Deleted by somebody, or somebody's.
+        // Data that somebody has deleted, or that is somebody's.
         (b"", 1, false),
         (b"127.0.0.1", 0, false),
     ] {

@@ -47,7 +47,7 @@ pub(super) enum Broken {
     HeardWithoutCommit,
     /// A handshake is enough for the next one, however long ago it was.
     LedLongAgo,
-    /// The same for half a timeout too long.
+    /// A handshake is enough for the next one, for half a timeout too long.
     LedTooLong,
     /// A handshake is enough for the next one although its leader has committed nothing since.
     LedWithoutCommit,
@@ -58,7 +58,7 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    /// Each, and the first history that caught it when it was last looked for.
+    /// Each flaw, and the first history that caught it when it was last looked for.
     pub(super) const ALL: [(Self, u64); 20] = [
         (Self::CommitsTouch, 79),
         (Self::UnansweredMessages, 2306),
@@ -107,7 +107,7 @@ struct Letter {
     server: usize,
     connection: u32,
     granted: Duration,
-    /// Asks for a new session, not for an existing one.
+    /// Whether it asks for a new session, not for an existing one.
     opens: bool,
     /// What the client stamped a proof with: when, and what it rested on.
     stamp: (Duration, Duration),
@@ -115,7 +115,7 @@ struct Letter {
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Event {
-    /// A letter reaches the server.
+    /// This message reaches the server.
     Arrives(Letter),
     /// What a follower forwarded reaches the leader.
     AtLeader(Letter),
@@ -148,7 +148,7 @@ enum Event {
 const SERVERS: usize = 3;
 const LEADER: usize = 0;
 const HOP: Duration = Duration::from_millis(2);
-/// Zero stands for a time that is not known, and is so long ago that nothing lasts from then.
+/// Not zero, which stands for a time that is not known, so long ago that nothing lasts from then.
 const START: Duration = Duration::from_secs(1_000);
 const FOREVER: Duration = Duration::from_secs(1_000_000);
 
@@ -170,7 +170,7 @@ struct History {
 
     // The servers.
     touches: u32,
-    /// The leader has taken the session out to end it. Until then it answers as before, and
+    /// Whether the leader has taken the session out to end it. Until it does, it answers as before, and
     /// touches change nothing (`ExpiryQueue.poll`).
     polled: bool,
     ended: bool,
@@ -182,7 +182,7 @@ struct History {
     deposed: Option<(usize, Duration)>,
     /// The last connection that each server has closed, with all that came before.
     closed: [u32; SERVERS],
-    /// Until then there is an election: servers hang up instead of answering connect requests.
+    /// The end of an election, until which servers hang up instead of answering connect requests.
     elects_until: Duration,
     /// A follower that is cut off from the leader, and answers pings until it notices.
     cut_off: Option<usize>,
@@ -194,9 +194,9 @@ struct History {
     half_ticks: [u32; SERVERS],
 
     // The client.
-    /// It is one of the `zookeeper` crate, which tells little of its handshakes.
+    /// Whether it is a client of the `zookeeper` crate, which tells little of its handshakes.
     is_handle: bool,
-    /// It waits for its lock, and its connections are short.
+    /// Whether it waits for its lock and its connections are short.
     is_often_reset: bool,
     lifetime: Option<Lifetime>,
     server: usize,
@@ -331,7 +331,7 @@ impl History {
         self.asked.min(limit).max(2 * self.tick)
     }
 
-    /// The shortest timeout that any server grants, as far as the client can know; delays are
+    /// Returns the shortest timeout that any server grants, as far as the client can know; delays are
     /// fractions of it.
     fn shortest(&self) -> Duration {
         let believed = match self.is_handle {
@@ -343,7 +343,7 @@ impl History {
         granted.fold(believed, Duration::min)
     }
 
-    /// Whether servers grant different timeouts, now or later.
+    /// Returns whether servers grant different timeouts, now or later.
     fn limits_differ(&self) -> bool {
         let mut limits = self.limits.iter().chain(&self.later_limits);
         limits.any(|limit| *limit != self.limits[LEADER])
@@ -357,7 +357,7 @@ impl History {
         of.mul_f64(self.rng.f64())
     }
 
-    /// Most bytes arrive quickly, and some very late.
+    /// Returns a delay: most bytes arrive quickly, and some very late.
     fn delay(&mut self) -> Duration {
         let quick = self.part(Duration::from_millis(20));
         match self.one_in(8) {
@@ -392,8 +392,8 @@ impl History {
 
     // The servers.
 
-    /// Others may be due in the same tick. It is a precondition that the leader ends all of them
-    /// within a quarter of the timeout.
+    /// Takes the session out to end it. Others may be due in the same tick. It is a precondition that the
+    /// leader ends all of them within a quarter of the timeout.
     fn expires(&mut self) {
         self.polled = true;
         let others = match self.one_in(2) {
@@ -414,7 +414,8 @@ impl History {
         self.at(ends, Event::Expiry(self.touches));
     }
 
-    /// The previous leader learns of it at its next tick, and vouches for sessions until then.
+    /// Lets another leader take over. The previous one learns of it at its next tick, and vouches for
+    /// sessions until then.
     fn another_leads(&mut self) {
         self.polled = false;
         self.touch(self.created);
@@ -444,7 +445,7 @@ impl History {
         self.forgets(server);
     }
 
-    /// It closes its connections, and forgets what it has noted.
+    /// Makes a server close its connections and forget what it has noted.
     fn forgets(&mut self, server: usize) {
         self.tables[server] = None;
         self.closed[server] = self.connection;
@@ -481,7 +482,7 @@ impl History {
             return self.at_leader(letter);
         }
         if self.deposed.is_some_and(|(deposed, _)| deposed == server) {
-            // It has no quorum to commit with.
+            // A deposed follower has no quorum to commit with.
             if letter.kind != Message::Proof && !letter.opens {
                 self.reply(letter);
             }
@@ -513,7 +514,8 @@ impl History {
         self.at(at, event);
     }
 
-    /// A message that comes straight from the client, opens a session or moves it is a touch.
+    /// Takes in a message at the leader: one that comes straight from the client, opens a session or moves
+    /// it is a touch.
     fn at_leader(&mut self, letter: Letter) {
         if letter.opens {
             if letter.connection != self.connection {
@@ -542,7 +544,8 @@ impl History {
         self.at(self.to_client, Event::Answered(letter));
     }
 
-    /// Pings come every half tick, and some are late, by T/10 in all with what follows.
+    /// Handles a ping of the leader. Pings come every half tick, and some are late, by T/10 in all with
+    /// what follows.
     fn pinged(&mut self, server: usize) {
         let is_deposed = self.deposed.is_some_and(|(deposed, _)| deposed == server);
         let is_alone = is_deposed || self.cut_off == Some(server);
@@ -567,7 +570,7 @@ impl History {
         self.connection += 1;
         self.to_client = self.now;
         if self.lifetime.is_none() {
-            // A client that has not heard of its session asks for another one.
+            // A client that has not learned of its session asks for another one.
             self.touches += 1;
             self.created = Duration::ZERO;
             (self.polled, self.ended) = (false, false);
@@ -646,8 +649,8 @@ impl History {
         }
     }
 
-    /// A thread that has made its stamp may lose the processor, and the client its connection,
-    /// before it sends its proof.
+    /// Sends a proof. A thread that has made its stamp may lose the processor, and the client its
+    /// connection, before it does.
     fn prove(&mut self, Stamp { sent, touched }: Stamp) {
         self.last_sent = self.now;
         if !self.one_in(8) {
@@ -660,7 +663,7 @@ impl History {
         }
     }
 
-    /// What was on its way to the old server still arrives.
+    /// Connects to another server. What was on its way to the old one still arrives.
     fn move_on(&mut self) {
         self.server = match self.deposed {
             Some((server, _)) if self.is_often_reset => server,
@@ -671,7 +674,7 @@ impl History {
 
     fn answered(&mut self, letter: Letter) {
         if self.now < self.paused_until {
-            // It is read when the process continues.
+            // The answer is read when the process continues.
             return self.at(self.paused_until, Event::Answered(letter));
         }
         match letter.kind {
@@ -743,8 +746,8 @@ impl History {
         }
     }
 
-    /// A waiter has its node confirmed once on each connection, and then sleeps, for about a session now
-    /// and then.
+    /// Lets a waiter have its node confirmed once on each connection, and then sleep, for about a session
+    /// now and then.
     fn waits(&mut self) {
         let stamp = self
             .lifetime
