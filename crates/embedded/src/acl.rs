@@ -26,12 +26,12 @@ impl Identity {
         Self { scheme, id }
     }
 
-    /// The identity that every client has.
+    /// Returns the identity that every client has.
     pub fn of_address(address: IpAddr) -> Self {
         Self::new("ip", address.to_string())
     }
 
-    /// An identity that may do everything.
+    /// Returns an identity that may do everything.
     pub fn administrator() -> Self {
         Self::new(SUPER, String::new())
     }
@@ -56,7 +56,7 @@ impl Identity {
 pub struct NodeAcl(Arc<[Access]>);
 
 impl NodeAcl {
-    /// Gives every client these permissions.
+    /// Creates a list that gives every client these permissions.
     pub fn world(permissions: Permissions) -> Self {
         let anyone = Access {
             permissions,
@@ -217,7 +217,7 @@ mod tests {
             ];
             match NodeAcl::settle(&list, &who) {
                 Ok(settled) => {
-                    // At most one entry for each that was asked for.
+                    // At most one entry for each entry that was asked for.
                     prop_assert!(settled.0.len() <= list.len());
                     prop_assert!(settled.0.iter().all(|access| access.scheme != "auth"));
                     let allowed = settled.check(wanted, &who);

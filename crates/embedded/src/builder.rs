@@ -50,7 +50,7 @@ impl ServerBuilder {
         }
     }
 
-    /// The address to listen at; with any but a loopback address, other machines can connect.
+    /// Sets the address to listen at. With any but a loopback address, other machines can connect.
     ///
     /// Defaults to 127.0.0.1.
     pub fn listen(mut self, address: impl Into<IpAddr>) -> Self {
@@ -58,7 +58,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The port to listen at; 0 stands for any free port.
+    /// Sets the port to listen at; 0 stands for any free port.
     ///
     /// Defaults to 0.
     pub fn port(mut self, port: u16) -> Self {
@@ -66,7 +66,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The unit of time: sessions end at whole ticks.
+    /// Sets the unit of time: sessions end at whole ticks.
     ///
     /// Defaults to 2 s.
     ///
@@ -82,7 +82,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The shortest session timeout that a client gets, whatever it asks for.
+    /// Sets the shortest session timeout that a client gets, whatever it asks for.
     ///
     /// Defaults to two ticks.
     pub fn min_session_timeout(mut self, limit: Duration) -> Self {
@@ -90,7 +90,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The longest session timeout that a client gets, whatever it asks for.
+    /// Sets the longest session timeout that a client gets, whatever it asks for.
     ///
     /// Defaults to twenty ticks.
     pub fn max_session_timeout(mut self, limit: Duration) -> Self {
@@ -98,8 +98,8 @@ impl ServerBuilder {
         self
     }
 
-    /// The longest frame, in bytes, that a client may send; a longer one ends the
-    /// connection. It limits the size of a node's data, too.
+    /// Sets the longest frame, in bytes, that a client may send; a longer one ends the connection. It
+    /// limits the size of a node's data, too.
     ///
     /// Defaults to 1,048,575, as `jute.maxbuffer` does.
     pub fn max_frame(mut self, bytes: usize) -> Self {
@@ -107,7 +107,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How many connections there may be; further ones are closed at once.
+    /// Sets how many connections there may be; further ones are closed at once.
     ///
     /// Defaults to 1000.
     pub fn max_connections(mut self, limit: usize) -> Self {
@@ -115,8 +115,8 @@ impl ServerBuilder {
         self
     }
 
-    /// How often containers that have lost their last child are removed, and nodes whose time to
-    /// live is over.
+    /// Sets how often the server removes containers that have lost their last child, and nodes whose time
+    /// to live is over.
     ///
     /// Defaults to 60 s.
     pub fn container_check(mut self, interval: Duration) -> Self {
@@ -138,7 +138,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Keeps sessions and nodes in this folder: a later server with the same folder continues with them,
+    /// Keeps sessions and nodes in this folder. A later server with the same folder continues with them,
     /// and every session has its whole timeout again.
     ///
     /// A change is written to a file there before it is answered, without an fsync: it outlives the
@@ -171,8 +171,8 @@ impl ServerBuilder {
 
     /// Allows nodes with a time to live, as ZooKeeper's `extendedTypesEnabled` does.
     ///
-    /// Such a node is removed once it has no children and was not set for its time; the server looks
-    /// for them at every [`container_check`](Self::container_check). Without this, a request for
+    /// Such a node is removed once it has no children and was not set for its time; the server looks for
+    /// such nodes at every [`container_check`](Self::container_check). Without this setting, a request for
     /// one is refused with "unimplemented".
     pub fn extended_types(mut self) -> Self {
         self.config.extended_types = true;

@@ -152,7 +152,7 @@ impl ServerState {
         Some(reply)
     }
 
-    /// Writes down what was granted to a session last.
+    /// Records what was last granted to a session.
     fn keep_session(&mut self, granted: &ConnectReply, password: Password) {
         let at = ChangeTime {
             zxid: self.view.zxid,

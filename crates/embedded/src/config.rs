@@ -14,14 +14,14 @@ pub struct ServerConfig {
     pub listen: IpAddr,
     /// 0 stands for any free port.
     pub port: u16,
-    /// Where the changes are kept.
+    /// The folder where the changes are kept.
     pub data: Option<PathBuf>,
     pub max_frame: usize,
     pub max_connections: usize,
     pub container_check: Duration,
     pub without_create2: bool,
     pub without_containers: bool,
-    /// Who may do everything: a user and a hash, as in an access control list.
+    /// The user who may do everything, with a hash, as in an access control list.
     pub super_digest: Option<String>,
     /// Whether nodes may have a time to live.
     pub extended_types: bool,
@@ -88,7 +88,7 @@ impl ServerConfig {
             CreateMode::Ttl { flag, .. } if TTL.contains(&flag) && !self.extended_types => {
                 CreateMode::Other(flag)
             }
-            // A node of these kinds has to have a time.
+            // A node of these kinds must have a time.
             CreateMode::Other(flag) if self.extended_types => CreateMode::Ttl { flag, ms: -1 },
             _ => mode,
         }

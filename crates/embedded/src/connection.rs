@@ -33,7 +33,7 @@ enum Opening {
 }
 
 impl ClientThread {
-    /// Serves the client on a thread; returns `None` if there are too many clients.
+    /// Serves the client on a thread. Returns `None` if there are too many clients.
     pub(super) fn serve(
         shared: &Arc<SharedServer>,
         stream: TcpStream,
@@ -155,7 +155,7 @@ impl FrameReader {
         Ok(head)
     }
 
-    /// Reads as many bytes as the head announces; allocates no more than arrive.
+    /// Reads as many bytes as the head announces, and allocates no more than arrive.
     fn content(&mut self, head: [u8; 4]) -> io::Result<Vec<u8>> {
         let length = self.shared.config.frame_length(head);
         let length = length.ok_or_else(malformed)?;

@@ -1,4 +1,4 @@
-//! What a server with a data folder writes there, and does again at its start.
+//! What a server with a data folder writes there, and replays at its start.
 
 use std::io;
 use std::path::Path;
@@ -18,13 +18,13 @@ impl ServerState {
         let latest = self.view.zxid;
         entries.into_iter().for_each(|entry| self.replay(entry));
         self.view.zxid = self.view.zxid.max(latest);
-        // That may have taken longer than a session lasts.
+        // The replay may have taken longer than a session lasts.
         self.sessions.touch_all(self.now_ms());
         self.journal = Some(journal);
         Ok(())
     }
 
-    /// Writes a change down, before anybody hears of it.
+    /// Records a change, before anybody learns of it.
     pub(super) fn keep(&mut self, entry: Entry) {
         let Some(journal) = &mut self.journal else {
             return;
@@ -58,7 +58,7 @@ impl ServerState {
             }
             Act::Write { who, write } => {
                 let by = Author { session, who: &who };
-                // It was carried out, so nothing is refused.
+                // The write was carried out before, so nothing is refused.
                 let _ = self.view.write(write, by, at);
             }
             Act::Remove { path } => {

@@ -1,7 +1,7 @@
-//! What the log of a data folder says of one change, and its bytes.
+//! One change in the log of a data folder, and its bytes.
 //!
-//! A change is written down as what was asked for, with its time and whoever asked: the tree is pure, so
-//! the same entries in the same order make the same tree.
+//! A change is recorded as what was asked for, with its time and the client that asked. The tree is pure,
+//! so the same entries in the same order make the same tree.
 
 use super::acl::Identity;
 use super::node::ChangeTime;
@@ -31,7 +31,7 @@ pub(super) enum Act {
         who: Vec<Identity>,
         write: Write,
     },
-    /// A node is removed whose time is over.
+    /// A node whose time is over is removed.
     Remove {
         path: String,
     },

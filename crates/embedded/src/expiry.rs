@@ -6,7 +6,7 @@ use super::entry::{Act, Entry};
 use super::state::{ServerState, epoch_ms};
 
 impl ServerState {
-    /// Ends what is overdue; returns how long until the next end.
+    /// Ends what is overdue. Returns how long until the next end.
     pub(super) fn tick(&mut self) -> Duration {
         for session in self.sessions.overdue(self.now_ms()) {
             self.expire(session);
@@ -27,7 +27,7 @@ impl ServerState {
         self.until_next_tick(now)
     }
 
-    /// Ends a session before its timeout; returns `false` if there is no such session.
+    /// Ends a session before its timeout. Returns `false` if there is no such session.
     pub(super) fn expire(&mut self, session: i64) -> bool {
         let Some(ended) = self.sessions.end(session) else {
             return false;

@@ -20,7 +20,7 @@ pub(super) struct LaggingFollower {
     pub(super) ends: Instant,
     /// The directory that is out of date.
     pub(super) directory: String,
-    /// A client has listed it, so the follower catches up.
+    /// Whether a client has listed it, so that the follower catches up.
     pub(super) listed: bool,
     clients: BTreeSet<ConnectionId>,
     missed: Vec<TreeChange>,
@@ -58,7 +58,7 @@ impl LaggingFollower {
         self.missed.push(change.clone());
     }
 
-    /// Returns the events of the changes it has missed, and the watches that are left.
+    /// Returns the events of the missed changes, and the watches that are left.
     pub(super) fn catch_up(mut self) -> (Vec<Notice>, ServerWatches) {
         let fire = |change| self.view.fire(change);
         let notices = self.missed.iter().flat_map(fire).collect();

@@ -1,10 +1,10 @@
 //! The log in a data folder.
 //!
-//! Every change is in it before anybody hears of it, by one write without an fsync: what was answered
-//! outlives the process, however that ends, but not the machine. An entry is its length, the beginning
-//! of its SHA-1, and its content. A write that the end of the process has cut short leaves the beginning
-//! of an entry, which nobody was told of; it is removed at the next start. The log is read as a whole then,
-//! and never gets shorter.
+//! Every change is in the log before anybody learns of it, by one write without an fsync: what was answered
+//! outlives the process, however that ends, but not a crash of the machine. An entry is its length, the
+//! beginning of its SHA-1, and its content. A write that the end of the process has cut short leaves the
+//! beginning of an entry, which nobody was told of; it is removed at the next start. The log is read as a
+//! whole then, and never gets shorter.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
@@ -28,7 +28,7 @@ impl Journal {
         fs::create_dir_all(folder)?;
         let mut options = File::options();
         options.create(true).read(true).append(true);
-        // It has the passwords of sessions.
+        // The log contains the passwords of sessions.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(folder.join("log"))?;
@@ -51,13 +51,13 @@ impl Journal {
 }
 
 impl Drop for Journal {
-    /// A child process that another thread is about to start may have the file open, too.
+    /// Unlocks the file, because a child process that another thread is about to start may have it open, too.
     fn drop(&mut self) {
         unlock(&self.file);
     }
 }
 
-/// Returns the entries of a log, and how long those are that are whole.
+/// Returns the entries of a log, and the length of those that are whole.
 fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
     let (mut entries, mut whole) = (Vec::new(), 0);
     while let Some((head, rest)) = bytes[whole..].split_first_chunk::<HEAD>() {
@@ -69,7 +69,7 @@ fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
             )
         };
         let Some(content) = rest.get(..length) else {
-            // Behind a write that was cut short there is nothing.
+            // Nothing is behind a write that was cut short.
             if (0..rest.len()).any(|at| begins_with_entry(&rest[at..])) {
                 return Err(damaged("its length is another".to_owned()));
             }

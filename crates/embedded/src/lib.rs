@@ -1,11 +1,10 @@
 //! A ZooKeeper server inside this process, for development, demos and tests. In production,
 //! use a real ensemble.
 //!
-//! [`Server`] speaks ZooKeeper's protocol on a loopback port and keeps everything in
-//! memory: one node, no ensemble, and no file unless [`data`](ServerBuilder::data) names a folder. zklock's own client, the `zookeeper` crate,
-//! kazoo, Curator and zkCli can all talk to it. What it answers is what ZooKeeper 3.8
-//! answers, error codes, versions and stats included; other libraries' own test suites run
-//! against it.
+//! [`Server`] speaks ZooKeeper's protocol on a loopback port and keeps everything in memory: one node, no
+//! ensemble, and no file unless [`data`](ServerBuilder::data) names a folder. zklock's own client, the
+//! `zookeeper` crate, kazoo, Curator and zkCli can all talk to it. It answers what ZooKeeper 3.8 answers,
+//! error codes, versions and stats included; other libraries' own test suites run against it.
 //!
 //! ```
 //! use zklock::Client;
@@ -91,10 +90,10 @@
 //! [`expire_session`](Server::expire_session) ends a session that its client still trusts. A
 //! real server does that only if an operator forces it to.
 
-// Most of what is public is so for `parts`.
+// Most public items are public for `parts` only.
 #![allow(missing_docs)]
 
-// Pure: values in, values out; the lint keeps it so.
+// Pure: values in, values out. The lint keeps these modules so.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod acl;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]

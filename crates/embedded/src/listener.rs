@@ -13,9 +13,8 @@ use parking_lot::Mutex;
 use super::connection::ClientThread;
 use super::shared::SharedServer;
 
-/// Where a free port is looked for: below the ports that systems give to outgoing
-/// connections. A client that retries a refused port of that range can end up connected to
-/// itself.
+/// The ports among which a free one is looked for: below the ports that systems give to outgoing
+/// connections. A client that retries a refused port of those can end up connected to itself.
 const PORTS: Range<u16> = 20_000..32_000;
 
 /// How long to wait after a connection could not be accepted.
@@ -120,8 +119,8 @@ fn listen(
     }
 }
 
-/// Lets nobody connect any more, not even while a process that was just forked has the socket,
-/// too, until it runs its program.
+/// Closes the port for every process. A process that was just forked has the socket too, until it runs its
+/// program, and must not let anybody connect meanwhile.
 fn close_everywhere(socket: &TcpListener) {
     #[cfg(unix)]
     if let Err(error) = rustix::net::shutdown(socket, rustix::net::Shutdown::Both) {
@@ -149,7 +148,7 @@ mod tests {
     use super::super::state::ServerState;
     use super::*;
 
-    /// Whatever starts a process beside it has the socket from fork to exec.
+    /// A process that is started beside the server has the socket from fork to exec.
     #[test]
     #[cfg_attr(not(unix), ignore = "a port is closed by the last who has it")]
     fn a_port_that_a_forked_process_has_too_is_closed_and_can_be_opened_again() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::acl::NodeAcl;
 use zklock_jute::{CreateMode, Data, ErrorCode, Stat};
 
-/// Stands for any version.
+/// The version that stands for any.
 const ANY_VERSION: i32 = -1;
 
 /// The modes of nodes with a time to live.
@@ -43,7 +43,7 @@ pub struct Marks {
     pub pzxid: i64,
     pub version: i32,
     pub acl_version: i32,
-    /// How many children were ever created: the next one's number.
+    /// How many children were ever created, which is also the next one's number.
     pub counter: i32,
 }
 
@@ -80,8 +80,7 @@ impl Node {
             ctime: self.marks.created.ms,
             mtime: self.marks.modified.ms,
             version: self.marks.version,
-            // It counts creations and deletions: a child that was created and is not here was
-            // deleted.
+            // The version counts creations and deletions: a child that was created and is not here was deleted.
             cversion: self.marks.counter.wrapping_mul(2).wrapping_sub(children),
             aversion: self.marks.acl_version,
             ephemeral_owner: self.owner.number(),
@@ -95,7 +94,7 @@ impl Node {
         matches!(self.owner, NodeOwner::Session(_))
     }
 
-    /// Whether the node goes by itself at this time, in milliseconds since the epoch. A container
+    /// Returns whether the node goes by itself at this time, in milliseconds since the epoch. A container
     /// that never had a child stays.
     pub fn is_over(&self, now_ms: i64) -> bool {
         self.children.is_empty()

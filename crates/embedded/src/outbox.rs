@@ -1,8 +1,8 @@
 //! The frames on their way to one client.
 //!
-//! A change puts events into the outboxes of the clients that watch it, so putting must not
-//! wait for a client: another thread writes to the socket. The reading thread waits while
-//! too much is unsent, so that a client that asks and does not read cannot fill the memory.
+//! A change puts events into the outboxes of the clients that watch it, so putting must not wait for a
+//! client: another thread writes to the socket. The reading thread waits while too much is unsent, so that
+//! a client that sends requests and does not read cannot fill the memory.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use super::faults::NetworkFaults;
 /// How many bytes may be unsent before the client's next request has to wait.
 const ROOM: usize = 1 << 20;
 
-/// With more bytes unsent, the connection is cut.
+/// How many bytes may be unsent before the connection is cut.
 const LIMIT: usize = 64 << 20;
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Outbox {
         self.end(&mut queue, end);
     }
 
-    /// Waits until the client's next request may be read; returns `false` if none may.
+    /// Waits until the client's next request may be read. Returns `false` if none may.
     pub(super) fn wait_for_room(&self) -> bool {
         let mut queue = self.queue.lock();
         while queue.end < OutboxEnd::Cut && (queue.bytes > ROOM || self.network.is_blackhole()) {
@@ -157,7 +157,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// In a blackhole not even the end of a connection gets through.
+    /// Returns whether the end is held back: in a blackhole not even the end of a connection gets through.
     fn is_held(&self, queue: &PendingFrames) -> bool {
         self.network.is_blackhole() && queue.end < OutboxEnd::Stopped
     }

@@ -63,7 +63,7 @@ impl ServerView {
         }
     }
 
-    /// Needs no permission, and sets the watch even if the node does not exist.
+    /// Answers whether a node exists. This needs no permission, and sets the watch even if the node does not exist.
     fn exists(&mut self, path: &str, watch: bool, id: ConnectionId) -> Result<Reply> {
         if path.contains('\0') {
             return Err(ErrorCode::BAD_ARGUMENTS);
@@ -105,7 +105,7 @@ impl ServerView {
         Ok(listing)
     }
 
-    /// Answers a part of a multiRead; as in ZooKeeper, it sets no watch even if asked to.
+    /// Answers a part of a multiRead. As in ZooKeeper, it sets no watch even if asked to.
     fn read_one(&mut self, op: &ReadOp, by: Requester<'_>) -> Result<OpReply> {
         match op {
             ReadOp::Children { path, .. } => {
@@ -142,7 +142,7 @@ impl ServerView {
         Ok(Reply::Count(ErrorCode::OK.0))
     }
 
-    /// Sets a client's watches again; returns the events it has missed, which are due at once.
+    /// Sets a client's watches again. Returns the events it has missed, which are due at once.
     pub fn set_watches(&mut self, lists: WatchLists, id: ConnectionId) -> Vec<Notice> {
         let mut missed = Vec::new();
         for path in lists.data {

@@ -1,4 +1,4 @@
-//! Who makes a request, and what is sent in reply.
+//! The client that makes a request, and what is sent in reply.
 
 use super::acl::Identity;
 use super::tree::Author;
@@ -36,7 +36,7 @@ impl RequestAnswer {
         }
     }
 
-    /// Answers a token: where no login is configured with none, which has the length -1.
+    /// Answers a login token where no login is configured: with no token, which has the length -1.
     pub fn without_login(xid: i32) -> Self {
         Self::new(xid, 0, Ok(Reply::Count(-1)))
     }
@@ -64,7 +64,7 @@ impl<'a> Requester<'a> {
 pub fn decode(frame: &[u8]) -> Option<(i32, Result<Request>)> {
     match Request::decode(frame) {
         Ok((xid, request)) => Some((xid, Ok(request))),
-        // A kind follows the number.
+        // The kind of the request follows its number.
         Err(_) => frame.first_chunk::<8>().map(|[a, b, c, d, ..]| {
             let xid = i32::from_be_bytes([*a, *b, *c, *d]);
             (xid, Err(ErrorCode::MARSHALLING_ERROR))

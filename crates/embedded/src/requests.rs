@@ -1,4 +1,4 @@
-//! Answers the requests of clients; those that only read, or set watches, are in `reads`.
+//! The answers to requests of clients; those that only read, or set watches, are in `reads`.
 
 use super::acl::Identity;
 use super::entry::{Act, Entry};
@@ -67,7 +67,7 @@ impl ServerState {
             return RequestAnswer::new(xid, 0, Err(ErrorCode::AUTH_FAILED)).closing();
         };
         let identity = match scheme {
-            // The address is known already, and no secret.
+            // The address is known already, and is no secret.
             "ip" => Some(Identity::of_address(connection.peer.ip())),
             _ => Identity::of_credentials(scheme, secret),
         };

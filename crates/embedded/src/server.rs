@@ -98,7 +98,8 @@ impl Server {
         self.shared.state.lock().view.watches.len()
     }
 
-    /// Waits until the server serves nobody any more, since it cannot write its data folder; for the program.
+    /// Waits until the server serves nobody any more, because it cannot write its data folder; for the
+    /// `zklock` program.
     #[doc(hidden)]
     pub fn failure(&self) -> io::Error {
         let failure = self.shared.state.lock().failure.1.clone();
@@ -108,16 +109,16 @@ impl Server {
     /// Ends a session before its timeout: removes its nodes and cuts its connection. Returns
     /// `false` if there is no such session.
     ///
-    /// The client trusts the session until it hears of the end: for a moment or, if it cannot
-    /// connect, up to half of the session timeout. A real server does not end a session that
-    /// its client may still trust, unless an operator forces it to.
+    /// The client trusts the session until it learns of the end: for a moment or, if it cannot connect, up
+    /// to half of the session timeout. A real server does not end a session that its client may still
+    /// trust, unless an operator forces it to.
     pub fn expire_session(&self, session: i64) -> bool {
         let found = self.shared.state.lock().expire(session);
         self.wake_ticker();
         found
     }
 
-    /// Cuts the connection of a session, which goes on; returns `false` if it has none.
+    /// Cuts the connection of a session, which goes on. Returns `false` if the session has none.
     pub fn disconnect(&self, session: i64) -> bool {
         self.shared
             .state

@@ -32,7 +32,7 @@ pub(super) struct SessionRecord {
 pub type Password = [u8; 16];
 
 impl Sessions {
-    /// The numbers of the sessions start after `first`.
+    /// Creates a set without sessions, whose numbers will start after `first`.
     pub(super) fn new(timeouts: Timeouts, first: i64) -> Self {
         Self {
             timeouts,
@@ -49,8 +49,8 @@ impl Sessions {
         id
     }
 
-    /// Continues with a session of an earlier server. Its client trusts what was granted then, whatever
-    /// the limits are now.
+    /// Continues a session of an earlier server. Its client trusts what was granted then, whatever the
+    /// limits are now.
     pub(super) fn restore(&mut self, id: i64, granted_ms: i32, password: Password, now_ms: u64) {
         self.latest = self.latest.max(id);
         let timeout_ms = u64::try_from(granted_ms).unwrap_or(0);

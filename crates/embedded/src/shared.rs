@@ -8,7 +8,7 @@ use super::config::ServerConfig;
 use super::faults::NetworkFaults;
 use super::state::ServerState;
 
-/// See the module's documentation.
+/// What the threads of a server share.
 pub(super) struct SharedServer {
     pub(super) config: ServerConfig,
     pub(super) state: Mutex<ServerState>,

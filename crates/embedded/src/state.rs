@@ -1,15 +1,14 @@
-//! Everything behind the server's one lock: what there is, and what every change does.
+//! Everything behind the server's one lock: the state, and what every change does to it.
 //!
-//! All changes happen in one order, and what clients see of them goes into their outboxes
-//! in that order: an event comes before the reply of any later state. Nothing here waits.
+//! All changes happen in one order, and what clients see of them goes into their outboxes in that order: an
+//! event comes before the reply of any later state. Nothing here waits.
 //!
-//! That is what ZooKeeper guarantees, and all of it. `FinalRequestProcessor` has
-//! `DataTree.processTxn` trigger the watches, which queues the events, and queues the reply after
-//! that; one client's queue is written in order. The queues of different clients are written by
-//! different threads: `NIOServerCnxnFactory` shuffles the connections that are ready and hands
-//! them to a pool of workers, `NettyServerCnxn` leaves each to the event loop of its channel.
-//! So a writer may read its reply before another client can read the event, here as there: of
-//! 100 events 2 to 13 were late on a busy machine with two cores, on either server.
+//! ZooKeeper guarantees this, and no more. `FinalRequestProcessor` has `DataTree.processTxn` trigger the
+//! watches, which queues the events, and queues the reply after that; one client's queue is written in
+//! order. The queues of different clients are written by different threads: `NIOServerCnxnFactory` shuffles
+//! the connections that are ready and hands them to a pool of workers, `NettyServerCnxn` leaves each to the
+//! event loop of its channel. So a writer may read its reply before another client can read the event, here
+//! as there: of 100 events 2 to 13 were late on a busy machine with two cores, on either server.
 //!
 //! More methods of the state are in other files: `clients` (connections and sessions that
 //! begin), `requests` and `reads` (the answers to requests), `lag` (what a client of a lagging
@@ -50,9 +49,9 @@ pub(super) struct ServerState {
     /// Sessions that have ended, and when their nodes are removed.
     pub(super) lingering: Vec<(Instant, i64)>,
     pub(super) next_container_check: Instant,
-    /// Of a server with a data folder.
+    /// The log of a server with a data folder.
     pub(super) journal: Option<Journal>,
-    /// Why there is none any more.
+    /// Why there is no log any more.
     pub(super) failure: (Sender<io::Error>, Receiver<io::Error>),
 }
 
@@ -88,7 +87,7 @@ pub(super) struct Traffic {
 impl ServerState {
     pub(super) fn new(config: ServerConfig) -> Self {
         let now = Instant::now();
-        // As in ZooKeeper, so that no session has the number of an earlier server's.
+        // As in ZooKeeper, so that no session has the number of an earlier server's session.
         let first = (epoch_ms() << 24) >> 8 & (i64::MAX >> 8);
         Self {
             view: ServerView::new(first_zxid(), config.counters.clone()),
@@ -155,7 +154,7 @@ impl ServerState {
         let Some(connection) = self.connections.get_mut(&notice.watcher) else {
             return;
         };
-        // The watch has fired, even if the client may not know why.
+        // The watch has fired, even if the client may not learn why.
         if let Some(frame) = notice.frame_for(&connection.identities) {
             connection.put(frame);
         }
@@ -188,10 +187,9 @@ impl ConnectionState {
 
 /// Returns a zxid above those of any earlier server at this address.
 ///
-/// A server refuses a client that has seen more than the server has. With lower zxids, the
-/// clients of an earlier server could not connect to hear that their sessions have ended. There
-/// are 4096 zxids a millisecond: more than a server can use, and few enough that a
-/// double-precision number can still tell them apart.
+/// A server refuses a client that has seen more than the server has. With lower zxids, the clients of an earlier
+/// server could not connect to learn that their sessions have ended. There are 4096 zxids a millisecond: more than
+/// a server can use, and few enough that a double-precision number can still tell them apart.
 fn first_zxid() -> i64 {
     epoch_ms() << 12
 }

@@ -56,7 +56,7 @@ impl NumberedTree {
         self.nodes.node(path).unwrap().stat()
     }
 
-    /// Everything that can be seen of it.
+    /// Returns everything that can be seen of the tree.
     fn look(&self) -> Vec<(String, Stat, Data)> {
         let mut paths: Vec<_> = self.nodes.paths().map(str::to_owned).collect();
         paths.push("/".to_owned());

@@ -63,7 +63,7 @@ impl Tree {
         tree
     }
 
-    /// Returns the number of nodes; like ZooKeeper, counts the root under both its names.
+    /// Returns the number of nodes. Like ZooKeeper, it counts the root under both its names.
     pub fn len(&self) -> usize {
         self.nodes.len() + 1
     }

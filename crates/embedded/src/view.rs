@@ -34,7 +34,7 @@ impl ServerView {
         }
     }
 
-    /// A view of the past, which does not change.
+    /// Creates a view of the past, which does not change.
     pub(super) fn of_the_past(tree: Tree, zxid: i64, watches: ServerWatches) -> Self {
         Self {
             tree,
@@ -44,7 +44,7 @@ impl ServerView {
         }
     }
 
-    /// Carries out a client's write; returns its answer and the changes.
+    /// Carries out a client's write. Returns its answer and the changes.
     pub fn write(
         &mut self,
         write: Write,

@@ -67,7 +67,7 @@ pub struct ServerWatches {
 #[derive(Debug, Default)]
 struct Table {
     by_path: HashMap<String, BTreeMap<ConnectionId, Modes>>,
-    /// The paths that each client watches: one that hangs up costs what it watches itself.
+    /// The paths that each client watches, so that a client that hangs up costs only what it watches itself.
     paths: HashMap<ConnectionId, HashSet<String>>,
 }
 
@@ -134,7 +134,7 @@ impl ServerWatches {
         self.children.merge(other.children);
     }
 
-    /// Fires the watches on a change; returns the events in their order.
+    /// Fires the watches on a change. Returns the events in their order.
     pub fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
         let mut notices = Vec::new();
         match change {
@@ -246,7 +246,7 @@ impl Table {
         modes
     }
 
-    /// Takes out what a client watches, each as it is asked for.
+    /// Takes out what a client watches, each path when the iterator comes to it.
     fn take(&mut self, watcher: ConnectionId) -> impl Iterator<Item = (String, Modes)> {
         let paths = self.paths.remove(&watcher).unwrap_or_default();
         paths.into_iter().filter_map(move |path| {

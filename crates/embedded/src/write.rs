@@ -3,7 +3,7 @@
 use super::config::ServerConfig;
 use zklock_jute::{Access, CreateMode, ErrorCode, Op, OpCode, Request};
 
-/// What a client wants changed.
+/// A change that a client asks for.
 #[derive(Clone, Debug)]
 pub enum Write {
     One(Op),
@@ -98,7 +98,7 @@ fn settle_modes(request: &mut Request, config: &ServerConfig) {
     }
 }
 
-/// Whether a server of this configuration cannot read the part of a multi.
+/// Returns whether a server of this configuration cannot read the part of a multi.
 fn is_unknown(op: &Op, config: &ServerConfig) -> bool {
     match op {
         Op::Create {

@@ -10,7 +10,7 @@ use crate::path;
 use zklock_jute::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
 
 impl Tree {
-    /// Carries out one operation; if it fails, nothing is changed.
+    /// Carries out one operation. If it fails, nothing is changed.
     pub fn apply(
         &mut self,
         op: Op,
@@ -46,7 +46,7 @@ impl Tree {
         }
     }
 
-    /// Carries out all operations or none; returns the result of each, and the changes.
+    /// Carries out all operations or none. Returns the result of each, and the changes.
     pub fn multi(
         &mut self,
         ops: Vec<Op>,
@@ -196,7 +196,7 @@ fn without_stat(mut op: Op) -> Op {
     op
 }
 
-/// Returns the results of a multi of which one operation failed.
+/// Returns the results of a multi in which one operation failed.
 fn refusals(count: usize, failed: usize, code: ErrorCode) -> Vec<Result<OpReply>> {
     let told = |place: usize| match place.cmp(&failed) {
         std::cmp::Ordering::Less => ErrorCode::OK,
