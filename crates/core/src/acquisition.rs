@@ -81,11 +81,11 @@ pub struct Acquisition {
     is_taken: bool,
     has_waited: bool,
     is_cancelled: bool,
-    /// Whether it has reported that it waits until the leader has heard of the session.
+    /// Whether a note has reported that the grant waits until the leader has heard of the session.
     is_held_back: bool,
     /// Whether the client is still deleting what an earlier attempt left here.
     own_is_left: bool,
-    /// When it stops waiting for that deletion.
+    /// When to stop waiting for that deletion.
     finishes_by: Option<Duration>,
 }
 
@@ -168,17 +168,17 @@ impl Acquisition {
         self.attempt.handle(Event::Children(Names::default()));
     }
 
-    /// Notes that somebody else has sent the create of its node, with this stamp.
+    /// Notes that somebody else has sent the create of this contender's node, with this stamp.
     pub fn is_created_by(&mut self, create: CallId, stamp: Stamp) {
         self.flight.push((create, Step::Create(stamp)));
     }
 
-    /// Notes that this listing of the queue was sent for it after that create.
+    /// Notes that this listing of the queue was sent for this contender after that create.
     pub fn is_listed_by(&mut self, listing: CallId) {
         self.flight.push((listing, Step::List));
     }
 
-    /// Provides a listing of the queue that was made through this connection after its node was created.
+    /// Provides a listing of the queue that was made through this connection after the node was created.
     pub fn is_listed_as(&mut self, names: Names) {
         self.listing = Some(names);
     }
@@ -188,27 +188,27 @@ impl Acquisition {
         self.seen = Some(seen);
     }
 
-    /// Takes the record of the contenders seen ahead, if it keeps one.
+    /// Takes the record of the contenders seen ahead, if there is one.
     pub fn seen(&mut self) -> Option<SeenAhead> {
         self.seen.take()
     }
 
-    /// Returns the directory of its queue.
+    /// Returns the directory of the queue.
     pub fn path(&self) -> &Arc<str> {
         &self.path
     }
 
-    /// Returns whether it gives up rather than wait for others.
+    /// Returns whether this contender gives up rather than wait for others.
     pub fn tries(&self) -> bool {
         self.patience == Patience::Tries
     }
 
-    /// Returns whether it sleeps until something happens, and has nothing to send.
+    /// Returns whether this contender sleeps until something happens, and has nothing to send.
     pub fn is_waiting(&self) -> bool {
         self.attempt.is_waiting()
     }
 
-    /// Returns whether every request that it has sent is answered.
+    /// Returns whether every request sent so far is answered.
     pub fn is_quiet(&self) -> bool {
         self.flight.is_empty()
     }
@@ -218,13 +218,13 @@ impl Acquisition {
         self.is_taken
     }
 
-    /// Returns whether it has waited for others. If so, an event may have shown that they are gone, and
-    /// only the server that sent the event is sure to know that.
+    /// Returns whether this contender has waited for others. If so, an event may have shown that they are
+    /// gone, and only the server that sent the event is sure to know that.
     pub fn has_waited(&self) -> bool {
         self.has_waited
     }
 
-    /// Returns whether this request is its create.
+    /// Returns whether this request is the create of the contender's node.
     pub fn creates_by(&self, call: CallId) -> bool {
         let is_create = |step: &Step| matches!(step, Step::Create(_));
         self.flight
@@ -232,22 +232,22 @@ impl Acquisition {
             .any(|(other, step)| *other == call && is_create(step))
     }
 
-    /// Returns the name of its node, while that stands in the queue.
+    /// Returns the name of this contender's node, while that stands in the queue.
     pub fn node(&self) -> Option<&str> {
         self.attempt.node()
     }
 
-    /// Returns what is ahead of its node, while it waits for that to go.
+    /// Returns what is ahead of this contender's node, while the contender waits for that to go.
     pub fn blocked(&self) -> Option<&Blocked> {
         self.attempt.blocked()
     }
 
-    /// Returns how many children of the directory have to go, while it waits for that.
+    /// Returns how many children of the directory have to go, while the contender waits for that.
     pub fn crowd(&self) -> Option<usize> {
         (self.is_waiting() && self.crowd != 0).then_some(self.crowd)
     }
 
-    /// Returns what its watch has found at the nearest node.
+    /// Returns what the watch on the nearest node has found there.
     pub fn found(&self) -> &(Data, Stat) {
         &self.found
     }
@@ -257,7 +257,7 @@ impl Acquisition {
         self.rests_until.take()
     }
 
-    /// Returns whether it waits for its client to delete what earlier attempts left; see
+    /// Returns whether this contender waits for its client to delete what earlier attempts left; see
     /// [`own_is_left`](Self::own_is_left).
     pub fn lets_own_go(&self) -> bool {
         self.own_is_left && self.attempt.action() == Action::CatchUp
@@ -269,24 +269,25 @@ impl Acquisition {
         self.own_is_left = is_left;
     }
 
-    /// Takes what it has left in the directory so far. Until that is deleted, it may stand ahead of the next node.
+    /// Takes what this contender has left in the directory so far. Until that is deleted, it may stand
+    /// ahead of the next node.
     pub fn left(&mut self) -> Vec<Orphan> {
         mem::take(&mut self.left)
     }
 
-    /// Returns what it leaves in the directory. The list is complete once the acquisition has ended.
+    /// Returns what this contender leaves in the directory. The list is complete once the acquisition has ended.
     pub fn orphans(&mut self) -> Vec<Orphan> {
         let mut left = self.left();
         left.extend(self.attempt.orphans());
         left
     }
 
-    /// Returns whether the number of its node may spare it a listing.
+    /// Returns whether the number of the node may spare this contender a listing.
     pub fn may_skip_listing(&self) -> bool {
         self.attempt.last.is_some()
     }
 
-    /// Makes it list the queue whatever its number says: what its client left there may still be there.
+    /// Makes the contender list the queue whatever its number says: what its client left may still be there.
     pub fn lists(&mut self) {
         self.attempt.last = None;
     }
@@ -337,7 +338,7 @@ impl Acquisition {
         self.events.push_back((name.into(), kind));
     }
 
-    /// Takes in the answer to one of its requests.
+    /// Takes in the answer to a request of this acquisition.
     pub fn answered(&mut self, call: CallId, answered: Answered, wire: &mut dyn Wire) {
         let Some(at) = self.flight.iter().position(|(other, _)| *other == call) else {
             return;

@@ -35,7 +35,7 @@ impl Failure {
 pub struct TooLong {
     /// Whether the reply is what is too long.
     pub reply: bool,
-    /// Its length.
+    /// The length that is too long.
     pub bytes: usize,
     /// The longest that is allowed.
     pub limit: usize,

@@ -123,7 +123,7 @@ impl Attempt {
         }
     }
 
-    /// Returns what it asks of the queue.
+    /// Returns what this contender asks of the queue.
     pub fn contest(&self) -> Contest {
         self.contest
     }
@@ -187,7 +187,7 @@ impl Attempt {
         matches!(self.state, State::Full | State::Wait(..))
     }
 
-    /// Returns what is ahead of our node, while the attempt waits for it to go.
+    /// Returns what is ahead of our node, while the attempt waits for that to go.
     pub fn blocked(&self) -> Option<&Blocked> {
         match &self.state {
             State::Wait(_, blocked) => Some(blocked),

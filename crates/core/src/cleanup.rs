@@ -49,7 +49,7 @@ pub enum Event {
     Children(Names),
     /// The node has this data.
     Data(Vec<u8>),
-    /// The node was deleted, or it or the directory was not there.
+    /// The node was deleted, or the node or the directory was not there.
     Gone,
 }
 
@@ -81,7 +81,7 @@ impl Cleanup {
         self.missed.as_ref()
     }
 
-    /// Returns what it looks for.
+    /// Returns what this cleanup looks for.
     pub fn sought(&self) -> Option<&Orphan> {
         match &self.state {
             State::Sync(orphan) | State::Find(orphan) => Some(orphan),
@@ -89,7 +89,7 @@ impl Cleanup {
         }
     }
 
-    /// Returns the name that it looks for or deletes next, or the beginning of that name.
+    /// Returns the name that this cleanup looks for or deletes next, or the beginning of that name.
     pub fn name(&self) -> Option<&str> {
         match &self.state {
             State::Sync(orphan) | State::Find(orphan) => match orphan {
@@ -100,8 +100,8 @@ impl Cleanup {
         }
     }
 
-    /// Starts over if it looks for nodes, or has found one whose name may be another's by now. Returns
-    /// whether it looks.
+    /// Starts over if this cleanup looks for nodes, or has found one whose name may be another's by now.
+    /// Returns whether it looks.
     pub fn looks_anew(&mut self) -> bool {
         self.state = match mem::replace(&mut self.state, State::Delete(Vec::new())) {
             State::Find(orphan) => State::Sync(orphan),

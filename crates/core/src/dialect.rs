@@ -98,11 +98,11 @@ pub enum Kind {
 /// How a contender of some kind relates to ours.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Stance {
-    /// It waits for us, and we for it unless both only read.
+    /// The contender waits for us, and we for it unless both only read.
     Contends(Sharing),
-    /// It takes no part in our lock.
+    /// The contender takes no part in our lock.
     Ignored,
-    /// It would not wait for us, but might with this dialect.
+    /// The contender would not wait for us, but might with this dialect.
     Refused(Option<Dialect>),
 }
 
@@ -153,8 +153,8 @@ impl Dialect {
         self != Self::Kazoo
     }
 
-    /// Returns what follows a semaphore's path in the path of its permits' numbers. kazoo counts
-    /// what is below the path, so they are beside it there.
+    /// Returns what follows a semaphore's path in the path of its permits' numbers. kazoo counts what is
+    /// below the path, so with kazoo the numbers are beside the path.
     pub fn suffix_of_numbers(self) -> &'static str {
         match self {
             Self::Kazoo => "-__numbers__",

@@ -47,8 +47,8 @@ enum State {
 /// What the driver has to do next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
-    /// Create this plain ephemeral node if the writer's is there, in one transaction; without
-    /// transactions, create it.
+    /// With transactions: create this plain ephemeral node if the writer's is there, in one transaction.
+    /// Without them: create it.
     Make(String),
     /// Have the quorum confirm the writer's node, and then the reader's.
     Prove([String; 2]),

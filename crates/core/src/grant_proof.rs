@@ -66,14 +66,14 @@ impl GrantProof {
         stamp.map_or(now, |stamp| stamp.sent + lifetime.timeout() / 8)
     }
 
-    /// Returns its stamp, if that is of this connection.
+    /// Returns the stamp, if it is of this connection.
     fn stands(&self, lifetime: &Lifetime) -> Option<Stamp> {
         let here = |stamp: &Stamp| lifetime.is_of_this_connection(*stamp);
         self.stamp.filter(here)
     }
 
-    /// Notes that a quorum confirmed the nodes when it was asked with this stamp. Returns how many proofs
-    /// have counted, if this one does.
+    /// Notes that a quorum confirmed the nodes when it was asked with this stamp. If this proof counts,
+    /// returns how many have counted.
     pub fn confirmed(&mut self, stamp: Stamp, counts: bool) -> Option<u32> {
         self.stamp = Some(stamp);
         self.proofs += u32::from(counts);

@@ -30,7 +30,7 @@ pub struct Belief {
 pub struct News {
     /// Since when there is a connection, if there is one.
     pub connected: Option<Duration>,
-    /// Whether it is not the connection of the previous news, or there is none.
+    /// Whether the connection is not that of the previous news, or there is none.
     pub broke: bool,
     /// The session that is served, or was served last; `None` when that has expired.
     pub session: Option<i64>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use zklock_jute::Stat;
 
-/// How much later each waiter looks at a hold that is over than the one ahead of it: the first one removes it.
+/// How much later than the waiter ahead each waiter looks at a hold that is over: the first one removes it.
 pub const ONE_AFTER_THE_OTHER: Duration = Duration::from_secs(1);
 
 /// Reads the end of a hold from its node's data, since the epoch and by the servers' clock. A hold that

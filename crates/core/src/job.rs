@@ -41,29 +41,29 @@ pub struct Once {
 /// What is to be run.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Wish {
-    /// When it is to be run.
+    /// When the job is to be run.
     pub due: Due,
-    /// The terms on which it is run.
+    /// The terms on which the job is run.
     pub terms: Terms,
-    /// Who runs it, as written in a contender's node.
+    /// Who runs the job, as written in a contender's node.
     pub owner: String,
 }
 
 /// The terms on which a job is run.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Terms {
-    /// How often it may begin.
+    /// How often a run may begin.
     pub attempts: u32,
-    /// Whether its slot is done by itself, whatever other slots are.
+    /// Whether the slot is done by itself, whatever other slots are.
     pub any_order: bool,
-    /// Whether it is run although it is done.
+    /// Whether the job is run although it is done.
     pub again: bool,
     /// How many runs to keep; `None` keeps as many as before.
     pub keep: Option<u32>,
 }
 
 impl Wish {
-    /// Returns its slot; empty if the job runs at intervals.
+    /// Returns the slot; empty if the job runs at intervals.
     fn slot(&self) -> &str {
         match &self.due {
             Due::Slot(slot) => slot,
@@ -137,7 +137,7 @@ impl Once {
         }
     }
 
-    /// Returns the run that is under way, and the failed run that it repeats.
+    /// Returns the run that is under way, and the failed run that this one repeats.
     pub fn run(&self) -> Option<(&PastRun, Option<&PastRun>)> {
         let State::Run(_, journal, _) = &self.state else {
             return None;
@@ -150,7 +150,7 @@ impl Once {
         Some((run, before.filter(|before| before.slot == run.slot)))
     }
 
-    /// Returns what the last run that finished left for the one that is under way.
+    /// Returns what the last finished run left for the run that is under way.
     pub fn state(&self) -> Option<&[u8]> {
         match &self.state {
             State::Run(_, journal, _) => journal.state.as_deref(),

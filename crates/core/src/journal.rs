@@ -71,7 +71,7 @@ pub struct End {
     pub outcome: Outcome,
     /// What the run reports.
     pub message: Option<String>,
-    /// What the run leaves for the next one, if it is done; `None` leaves what it got itself.
+    /// What the run leaves for the next one, if it is done; `None` leaves what the run got itself.
     pub state: Option<Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ impl Journal {
     /// The data of the node of a job that was never begun.
     pub const EMPTY: &'static [u8] = b"{\"job\":1}";
 
-    /// How many bytes a run may leave for the next one. Every journal that is written contains them.
+    /// How many bytes a run may leave for the next one. Every journal that is written contains these bytes.
     pub const LONGEST_STATE: usize = 8192;
 
     /// Fills in the time that only the node's `mtime` tells.

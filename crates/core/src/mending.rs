@@ -7,9 +7,9 @@ use super::release_note::is_note;
 /// What a node's data is to a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Standing {
-    /// Its record.
+    /// The job's record.
     Whole,
-    /// The remains of its record, which cannot be read any more.
+    /// The remains of the job's record, which cannot be read any more.
     Torn,
     /// What an unused lock or semaphore leaves; a record may have been there before.
     Unclaimed,

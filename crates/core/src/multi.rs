@@ -279,8 +279,8 @@ impl Multi {
             matches!(self.way, Way::Together { session, .. } if session.is_some());
         match found.iter().cloned().collect() {
             Some(all) if knows_its_session => State::Births(all),
-            // Somebody has deleted one, or they may belong to a dead session. Or the transaction was not
-            // carried out, but still may be, so the next attempt asks for other names.
+            // Somebody has deleted one of the nodes, or they may belong to a dead session. Or the
+            // transaction was not carried out, but still may be, so the next attempt asks for other names.
             _ => self.leave(State::Find(found), Outcome::Restart),
         }
     }

@@ -92,7 +92,7 @@ impl<'a> NodeName<'a> {
         !random && digits.len() == 32 && marked
     }
 
-    /// Returns whether it may be the name of a hold, which has no session.
+    /// Returns whether this may be the name of a hold, which has no session.
     pub fn is_hold(&self) -> bool {
         may_be_hold(self.text) && self.is_ours()
     }

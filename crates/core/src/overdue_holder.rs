@@ -28,9 +28,9 @@ const PERIODS: (Duration, Duration) = (Duration::from_millis(20), Duration::from
 /// How long a holder may hold, and how long it may go on after it was asked to release.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Rule {
-    /// How long it may hold.
+    /// How long a holder may hold.
     pub held_longer_than: Duration,
-    /// How long it may go on after it was asked to release.
+    /// How long a holder may go on after it was asked to release.
     pub grace: Duration,
 }
 
@@ -47,7 +47,7 @@ pub struct Overdue {
 /// What has been seen of the head of a queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Head {
-    /// The transaction that created its node, because a name may recur.
+    /// The transaction that created the head's node, because a name may recur.
     born: i64,
     since: Duration,
     asked: Option<Duration>,

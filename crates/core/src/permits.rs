@@ -62,7 +62,7 @@ pub fn looks(path: &str) -> [Request; 3] {
     ]
 }
 
-/// Returns what [`is_idle`] says of the answers to these [`looks`].
+/// Returns what [`is_idle`] says about the answers to these [`looks`].
 pub fn is_idle_by(answers: Vec<Result<Reply, ErrorCode>>, stood: bool) -> bool {
     let mut answers = answers.into_iter();
     let Some(Ok(Reply::Data { data, .. })) = answers.next() else {
@@ -71,7 +71,7 @@ pub fn is_idle_by(answers: Vec<Result<Reply, ErrorCode>>, stood: bool) -> bool {
     let mut names = || match answers.next() {
         Some(Ok(Reply::Children { names, .. })) => Some(names),
         Some(Err(ErrorCode::NO_NODE)) => Some(Names::default()),
-        // A client that may not see them must not assume that there are none.
+        // A client that may not see the names must not assume that there are none.
         _ => None,
     };
     let (line, permits) = (names(), names());

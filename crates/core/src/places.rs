@@ -35,7 +35,7 @@ pub struct Spot {
     pub node: String,
     /// What the contender asks for.
     pub role: Role,
-    /// Whether it holds, as far as the names tell.
+    /// Whether the contender holds, as far as the names tell.
     pub holds: bool,
 }
 
@@ -73,7 +73,7 @@ impl Places<Option<Names>> {
         self.own.as_ref().is_some_and(|own| own.contains(child))
     }
 
-    /// Returns whether it may be kazoo's semaphore, as far as the path's own children tell.
+    /// Returns whether the path may be kazoo's semaphore, as far as its own children tell.
     pub fn may_be_kazoos(&self) -> bool {
         let lease = |name: NodeName<'_>| name.kind == Kind::KazooLease;
         let own = self.own.as_ref();
@@ -106,7 +106,7 @@ impl Places<Option<Names>> {
 }
 
 impl Spots {
-    /// Returns all of them, holders first.
+    /// Returns all holders and waiters, holders first.
     pub fn all(&self) -> impl Iterator<Item = &Spot> + Clone {
         self.own.iter().chain(&self.permits).chain(&self.line)
     }

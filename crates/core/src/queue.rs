@@ -23,13 +23,13 @@ pub struct Contest {
 /// Where a contender stands.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Place {
-    /// It is not in the queue.
+    /// The contender is not in the queue.
     Missing,
-    /// Nothing it cannot share with is ahead of it.
+    /// Nothing that the contender cannot share with is ahead of it.
     First,
-    /// It has to wait.
+    /// The contender has to wait.
     Blocked(Blocked),
-    /// It has to wait until this many children of the directory have gone.
+    /// The contender has to wait until this many children of the directory have gone.
     Crowded(usize),
     /// The numbers are used up: the order is that of these nodes' creation ids.
     Exhausted(Vec<String>),
@@ -59,7 +59,7 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Returns whether our own node is watched too, and the one beyond the nearest, if there is one.
+    /// Returns whether our own node is watched too, with the node beyond the nearest, if there is one.
     pub fn watches_around(&self) -> bool {
         self.last || self.beyond.is_some()
     }
@@ -80,13 +80,13 @@ impl Blocked {
 /// A contender that would not wait for us.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Foreign {
-    /// Its node.
+    /// The contender's node.
     pub node: String,
-    /// The library it looks like.
+    /// The library that the contender looks like.
     pub library: &'static str,
-    /// The dialect that excludes with it, if there is one.
+    /// The dialect that excludes with the contender, if there is one.
     pub dialect: Option<Dialect>,
-    /// Whether it orders by number although the numbers are used up. Until they were, it waited for us.
+    /// Whether the contender orders by number although the numbers are used up. Until they were, it waited for us.
     pub by_number: bool,
 }
 

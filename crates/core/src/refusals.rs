@@ -6,13 +6,13 @@ use zklock_jute::ErrorCode;
 #[derive(Debug, Default)]
 pub struct Refusals {
     count: usize,
-    /// The first one that is not a consequence of another.
+    /// The first refusal that is not a consequence of another.
     first: Option<ErrorCode>,
     last: Option<ErrorCode>,
 }
 
 impl Refusals {
-    /// Notes that the next one was refused.
+    /// Notes that the next create was refused.
     pub fn add(&mut self, code: ErrorCode) {
         // Above the outermost there is only the chroot. Any other one lacks its parent because
         // the parent was refused, or was deleted at once.
@@ -24,7 +24,7 @@ impl Refusals {
         self.count += 1;
     }
 
-    /// Notes that the next one was created.
+    /// Notes that the next create succeeded.
     pub fn none(&mut self) {
         self.last = None;
         self.count += 1;

@@ -61,9 +61,9 @@ pub struct Renewals<L> {
 struct Entry<L> {
     lease: L,
     since: Duration,
-    /// When the quorum was last asked about it; at first, when it was asked for the grant.
+    /// When the quorum was last asked about the lease; at first, when it was asked for the grant.
     asked: Duration,
-    /// When to look at it.
+    /// When to look at the lease.
     look: Option<Duration>,
     watch: Option<u64>,
 }
@@ -220,8 +220,8 @@ impl<L: Clone> Renewals<L> {
         }
     }
 
-    /// Notes that the quorum is asked about these, and about those it was asked about the longest ago, up
-    /// to `most` together.
+    /// Notes that the quorum is asked about these leases, and about those it was asked about the longest
+    /// ago, up to `most` together.
     fn ask(&mut self, these: &[u64], most: usize, now: Duration) -> Vec<(u64, L)> {
         self.checked = now;
         let mut asked = Vec::with_capacity(most.min(self.leases.len()));

@@ -58,14 +58,14 @@ impl SeenAhead {
         self.names.is_empty()
     }
 
-    /// Returns the last one in the queue; empty if others may have come after it without being seen.
+    /// Returns the last contender in the queue; empty if others may have come after it without being seen.
     pub fn last(&self) -> Option<&str> {
         let number = |name: &&String| NodeName::parse(name).map_or(i64::MAX, |name| name.sequence);
         let last = self.names.iter().max_by_key(number);
         last.map(String::as_str)
     }
 
-    /// Returns whether the directory's note tells of all of them.
+    /// Returns whether the directory's note tells of all contenders seen ahead.
     pub fn released(&self, note: &Note) -> bool {
         self.names.iter().all(|name| note.tells_of(name))
     }

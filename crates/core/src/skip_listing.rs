@@ -38,7 +38,7 @@ impl LastGrant {
         })
     }
 
-    /// Returns the number of its node.
+    /// Returns the number of the node that was granted the lock.
     pub fn number(&self) -> i64 {
         self.number
     }

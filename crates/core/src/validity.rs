@@ -31,7 +31,7 @@ pub const LEAST_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The number of proofs after which a lock is granted on the strength of the last one.
 ///
-/// On a slow link no proof is young enough when it arrives, and a contender that waited for one
+/// On a slow link no proof is young enough when it arrives, and a contender that waited for a young one
 /// would stand at the head of the queue forever.
 pub(super) const ENOUGH_PROOFS: u32 = 3;
 
@@ -68,9 +68,9 @@ pub(super) const ENOUGH_PROOFS: u32 = 3;
 pub enum GuardState {
     /// A quorum confirmed the lock recently, at most T/3 ago.
     Held,
-    /// No quorum confirmed it recently, but nobody else can have it before the deadline.
+    /// No quorum confirmed the lock recently, but nobody else can have it before the deadline.
     Suspect,
-    /// Someone else may have it, or a run took longer than it may. This is final.
+    /// Someone else may have the lock, or a run took longer than it may. This is final.
     Lost,
 }
 

@@ -206,8 +206,8 @@ impl Acquisition {
         }
     }
 
-    /// Returns the event that the nearest node is gone, if the attempt is at its watches. They may have left ahead
-    /// of their turn, which does not come while there is no connection; then they are sent again.
+    /// Returns the event that the nearest node is gone, if the attempt is at its watches. The watches may have left
+    /// ahead of their turn, which does not come while there is no connection; then they are sent again.
     fn nearest_is_gone(&mut self) -> Option<Event> {
         let action = self.attempt.action();
         let is_its_turn = matches!(action, Action::Watch(_) | Action::WatchAround(..));

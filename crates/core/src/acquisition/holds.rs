@@ -71,7 +71,7 @@ impl Acquisition {
         }
     }
 
-    /// Returns whether a listing waits until its holds are read, or the next one until some are removed.
+    /// Returns whether a listing waits until its holds are read, or the next listing until some are removed.
     pub(super) fn looks_at_holds(&self) -> bool {
         self.holds.look.is_some() || !self.holds.removes.is_empty()
     }

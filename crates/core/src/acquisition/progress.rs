@@ -61,8 +61,8 @@ impl Acquisition {
         true
     }
 
-    /// Returns whether to wait for the deletion of what its client left, which would look like somebody
-    /// else's node.
+    /// Returns whether this contender has to wait for the deletion of what its client left, which would
+    /// look like somebody else's node.
     fn lets_finish(&mut self, wire: &dyn Wire) -> bool {
         let by = *self.finishes_by.get_or_insert_with(|| wire.now() + PASSING);
         let waits = self.own_is_left && wire.now() < by;
@@ -72,7 +72,7 @@ impl Acquisition {
         waits
     }
 
-    /// Takes in what happened while it waits. Returns `false` if nothing did.
+    /// Takes in what happened during the wait. Returns `false` if nothing did.
     fn waits(&mut self, wire: &mut dyn Wire) -> bool {
         self.has_waited = true;
         while let Some((name, kind)) = self.events.pop_front() {
@@ -122,8 +122,8 @@ impl Acquisition {
         })
     }
 
-    /// Returns whether its turn, and nobody else's, comes when one node goes. Many readers may wait for the
-    /// same node.
+    /// Returns whether this contender's turn, and nobody else's, comes when one node goes. Many readers may
+    /// wait for the same node.
     fn is_next(&self) -> bool {
         let writes = self.contest.role == Role::Write;
         let is_next = |blocked: &Blocked| {

@@ -61,8 +61,8 @@ impl Acquisition {
         }
     }
 
-    /// Returns the prefix of its first node, if it begins with a create. Somebody else may send that
-    /// create; see [`is_created_by`](Self::is_created_by).
+    /// Returns the prefix of the contender's first node, if it begins with a create. Somebody else may send
+    /// that create; see [`is_created_by`](Self::is_created_by).
     pub fn begins_with_create(&self) -> Option<String> {
         match self.attempt.action() {
             Action::Create(prefix) => Some(prefix),

@@ -108,7 +108,7 @@ pub(super) struct Holds {
     pub(super) removes: VecDeque<String>,
     /// When to look at the holds again.
     pub(super) again: Option<Duration>,
-    /// The holds that end while it waits and that no other waiter is to remove before.
+    /// The holds that end while this waiter waits and that no other waiter is to remove before.
     pub(super) ours: Vec<SeenHold>,
     /// The holds that this client may not remove.
     pub(super) kept: Vec<String>,
@@ -128,7 +128,7 @@ pub(super) struct HoldsLook {
 #[derive(Debug)]
 pub(super) struct SeenHold {
     pub(super) name: String,
-    /// How many waiters see the hold before this one does.
+    /// How many waiters see the hold before this waiter does.
     pub(super) place: u32,
     pub(super) version: i32,
     /// When the hold is over at the servers, since the epoch.
@@ -168,7 +168,7 @@ pub(super) struct Hurry {
     pub(super) at: Option<Duration>,
     /// The head's version at the last look. A head that has changed since is looked at again.
     pub(super) version: i32,
-    /// How many answers come before the one that tells.
+    /// How many answers come before the answer that tells.
     pub(super) before: usize,
 }
 

@@ -131,7 +131,7 @@ pub enum Reached {
         /// Whether a server has shown the lock taken.
         taken: bool,
     },
-    /// The node where it stood is gone with its session; or the directory is missing, and the caller has to
+    /// The contender's node is gone with its session; or the directory is missing, and the caller has to
     /// look before it is created.
     Restart,
     /// Somebody deleted this node.
@@ -147,7 +147,7 @@ pub enum Reached {
 pub struct Refused {
     /// Why.
     pub failure: Failure,
-    /// What it was about.
+    /// What the request was about.
     pub about: About,
 }
 

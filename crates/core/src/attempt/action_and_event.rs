@@ -98,16 +98,16 @@ pub enum Event {
 pub struct Origin {
     /// The session that the node belongs to.
     pub owner: i64,
-    /// The transaction that created it: the fencing token.
+    /// The transaction that created the node: the fencing token.
     pub czxid: i64,
 }
 
 /// A node of ours, in the queue.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct OwnNode {
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Its origin.
+    /// The node's origin.
     pub origin: Origin,
 }
 

@@ -23,7 +23,7 @@ pub struct Thread(pub u64);
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Ticket(pub(super) u64);
 
-/// The number of one guard. The next thread that gets the same node from it has another guard.
+/// The number of one guard. The next thread to which a guard passes its node has a guard of its own.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct GuardId(pub(super) u64);
 
@@ -90,7 +90,7 @@ pub struct Answer {
 pub enum Ask {
     /// A mutex.
     Lock {
-        /// Its path.
+        /// The mutex's path.
         path: Arc<str>,
         /// Whether to wait for the turn.
         patience: Patience,
@@ -115,7 +115,7 @@ pub enum Ask {
     Unlock {
         /// The guard.
         guard: GuardId,
-        /// The operations in the transaction that deletes its node, if any.
+        /// The operations in the transaction that deletes the guard's node, if any.
         ops: Vec<Op>,
     },
 }
@@ -176,7 +176,7 @@ pub enum Notice {
     Trust(Validity),
     /// The lock is lost, for this reason.
     Lost(Loss),
-    /// Another client asks its holder to release the lock.
+    /// Another client asks the holder to release the lock.
     Revoked,
     /// Tells whether all that were ahead have recorded that they released the lock in order. Sent once,
     /// with [`Settings::notes`], and only if somebody was ahead.
@@ -235,11 +235,11 @@ pub struct Ahead {
 /// The nearest node ahead.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Nearest {
-    /// Its full name.
+    /// The node's full name.
     pub node: String,
-    /// Its data, as its watch has found it; empty if this client may not read it.
+    /// The node's data, as the watch has found it; empty if this client may not read it.
     pub data: Vec<u8>,
-    /// Its stat, as its watch has found it; zero if this client may not read it.
+    /// The node's stat, as the watch has found it; zero if this client may not read it.
     pub stat: Stat,
 }
 

@@ -45,7 +45,7 @@ pub(super) enum Purpose {
 pub(super) struct Creation {
     pub(super) path: Arc<str>,
     pub(super) prefix: String,
-    /// Whether an attempt waits for it; otherwise it is deleted.
+    /// Whether an attempt waits for the node; otherwise it is deleted.
     pub(super) is_wanted: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Creation {
 pub(super) struct Open {
     pub(super) id: CallId,
     pub(super) purpose: Purpose,
-    /// Whether an answer shows that a quorum has committed it.
+    /// Whether an answer shows that a quorum has committed the request.
     pub(super) commits: bool,
     pub(super) sent: Time,
 }

@@ -29,13 +29,13 @@ pub(super) struct Lease {
     pub(super) token: i64,
     pub(super) session: i64,
     pub(super) belief: Belief,
-    /// Why it is lost, if it is.
+    /// Why the lock is lost, if it is.
     pub(super) loss: Option<Loss>,
     is_suspect: bool,
     is_revoked: bool,
-    /// How many transactions under it may still be carried out.
+    /// How many transactions under the lock may still be carried out.
     unanswered: u32,
-    /// What its guard was last told.
+    /// What the guard was last told.
     told: Notice,
 }
 
@@ -284,7 +284,7 @@ impl Leases {
 }
 
 impl Lease {
-    /// Returns whether its guard may be trusted now.
+    /// Returns whether the guard may be trusted now.
     pub(super) fn is_believed(&self, link: &Link) -> bool {
         let mut belief = self.belief;
         belief.look(link.lifetime.terms(), link.now).is_some() && self.session == link.session
@@ -299,7 +299,7 @@ impl Lease {
         }
     }
 
-    /// Returns whether it is suspect, and was not before.
+    /// Returns whether the lock is suspect, and was not before.
     fn turns_suspect(&mut self, link: &Link) -> bool {
         let state = self.belief.state(link.lifetime.terms(), link.now);
         let before = mem::replace(&mut self.is_suspect, state == GuardState::Suspect);
@@ -317,7 +317,7 @@ impl Lease {
         })
     }
 
-    /// Returns how long its guard may be trusted if nothing more arrives.
+    /// Returns how long the guard may be trusted if nothing more arrives.
     pub(super) fn trust(&self, link: &Link) -> Validity {
         let Some(stamp) = self.belief.stamp else {
             return LOST;

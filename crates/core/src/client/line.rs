@@ -13,7 +13,7 @@ use crate::skip_listing::LastGrant;
 /// The threads that want the same path; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// The thread that has the turn, and what it does with it.
+    /// The thread that has the turn, and what it does with that.
     pub(super) turn: Option<(Thread, Turn)>,
     pub(super) waiting: VecDeque<Waiter>,
     /// The last grant, by which the next one may tell that nobody came in between.

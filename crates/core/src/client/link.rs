@@ -182,7 +182,7 @@ impl Link {
         self.received = self.now;
     }
 
-    /// Keeps the session alive, or finds its connection dead.
+    /// Keeps the session alive, or finds the connection dead.
     pub(super) fn tick(&mut self) {
         if !self.is_connected() {
             return;

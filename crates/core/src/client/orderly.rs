@@ -34,7 +34,7 @@ pub(super) struct Orderly {
 struct Word {
     guard: GuardId,
     dir: Arc<str>,
-    /// The contenders that its thread has seen ahead, until it is told how they left.
+    /// The contenders that the guard's thread has seen ahead, until it is told how they left.
     seen: SeenAhead,
     /// The version of the data that a note may replace.
     replaces: Option<i32>,

@@ -32,9 +32,9 @@ pub(super) struct Releases {
 /// Who is interested in a deletion.
 #[derive(Debug)]
 struct Interest {
-    /// The thread that waits for its end, if one does.
+    /// The thread that waits for the end of the deletion, if one does.
     told: Option<Told>,
-    /// Whether it comes from an attempt, not from a guard.
+    /// Whether the deletion comes from an attempt, not from a guard.
     is_leftover: bool,
 }
 

@@ -24,7 +24,7 @@ use zklock_jute::{ErrorCode, Op};
 /// How many lines are kept for the next thread that comes, to spare it a listing.
 const IDLE_LINES: usize = 1024;
 
-/// The thread that waits for the end of a release, the operations to carry out with it, and its note.
+/// The thread that waits for the end of a release, the operations in the release, and the release's note.
 type Farewell = (Option<Ticket>, (Vec<Op>, Option<Op>));
 
 impl Core {
@@ -131,7 +131,7 @@ impl Core {
                 return self.granted(path, (thread, &mut acquires), (&mine, stamp));
             }
             Reached::GaveUp { taken } => Outcome::GaveUp { taken },
-            // Its node did not stand in the queue before it began, so it does not end this way.
+            // This node did not stand in the queue before its acquisition began, so it does not end this way.
             Reached::Restart => Outcome::GaveUp { taken: false },
             Reached::Evicted(node) => Outcome::Evicted(node),
             Reached::Foreign(foreign) => Outcome::Foreign(foreign),

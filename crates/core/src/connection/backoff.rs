@@ -23,13 +23,13 @@ const CAP: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_m
 /// An attempt of a round that has failed.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed {
-    /// The rounds without a server before this one.
+    /// How many rounds without a server came before this one.
     pub rounds: u32,
     /// The addresses of this round.
     pub addresses: usize,
-    /// Whether it was the last of them.
+    /// Whether it was the last address of the round.
     pub last: bool,
-    /// How long it took, if the server was hurried; zero otherwise.
+    /// How long the attempt took, if the server was hurried; zero otherwise.
     pub hurried_for: Duration,
 }
 
@@ -109,7 +109,7 @@ fn pause(trouble: Duration, longest: Duration) -> Duration {
 /// What became of a connection that a server admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
-    /// How long it lasted.
+    /// How long the connection lasted.
     pub lived: Duration,
     /// Whether a request was answered, which shows that the session is alive.
     pub answered: bool,
@@ -118,12 +118,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// Returns whether it lasted so long that it was no failure.
+    /// Returns whether the connection lasted so long that it was no failure.
     pub fn is_worthwhile(self) -> bool {
         self.is_long() && !self.is_useless()
     }
 
-    /// Returns whether no request was answered on it, and the client left for that reason.
+    /// Returns whether no request was answered on the connection, and the client left for that reason.
     pub fn is_useless(self) -> bool {
         self.unanswered && !self.answered
     }

@@ -48,7 +48,7 @@ pub enum Resumption {
 pub struct Candidate<Address> {
     /// The address.
     pub target: Address,
-    /// How long to wait for its greeting.
+    /// How long to wait for the server's greeting.
     pub limit: Duration,
     /// The session to ask for there.
     pub wish: Resumption,

@@ -25,7 +25,7 @@ pub enum Round {
 /// What the earlier rounds tell about the time that a dial takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
-    /// The rounds without a server since one served.
+    /// How many rounds without a server there were since one served.
     pub rounds: u32,
     /// How long the last greeting took.
     pub greeted: Option<Duration>,
@@ -49,11 +49,11 @@ pub struct Rotation<Address> {
 #[derive(Debug)]
 struct Tried<Address> {
     address: Address,
-    /// Whether it hung up instead of greeting when it was tried last, which means that it has no leader.
+    /// Whether the server hung up instead of greeting when it was tried last, which means that it has no leader.
     is_leaderless: bool,
-    /// Whether it was given all of its time to greet.
+    /// Whether the server was given all of its time to greet.
     had_all: bool,
-    /// Whether it was given little time to greet.
+    /// Whether the server was given little time to greet.
     was_hurried: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Deletion {
     is_of_before: bool,
 }
 
-/// Whose turn it is.
+/// Which side acts next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Turn {
     /// The client's: the next request is to be sent.
@@ -132,12 +132,12 @@ impl Deletion {
         self.cleanup.missed()
     }
 
-    /// Returns what it looks for.
+    /// Returns what this deletion looks for.
     pub(super) fn sought(&self) -> Option<&Orphan> {
         self.cleanup.sought()
     }
 
-    /// Returns the name that it looks for or deletes next, or the beginning of that name.
+    /// Returns the name that this deletion looks for or deletes next, or the beginning of that name.
     pub(super) fn name(&self) -> Option<&str> {
         self.cleanup.name()
     }

@@ -20,7 +20,7 @@ use crate::name::may_be_hold;
 const TIMEOUTS: u32 = 10;
 
 impl Deletion {
-    /// Returns the look, for the next connection, for what this one has not found.
+    /// Returns a look, through the next connection, for what this deletion has not found.
     pub(super) fn once_more(&self, now: Duration, timeout: Duration) -> Option<Self> {
         let mut look = Self::new(self.dir(), self.session, self.missed()?.clone());
         let until = self.until.unwrap_or(now + timeout * TIMEOUTS);
@@ -28,7 +28,7 @@ impl Deletion {
         (now < until).then_some(look)
     }
 
-    /// Returns whether what it looks for may still come.
+    /// Returns whether what this deletion looks for may still come.
     pub(super) fn may_come(&self, now: Duration) -> bool {
         self.is_of_hold() || self.until.is_none_or(|until| now < until)
     }

@@ -11,13 +11,11 @@ pub enum Action {
     Read,
     /// Release the lock, if it is held, and go through the queue.
     Line,
-    /// Write this into the directory if it has this version and our node is there, in one
-    /// transaction.
+    /// Write these bytes into the directory if it has this version and our node is there, in one transaction.
     Write(Vec<u8>, i32),
     /// Do the work.
     Run,
-    /// Delete our node and write this into the directory if it has this version, in one
-    /// transaction.
+    /// Delete our node and write these bytes into the directory if it has this version, in one transaction.
     End(Vec<u8>, i32),
     /// Stop: there is nothing more to do.
     Finish(Outcome),
@@ -34,7 +32,7 @@ pub enum Event {
     Granted(i64),
     /// Somebody else has the lock.
     Taken,
-    /// It is written. The directory has this version since this time, if the answer tells.
+    /// The bytes are written. The directory has this version since this time, if the answer tells.
     Written(Option<(i32, i64)>),
     /// The directory has another version.
     BadVersion,
@@ -61,7 +59,7 @@ pub enum Outcome {
     Unconfirmed,
     /// There is nothing to run, because of this run.
     DoneBefore(PastRun),
-    /// It is no longer known whether the first slot is done, as for all slots up to the second.
+    /// The first slot may be done or not, as every slot up to the second: it is no longer known.
     Forgotten(String, String),
     /// The job was begun as often as it may be; this was the last failure.
     NoAttemptsLeft(PastRun),

@@ -47,7 +47,7 @@ impl History {
         self.runs.truncate(most);
     }
 
-    /// Returns what the journal has of this, by its keys.
+    /// Returns the journal's entries for these runs, with their keys.
     pub(super) fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let runs: Vec<_> = self.runs.iter().map(value).collect();
         let runs = (!runs.is_empty()).then(|| ("history", json!(runs)));

@@ -31,7 +31,7 @@ impl Journal {
             .then_some(failed)
     }
 
-    /// Returns the run that has done this slot, as far as it is known.
+    /// Returns the run that has done this slot, if it is known.
     fn run_of(&self, slot: &str) -> Option<PastRun> {
         let mut done = self.done_runs();
         done.find(|run| run.slot == slot).cloned().or_else(|| {
@@ -58,7 +58,7 @@ impl Journal {
     /// Marks the slot of this run as done, `by_itself` or by its order.
     pub(super) fn mark(&mut self, run: &PastRun, by_itself: bool) {
         let slot = &run.slot;
-        // A run without a slot leaves the highest one as it is.
+        // A run without a slot leaves the highest slot as it is.
         if slot.is_empty() {
             self.attempts.remove(slot);
             return;

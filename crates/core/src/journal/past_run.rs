@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 /// One run of a job.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct PastRun {
-    /// Its slot; empty if the job runs at intervals.
+    /// The slot of the run; empty if the job runs at intervals.
     pub slot: String,
-    /// Which attempt at its slot it was, counted from 1.
+    /// Which attempt at its slot the run was, counted from 1.
     pub attempt: u32,
-    /// The fencing token of its lock.
+    /// The fencing token of the run's lock.
     pub token: i64,
-    /// When it began, in milliseconds, by the servers' clock.
+    /// When the run began, in milliseconds, by the servers' clock.
     pub started: Option<i64>,
-    /// When it ended.
+    /// When the run ended, in milliseconds, by the servers' clock.
     pub ended: Option<i64>,
-    /// How it ended.
+    /// How the run ended.
     pub outcome: Outcome,
-    /// Who ran it, as written in a contender's node.
+    /// Who ran the job, as written in a contender's node.
     pub owner: String,
     /// What the run reported.
     pub message: Option<String>,
@@ -46,11 +46,11 @@ pub struct PastRun {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It finished, and its lock was held to the end.
+    /// The run finished, and its lock was held to the end.
     Done,
-    /// It returned an error, or panicked.
+    /// The run returned an error, or panicked.
     Failed,
-    /// It has not ended yet, or its process died or lost the lock: nobody recorded how it ended.
+    /// The run has not ended yet, or its process died or lost the lock: nobody recorded how it ended.
     Unknown,
 }
 

@@ -36,11 +36,11 @@ pub(super) type Kept = (i64, u32, Option<i64>);
 /// Whether a slot is to be run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Standing {
-    /// It is to be run.
+    /// The slot is to be run.
     Due,
-    /// It is done, because of this run.
+    /// The slot is done, because of this run.
     Done(PastRun),
-    /// It may have been done: what is known of slots up to this one has fallen out.
+    /// The slot may have been done: what is known of slots up to this one has fallen out.
     Forgotten(String),
 }
 
@@ -69,7 +69,7 @@ impl Slots {
         }
     }
 
-    /// Returns what the journal has of this, by its keys.
+    /// Returns the journal's entries for these slots, with their keys.
     pub(super) fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let open = Some(&self.open).filter(|open| !open.is_empty());
         let values = [

@@ -83,7 +83,7 @@ pub enum Event {
 pub enum Outcome {
     /// All locks are ours, through these nodes.
     Held(Vec<OwnNode>),
-    /// We gave up, or found one of them taken.
+    /// We gave up, or found one of the locks taken.
     Gone,
     /// Somebody deleted this node of ours, in this queue.
     Evicted(usize, String),

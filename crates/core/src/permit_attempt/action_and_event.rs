@@ -117,7 +117,7 @@ pub enum Event {
 pub enum Outcome {
     /// The permits are ours, through these nodes.
     Held(Vec<OwnNode>),
-    /// We gave up, or found all of them taken.
+    /// We gave up, or found all permits taken.
     Gone,
     /// Somebody deleted this node of ours in the line.
     Evicted(String),

@@ -35,13 +35,13 @@ pub struct Look {
 /// What is known of a guard at a look, if its lock is not lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust {
-    /// The number of its lease.
+    /// The number of the guard's lease.
     pub id: u64,
-    /// Its last proof.
+    /// The guard's last proof.
     pub stamp: Option<Stamp>,
     /// When a check can have a better stamp, if that is known.
     pub better_at: Option<Duration>,
-    /// When its state changes if nothing more arrives.
+    /// When the guard's state changes if nothing more arrives.
     pub changes_at: Option<Duration>,
 }
 
@@ -59,11 +59,12 @@ pub struct Due<L> {
 pub enum Verdict {
     /// The quorum confirmed the lock when asked with this stamp.
     Confirmed(Stamp),
-    /// An answer says that its node is gone.
+    /// An answer says that the lock's node is gone.
     Missing,
-    /// An event says that its node is gone. Such an event also precedes the end of a session: an [`ask_why`] tells.
+    /// An event says that the lock's node is gone. Such an event also precedes the end of a session: an
+    /// [`ask_why`] tells.
     Deleted,
-    /// Another client asks the holder to release it.
+    /// Another client asks the holder to release the lock.
     RevokeRequested,
 }
 
