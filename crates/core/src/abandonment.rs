@@ -32,7 +32,8 @@ pub struct Mark {
     /// The holder's fencing token, which says whose mark it is.
     token: i64,
     state: State,
-    /// What a release writes back, and over which version, once a request to set our mark may be under way.
+    /// The data that a release writes back, and over which version, once a request to set our mark may be
+    /// under way.
     before: Option<(Vec<u8>, i32)>,
 }
 
@@ -47,7 +48,7 @@ enum State {
     Finish(Outcome),
 }
 
-/// What the driver has to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Read the directory's data.
@@ -61,7 +62,7 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// What the driver reports.
+/// A report from the driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The directory has this data and this version.
@@ -104,7 +105,7 @@ impl Mark {
         }
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Read | State::Again(_) => Action::Read,

@@ -73,7 +73,7 @@ pub struct Acquisition {
     /// Whether our node is gone, but the session is not.
     is_evicted: bool,
     refused: Option<Refused>,
-    /// What earlier attempts left in the directory.
+    /// The nodes that earlier attempts left in the directory, or may have left.
     left: Vec<Orphan>,
     /// When to advance at the latest.
     rests_until: Option<Duration>,

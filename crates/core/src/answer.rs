@@ -1,4 +1,4 @@
-//! What became of a request.
+//! The outcome of a request.
 
 use zklock_jute::{ErrorCode, Reply};
 

@@ -128,7 +128,7 @@ impl Attempt {
         self.contest
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
             State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch(true),

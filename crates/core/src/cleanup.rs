@@ -21,11 +21,11 @@ use zklock_jute::Names;
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Cleanup {
     state: State,
-    /// What was looked for without finding a node.
+    /// The orphan that was looked for and not found.
     missed: Option<Orphan>,
 }
 
-/// What the driver has to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Make sure that the next look is no older than this moment.
@@ -40,7 +40,7 @@ pub enum Action {
     Done,
 }
 
-/// What the driver reports. A lost reply needs no report: the action is repeated.
+/// A report from the driver. A lost reply needs no report: the action is repeated.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The look that follows is no older than this moment.
@@ -111,7 +111,7 @@ impl Cleanup {
         matches!(self.state, State::Sync(_))
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Sync(_) => Action::Sync,

@@ -66,7 +66,7 @@ pub enum Role {
     Permit,
 }
 
-/// What a node's name says about the contender that created it.
+/// The kind of a contender, by the name of its node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
     /// `..lock-`: the mutex of Curator, of the recipes page and of most others.

@@ -1,4 +1,4 @@
-//! From writer to reader, without a gap.
+//! The way from writer to reader, without a gap.
 //!
 //! ```text
 //!          made, and the writer's was there
@@ -44,7 +44,7 @@ enum State {
     Finish(Outcome),
 }
 
-/// What the driver has to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// With transactions: create this plain ephemeral node if the writer's is there, in one transaction.
@@ -56,7 +56,7 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// What the driver reports.
+/// A report from the driver.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// The reader's node is there, and the same transaction saw the writer's.
@@ -101,7 +101,7 @@ impl Downgrade {
         })
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Make => Action::Make(self.reader()),

@@ -22,7 +22,7 @@ pub struct GrantProof {
     proofs: u32,
 }
 
-/// What to do next.
+/// The next step before a grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {
     /// The lock may be granted.
@@ -45,7 +45,7 @@ impl GrantProof {
         }
     }
 
-    /// Returns what to do next.
+    /// Returns the next step before a grant.
     pub fn next(&self, lifetime: &Lifetime, now: Duration) -> Next {
         let stamp = self.stands(lifetime);
         if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {

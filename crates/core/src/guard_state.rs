@@ -1,4 +1,4 @@
-//! What one guard believes about its lock.
+//! The belief of a guard about its lock.
 //!
 //! ```text
 //!          the proof ages, or the connection breaks         the proof expires, or
@@ -16,7 +16,7 @@ use core::time::Duration;
 
 use super::validity::{GuardState, Stamp, Terms};
 
-/// What one guard believes about its lock: a state machine.
+/// The belief of a guard about its lock: a state machine.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Belief {
     /// The last proof; `None` once the lock is lost, which is final.
@@ -25,10 +25,10 @@ pub struct Belief {
     pub shaken: bool,
 }
 
-/// What happened to the connection.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct News {
-    /// Since when there is a connection, if there is one.
+    /// When the present connection began, if there is one.
     pub connected: Option<Duration>,
     /// Whether the connection is not that of the previous news, or there is none.
     pub broke: bool,

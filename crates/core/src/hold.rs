@@ -26,7 +26,7 @@ pub fn end_in(hold: &Value, stat: &Stat) -> Option<Duration> {
     millis("until_ms").or_else(|| written.checked_add(millis("for_ms")?))
 }
 
-/// What is known of the servers' clock.
+/// The servers' clock, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServersClock {
     /// The least that the time was at the servers, since the epoch, and the moment here when it was.

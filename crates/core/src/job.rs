@@ -38,14 +38,14 @@ pub struct Once {
     state: State,
 }
 
-/// What is to be run.
+/// A job to run.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Wish {
     /// When the job is to be run.
     pub due: Due,
     /// The terms on which the job is run.
     pub terms: Terms,
-    /// Who runs the job, as written in a contender's node.
+    /// The client that runs the job, as written in a contender's node.
     pub owner: String,
 }
 
@@ -89,9 +89,9 @@ impl Wish {
 /// When a run is due.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Due {
-    /// Until this slot, or one above it, is done.
+    /// Due until this slot, or one above it, is done.
     Slot(String),
-    /// This long after the last finished run began, in milliseconds.
+    /// Due this long after the last finished run began, in milliseconds.
     Every(i64),
 }
 
@@ -123,7 +123,7 @@ impl Once {
         Self::new(self.wish.clone())
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Look | State::Read(..) | State::Confirm(_) => Action::Read,

@@ -1,4 +1,4 @@
-//! What a job's node says about its runs.
+//! The record that a job's node keeps of its runs.
 //!
 //! The journal is the data of the directory in which a job's runs queue, because a child would get in the
 //! way of other clients' locks. It is JSON, so that people can read it in ZooKeeper's shell:
@@ -56,7 +56,7 @@ pub struct Journal {
     pub running: Option<PastRun>,
     /// How often each unfinished slot was begun.
     pub attempts: BTreeMap<String, u32>,
-    /// What the last run that finished left for the next one.
+    /// The bytes that the last finished run left for the next one.
     pub state: Option<Vec<u8>>,
     /// The slots that are done, or not, against their order.
     pub slots: Slots,
@@ -69,9 +69,9 @@ pub struct Journal {
 pub struct End {
     /// The outcome.
     pub outcome: Outcome,
-    /// What the run reports.
+    /// The message that the run reports.
     pub message: Option<String>,
-    /// What the run leaves for the next one, if it is done; `None` leaves what the run got itself.
+    /// The bytes that the run leaves for the next one, if it is done; `None` leaves what the run got itself.
     pub state: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a client knows of the life of its session: which of its messages the leader has heard of.
+//! The life of a session as its client knows it: which of its messages the leader has heard of.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -21,7 +21,7 @@ fn ended_within(timeout: Duration) -> Duration {
     timeout / 4
 }
 
-/// What bounds the life of one session, as far as its client knows.
+/// The bounds on the life of one session, as far as its client knows them.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Lifetime {
     timeout: Duration,

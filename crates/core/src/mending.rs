@@ -4,20 +4,20 @@ use super::journal::Journal;
 use super::permits::{is_address, number};
 use super::release_note::is_note;
 
-/// What a node's data is to a job.
+/// The meaning of a node's data for a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Standing {
     /// The job's record.
     Whole,
     /// The remains of the job's record, which cannot be read any more.
     Torn,
-    /// What an unused lock or semaphore leaves; a record may have been there before.
+    /// The data that an unused lock or semaphore leaves; a record may have been there before.
     Unclaimed,
-    /// What somebody else keeps there.
+    /// Data that somebody else keeps there.
     Kept,
 }
 
-/// Returns what this data is to a job.
+/// Returns the meaning of this data for a job.
 pub fn standing(data: &[u8]) -> Standing {
     const BEGINNING: &[u8] = b"{\"job\"";
     if Journal::parse(data, 0).is_some() {

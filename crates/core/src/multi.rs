@@ -51,12 +51,12 @@ pub use self::action_and_event::{Action, Event, Outcome};
 /// The state machine.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Multi {
-    /// What we ask of each queue.
+    /// The role that we ask for in each queue.
     roles: Vec<Role>,
     patience: Patience,
     way: Way,
     state: State,
-    /// In which queues our node was the first one, and so stays the first.
+    /// For each queue, whether our node was the first one, and so stays the first.
     firsts: Vec<bool>,
     orphans: Vec<(usize, Orphan)>,
 }
@@ -132,7 +132,7 @@ impl Multi {
         }
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Peek(at) => Action::List(*at),

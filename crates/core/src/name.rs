@@ -34,7 +34,7 @@ const TOKENS: [(&str, Kind); 9] = [
 pub struct NodeName<'a> {
     /// The name as it stands in ZooKeeper.
     pub text: &'a str,
-    /// What the name says about the contender.
+    /// The kind of the contender, which the name shows.
     pub kind: Kind,
     /// The number that ZooKeeper chose; 0 where there is none.
     pub sequence: i64,

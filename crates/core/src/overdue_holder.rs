@@ -44,7 +44,7 @@ pub struct Overdue {
     state: State,
 }
 
-/// What has been seen of the head of a queue.
+/// The head of a queue, as it has been seen.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Head {
     /// The transaction that created the head's node, because a name may recur.
@@ -62,7 +62,7 @@ enum State {
     Evict(String),
 }
 
-/// What the driver has to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Let this time pass.
@@ -77,7 +77,7 @@ pub enum Action {
     Evict(String),
 }
 
-/// What the driver reports.
+/// A report from the driver.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// The time has passed.
@@ -105,7 +105,7 @@ impl Overdue {
         }
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Sleep => Action::Sleep(self.pause),

@@ -88,7 +88,7 @@ impl Permit {
         }
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
             State::Open | State::Look(_) => Action::Look,

@@ -45,7 +45,7 @@ enum State {
     Finish(Outcome),
 }
 
-/// What the driver has to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Read the data of the permits' directory, list the claims, and list the permits, in this order.
@@ -59,7 +59,7 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// What the driver reports.
+/// A report from the driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The version of the permits' directory, the claims if they have a directory, and the permits.
@@ -99,7 +99,7 @@ impl PermitNumber {
         }
     }
 
-    /// Returns what the driver has to do next.
+    /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match self.state {
             State::Look => Action::Look,

@@ -1,4 +1,4 @@
-//! Where the contenders of a path have their nodes, for every kind of lock.
+//! The places where the contenders of a path have their nodes, for every kind of lock.
 //!
 //! The contenders of a mutex or a read-write lock are the path's own children. Curator's semaphore has its
 //! permits in `leases` and its line in `locks`; the first in the line has a node in both while it waits for
@@ -12,7 +12,7 @@ use super::dialect::{Kind, Role};
 use super::name::NodeName;
 use zklock_jute::Names;
 
-/// What Curator's semaphore, and the numbers of our permits, have below the path.
+/// The directories of Curator's semaphore, and of the numbers of our permits, below the path.
 pub const OF_A_SEMAPHORE: [&str; 3] = ["leases", "locks", "numbers"];
 
 /// The directories of a path, or what is in each of them.
@@ -33,7 +33,7 @@ pub struct Places<T> {
 pub struct Spot {
     /// The full path.
     pub node: String,
-    /// What the contender asks for.
+    /// The role that the contender asks for.
     pub role: Role,
     /// Whether the contender holds, as far as the names tell.
     pub holds: bool,

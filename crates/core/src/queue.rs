@@ -1,4 +1,4 @@
-//! Where a contender stands in a queue, and which node it has to wait for.
+//! The place of a contender in a queue, and the node that it has to wait for.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -9,18 +9,18 @@ use super::dialect::{Dialect, Kind, Role, Sharing, Stance};
 use super::name::{NodeName, may_be_hold};
 use zklock_jute::Names;
 
-/// What we ask of a queue, and the dialect we use.
+/// A contender's request to a queue, and the dialect it uses.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Contest {
     /// The names we use.
     pub dialect: Dialect,
-    /// What we ask for.
+    /// The role that we ask for.
     pub role: Role,
     /// How many may hold at once, for permits.
     pub permits: usize,
 }
 
-/// Where a contender stands.
+/// The place of a contender.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Place {
     /// The contender is not in the queue.
@@ -37,7 +37,7 @@ pub enum Place {
     Foreign(Foreign),
 }
 
-/// What is ahead of a contender that has to wait.
+/// The contenders ahead of one that has to wait.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Blocked {
     /// The nearest node whose departure can help.

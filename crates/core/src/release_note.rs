@@ -19,7 +19,7 @@ const MOST_SHARED: usize = 128;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Note {
     alone: Option<i64>,
-    /// In order, and with a gap between any two of them.
+    /// The ranges in order, with a gap between any two of them.
     shared: Vec<Row>,
 }
 

@@ -47,7 +47,7 @@ pub struct Renewals<L> {
     begun: u64,
     /// How many leases had begun when last nothing was held.
     begun_at_rest: u64,
-    /// What every lease was last told.
+    /// The news that every lease was last told.
     news: News,
     /// How many connections there had been then.
     connects: u64,

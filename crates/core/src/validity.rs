@@ -118,7 +118,7 @@ impl Validity {
     }
 }
 
-/// What one committed check says.
+/// The evidence of one committed check.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Stamp {
     /// When the check was sent.
@@ -205,7 +205,7 @@ impl Stamp {
     }
 }
 
-/// What is known of the session of a lock at one moment.
+/// The state of a lock's session at one moment.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Terms {
     /// The shortest timeout that was negotiated in this session.

@@ -1,4 +1,4 @@
-//! What happens to the state when a client connects, opens a session or sends a request.
+//! The changes of the state when a client connects, opens a session or sends a request.
 //!
 //! The threads and the socket of a client are in `connection`.
 

@@ -25,7 +25,7 @@ pub struct ServerConfig {
     pub super_digest: Option<String>,
     /// Whether nodes may have a time to live.
     pub extended_types: bool,
-    /// Where the counters of directories that are not created yet start.
+    /// The initial counters of directories that are not created yet.
     pub counters: HashMap<String, i32>,
     pub tick: Duration,
     pub min_session_timeout: Option<Duration>,

@@ -26,7 +26,7 @@ struct FrameReader {
     shared: Arc<SharedServer>,
 }
 
-/// What a client sends first.
+/// The first bytes of a client.
 enum Opening {
     Frame(Vec<u8>),
     FourLetterWord(FourLetterWord),

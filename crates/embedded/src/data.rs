@@ -1,4 +1,4 @@
-//! What a server with a data folder writes there, and replays at its start.
+//! The changes that a server with a data folder writes there, and replays at its start.
 
 use std::io;
 use std::path::Path;

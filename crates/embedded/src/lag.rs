@@ -1,4 +1,4 @@
-//! What each client sees while a follower lags.
+//! The view of each client while a follower lags.
 
 use super::change::TreeChange;
 use super::follower::LaggingFollower;

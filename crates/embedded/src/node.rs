@@ -23,7 +23,7 @@ pub struct Node {
     pub marks: Marks,
 }
 
-/// What the node does not outlive.
+/// The owner of a node, which the node does not outlive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NodeOwner {
     Nobody,
@@ -51,7 +51,7 @@ pub struct Marks {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChangeTime {
     pub zxid: i64,
-    /// Since the epoch.
+    /// The time in milliseconds since the epoch.
     pub ms: i64,
 }
 

@@ -7,7 +7,7 @@ use zklock_jute::{ErrorCode, Reply, ReplyHeader, Request};
 
 pub(crate) type Result<T> = std::result::Result<T, ErrorCode>;
 
-/// What is sent in reply to a request.
+/// The reply to a request.
 #[derive(Debug)]
 pub struct RequestAnswer {
     pub header: ReplyHeader,

@@ -1,4 +1,4 @@
-//! What the threads of a server share.
+//! The state that the threads of a server share.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::config::ServerConfig;
 use super::faults::NetworkFaults;
 use super::state::ServerState;
 
-/// What the threads of a server share.
+/// The state that the threads of a server share.
 pub(super) struct SharedServer {
     pub(super) config: ServerConfig,
     pub(super) state: Mutex<ServerState>,

@@ -61,7 +61,7 @@ pub(super) struct ConnectionState {
     pub(super) session: Option<i64>,
     pub(super) identities: Vec<Identity>,
     pub(super) traffic: Traffic,
-    /// Since the epoch.
+    /// When the connection began, in milliseconds since the epoch.
     pub(super) since_ms: i64,
     pub(super) timeout_ms: i32,
     pub(super) last: LastRequest,
@@ -74,7 +74,7 @@ pub(super) struct LastRequest {
     pub(super) op: &'static str,
     pub(super) xid: i32,
     pub(super) zxid: i64,
-    /// Since the server started.
+    /// When the request was answered, in milliseconds since the server started.
     pub(super) at_ms: u64,
 }
 

@@ -20,7 +20,7 @@ pub struct ServerView {
     pub watches: ServerWatches,
     /// The zxid of the last change.
     pub zxid: i64,
-    /// Where the counters of directories that are not created yet start.
+    /// The initial counters of directories that are not created yet.
     counters: HashMap<String, i32>,
 }
 

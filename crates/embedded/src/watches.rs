@@ -49,7 +49,7 @@ pub enum Subject {
     Children,
 }
 
-/// What a persistent watch covers.
+/// The reach of a persistent watch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reach {
     Path,

@@ -11,7 +11,7 @@ use core::fmt;
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct Names {
     text: String,
-    /// Where each name ends and the next one begins.
+    /// The end of each name, where the next one begins.
     ends: Vec<usize>,
 }
 

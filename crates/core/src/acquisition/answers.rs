@@ -1,4 +1,4 @@
-//! What the answers to an attempt's requests tell it.
+//! The answers to an attempt's requests, and the events that they amount to.
 
 use super::state::Step;
 use super::{Acquisition, Note, Wire};

@@ -1,4 +1,4 @@
-//! What a waiting contender does about a holder that has held for too long.
+//! Hurries a holder that has held for too long, for a contender that waits.
 //!
 //! [`Overdue`] decides. A look is due from time to time, and when the queue has moved.
 

@@ -1,4 +1,4 @@
-//! What each action of an attempt sends.
+//! The requests that each action of an attempt sends.
 
 use alloc::string::String;
 use core::mem;

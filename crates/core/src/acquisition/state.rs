@@ -1,4 +1,4 @@
-//! What an acquisition knows besides the state of its attempt: what is on its way, what is watched, answers
+//! The state of an acquisition besides that of its attempt: the requests on their way, the watches, answers
 //! that tell something only together, and what stands around the queue.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use zklock_jute::{Data, ErrorCode, Names, Reply, Stat};
 pub(super) enum Step {
     Create(Stamp),
     Parent,
-    /// One of the requests after whose answers a listing is up to date.
+    /// A request that brings the listing after its answer up to date.
     Sync,
     List,
     /// A listing that leaves a watch on the directory. The flag says whether our own node is there.
@@ -98,7 +98,7 @@ impl Proofs {
     }
 }
 
-/// What a waiter knows of the holds ahead of it.
+/// The holds ahead of a waiter, as far as it knows them.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     /// Whether a hold was ahead.
@@ -135,7 +135,7 @@ pub(super) struct SeenHold {
     pub(super) end: Option<Duration>,
 }
 
-/// What a contender knows of a semaphore at its path.
+/// The semaphore at the path of a contender, as far as the contender knows it.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     pub(super) look: Option<SemaphoreLook>,
@@ -158,7 +158,7 @@ impl Beside {
     }
 }
 
-/// What a waiting contender knows of a holder that may have held for too long.
+/// The holder that may have held for too long, as far as a waiting contender knows it.
 #[derive(Debug, Default)]
 pub(super) struct Hurry {
     pub(super) overdue: Option<Overdue>,

@@ -1,5 +1,5 @@
-//! What passes between an acquisition and its client. The acquisition asks for the time and for what is
-//! known of the session, sends requests, reports what people may want to know, and tells how it ends.
+//! The interface between an acquisition and its client. The acquisition asks for the time and for what is
+//! known of the session, sends requests, passes on notes for people, and reports how it ends.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -31,7 +31,7 @@ impl CallId {
     }
 }
 
-/// What an acquisition needs from its client.
+/// The services that an acquisition needs from its client.
 ///
 /// Requests leave in the order in which they are sent here, and set the watches that they ask for. The
 /// implementer passes the answers and the events on.
@@ -92,11 +92,11 @@ pub trait Wire {
     /// Returns the probable time at the servers, since the epoch.
     fn probable_time(&self) -> Duration;
 
-    /// Reports something that people may want to know.
+    /// Passes on a note for people.
     fn tell(&mut self, _note: Note<'_>) {}
 }
 
-/// What people may want to know about an acquisition.
+/// A note about an acquisition, for people.
 #[derive(Clone, Copy, Debug)]
 pub enum Note<'a> {
     /// Our node stands in the queue under this name.
@@ -147,11 +147,11 @@ pub enum Reached {
 pub struct Refused {
     /// Why.
     pub failure: Failure,
-    /// What the request was about.
+    /// The subject of the request.
     pub about: About,
 }
 
-/// What a request was about.
+/// The subject of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum About {
     /// The queue.

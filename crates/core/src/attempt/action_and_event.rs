@@ -1,4 +1,4 @@
-//! What an attempt and its driver tell each other.
+//! The actions and events between an attempt and its driver.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -16,7 +16,7 @@ pub enum Patience {
     Tries,
 }
 
-/// What the driver has to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Create an ephemeral sequential node with this prefix.
@@ -53,7 +53,7 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// What the driver reports.
+/// A report from the driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The caller gives up. While a create is under way, `ReplyLost` goes before it.
@@ -64,7 +64,7 @@ pub enum Event {
     Created(String, Option<Origin>),
     /// The node has this origin.
     Inspected(Origin),
-    /// These are the births of those nodes that are still there.
+    /// The births of those nodes that are still there.
     Births(BTreeMap<String, i64>),
     /// The node or the directory that we asked about is not there.
     NoNode,
@@ -126,7 +126,7 @@ pub enum Outcome {
     Restart,
 }
 
-/// What an attempt leaves in the directory.
+/// A node that an attempt leaves in the directory, or may leave.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Orphan {
     /// This node.

@@ -1,4 +1,4 @@
-//! What users ask of a core, and what they are told.
+//! The asks of users, and the answers to them.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -32,11 +32,11 @@ pub struct GuardId(pub(super) u64);
 pub struct Settings {
     /// How nodes are named.
     pub dialect: Dialect,
-    /// Where the ids in the names of nodes begin: a random number, for this core alone.
+    /// The first id in the names of nodes: a random number, for this core alone.
     pub first_id: u128,
     /// The data of nodes, by which people find their owner.
     pub card: Vec<u8>,
-    /// Who may do what to nodes.
+    /// The access control list of nodes.
     pub acl: Vec<Access>,
     /// How many times in a row a lock goes from thread to thread while other clients wait.
     pub local_handoffs: u32,
@@ -63,7 +63,7 @@ impl Settings {
     }
 }
 
-/// What a server answered to a connect request, and what the transport can do.
+/// A server's answer to a connect request, with the capabilities of the transport.
 #[derive(Clone, Copy, Debug)]
 pub struct Greeting {
     /// The session that is served from now on.
@@ -72,7 +72,7 @@ pub struct Greeting {
     pub timeout: Duration,
     /// When the connect request was sent.
     pub asked: Time,
-    /// What the connection can do.
+    /// The capabilities of the connection.
     pub knows: Capabilities,
 }
 
@@ -85,7 +85,7 @@ pub struct Answer {
     pub result: Result<Reply, ErrorCode>,
 }
 
-/// What a thread wants. At `until`, the thread is told that it does not have it.
+/// A request of a thread. At `until`, the thread is told that it does not have it.
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// A mutex.
@@ -120,7 +120,7 @@ pub enum Ask {
     },
 }
 
-/// What became of an ask.
+/// The outcome of an ask.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// The lock is held.
@@ -169,7 +169,7 @@ pub struct Grant {
     pub trust: Validity,
 }
 
-/// What a guard is told after its grant.
+/// A notice to a guard after its grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Notice {
     /// The lock may be trusted for this long from now on.
@@ -243,7 +243,7 @@ pub struct Nearest {
     pub stat: Stat,
 }
 
-/// What a core has done so far, in plain numbers. The shell counts requests and times, because it sees all of them.
+/// Counts of what a core has done so far. The shell counts requests and times, because it sees all of them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Locks that were granted.

@@ -1,4 +1,4 @@
-//! What threads wait for, and what is due at some time.
+//! The asks of threads that are not answered yet, and the alarms.
 
 use alloc::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) enum Wants {
     Unlock,
 }
 
-/// What is due at some time.
+/// A task that is due at some time.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Alarm {
     /// The limit of an ask.

@@ -17,7 +17,7 @@ use crate::renewals::Check;
 use crate::validity::Stamp;
 use zklock_jute::Request;
 
-/// What an answer is for.
+/// The purpose of a request, and so of its answer.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// The attempt that has the turn at this path.

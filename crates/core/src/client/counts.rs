@@ -1,4 +1,4 @@
-//! What a core counts.
+//! The counts of a core.
 
 use super::Core;
 use super::ask::Counts;

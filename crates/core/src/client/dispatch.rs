@@ -1,4 +1,4 @@
-//! Which part of a core an input is for.
+//! Dispatches inputs to the parts of a core that they are for.
 //!
 //! Every input is a tick first: what is due by then is done before anything else is taken in.
 

@@ -35,7 +35,7 @@ pub(super) struct Lease {
     is_revoked: bool,
     /// How many transactions under the lock may still be carried out.
     unanswered: u32,
-    /// What the guard was last told.
+    /// The notice that the guard was last given.
     told: Notice,
 }
 

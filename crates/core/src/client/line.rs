@@ -22,7 +22,7 @@ pub(super) struct Line {
     pub(super) streak: u32,
 }
 
-/// What the thread that has the turn does.
+/// The state of the thread that has the turn.
 #[derive(Debug)]
 pub(super) enum Turn {
     Acquires(Box<Acquires>),

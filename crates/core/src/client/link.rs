@@ -23,7 +23,7 @@ pub(super) struct Link {
     pub(super) settings: Settings,
     pub(super) now: Time,
     pub(super) calls: Calls,
-    /// Since when there is a connection, if there is one.
+    /// When the present connection began, if there is one.
     connected: Option<Time>,
     /// How many connections there were.
     pub(super) connects: u64,

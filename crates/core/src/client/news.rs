@@ -1,4 +1,4 @@
-//! What a waiting thread is told about the contenders ahead of it.
+//! The news for waiting threads about the contenders ahead of them.
 //!
 //! A thread may want to know which contenders are ahead of it. Its place is looked up when a turn has moved
 //! something in its line, and the thread is told if the place is not what it was last told. This needs only
@@ -16,7 +16,7 @@ use crate::path::node_in;
 /// How many are ahead, whether the nearest has the lock, and its node: a change of any is told.
 pub(super) type Place = (usize, bool, Option<String>);
 
-/// What waiting threads were told and are to be told; see the module's documentation.
+/// The news that threads were told and are to be told; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// The threads that want to know, each with the place that it was last told.

@@ -21,7 +21,7 @@ use crate::release_note::Note;
 use crate::seen_ahead::SeenAhead;
 use zklock_jute::{Op, Reply, Request};
 
-/// What is known of the directories of the locks that are held.
+/// The directories of the locks that are held, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct Orderly {
     /// The locks by their nodes, which pass from guard to guard.

@@ -29,7 +29,7 @@ pub(super) struct Releases {
     pub(super) leftovers: u64,
 }
 
-/// Who is interested in a deletion.
+/// The origin of a deletion, and the thread that waits for it.
 #[derive(Debug)]
 struct Interest {
     /// The thread that waits for the end of the deletion, if one does.
@@ -38,7 +38,7 @@ struct Interest {
     is_leftover: bool,
 }
 
-/// What an answer to a deletion leads to.
+/// The consequences of an answer to a deletion.
 #[derive(Debug)]
 pub(super) struct Done {
     /// The thread to wake, and with what.

@@ -1,4 +1,4 @@
-//! Whose turn it is at a path, and what becomes of it.
+//! The turns of threads at a path.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

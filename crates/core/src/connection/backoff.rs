@@ -106,7 +106,7 @@ fn pause(trouble: Duration, longest: Duration) -> Duration {
     (trouble / PART).clamp(LEAST, longest)
 }
 
-/// What became of a connection that a server admitted.
+/// The outcome of a connection that a server admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
     /// How long the connection lasted.

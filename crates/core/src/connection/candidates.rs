@@ -1,5 +1,5 @@
-//! What a round of attempts tries: which addresses, in which order, for how long each, and which session it
-//! asks for there.
+//! The addresses of a round of attempts: in which order they are tried, for how long each, and which
+//! session is asked for there.
 
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -22,7 +22,7 @@ use zklock_jute::Request;
 /// A version that no node has: a write that names it fails, even if the node exists.
 pub const NO_VERSION: i32 = i32::MIN;
 
-/// What a transport can do.
+/// The capabilities of a transport.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Whether `Request::Multi` works.

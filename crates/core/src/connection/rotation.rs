@@ -1,4 +1,4 @@
-//! Which servers were tried already, so that the others are tried first.
+//! The servers that were tried already, so that the others are tried first.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -22,7 +22,7 @@ pub enum Round {
     Over,
 }
 
-/// What the earlier rounds tell about the time that a dial takes.
+/// The history of earlier rounds, which tells how long a dial takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
     /// How many rounds without a server there were since one served.

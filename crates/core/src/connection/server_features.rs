@@ -27,7 +27,7 @@ enum Knowledge {
     Missing,
 }
 
-/// What is known of the features of a server; see the module's documentation.
+/// The features of a server, as far as they are known; see the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Features {
     create2: Knowledge,

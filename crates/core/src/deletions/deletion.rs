@@ -1,4 +1,4 @@
-//! What is left in one directory, and its deletion.
+//! The deletion of what is left in one directory.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -27,11 +27,11 @@ pub struct Deletion {
     pub(super) turn: Turn,
     /// Whether the listing of the directory is too long for a reply.
     pub(super) crowded: bool,
-    /// What the transaction that deletes the node also writes.
+    /// The operations that the transaction which deletes the node also carries out.
     closing: Vec<Op>,
     /// Whether a request got no answer: if the node is gone, that request may have deleted it.
     retried: bool,
-    /// Until when to look again for what was looked for before.
+    /// When a repeated look ends.
     pub(super) until: Option<Duration>,
     /// Whether the request under way may have gone through an earlier connection.
     is_of_before: bool,
@@ -61,7 +61,7 @@ pub enum Ended {
     GoneBefore,
 }
 
-/// What follows from an answer.
+/// The consequence of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Progress {
     /// The next request is due, now or later. A failure here is one that the user should know of.

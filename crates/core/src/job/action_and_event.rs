@@ -1,10 +1,10 @@
-//! What passes between a run of a job and its driver.
+//! The actions and events between a run of a job and its driver.
 
 use alloc::{string::String, vec::Vec};
 
 use crate::journal::{End, PastRun};
 
-/// What the driver has to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Read the directory's data.
@@ -21,7 +21,7 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// What the driver reports.
+/// A report from the driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The directory has this data and this version, written at this time.
@@ -55,7 +55,7 @@ pub enum Outcome {
     Recorded,
     /// The lock was lost before the run ended, and nothing is recorded.
     Lost,
-    /// One of the two above, but the answer was lost or late.
+    /// Either `Recorded` or `Lost`, but the answer was lost or late.
     Unconfirmed,
     /// There is nothing to run, because of this run.
     DoneBefore(PastRun),

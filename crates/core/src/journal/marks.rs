@@ -1,4 +1,4 @@
-//! Which slots are done, by their order or by themselves.
+//! The marks of slots as done, by their order or by themselves.
 
 use alloc::borrow::ToOwned;
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub struct PastRun {
     /// The slot of the run; empty if the job runs at intervals.
     pub slot: String,
-    /// Which attempt at its slot the run was, counted from 1.
+    /// The number of the attempt at its slot, counted from 1.
     pub attempt: u32,
     /// The fencing token of the run's lock.
     pub token: i64,
@@ -20,9 +20,9 @@ pub struct PastRun {
     pub ended: Option<i64>,
     /// How the run ended.
     pub outcome: Outcome,
-    /// Who ran the job, as written in a contender's node.
+    /// The client that ran the job, as written in a contender's node.
     pub owner: String,
-    /// What the run reported.
+    /// The message that the run reported.
     pub message: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Which slots are done, where their order does not tell.
+//! The slots that are done where their order does not tell.
 //!
 //! Runs in order are done up to the highest slot that is done. From the first run out of order on, each
 //! slot that is done is also kept by itself, as many as there is room for. The lowest falls out first and
@@ -30,7 +30,7 @@ pub struct Slots {
     pub(super) open: BTreeSet<String>,
 }
 
-/// What is kept of a run: its token, its attempt, and when it began.
+/// The record that is kept of a run: its token, its attempt, and when it began.
 pub(super) type Kept = (i64, u32, Option<i64>);
 
 /// Whether a slot is to be run.

@@ -1,4 +1,4 @@
-//! What goes in and out of a [`Multi`](super::Multi).
+//! The actions and events of a [`Multi`](super::Multi).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use zklock_jute::Names;
 use crate::attempt::{Origin, Outcome as Ended, OwnNode};
 use crate::queue::Foreign;
 
-/// What the driver has to do next. Queues are numbered in the order of their paths.
+/// The next step for the driver. Queues are numbered in the order of their paths.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// List this queue.
@@ -43,7 +43,7 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// What the driver reports.
+/// A report from the driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The queue holds these names.
@@ -52,7 +52,7 @@ pub enum Event {
     Created(Vec<String>),
     /// The origins of those nodes that are still there, and what each queue holds, if that is known.
     Births(Vec<Option<Origin>>, Vec<Option<Names>>),
-    /// What each of the queues holds that were to be listed, if that is known.
+    /// The contents of each queue that was to be listed, where they are known.
     Queues(Vec<Option<Names>>),
     /// A directory is not there.
     NoNode,

@@ -1,4 +1,4 @@
-//! What passes between the attempt at a permit and its driver.
+//! The actions and events between an attempt at a permit and its driver.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use crate::attempt::{OwnNode, Patience};
 use crate::queue::Foreign;
 use zklock_jute::Names;
 
-/// What the caller asks for.
+/// The caller's wish.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Wish {
     /// Whether to wait for a permit.
@@ -21,7 +21,7 @@ pub struct Wish {
     pub count: usize,
 }
 
-/// What is known of a semaphore at one moment.
+/// The state of a semaphore at one moment.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// The data of the semaphore's node, if it is there and may be read, and its version.
@@ -49,7 +49,7 @@ pub struct Others {
     pub count: usize,
 }
 
-/// What the driver has to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// Read the number, and list the permits that are out.
@@ -78,10 +78,10 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// What the driver reports.
+/// A report from the driver.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// What is known of the semaphore.
+    /// The state of the semaphore.
     Looked(Look),
     /// It is our turn in the line, through this node.
     First(OwnNode),
@@ -123,7 +123,7 @@ pub enum Outcome {
     Evicted(String),
     /// A contender in the semaphore's own directory would not wait for us.
     Foreign(Foreign),
-    /// These permits are of clients that use another number.
+    /// The permits that are out are of clients that use another number.
     Disagrees(Others),
     /// No permit is held under the number in the node, and we may not replace that number.
     NoAuth,

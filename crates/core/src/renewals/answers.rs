@@ -1,4 +1,4 @@
-//! What answers and events say about the locks that are held.
+//! The answers and events about the locks that are held.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! What goes into a look at the locks that are held, what the servers are asked about them, and what the
-//! answers can say.
+//! The input of a look at the locks that are held, the requests that follow from it, and the possible
+//! verdicts of their answers.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,10 +16,10 @@ pub const NODES_A_CHECK: usize = 500;
 /// How many bytes the names in one check may take: a fraction of the smallest frame limit that a client can set.
 pub(super) const BYTES_A_CHECK: usize = 64 * 1024;
 
-/// What other clients write into a holder's node to ask it to release the lock.
+/// The texts that other clients write into a holder's node to ask it to release the lock.
 pub const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
 
-/// What is known at a look.
+/// The state of the session at a look.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// The present moment.
@@ -32,7 +32,7 @@ pub struct Look {
     pub begun: u64,
 }
 
-/// What is known of a guard at a look, if its lock is not lost.
+/// The state of a guard at a look, if its lock is not lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust {
     /// The number of the guard's lease.
@@ -45,7 +45,7 @@ pub struct Trust {
     pub changes_at: Option<Duration>,
 }
 
-/// What is due after a look.
+/// The requests that are due after a look.
 #[derive(Debug)]
 pub struct Due<L> {
     /// The leases to ask the quorum about.
@@ -54,7 +54,7 @@ pub struct Due<L> {
     pub watches: Vec<(u64, L, u64)>,
 }
 
-/// What an answer or an event says about a lock.
+/// The meaning of an answer or an event for a lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// The quorum confirmed the lock when asked with this stamp.
@@ -68,7 +68,7 @@ pub enum Verdict {
     RevokeRequested,
 }
 
-/// One check, which names nodes of one lock or of several.
+/// One check, which names nodes of one or several locks.
 #[derive(Clone, Debug)]
 pub struct Check {
     pub(super) stamp: Stamp,
