@@ -340,7 +340,7 @@ impl Attempt {
         let extra = own.map(|name| Orphan::Node(name.text.to_owned()));
         self.orphans.extend(extra);
         if self.session.is_none() {
-            // Without a session to compare with, the node may belong to a dead one.
+            // Without a session to compare with, the node may belong to a dead session.
             self.orphans.push(Orphan::Node(first));
             return State::Finish(Outcome::Restart);
         }

@@ -1,7 +1,7 @@
 //! Holds: nodes in a queue that no session owns, and that stand for a pause.
 //!
-//! The time of a hold is the servers'. Nodes show the least that the time was there, and this machine's
-//! clock counts from then on, so that no hold is taken for over early.
+//! The time of a hold is the servers'. Nodes show how late it was there at least, and this machine's clock
+//! counts from then on, so that no hold is taken for over early.
 
 use core::time::Duration;
 

@@ -203,7 +203,7 @@ impl Once {
             (State::Read(token, now), Event::Data(data, version, mtime)) => {
                 self.read(token, &data, version, now.then_some(mtime), mtime)
             }
-            // What was written is as good as read.
+            // What was just written need not be read.
             (
                 State::Touch(token, journal, _) | State::Begin(token, journal, _),
                 Event::Written(Some((version, mtime))),
@@ -309,7 +309,7 @@ impl Once {
         let count = journal.attempts.get(slot).copied().unwrap_or(0);
         let last = journal.failed.as_ref().and_then(|run| run.started);
         match (&self.wish.due, now, last) {
-            // Attempts at a run by time count for one interval.
+            // Attempts at a run by time count only within one interval.
             (Due::Every(every), Some(now), Some(last)) if last.saturating_add(*every) <= now => 0,
             _ => count,
         }

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! A client of an older version drops what it does not know when it writes. So a journal that has more than
-//! such a client knows is of format 2: that client refuses it as no job's, and leaves it alone. All others
-//! are of format 1, and stay so as long as nobody uses what is new.
+//! such a client knows is of format 2: that client refuses it as not being a job's, and leaves it alone.
+//! All others are of format 1, and stay so as long as nobody uses what is new.
 //!
 //! All times are the servers', and a transaction's time is known only from its answer. So the node's time
 //! of change tells when the running run began, or else when the last one ended, and the next transaction

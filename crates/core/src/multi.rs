@@ -24,8 +24,9 @@
 //! one queue after the other cannot end in a circle. While the client waits in one queue, its nodes in the others
 //! may go, so all are proven after the last.
 //!
-//! Without transactions, the locks are taken in the order of their paths. Another client's transaction may still
-//! stand across that order, so the locks already taken are given back if the next one is not granted soon.
+//! Without transactions, the locks are taken in the order of their paths. The nodes of another client's
+//! transaction may still form a circle with that order, so the locks already taken are given back if the
+//! next one is not granted soon.
 //!
 //! The driver carries out [`Multi::action`] and reports the result to [`Multi::handle`], until
 //! the action is `Finish`. In `Queue` and `Take` it drives an attempt at one lock. By the end,

@@ -1,4 +1,4 @@
-//! When a waiting thread asks the head of the queue to release, and when it evicts it.
+//! When a waiting thread asks the head of the queue to release, and when it evicts the head.
 //!
 //! ```text
 //!         the time has passed     a head that is not ours

@@ -301,7 +301,7 @@ fn unready(line: OwnNode, permits: &[OwnNode]) -> State {
 fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
     match event {
         Event::Written => State::Permit(line, Vec::new()),
-        // Another client has written: see what.
+        // Another client has written: look again.
         Event::BadVersion => State::Look(line),
         Event::NoNode | Event::Lost => State::Inspect(line),
         // No number is written, so ours counts.

@@ -14,8 +14,8 @@ pub struct Refusals {
 impl Refusals {
     /// Notes that the next create was refused.
     pub fn add(&mut self, code: ErrorCode) {
-        // Above the outermost there is only the chroot. Any other one lacks its parent because
-        // the parent was refused, or was deleted at once.
+        // Above the outermost ancestor there is only the chroot. Any other one lacks its parent because the
+        // parent was refused, or was deleted at once.
         let consequence = code == ErrorCode::NO_NODE && 0 < self.count;
         if code != ErrorCode::NODE_EXISTS && !consequence {
             self.first = self.first.or(Some(code));

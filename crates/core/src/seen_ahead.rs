@@ -1,7 +1,7 @@
 //! The contenders that a waiter has seen ahead, and whether all of them are known to have released in order.
 //!
-//! Only what may have held the lock counts. A contender that left while another was there for which it had to wait
-//! never held the lock.
+//! Only what may have held the lock counts. A contender that left while another that it had to wait for was
+//! still there never held the lock.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;

@@ -4,7 +4,7 @@
 //! the directory counts every child that is created, whatever its name. So if a contender releases a lock
 //! and comes back with the very next number, nobody has come in between, nobody can be ahead, and the queue
 //! need not be listed. By then its own last node must be known to be gone: while that node is being
-//! deleted, what is in doubt under it may still be carried out.
+//! deleted, an operation in doubt under it may still be carried out.
 //!
 //! A directory that was deleted and created again counts from 0. The number of transactions since tells
 //! whether it is the same directory: counting as far takes as many, as long as nobody creates several

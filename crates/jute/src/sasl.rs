@@ -49,7 +49,7 @@ impl SaslReply {
 mod tests {
     use super::*;
 
-    /// A reply with this number, code and body.
+    /// Returns a reply with this number, code and body.
     fn reply(xid: i32, code: i32, body: &[u8]) -> Vec<u8> {
         let mut frame = xid.to_be_bytes().to_vec();
         frame.extend([0; 8]);

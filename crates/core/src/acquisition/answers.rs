@@ -98,7 +98,7 @@ impl Acquisition {
                 self.takes_in(names, wire);
             }
             Ok(Reply::Children { names, .. }) => self.listing = Some(names),
-            // The directory is missing. A create learns this too, and leads to its creation.
+            // The directory is missing. A create finds that out too, and has the directory created.
             Err(GONE) if self.wants_a_listing() => {
                 self.attempt.handle(Event::NoNode);
             }

@@ -141,7 +141,7 @@ impl Acquisition {
     pub(super) fn restart(&mut self, wire: &mut dyn Wire) {
         self.attempt.handle(Event::NewSession);
         let left = self.attempt.orphans();
-        // Otherwise the nodes of the former session went with it, except for one that was never ours.
+        // Unless requests may arrive late, the former session took its nodes with it, all but one never ours.
         if wire.sends_late() {
             self.left.extend(left);
         }
@@ -167,7 +167,7 @@ impl Acquisition {
             (Outcome::Evicted(name), None) if !self.is_cancelled => {
                 Reached::Evicted(node_in(&self.path, &name))
             }
-            // Without a cancellation, only an attempt that does not wait ends so.
+            // Unless it is cancelled, only an attempt that does not wait ends like this.
             (Outcome::Gone | Outcome::Evicted(_) | Outcome::Restart, None) => Reached::GaveUp {
                 taken: self.is_taken || !self.is_cancelled,
             },

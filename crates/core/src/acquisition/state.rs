@@ -1,5 +1,5 @@
 //! The state of an acquisition besides that of its attempt: the requests on their way, the watches, answers
-//! that tell something only together, and what stands around the queue.
+//! that tell something only together, and the holds, the semaphore and the overdue holder at its path.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;

@@ -100,7 +100,7 @@ impl Wire for Link {
         true
     }
 
-    // What is lost with a connection fails before there is another one.
+    // Requests that are lost with a connection have failed before there is another one.
     fn sends_late(&self) -> bool {
         false
     }

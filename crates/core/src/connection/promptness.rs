@@ -9,9 +9,9 @@
 //! The first answer may take only four times as long as the greeting, because a server that hangs right after the
 //! greeting costs the guards otherwise. This applies to as many connections in a row as there are addresses.
 //!
-//! A server that was never prompt gets as long as one that sends nothing at all: it may drop a request that it does
-//! not know, and answer pings. Its time begins with the reply before: a server with many requests answers them one
-//! by one.
+//! A server that was never prompt gets as long as one that sends nothing at all: it may drop a request that
+//! it does not know, and answer pings. The time for a request begins with the reply before: a server with
+//! many requests answers them one by one.
 
 use core::time::Duration;
 

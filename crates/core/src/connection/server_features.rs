@@ -4,8 +4,7 @@
 //! ClickHouse Keeper just closes it, or says "bad arguments"; RaftKeeper leaves it without an
 //! answer. All know the older requests, so a request that fails is sent again in its older form.
 //!
-//! Each newer request is judged for itself: ClickHouse Keeper learned `create2` years before
-//! `createContainer`.
+//! Each newer request is judged by itself: ClickHouse Keeper learned `create2` years before `createContainer`.
 
 use super::Capabilities;
 use zklock_jute::{CreateMode, ErrorCode, Op, OpCode, Request};

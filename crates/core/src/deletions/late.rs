@@ -1,10 +1,10 @@
 //! Creates that were looked for and not found, but may still be carried out.
 //!
-//! A server forwards requests to its leader. While the two cannot reach each other, a request may stay on that way,
-//! and its client looks for the node at another server. If the client comes back, the leader takes the first server
-//! for the session's again as soon as it reads that, and may carry out a request that it has read before that and
-//! not checked yet (`LearnerHandler`, `SessionTrackerImpl.checkSession`). Nobody would own that node: it would
-//! stand in the queue until the session ends, and a hold for longer than that.
+//! A server forwards requests to its leader. While the two cannot reach each other, a request may be held up on the
+//! way, and its client looks for the node at another server. If the client comes back to the first server, the
+//! leader takes that server for the session's again as soon as it reads of the return, and may carry out a request
+//! that it has read before that and not checked yet (`LearnerHandler`, `SessionTrackerImpl.checkSession`). Nobody
+//! would own that node: it would stand in the queue until the session ends, and a hold for longer than that.
 //!
 //! Requests through one server keep their order. So a look through each new connection of the session finds such a
 //! node, and no look is needed while the connection lasts.

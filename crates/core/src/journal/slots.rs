@@ -2,8 +2,8 @@
 //!
 //! Runs in order are done up to the highest slot that is done. From the first run out of order on, each
 //! slot that is done is also kept by itself, as many as there is room for. The lowest falls out first and
-//! leaves its name as the `floor`. Whether a slot up to there was done is not known any more; none of them
-//! is run twice without being told to.
+//! leaves its name as the `floor`. Whether a slot up to the floor was done is then unknown, and none of
+//! them is run without being told to: no slot must run twice by accident.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
