@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 /// The data of a directory that keeps marks, while nobody holds the lock.
 pub const CLEAN: &[u8] = b"{\"held\":null}";
 
-/// The state machine, for one holder.
+/// The state machine of one holder.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Mark {
     /// The holder's fencing token, which says whose mark it is.
@@ -40,10 +40,10 @@ pub struct Mark {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
     Read,
-    /// With the version of the data.
+    /// The predecessor's token, the data, and the version of the data.
     Pause(i64, Vec<u8>, i32),
     Set(Option<i64>, Vec<u8>, i32),
-    /// Read again: somebody has written, perhaps our own request.
+    /// Reads again, because somebody has written, perhaps our own request.
     Again(Option<i64>),
     Finish(Outcome),
 }

@@ -17,7 +17,7 @@ use core::mem;
 use super::attempt::Orphan;
 use zklock_jute::Names;
 
-/// The state machine.
+/// The state machine of one cleanup.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Cleanup {
     state: State,

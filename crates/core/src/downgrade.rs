@@ -26,7 +26,7 @@ use super::attempt::Orphan;
 use super::dialect::{Dialect, Role};
 use super::name::{LAST_SEQUENCE, NodeName, prefix};
 
-/// The state machine.
+/// The state machine of one downgrade.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Downgrade {
     writer: String,

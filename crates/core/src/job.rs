@@ -31,7 +31,7 @@ use core::mem;
 pub use self::action_and_event::{Action, Event, Outcome};
 use super::journal::{End, Journal, Outcome as Ending, PastRun, Standing};
 
-/// The state machine.
+/// The state machine of one call that runs a job.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Once {
     wish: Wish,

@@ -64,7 +64,7 @@ pub struct Journal {
     history: History,
 }
 
-/// How the run that has begun ended.
+/// The end of the run that has begun.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct End {
     /// The outcome.

@@ -49,7 +49,7 @@ use zklock_jute::Names;
 
 pub use self::action_and_event::{Action, Event, Outcome};
 
-/// The state machine.
+/// The state machine of one attempt.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Multi {
     /// The role that we ask for in each queue.

@@ -34,7 +34,7 @@ pub struct Rule {
     pub grace: Duration,
 }
 
-/// The state machine.
+/// The state machine of one waiting thread.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Overdue {
     rule: Rule,

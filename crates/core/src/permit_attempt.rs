@@ -44,7 +44,7 @@ use zklock_jute::Names;
 
 pub use self::action_and_event::{Action, Event, Look, Others, Outcome, Wish};
 
-/// The state machine.
+/// The state machine of one attempt.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Permit {
     contest: Contest,

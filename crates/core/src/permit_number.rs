@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 
 use zklock_jute::Names;
 
-/// The state machine.
+/// The state machine that gets a permit its number.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct PermitNumber {
     /// The name of the permit's node.

@@ -46,7 +46,7 @@ pub fn compare(dialect: Dialect, data: Option<&[u8]>, ours: u32, out: usize) -> 
         None if is_kept(data) => Agreement::Foreign,
         // kazoo leaves alone what is not a number.
         None if dialect == Dialect::Kazoo => Agreement::Unknown,
-        // Curator leaves its client's address there, and a mutex that nobody uses a note.
+        // Curator leaves its client's address there, and an unused mutex leaves a note.
         None if is_address(data) || is_note(data) => Agreement::Write,
         None => Agreement::Foreign,
     }

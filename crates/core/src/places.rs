@@ -44,7 +44,7 @@ pub struct Spot {
 pub struct Spots {
     /// The contenders of a mutex or a read-write lock, and the permits of kazoo's semaphore.
     pub own: Vec<Spot>,
-    /// Curator's permits, of which the last may be requested and not granted yet.
+    /// Curator's permits. The last one may be requested and not granted yet.
     pub permits: Vec<Spot>,
     /// The line of a semaphore.
     pub line: Vec<Spot>,

@@ -19,7 +19,7 @@ pub enum Proof {
     Confirmed,
     /// The node at this index is gone.
     Gone(usize),
-    /// There was no answer.
+    /// No answer decides.
     Unanswered,
 }
 

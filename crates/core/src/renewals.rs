@@ -49,7 +49,7 @@ pub struct Renewals<L> {
     begun_at_rest: u64,
     /// The news that every lease was last told.
     news: News,
-    /// How many connections there had been then.
+    /// How many connections there had been when that news was told.
     connects: u64,
     /// When the last check was sent.
     checked: Duration,

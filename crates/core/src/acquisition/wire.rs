@@ -145,7 +145,7 @@ pub enum Reached {
 /// A request that was refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refused {
-    /// Why.
+    /// Why the request was refused.
     pub failure: Failure,
     /// The subject of the request.
     pub about: About,

@@ -40,10 +40,10 @@ pub enum Action {
     Births(Vec<String>),
     /// Read the nearest node and leave a watch on it.
     Watch(Blocked),
-    /// As `Watch`, and also watch this node of ours and the one beyond the nearest.
+    /// As `Watch`, and also watch this node of ours and the node beyond the nearest.
     ///
-    /// The server sends events in the order in which they happened: if the nearest node goes
-    /// and no event of ours came before, ours was still there.
+    /// The server sends events in the order in which they happened: if the nearest node goes and no event
+    /// of our node came before, our node was still there.
     WatchAround(Blocked, String),
     /// Sleep until there is something to report.
     Wait,

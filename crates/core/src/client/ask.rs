@@ -147,7 +147,7 @@ pub enum Outcome {
     Committed,
     /// The node was there until its deletion, which is confirmed. The operations with it were carried out.
     Released,
-    /// The lock was lost before, for this reason. Nothing was done under it.
+    /// The lock was lost before, for this reason. No operation was carried out under it.
     Lost(Loss),
     /// An answer was lost, or did not arrive in time: the operations under the lock were carried out, or
     /// were not, or may still be, as long as its node stands.

@@ -24,6 +24,6 @@ pub(super) enum Wants {
 pub(super) enum Alarm {
     /// The limit of an ask.
     Limit(Ticket),
-    /// Something that an acquisition puts off.
+    /// A step that an acquisition puts off.
     Step(Ticket),
 }

@@ -26,9 +26,9 @@ const QUICK_ROUNDS: u32 = 2;
 const QUICK_TIMES: u32 = 8;
 const QUICK_PART: u32 = 100;
 const QUICK_LEAST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(250));
-/// The shortest such time elsewhere, however short the session timeout.
+/// The shortest time for one address in other cases, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
-/// The shortest such time that a short wait for the first connection leaves: as long as a server
+/// The shortest time for one address that a short wait for the first connection leaves: as long as a server
 /// on another continent takes.
 const FIRST_LEAST: Duration = Duration::from_millis(500);
 

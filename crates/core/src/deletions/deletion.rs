@@ -214,7 +214,7 @@ impl Deletion {
         let refused = matches!(failure, Failure::Refused(_) | Failure::TooLong(_));
         if refused && !self.closing.is_empty() {
             self.writes_nothing();
-            // What may not be written must neither prevent nor delay the deletion.
+            // A write that is refused must neither prevent nor delay the deletion.
             self.retried = true;
             return None;
         }

@@ -16,7 +16,7 @@ pub(super) const MOST_BYTES: usize = 16_384;
 /// The runs before the last ones; see the module's documentation.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct History {
-    /// How many runs are kept, with the last ones.
+    /// How many runs are kept, including the last ones.
     pub(super) keep: u32,
     /// The runs, the newest first.
     pub(super) runs: Vec<PastRun>,

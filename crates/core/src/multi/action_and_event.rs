@@ -35,7 +35,7 @@ pub enum Action {
         /// Whether other locks are taken already.
         briefly: bool,
     },
-    /// Give up what was taken.
+    /// Give back the locks that were taken.
     GiveBack,
     /// Have the quorum confirm these nodes, one in each queue.
     Prove(Vec<String>),
@@ -64,7 +64,7 @@ pub enum Event {
     Taken(OwnNode),
     /// The lock of this queue is not ours, and we no longer wait for it.
     NotTaken,
-    /// What was taken is given back.
+    /// The locks that were taken are given back.
     GivenBack,
     /// The quorum has confirmed all nodes.
     Proved,

@@ -32,7 +32,7 @@ impl Multi {
         self.listed(mine, queues)
     }
 
-    /// Waits in the first queue that has to be waited in, as these listings of all such queues show.
+    /// Takes in the listings of all queues that may have to be waited in, and waits in the first one that has to.
     pub(super) fn listed(&mut self, mine: Vec<OwnNode>, queues: Vec<Option<Names>>) -> State {
         let waits: Vec<_> = self.waits().collect();
         let (mut blocked, mut queues) = (None, queues.into_iter());
