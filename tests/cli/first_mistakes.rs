@@ -146,7 +146,7 @@ fn a_chroot_that_does_not_exist() {
     says(
         &hosts,
         "list /locks/x",
-        70,
+        78,
         &format!(
             "the chroot /app of {hosts} does not exist: create it, with --create-chroot or with create /app in zkCli.sh"
         ),

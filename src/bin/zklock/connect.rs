@@ -10,7 +10,7 @@ use std::time::Duration;
 use zklock::{Acl, Client, ClientBuilder, Dialect, Error};
 
 use crate::args::{Args, HOSTS_FILE, LockDialect, Protection};
-use crate::failure::{Failure, NO_PERMISSION};
+use crate::failure::{CONFIG, Failure, NO_PERMISSION};
 use crate::status_line::ConnectingLine;
 use crate::stderr::say;
 
@@ -45,9 +45,12 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
         error => error.into(),
     })?;
     match hosts.split_once('/') {
-        Some((_, chroot)) if lacks_chroot => Err(Failure::other(format!(
-            "the chroot /{chroot} of {hosts} does not exist: create it, with --create-chroot or with create /{chroot} in zkCli.sh"
-        ))),
+        Some((_, chroot)) if lacks_chroot => Err(Failure::new(
+            CONFIG,
+            format!(
+                "the chroot /{chroot} of {hosts} does not exist: create it, with --create-chroot or with create /{chroot} in zkCli.sh"
+            ),
+        )),
         _ => Ok(client),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const OTHER: u8 = 70;
 pub(crate) const LOST: u8 = 75;
 pub(crate) const NO_PERMISSION: u8 = 77;
-/// The path serves something else.
+/// The path serves something else, or its chroot does not exist.
 pub(crate) const CONFIG: u8 = 78;
 
 /// The answer of servers that admit only clients that have logged in.

@@ -30,7 +30,7 @@ Exit status:
   70   anything else went wrong
   75   the lock was lost or in doubt, or the time was over, and the command was stopped
   77   the servers refused access
-  78   the path serves something else
+  78   the path serves something else, or the chroot does not exist
   126  the command cannot be run; 127 it was not found";
 
 pub(super) const HOLD_EXAMPLES: &str = "\
