@@ -1,10 +1,10 @@
-//! Reads and sets the marks that tell a holder that its predecessor went without releasing;
+//! Reads and sets the marks that tell a holder that its predecessor left without releasing;
 //! [`Mark`] decides.
 //!
-//! Poisoned mutexes of std and POSIX's EOWNERDEAD tell the same. The mark is the data of the
-//! lock's directory itself, never a child, which would get in other clients' way. A container
-//! would go when it is empty, and the mark with it. The server does not tell containers from
-//! other nodes, so only directories that were made for marks are used.
+//! Poisoned mutexes of std and EOWNERDEAD of POSIX tell the same. The mark is the data of the
+//! lock's directory itself, never a child, which would get in other clients' way. The server would
+//! delete an empty container, and the mark with it. Since the server does not tell containers from
+//! other nodes, only directories that were created for marks are used.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,12 +21,12 @@ use crate::token::FencingToken;
 use zklock_core::abandonment::{Action, CLEAN, Event, Mark, Outcome, parse};
 use zklock_jute::{ErrorCode, Op, Reply, Request};
 
-/// The hold, with the mark set, and the token of a predecessor that went.
+/// The guard, with the mark set, and the token of a predecessor that left without releasing.
 pub(crate) type Settled = (RawGuard, Option<FencingToken>);
 
-/// What becomes of the directory of a mutex that tracks; fails if one is there that keeps no marks,
-/// before this client makes a node in it. Looks once, if it has not `looked`: each holder reads the
-/// mark again before it writes.
+/// Returns what becomes of the directory of a mutex that tracks its predecessors. Fails if the
+/// directory exists and keeps no marks, before this client creates a node in it. Looks only if it
+/// has not `looked` before: each holder reads the mark again before it writes.
 pub(crate) fn lasting(
     session: &Session,
     dir: &str,
@@ -40,7 +40,7 @@ pub(crate) fn lasting(
                 parse(&Vec::from(data)).ok_or_else(|| unmarked(dir))?;
             }
             Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => {}
-            // The lock notices the limit.
+            // The lock call checks the limit itself.
             Err(error) => return error.or(dir, Lasting::Always(CLEAN)),
         }
         looked.store(true, Ordering::Relaxed);
@@ -56,9 +56,9 @@ fn unmarked(dir: &str) -> Error {
 }
 
 impl RawGuard {
-    /// Finds out how the predecessor went, waits if that was asked for, and sets the mark.
+    /// Finds out how the predecessor left, waits if the user asked for that, and sets the mark.
     ///
-    /// `None` if the limit was reached; the hold is released then, and the mark is left as
+    /// Returns `None` if the limit was reached; the lock is released then, and the mark is left as
     /// it was.
     pub(crate) fn settle(
         mut self,
@@ -102,14 +102,14 @@ impl RawGuard {
                 Action::Finish(outcome) => return Ok(outcome),
             };
             if let (Action::Set(..), Event::Cancel) = (mark.action(), &event) {
-                // The mark may be set nevertheless.
+                // The mark may have been set nevertheless.
                 mark.handle(Event::ReplyLost);
             }
             mark.handle(event);
         }
     }
 
-    /// Reads the mark, unless it came with the lock.
+    /// Reads the mark, unless its data came with the lock.
     fn read_mark(&self, with_the_lock: Option<Replies>, dir: &str, limit: &Limit) -> Result<Event> {
         let (session, read) = (self.session(), Request::get(dir));
         let answered = match with_the_lock.and_then(|mut answers| answers.pop()) {
@@ -125,7 +125,7 @@ impl RawGuard {
         }
     }
 
-    /// Sets the mark if our node is still there, and the data that was read.
+    /// Sets the mark if the guard's node is still there, and the directory has the data that was read.
     fn set_mark(&self, dir: &str, data: Vec<u8>, version: i32, limit: &Limit) -> Result<Event> {
         let set = Request::Multi(vec![Op::check(self.node()), Op::set(dir, data, version)]);
         match self.session().caller().call(&set, dir, limit) {

@@ -14,7 +14,7 @@ use zklock_core::validity::Stamp;
 use zklock_jute::{CreateMode, ErrorCode, Op, Request};
 
 impl RawGuard {
-    /// Turns a writer's hold into a reader's; a failure releases it.
+    /// Downgrades a writer's lock to a reader's; a failure releases it.
     pub(crate) fn downgrade(mut self) -> Result<Self> {
         self.check()?;
         let path = self.lease().path().to_owned();
@@ -23,21 +23,21 @@ impl RawGuard {
         let bounds = self.session().status.bounds(session);
         let lease = Lease::new(&path, vec![node], session, bounds, stamp);
         let reader = self.renewed(lease);
-        // The writer's node goes only now.
+        // The reader's node stands by now, so the writer's can go.
         drop(self);
         Ok(reader)
     }
 }
 
-/// A downgrade on its way.
+/// A downgrade in progress.
 struct DowngradeDriver<'a> {
     writer: &'a RawGuard,
     dir: &'a str,
     downgrade: Downgrade,
     caller: Caller,
-    /// Is reached when the writer's lock is lost.
+    /// Reached when the writer's lock is lost.
     limit: Limit,
-    /// Of the last request that proved anything.
+    /// The stamp of the last request that proved anything.
     stamp: Stamp,
 }
 
@@ -59,7 +59,7 @@ impl<'a> DowngradeDriver<'a> {
         })
     }
 
-    /// Returns the reader's node, and when it was proven.
+    /// Returns the reader's node, and the stamp of its proof.
     fn run(mut self) -> Result<(String, Stamp)> {
         let lease = self.writer.lease();
         loop {
@@ -96,8 +96,8 @@ impl<'a> DowngradeDriver<'a> {
         let path = self.writer.lease().path();
         let request = self.request(reader, transacts);
         Ok(match self.caller.call_once(&request, path, &self.limit) {
-            // The name was never used before: if the node exists, it is ours. If a transaction
-            // created it, the writer's node was there.
+            // The name is fresh: if the node exists, an earlier request created it. If a
+            // transaction created it, the writer's node was there.
             Ok(Some(_)) | Err(CallError::Refused(ErrorCode::NODE_EXISTS)) => match transacts {
                 true => Event::Made,
                 false => Event::MadeBeside,
@@ -150,7 +150,7 @@ impl<'a> DowngradeDriver<'a> {
 
 impl Drop for DowngradeDriver<'_> {
     fn drop(&mut self) {
-        // Changes nothing if the downgrade has finished.
+        // This changes nothing if the downgrade has finished.
         self.downgrade.handle(Event::Cancel);
         let (orphans, session) = (self.downgrade.orphans(), self.writer.lease().session());
         if !orphans.is_empty() {

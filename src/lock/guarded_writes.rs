@@ -1,8 +1,8 @@
-//! Writes that a guard guards: one transaction, with a check of its nodes in front.
+//! Writes that a guard protects: one transaction that first checks the guard's nodes.
 //!
 //! The node of a granted lock exists exactly as long as the lock is held, and no contender can come
-//! ahead of it. So what is committed together with a check of the node is committed by the holder,
-//! whatever any clock says.
+//! ahead of it. A transaction that checks the node is therefore committed by the holder, whatever
+//! any clock says.
 
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ impl Lock for RawGuard {
             match caller.ask(request.clone(), &limit) {
                 Ok(Ok(Reply::Multi(results))) => return self.committed(&results, &ops, stamp),
                 Ok(Err(Failure::NotSent)) => {
-                    // The limit is seen above.
+                    // The next round checks the limit.
                     let _ = caller.breathe(&limit);
                 }
                 Ok(Err(Failure::Refused(code))) => return Err(refused(self.lease().path(), code)),
@@ -47,7 +47,7 @@ impl Lock for RawGuard {
                 Ok(Err(Failure::Closed)) if self.session().is_inherited() => {
                     return Err(Error::Closed);
                 }
-                // It may have been carried out, or may still be.
+                // The transaction may have been carried out, or may still be.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
                     self.in_doubt();
                     return Err(Error::unconfirmed_write("the transaction", limit.spent()));
@@ -57,7 +57,7 @@ impl Lock for RawGuard {
     }
 }
 
-/// The node of the longest step.
+/// Returns the node of the longest operation.
 fn longest(ops: &[Op]) -> &str {
     let length = |op: &&Op| match op {
         Op::Create { path, data, .. } | Op::SetData { path, data, .. } => path.len() + data.len(),
@@ -88,7 +88,7 @@ impl RawGuard {
 
     fn committed(&self, results: &Results, ops: &[Op], stamp: Stamp) -> Result<()> {
         let Some((place, code)) = culprit(results) else {
-            // The check in front was committed, which proves the lock too.
+            // The check of the nodes was committed too, which proves the lock.
             self.lease().confirm(stamp);
             return Ok(());
         };

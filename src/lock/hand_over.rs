@@ -1,21 +1,20 @@
-//! A lock goes to another process, and its session with it.
+//! Hands a lock to another process, together with its session.
 //!
 //! ```text
 //!  old process                              new process
 //!  check, version ─► guard Lost ─► leave ─► connect with the session ─► mark ─► prove ─► guard
 //! ```
 //!
-//! The old process proves the lock, marks its guard Lost and leaves its connection without the
-//! request that ends a session. ZooKeeper gives a session to the connection that asked for it last,
-//! and would give it to any number of processes that know its password, one after the other. So
-//! the new process first writes a mark of its own into the lock's node, over the version that the
-//! old one has read: of all that try, one succeeds. The others leave without ending the session.
-//! One of them may take the connection from the new holder meanwhile, which connects again.
+//! The old process proves the lock, marks its guard Lost and leaves its connection without sending the request that
+//! ends a session. ZooKeeper gives a session to the connection that asked for it last, and would give it to any
+//! number of processes that know its password, one after the other. The new process therefore first writes a mark of
+//! its own into the lock's node, over the version that the old process has read: of all processes that try, one
+//! succeeds. The others leave without ending the session. One of them may take the connection from the new holder
+//! meanwhile, which then reconnects.
 //!
-//! The node has been at the head of its queue, where nobody comes ahead of it. What the new guard
-//! is trusted on are its own messages: when it was connected, and when it wrote the mark. Of the
-//! old process it takes when the leader had last heard of the session, which tells that the
-//! session was not about to end when the new one connected.
+//! The node has been at the head of its queue, where no contender comes ahead of it. The new guard trusts its own
+//! messages only: when it connected, and when it wrote the mark. The old process adds when the leader had last heard
+//! of the session, which shows that the session was not about to end when the new process connected.
 
 use std::sync::Arc;
 
@@ -41,12 +40,12 @@ use zklock_core::renewals::REVOKE;
 use zklock_core::validity::Stamp;
 use zklock_jute::{ErrorCode, Op, Reply, Request, Stat};
 
-/// ClickHouse Keeper, which resumes no session, gives all of them this byte as their password.
+/// The password byte of ClickHouse Keeper, which resumes no session and gives all of them the same password.
 const NO_PASSWORD: u8 = 0;
 
 impl RawGuard {
-    /// Leaves the lock and its session to another process; the guard is Lost then. If it fails, the
-    /// guard goes on. Blocks for a round trip, at most until the lock is lost.
+    /// Leaves the lock and its session to another process; the guard is Lost afterwards. On
+    /// failure, the guard stays valid. Blocks for a round trip, at most until the lock is lost.
     pub(crate) fn to_process(&self) -> Result<Handover> {
         self.check()?;
         self.may_go()?;
@@ -62,7 +61,7 @@ impl RawGuard {
             heard_of: session.status.heard_of(),
             is_kept: true,
         };
-        // Before another process can know of it.
+        // The guard must be lost before another process can learn of the handover.
         self.lease().lose(LostReason::HandedOver);
         session.transport.keep_session(true);
         session.transport.leave();
@@ -78,12 +77,12 @@ impl RawGuard {
         })
     }
 
-    /// Fails if this is not a lock that another process can have.
+    /// Fails if this lock cannot be handed to another process.
     fn may_go(&self) -> Result<()> {
         self.key()?;
         let name = NodeName::parse(path::name(self.node()));
         let what = match name.map(|name| name.kind) {
-            // Curator's latches look again when the node before them goes, and at nothing else.
+            // Curator's latches look again only when the node before them is deleted.
             Some(Kind::Latch) => "a hand-over of a LeaderLatch",
             _ if self.has_duties() => {
                 "a hand-over of a lock that does more at its release, or is still in doubt"
@@ -93,7 +92,7 @@ impl RawGuard {
         Err(Error::Unsupported { what })
     }
 
-    /// The session's, unless the transport does not know it or the servers do not care for it.
+    /// Returns the session's key, unless the transport does not know it or the servers do not check it.
     fn key(&self) -> Result<SessionKey> {
         let key = self.session().transport.key().filter(|key| {
             let is_random = key.password.0.iter().any(|byte| *byte != NO_PASSWORD);
@@ -114,8 +113,8 @@ impl RawGuard {
         }
     }
 
-    /// The version of the node, and whether another client asks for the lock there; from a server that
-    /// has proven the lock just before.
+    /// Returns the version of the node, and whether another client asks for the lock there, as read
+    /// from a server that has just proven the lock.
     fn version(&self) -> Result<(i32, bool)> {
         let node = self.node();
         let check = Request::Multi(vec![Op::check(node)]);
@@ -134,22 +133,22 @@ impl RawGuard {
     }
 }
 
-/// An attempt to take a lock over.
+/// An attempt to take over a lock.
 struct Attempt<'a> {
     session: &'a Arc<Session>,
     handover: &'a Handover,
     caller: Caller,
-    /// What only this attempt writes into the node.
+    /// The mark: data that only this attempt writes into the node.
     data: Vec<u8>,
     version: i32,
     is_revoked: bool,
-    /// The look at what the session has, behind a write of the mark that may have succeeded.
+    /// The listing of the session's nodes, behind a write of the mark that may have succeeded.
     list: Option<CallId>,
 }
 
 impl Session {
-    /// Takes a lock over; the session may be ended by this client from then on. If it fails, it may
-    /// not, unless the lock is this client's. Blocks until the limit at most, and for a part of
+    /// Takes over a lock. On success, this client may end the session from then on. On failure, it
+    /// may not, unless the lock is this client's. Blocks at most until the limit, and for a part of
     /// the session timeout.
     pub(crate) fn take_over(
         self: &Arc<Self>,
@@ -172,7 +171,7 @@ impl Session {
     }
 }
 
-/// Lists all nodes of the session that asks.
+/// Returns the request that lists all nodes of the session that sends it.
 fn list_all() -> Request {
     Request::GetEphemerals {
         below: "/".to_owned(),
@@ -180,7 +179,7 @@ fn list_all() -> Request {
 }
 
 impl Attempt<'_> {
-    /// Marks the node as this process's; returns the stamp of that write.
+    /// Writes this process's mark into the node; returns the stamp of that write.
     fn mark(&mut self, limit: &Limit) -> Result<Stamp> {
         loop {
             self.connect(limit)?;
@@ -191,11 +190,11 @@ impl Attempt<'_> {
         }
     }
 
-    /// Writes the mark, and reads whose is there. Returns whether it is this attempt's; `false` if it is
-    /// to write again.
+    /// Writes the mark and reads the node. Returns whether the mark there is this attempt's;
+    /// `false` if the mark must be written again.
     ///
-    /// The answer to the write does not tell: ZooKeeper finds the connection to answer by the session
-    /// and the number of the request, so the answer may be to another process's write.
+    /// The answer to the write does not tell: ZooKeeper finds the connection for an answer by the
+    /// session and the number of the request, so the answer may be to another process's write.
     fn write(&mut self, limit: &Limit) -> Result<bool> {
         let node = &self.handover.node;
         let write = Request::set(node.clone(), self.data.clone(), self.version);
@@ -220,10 +219,11 @@ impl Attempt<'_> {
         }
     }
 
-    /// Asks these, with a look at what else the session has behind them; `None` if an answer was lost.
+    /// Sends these requests, followed by a listing of the session's other nodes; returns `None` if
+    /// an answer was lost.
     ///
-    /// ZooKeeper before 3.6 does not know that request, and hangs up before it has answered the others:
-    /// after a loss, they are asked alone.
+    /// ZooKeeper before 3.6 does not know that listing, and closes the connection before it has
+    /// answered the other requests: after a loss, they are sent without it.
     fn ask(
         &mut self,
         requests: &[Request],
@@ -238,13 +238,13 @@ impl Attempt<'_> {
         self.caller.replies((requests, first), node, limit)
     }
 
-    /// Whether this data of the node is the mark; `false` if only a request to release the lock has
-    /// come before it.
+    /// Returns whether this data of the node is the mark; `false` if only a request to release the
+    /// lock was written before the mark.
     fn is_marked(&mut self, data: &[u8], version: i32) -> Result<bool> {
         if *data == self.data {
             return Ok(true);
         }
-        // The only write since then. With two, one could be another process's mark.
+        // That request must be the only write since then: of two writes, one could be another process's mark.
         let next = self.version.checked_add(1);
         if REVOKE.contains(&data) && next == Some(version) {
             self.version = version;
@@ -273,7 +273,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Gives up what else the session has, and may have yet: the nodes of threads that the old process let wait.
+    /// Gives up the session's other nodes, and those that may still appear: they belong to threads
+    /// that waited in the old process.
     fn give_up_the_rest(&mut self, limit: &Limit) {
         for (dir, orphan) in &self.handover.late {
             let cleaner = &self.session.cleaner;
@@ -287,7 +288,7 @@ impl Attempt<'_> {
                     cleaner.add(dir, self.id(), vec![orphan]);
                 }
             }
-            // ZooKeeper before 3.6 cannot tell.
+            // ZooKeeper before 3.6 cannot list them.
             other => log::warn!(
                 "what else the session {:#x} has is not known, and stays until it ends: {other:?}",
                 self.id()
@@ -295,7 +296,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The answer to the look behind the mark, or, if that was lost, to another one.
+    /// Waits for the answer to the listing behind the mark; lists again if that answer was lost.
     fn listed(&mut self, limit: &Limit) -> std::result::Result<Option<Reply>, CallError> {
         let list = self.list.map(|list| self.caller.wait(list, limit));
         match list.transpose()? {
@@ -305,7 +306,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Has the lock proven; if that fails, the session is this client's to end.
+    /// Proves the lock; if that fails, the session is this client's to end.
     fn guard(self, stamp: Stamp) -> Result<RawGuard> {
         let Handover {
             path, node, token, ..
@@ -332,7 +333,7 @@ impl Attempt<'_> {
         self.handover.session.key.id
     }
 
-    /// An answer in the session itself shows that the session was alive.
+    /// Returns the error of a missing node. An answer in the session itself shows that the session was alive.
     fn gone(&self) -> Error {
         self.lost(match self.session.status.snapshot().session == self.id() {
             true => LostReason::Evicted,

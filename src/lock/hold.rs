@@ -1,14 +1,14 @@
-//! Makes a hold: in the place of a lock that is held, or at the end of a queue.
+//! Creates a hold: in place of a lock that is held, or at the end of a queue.
 //!
-//! A contender that waits without a process would get the lock with nobody there. So who wants to
-//! hold waits as any other contender does, with a node of its session. Once that is first, one
-//! transaction creates the hold with the same number and deletes the node: nobody comes in between,
-//! and a process that dies before leaves nothing.
+//! A contender that waits without a process would get the lock with nobody there. A client that wants to leave a hold
+//! therefore waits as any other contender does, with a node of its session. Once that node is first, one transaction
+//! creates the hold with the same number and deletes the node: no other contender comes in between, and a process
+//! that dies before leaves nothing.
 //!
-//! A waiter behind a node that was alone ahead may take its deletion for its turn, without another look
-//! ([`Kind::passes_on`]). So the same transaction first writes such a node. A watch fires once: the
-//! waiter hears of the change, and lists the queue, in which the hold stands. Other nodes are not
-//! written: Curator's `LeaderLatch` looks again at a deletion only, and would wait for ever.
+//! A waiter behind a node that was alone ahead may take its deletion for its turn, without listing the queue again
+//! ([`Kind::passes_on`]). The same transaction therefore writes such a node first. A watch fires once: the waiter
+//! gets the event of the write, and lists the queue, which contains the hold. Other nodes are not written: Curator's
+//! `LeaderLatch` looks again only at a deletion, and would wait for ever.
 //!
 //! [`Kind::passes_on`]: zklock_core::dialect::Kind::passes_on
 
@@ -31,13 +31,13 @@ use zklock_core::name::{LAST_SEQUENCE, NodeName, prefix};
 use zklock_core::queue::{Contest, Foreign, Place, own};
 use zklock_jute::{CreateMode, ErrorCode, Names, Op, Reply, Request, failure};
 
-/// From this number on, the order of a queue may come to be that of its nodes' births, in which a hold
-/// is younger than the node that it replaces.
+/// From this number on, a queue may fall back to the order in which its nodes were created, and a
+/// hold is younger than the node that it replaces.
 const LAST: i64 = LAST_SEQUENCE / 2;
 
 impl RawGuard {
-    /// Puts a hold in the place of the lock's node; returns its node. The guard is to be dropped next.
-    /// Blocks until it is confirmed, at most until the lock is lost.
+    /// Replaces the lock's node by a hold and returns the hold's node. The caller drops the guard
+    /// next. Blocks until the write is confirmed, at most until the lock is lost.
     pub(crate) fn leave_hold(&self, hold: &Hold) -> Result<String> {
         self.check()?;
         let node = self.hold_node()?;
@@ -49,7 +49,7 @@ impl RawGuard {
             let code = match caller.call_once(&exchange, path, &limit) {
                 Ok(Some(Reply::Multi(results))) => failure(&results),
                 Ok(Some(_)) => None,
-                // The answer was lost: the next one tells.
+                // The answer was lost: the next answer tells.
                 Ok(None) => continue,
                 Err(CallError::Refused(code)) => Some(code),
                 Err(CallError::LimitReached) => {
@@ -59,7 +59,7 @@ impl RawGuard {
                 Err(CallError::Over(error)) => return Err(error),
             };
             match code {
-                // The name was never used before: if the node exists, an earlier request made it.
+                // The name is fresh: if the node exists, an earlier request created it.
                 None | Some(ErrorCode::NODE_EXISTS) => {
                     self.has_left();
                     return Ok(node);
@@ -70,7 +70,7 @@ impl RawGuard {
         }
     }
 
-    /// The hold's node: of the same kind and number as the lock's.
+    /// Returns the path of the hold's node, of the same kind and number as the lock's.
     fn hold_node(&self) -> Result<String> {
         let session = self.session();
         let unsupported = || Error::Unsupported { what: "a hold" };
@@ -115,8 +115,8 @@ impl RawGuard {
 }
 
 impl Session {
-    /// Puts a hold at the end of the queue at a path; returns its node. Contenders that would not wait
-    /// for it make it fail. Readers and writers of other libraries wait for a writer only.
+    /// Creates a hold at the end of the queue at a path and returns its node. Fails if the queue has contenders that
+    /// would not wait for the hold. Readers and writers of other libraries wait for a writer only.
     pub(crate) fn plant_hold(&self, path: &str, hold: &Hold) -> Result<String> {
         let limit = Self::query_limit();
         let mut caller = self.caller();
@@ -127,7 +127,7 @@ impl Session {
                 role,
                 permits: 0,
             };
-            // A node that is to go again must not keep others from the path meanwhile.
+            // A node that will be deleted again must not keep others from the path meanwhile.
             let names = self.names(&mut caller, path, &limit)?;
             let foreign = match contest.is_taken(&names) {
                 Err(foreign) => foreign,
@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Looks for contenders that would not wait for the hold with this name. If there are, deletes it.
+    /// Looks for a contender that would not wait for the hold with this name; deletes the hold if there is one.
     fn is_refused(
         &self,
         caller: &mut Caller,
@@ -160,12 +160,12 @@ impl Session {
         let Place::Foreign(foreign) = contest.place(&names, name) else {
             return Ok(None);
         };
-        // Without an answer, it may still be there.
+        // Without an answer, the hold may still be there.
         while !self.delete_once(&format!("{path}/{name}"), -1, limit)? {}
         Ok(Some(foreign))
     }
 
-    /// Has a hold deleted of which it is not known whether it may stay; returns the error for that.
+    /// Hands a hold that may have to go to the cleaner, and returns the error.
     fn leaves_hold(&self, path: &str, name: String, error: Error) -> Error {
         let session = self.status.snapshot().session;
         self.cleaner.add(path, session, vec![Orphan::Node(name)]);
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Deletes a directory that was made for a hold and that nothing has used since.
+    /// Deletes a directory that was created for a hold and has not been used since.
     pub(crate) fn tidy_after_hold(&self, path: &str) -> Result<()> {
         let Some(Reply::Data { data, stat }) = self.read(&Request::get(path), path)? else {
             return Ok(());
@@ -185,13 +185,13 @@ impl Session {
             return Ok(());
         }
         match self.delete_once(path, 0, &Self::query_limit()) {
-            // Somebody came in between.
+            // Another client came in between.
             Err(Error::Refused { code, .. }) if code == ErrorCode::NOT_EMPTY.0 => Ok(()),
             deleted => deleted.map(drop),
         }
     }
 
-    /// Creates the node of a hold, and the directory; returns its name.
+    /// Creates the node of a hold and, if needed, its directory; returns the node's name.
     fn plant(
         &self,
         caller: &mut Caller,
@@ -205,7 +205,7 @@ impl Session {
             let create = self.creation_of_hold(&format!("{path}/{prefix}"), hold);
             match caller.call_once(&create, path, limit) {
                 Ok(Some(Reply::Created { path, .. })) => return Ok(path::name(&path).to_owned()),
-                // The answer was lost, and the server that is asked next may be behind.
+                // The answer was lost, and the server that is asked next may lag.
                 Ok(_) => {
                     let caught_up = self.catch_up(path);
                     let names = caught_up.and_then(|()| self.names(caller, path, limit));
@@ -213,7 +213,7 @@ impl Session {
                     if let Some(name) = mine.ok().as_deref().and_then(<[_]>::first) {
                         return Ok(name.text.to_owned());
                     }
-                    // It may still be carried out, and there are not to be two.
+                    // The lost create may still be carried out, and there must not be two holds.
                     let asked = Orphan::Prefix(mem::replace(&mut prefix, fresh()));
                     let session = self.status.snapshot().session;
                     self.cleaner.add(path, session, vec![asked]);
@@ -221,8 +221,8 @@ impl Session {
                 }
                 Err(CallError::Refused(ErrorCode::NO_NODE)) => {
                     let dirs = [path.to_owned()];
-                    // A job does not use a directory that the server may remove. Other locks use a
-                    // job's.
+                    // A job does not use a directory that the server may remove, while other locks
+                    // can use a job's directory.
                     let lasting = Lasting::Always(Journal::EMPTY);
                     let made = self.make_directories(caller, &dirs, lasting, limit)?;
                     made.map_err(|LimitReached| Self::unconfirmed())?;
@@ -241,7 +241,7 @@ impl Session {
         )
     }
 
-    /// Lists a queue; one that does not exist is empty.
+    /// Lists a queue; a missing queue is empty.
     fn names(&self, caller: &mut Caller, path: &str, limit: &Limit) -> Result<Names> {
         match caller.call(&Request::list(path), path, limit) {
             Ok(Reply::Children { names, .. }) => Ok(names),

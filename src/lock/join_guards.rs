@@ -1,14 +1,14 @@
-//! Makes one guard of several, such as those of several permits.
+//! Joins several guards into one, such as those of several permits.
 
 use super::raw_guard::RawGuard;
 use crate::session::lease::Lease;
 use zklock_core::validity::Stamp;
 
 impl RawGuard {
-    /// One guard over the nodes of all these, which are of one lock; `None` if there are none.
+    /// Returns one guard over the nodes of all these guards, which are of one lock; `None` if there are none.
     ///
-    /// It is lost with the first of them. If one of them is lost already, or is of another
-    /// session, the guard that this returns is lost.
+    /// The guard is lost with the first of its nodes. If one of the guards is lost already, or is of another session,
+    /// the returned guard is lost.
     pub(crate) fn join(all: Vec<Self>) -> Option<Self> {
         let (first, others) = all.split_first()?;
         if others.is_empty() {

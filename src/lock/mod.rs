@@ -5,9 +5,9 @@
 //!              (local)      mark, multi, downgrade
 //! ```
 //!
-//! A call makes a [`LockRequest`](request::LockRequest), waits for the turn of its thread,
-//! and goes through a [`Queue`](request::Queue) on the server with the driver; what it gets
-//! is a [`RawGuard`](raw_guard::RawGuard), the one thing that acts when it is dropped.
+//! A call makes a [`LockRequest`](request::LockRequest), waits for the turn of its thread, and goes
+//! through a [`Queue`](request::Queue) on the server with the driver. The result is a
+//! [`RawGuard`](raw_guard::RawGuard), the only one of these that acts on drop.
 
 mod abandonment;
 mod downgrade;
@@ -44,7 +44,7 @@ use zklock_core::attempt::Patience;
 
 pub(crate) use self::abandonment::lasting;
 
-/// What the locks of one client share.
+/// The state that the locks of one client share.
 pub(crate) struct Locks {
     pub(crate) session: Arc<Session>,
     threads: ThreadSet,
@@ -55,13 +55,13 @@ pub(crate) struct Locks {
 /// The outcome of locking.
 pub(crate) enum Locked {
     Granted(Grant),
-    /// The calling thread holds the lock already, and shares this grant.
+    /// The calling thread already holds the lock, and shares this grant.
     Again(Arc<Grant>),
 }
 
 /// The outcome of asking for a turn.
 pub(crate) enum Entered {
-    /// The turn is ours; the lock may have come with it.
+    /// The calling thread has the turn; the lock may have come with it.
     Turn(Turn, Option<RawGuard>),
     Again(Arc<Grant>),
 }
@@ -83,15 +83,15 @@ impl Locks {
         }
     }
 
-    /// Waits for the turn of the calling thread; `None` at the limit. The `wish` is told to
-    /// the thread before it.
+    /// Waits for the turn of the calling thread; returns `None` at the limit. While the thread
+    /// waits, the thread ahead of it sees its `wish`.
     fn enter(
         &self,
         path: &Arc<str>,
         wish: impl FnOnce() -> Wish,
         request: &LockRequest<'_>,
     ) -> Result<Option<Entered>> {
-        // It would wait for its own read-write lock on the server.
+        // On the server, the thread would wait for its own read-write lock.
         if self.threads.has_me(path) {
             return Err(would_deadlock(path));
         }
@@ -108,7 +108,7 @@ impl Locks {
         }
     }
 
-    /// As [`enter`](Self::enter), for locks that a thread can neither have twice nor inherit.
+    /// Like [`enter`](Self::enter), for locks that a thread can neither have twice nor inherit.
     pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
         match self.enter(&path.into(), Wish::default, request)? {
             Some(Entered::Turn(turn, _)) => {
@@ -120,17 +120,18 @@ impl Locks {
         }
     }
 
-    /// Enters the calling thread as one of those that share a path, or write to it.
+    /// Enters the calling thread as one of those that read or write a path.
     pub(crate) fn enter_shared(&self, path: &str) -> Result<thread_set::Entered> {
-        // It would wait for its own mutex on the server.
+        // On the server, the thread would wait for its own mutex.
         if self.turnstile.is_mine(path) {
             return Err(would_deadlock(path));
         }
         self.threads.enter(path).ok_or_else(|| would_deadlock(path))
     }
 
-    /// Another thread that is ahead of this one counts as a lock that is taken, but without a connection it may
-    /// wait for a server itself, unless it holds the lock: then this one waits for a connection, too.
+    /// Notes that the lock is taken, because another thread of this client is ahead of the calling
+    /// one. Without a connection, that thread may be waiting for a server itself. Unless it holds
+    /// the lock, the calling thread then waits for a connection too.
     fn gives_up_in_line(&self, path: &str, request: &mut LockRequest<'_>) -> Result<()> {
         let is_taken = || {
             let connected = self.session.status.snapshot().state == SessionState::Connected;
@@ -144,7 +145,7 @@ impl Locks {
     }
 
     /// Waits for the turn of the calling thread, and then in the queue on the server unless the
-    /// lock came with the turn; `None` if the lock is taken or the caller cancelled.
+    /// lock came with the turn. Returns `None` if the lock is taken or the caller cancelled.
     pub(crate) fn lock(
         &self,
         path: &Arc<str>,
@@ -182,7 +183,7 @@ impl Locks {
         }
     }
 
-    /// The result for a thread that ends without the lock, and has these turns.
+    /// Returns the result for a thread that ends without the lock, and has these turns.
     pub(crate) fn refused<'t, T>(
         &self,
         request: &LockRequest<'_>,
@@ -204,7 +205,7 @@ impl Locks {
         Ok(Grant { raw, turn })
     }
 
-    /// Writes what a lock of this client is, for [`fmt::Debug`].
+    /// Formats a lock of this client for [`fmt::Debug`].
     pub(crate) fn describe(
         &self,
         name: &str,

@@ -29,13 +29,13 @@ use zklock_core::multi::{Action, Event, Multi, Outcome};
 use zklock_core::validity::Stamp;
 use zklock_jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
 
-/// How long to wait for the next lock with others in hand, without transactions.
+/// How long to wait for the next lock while holding others, without transactions.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// All locks, and the token of each.
+/// One guard over all locks, and the token of each.
 type Taken = (RawGuard, Vec<FencingToken>);
 
-/// A queue to go through with others.
+/// A queue to go through together with others.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) path: String,
@@ -50,7 +50,7 @@ impl Part {
 }
 
 impl RawGuard {
-    /// Goes through the queues of all `parts`, which are sorted by path; all or none.
+    /// Goes through the queues of all `parts`, which are sorted by path; gets all locks or none.
     pub(crate) fn acquire_all(
         session: &Arc<Session>,
         parts: &[Part],
@@ -86,7 +86,7 @@ impl RawGuard {
     }
 }
 
-/// Begins, with transactions if the server has them.
+/// Begins an attempt, with transactions if the server has them.
 fn begin(
     session: &Session,
     parts: &[Part],
@@ -103,7 +103,7 @@ fn begin(
     }
 }
 
-/// One way through the queues.
+/// One attempt to get through the queues.
 struct MultiDriver<'a, 'q> {
     session: &'a Arc<Session>,
     parts: &'a [Part],
@@ -112,16 +112,16 @@ struct MultiDriver<'a, 'q> {
     caller: Caller,
     snapshot: Snapshot,
     limit: Limit,
-    /// Of the last request that proved anything.
+    /// The stamp of the last request that proved anything.
     stamp: Stamp,
-    /// What is in hand, without transactions.
+    /// The locks that are held so far, without transactions.
     taken: Vec<RawGuard>,
-    /// The listings of the queues that are yet to be looked at.
+    /// The listings of the queues that are still to be examined.
     listed: VecDeque<Result<Reply, ErrorCode>>,
 }
 
 impl MultiDriver<'_, '_> {
-    /// Breaks with the locks or without; continues if it has to start over.
+    /// Breaks with the locks or without; continues if the caller must start over.
     fn run(mut self) -> Result<ControlFlow<Option<Taken>>> {
         let mut listed = false;
         loop {
@@ -138,11 +138,11 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    /// An answer that came through another session says nothing about our nodes.
+    /// Replaces an answer that came through another session: it says nothing about our nodes.
     fn in_session(&self, event: Event) -> Event {
         let same = self.session.status.snapshot().session == self.snapshot.session;
         match event {
-            // The births tell whose the created nodes are.
+            // `Created` passes: the births, which are read next, tell whose the nodes are.
             Event::Children(_) | Event::Queues(_) | Event::NoNode | Event::ParentsMade if !same => {
                 Event::NewSession
             }
@@ -215,7 +215,7 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    /// Asks for the birth of each node, which the answer to a transaction does not tell, and lists the queues.
+    /// Reads the birth of each node, which the answer to a transaction does not tell, and lists the queues.
     fn births(&mut self, names: &[String]) -> Result<Event> {
         let nodes = self.full(names);
         let looks = nodes.iter().map(|node| Request::exists(node));
@@ -239,7 +239,7 @@ impl MultiDriver<'_, '_> {
         ))
     }
 
-    /// Waits in a queue where our node stands.
+    /// Waits in a queue in which the caller's node stands.
     fn queue(&mut self, at: usize, mine: OwnNode) -> Result<Event> {
         self.looks_at(at, None);
         let queue = queue_of(&self.parts[at]);
@@ -248,7 +248,7 @@ impl MultiDriver<'_, '_> {
         let progress = driver::stand(self.session, &queue, self.request, start, listing)?;
         Ok(Event::Queued(match progress {
             Progress::Reached(Reached { mine, lease, .. }) => {
-                // What was asked meanwhile is good for the next queue, too.
+                // The last proof is good for the next queue too.
                 self.stamp = lease.stamp().unwrap_or(self.stamp);
                 attempt::Outcome::Held(mine)
             }
@@ -257,7 +257,7 @@ impl MultiDriver<'_, '_> {
         }))
     }
 
-    /// Goes through a queue; with other locks in hand, not for long.
+    /// Goes through one queue; only briefly while holding other locks.
     fn take(&mut self, at: usize, briefly: bool) -> Result<Event> {
         let spread = Duration::from_millis(fastrand::u64(0..200));
         let short = clock::now().checked_add(PATIENCE + spread);
@@ -311,7 +311,7 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    /// Makes one hold of all nodes.
+    /// Makes one guard of all nodes.
     fn held(&mut self, mine: &[OwnNode]) -> Taken {
         let names: Vec<_> = mine.iter().map(|mine| mine.name.clone()).collect();
         let owner = |mine: &OwnNode| mine.origin.owner;
@@ -334,7 +334,7 @@ impl MultiDriver<'_, '_> {
         nodes.map(full).collect()
     }
 
-    /// For messages.
+    /// Joins the paths, for messages.
     fn all_paths(&self) -> String {
         let paths: Vec<_> = self.parts.iter().map(|part| part.path.as_str()).collect();
         paths.join(", ")
@@ -347,7 +347,7 @@ fn queue_of(part: &Part) -> Queue<'_> {
 
 impl Drop for MultiDriver<'_, '_> {
     fn drop(&mut self) {
-        // Changes nothing if the attempt has finished.
+        // This changes nothing if the attempt has finished.
         self.multi.handle(Event::Cancel);
         for (at, orphan) in self.multi.orphans() {
             let session = self.snapshot.session;

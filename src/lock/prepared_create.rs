@@ -1,8 +1,8 @@
-//! What a thread prepares before it sleeps in the line of its client.
+//! Requests that a thread prepares before it sleeps in the line of its client.
 //!
 //! If other clients wait for the lock too, the next thread of this client goes to the end of the
-//! queue when the one before it leaves: its create is sent with that release. If the thread has
-//! given up meanwhile, the cleaner deletes what was sent for it.
+//! queue when the thread ahead of it leaves: its create is sent with that release. If the thread
+//! has given up meanwhile, the cleaner deletes the node that was created for it.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use zklock_core::attempt::{Action, Attempt, Orphan};
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
 
-/// What a thread in line asks of the one before it.
+/// What a thread in line asks of the thread ahead of it.
 #[derive(Default)]
 pub(crate) struct Wish {
-    /// The lock may come with the turn.
+    /// Whether the lock may come with the turn.
     pub(super) inherits: bool,
-    /// To be sent with the release, if the lock does not come.
+    /// The create to send with the release, if the lock does not come with the turn.
     pub(super) create: Option<Arc<EarlyCreate>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Early {
     pub(super) id: String,
     prefix: String,
     create: Arc<EarlyCreate>,
-    /// Of the create; the listing has the next one.
+    /// The id of the create; the listing has the next id.
     pub(super) call_id: CallId,
     read: bool,
 }
@@ -51,8 +51,8 @@ impl Heir for Wish {
 }
 
 impl Prepared {
-    /// Prepares a create and a listing; `None` if an attempt would begin with something else, or
-    /// the transport has no transactions or does not resume sessions.
+    /// Prepares a create and a listing. Returns `None` if an attempt would begin with another
+    /// request, or if the transport has no transactions or does not resume sessions.
     pub(super) fn new(
         session: &Arc<Session>,
         queue: &Queue<'_>,
@@ -89,13 +89,13 @@ impl Prepared {
 }
 
 impl Early {
-    /// Itself, and when it was sent, if that was in this session.
+    /// Returns itself and the stamp of its requests, if they were sent in this session.
     pub(super) fn sent_in(self, session: i64) -> Option<(Self, Stamp)> {
         let sent = self.create.settle()?;
         (sent.session == session).then_some((self, sent.stamp))
     }
 
-    /// The answer has been read.
+    /// Notes that the answer has been read.
     pub(super) fn finish(mut self) {
         self.read = true;
     }

@@ -1,7 +1,7 @@
 //! What every guard owns: a place at the head of a queue, and the duty to give it up.
 //!
-//! Only the [`RawGuard`] in a guard acts on drop: the guards are plain structs around it, so
-//! that they can be taken apart. A place that has no guard yet is given up by its driver.
+//! Of the parts of a guard only [`RawGuard`] acts on drop: the guards are plain structs around it,
+//! so that they can be destructured. A place that has no guard yet is given up by its driver.
 
 mod release;
 
@@ -30,12 +30,12 @@ use zklock_core::dialect::Role;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
 
-/// The threads of one client in line for its locks.
+/// The line in which the threads of one client wait for its locks.
 pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant, Wish>;
 pub(crate) type Turn = turnstile::Turn<RawGuard, Grant, Wish>;
 
-/// The version of the directory's data that a note of the release may replace, once it is known;
-/// `None` if that data stays.
+/// The version of the directory's data that a release note may replace, once it is known; `None` if
+/// that data must stay.
 pub(super) type Replaces = Arc<OnceLock<Option<i32>>>;
 
 /// See the module's documentation.
@@ -43,24 +43,24 @@ pub(crate) struct RawGuard {
     session: Arc<Session>,
     lease: Arc<Lease>,
     token: FencingToken,
-    /// The number of the lease; taken when the nodes are given up.
+    /// The id of the lease; taken when the nodes are given up.
     watched: Option<u64>,
     closing: Option<Box<Closing>>,
     /// Set if the release is to leave a note.
     noted: OnceLock<Replaces>,
-    /// The nodes are to stay until then.
+    /// The time until which the nodes must stay.
     at_least_until: Option<Instant>,
-    /// Where the next threads wait, and how many may inherit the lock in a row.
+    /// The line of the next threads, and how many of them may inherit the lock in a row.
     heirs: Option<(Turnstile, u32)>,
     /// See [`has_waited`](Self::has_waited).
     has_waited: bool,
     /// See [`seen`](Self::seen).
     seen: Option<SeenAhead>,
-    /// The node is deleted already.
+    /// Whether the node is deleted already.
     has_left: AtomicBool,
-    /// A transaction that checks the nodes may still be carried out, as long as they exist.
+    /// Whether a transaction that checks the nodes may still be carried out, as long as they exist.
     in_doubt: AtomicBool,
-    /// When it was granted; absent if it does not count as a grant of its own.
+    /// When the lock was granted; absent if this does not count as a grant of its own.
     since: Option<Instant>,
 }
 
@@ -72,21 +72,21 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// As [`RawGuard::release`]; the next thread comes in afterwards.
+    /// Like [`RawGuard::release`]; lets the next thread in afterwards.
     pub(crate) fn release(self) -> Result<()> {
         self.raw.release_before(self.turn)
     }
 }
 
 impl RawGuard {
-    /// Takes over nodes that are at the head of their queues.
+    /// Creates a guard of nodes that are at the head of their queues.
     pub(super) fn new(session: &Arc<Session>, lease: Lease, token: FencingToken) -> Self {
         let lease = Arc::new(lease);
         let watched = session.leases.begin(lease.clone());
         Self::watched_as(watched, session, lease, token)
     }
 
-    /// As [`new`](Self::new), over nodes whose lease has this number already.
+    /// Like [`new`](Self::new), over nodes whose lease already has this id.
     fn watched_as(
         watched: u64,
         session: &Arc<Session>,
@@ -110,15 +110,15 @@ impl RawGuard {
         }
     }
 
-    /// Goes through a queue; `None` if it is taken or the limit was reached. The first requests may
-    /// be `prepared`, and another thread may have sent them.
+    /// Goes through a queue; returns `None` if the lock is taken or the limit was reached. The
+    /// first requests may be `prepared`, and another thread may have sent them.
     pub(crate) fn acquire(
         session: &Arc<Session>,
         queue: &Queue<'_>,
         request: &mut LockRequest<'_>,
         prepared: Option<Prepared>,
     ) -> Result<Option<Self>> {
-        // Whatever the outcome, this is no longer the last grant.
+        // Whatever the outcome, the previous grant is no longer the last one.
         let before = queue.last.and_then(|last| last.lock().take());
         let reached = driver::acquire(session, queue, request, before, prepared)?;
         let Some(Reached {
@@ -147,88 +147,88 @@ impl RawGuard {
         Ok(Some(raw))
     }
 
-    /// Counts it as a grant, this long after it was asked for.
+    /// Counts the lock as granted, this long after it was requested.
     pub(crate) fn granted(&mut self, after: Duration) {
         self.since = Some(clock::now());
         self.session.counters.acquired(self.lease.path(), after);
     }
 
-    /// When it was granted.
+    /// Returns when the lock was granted.
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// Knows whom its call has seen ahead.
+    /// Stores which contenders the call has seen ahead.
     pub(super) fn saw(&mut self, ahead: Option<SeenAhead>) {
         self.seen = ahead;
     }
 
-    /// Sets when it was granted, which has been counted.
+    /// Sets when the lock was granted, if that has been counted already.
     pub(super) fn count_from(&mut self, since: Option<Instant>) {
         self.since = since;
     }
 
-    /// Counts it as handed on by another thread of this client.
+    /// Counts the lock as handed on by another thread of this client.
     pub(super) fn inherited(&mut self, after: Duration) {
         self.session.counters.handed_on();
         self.belongs(true);
         self.granted(after);
     }
 
-    /// Says whether it belongs to the calling thread; if not, it may change threads.
+    /// Notes whether the guard belongs to the calling thread; otherwise it may change threads.
     pub(crate) fn belongs(&self, to_this_thread: bool) {
         if let Some(watched) = self.watched {
             self.session.leases.belongs(watched, to_this_thread);
         }
     }
 
-    /// Lets the threads that wait there inherit it, at most this many in a row.
+    /// Lets the threads in this line inherit the lock, at most `most` times in a row.
     pub(super) fn share(&mut self, turnstile: &Turnstile, most: u32) {
         self.heirs = Some((turnstile.clone(), most));
     }
 
-    /// Gives it back to the server, not to another thread.
+    /// Gives the lock back to the server, not to another thread.
     pub(crate) fn abandon(mut self) {
         self.heirs = None;
     }
 
-    /// Notes that a transaction may still be carried out: no other thread may have the nodes.
+    /// Notes that a transaction may still be carried out: no other thread may inherit the nodes.
     pub(super) fn in_doubt(&self) {
         self.in_doubt.store(true, Ordering::Release);
     }
 
-    /// Has the release write this too.
+    /// Makes the release write this too.
     pub(crate) fn close_with(&mut self, closing: Closing) {
         self.closing = Some(Box::new(closing));
     }
 
-    /// Has the release leave a note over this version; `false` if it is to do so already.
+    /// Makes the release leave a note over this version; returns `false` if it is to leave one already.
     pub(super) fn note_over(&self, replaces: Replaces) -> bool {
         self.noted.set(replaces).is_ok()
     }
 
-    /// Whether the release is to leave a note, nothing stands against it, and it is not known over
-    /// which version.
+    /// Returns whether the release is to leave a note, may do so, and does not know yet over which
+    /// version.
     pub(super) fn is_to_note(&self) -> bool {
         let unknown = self.noted.get().is_some_and(|over| over.get().is_none());
         unknown && self.at_least_until.is_none() && self.check().is_ok()
     }
 
-    /// Has the claim's node watched too.
+    /// Makes the heartbeat set the watches again, so that it also watches the claim's node.
     pub(crate) fn watch_anew(&self) {
         if let Some(watched) = self.watched {
             self.session.leases.unwatch(watched);
         }
     }
 
-    /// Has nobody told any more that the node goes, which this client is about to delete.
+    /// Ends the lease's heartbeat before this client deletes a node, so that no loss is reported.
     pub(super) fn stop_watching(&self) {
         if let Some(watched) = self.watched {
             self.session.leases.end(watched);
         }
     }
 
-    /// Whether giving it up takes more than the deletion of its nodes, or may be too late.
+    /// Returns whether the release has more to do than to delete the nodes, or may come too late.
     pub(super) fn has_duties(&self) -> bool {
         let late = self.in_doubt.load(Ordering::Acquire) || self.has_left.load(Ordering::Acquire);
         let more = self.closing.is_some() || self.noted.get().is_some();
@@ -240,25 +240,25 @@ impl RawGuard {
         self.has_left.store(true, Ordering::Release);
     }
 
-    /// The same lock over other nodes.
+    /// Creates a guard of the same lock over other nodes.
     pub(super) fn renewed(&mut self, lease: Lease) -> Self {
         let mut renewed = Self::new(&self.session, lease, self.token);
         renewed.at_least_until = self.at_least_until.take();
         renewed
     }
 
-    /// Other clients were ahead in the queue.
+    /// Returns whether other clients were ahead in the queue.
     ///
-    /// The grant may have come with the event of a deletion. Another server need not have heard
-    /// of the deletion, nor of what was written with it, so a thread asks for a
-    /// [`sync`](crate::transport::Capabilities::sync) before it reads what the predecessor left.
-    /// A grant by a listing rests on a reply, and no server that is behind a reply takes over the
+    /// The grant may have come with the event of a deletion. Another server may not have heard of
+    /// the deletion yet, nor of data that was written with it, so a thread asks for a
+    /// [`sync`](crate::transport::Capabilities::sync) before it reads what its predecessor left. A
+    /// grant by a listing rests on a reply, and no server that is behind a reply takes over the
     /// session.
     pub(crate) fn has_waited(&self) -> bool {
         self.has_waited
     }
 
-    /// Whom its call has seen ahead, if that was asked for.
+    /// Returns which contenders the call has seen ahead, if it was asked to note them.
     pub(crate) fn seen(&self) -> Option<&SeenAhead> {
         self.seen.as_ref()
     }
@@ -279,12 +279,12 @@ impl RawGuard {
         self.lease.nodes()
     }
 
-    /// The first of the nodes; a mutex has one only.
+    /// Returns the first of the nodes; a mutex has only one.
     pub(crate) fn node(&self) -> &str {
         self.nodes().first().map_or("", String::as_str)
     }
 
-    /// That node, as an attempt knows it.
+    /// Returns the first node as an attempt knows it.
     pub(crate) fn own_node(&self) -> OwnNode {
         OwnNode {
             name: path::name(self.node()).to_owned(),
@@ -303,7 +303,7 @@ impl RawGuard {
         self.lease.lost_reason()
     }
 
-    /// After this time the guard is Lost, and keeps the lock.
+    /// Marks the guard Lost after this time, while it keeps the lock.
     pub(crate) fn limit(&self, time: Duration) {
         self.lease.limit(time);
         if let Some(watched) = self.watched {
@@ -311,7 +311,7 @@ impl RawGuard {
         }
     }
 
-    /// Whether that time has passed.
+    /// Returns whether the time of [`limit`](Self::limit) has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.lease.is_over(Moment::now().since_boot())
     }
@@ -328,7 +328,7 @@ impl RawGuard {
         self.lease.events()
     }
 
-    /// Writes what a guard is, for [`fmt::Debug`].
+    /// Formats a guard for [`fmt::Debug`].
     pub(crate) fn describe(
         &self,
         name: &str,
@@ -349,7 +349,7 @@ impl RawGuard {
         told.finish()
     }
 
-    /// Leaves the nodes to another hold.
+    /// Leaves the nodes to another guard.
     pub(crate) fn hand_over(mut self) {
         if let Some(watched) = self.watched.take() {
             self.session.leases.end(watched);

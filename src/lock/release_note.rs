@@ -1,10 +1,10 @@
 //! The note that an orderly release leaves for the next holder.
 //!
-//! Who waited for a lock knows that the nodes ahead are gone, and not why: their holders released
-//! it, or were evicted and may not know yet. The transaction that deletes a node in order can say so
-//! in the directory, which costs no further write. Only a directory without data is used, or one
-//! that has such a note: marks, records and what other programs keep there stay. Of nodes that no
-//! note names, how their holders left is unknown.
+//! A client that waited for a lock knows that the nodes ahead are gone, but not why: their holders
+//! released it, or were evicted and may not know yet. The transaction that deletes a node on
+//! release can write the reason into the directory, which costs no further write. A note is written
+//! only into a directory without data or with an earlier note: marks, records and the data of other
+//! programs stay. If no note names a node, it is unknown how its holder left.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use zklock_core::name::NodeName;
 use zklock_core::release_note::{Note, is_shared};
 use zklock_jute::{Data, ErrorCode, Reply, Request, Stat};
 
-/// How long to wait for a note, or for a release that leaves one; later, how the holders ahead left
-/// is unknown.
+/// How long to wait for a note, or for a release that leaves one. After that, it is unknown how the
+/// holders ahead left.
 const LONGEST: Duration = Duration::from_millis(250);
 
 impl RawGuard {
-    /// Whether all that were ahead have said that they released in order; `None` if nobody was, or
-    /// the call did not look. Blocks for one read.
+    /// Returns whether all holders that were ahead have noted an orderly release; `None` if nobody
+    /// was ahead, or the call did not look. Blocks for one read.
     pub(crate) fn follows_release(&self) -> Option<bool> {
         let seen = self.seen().filter(|seen| !seen.is_empty())?;
-        // The notes of several directories may be of different moments.
+        // The notes of several directories may be from different moments.
         if self.nodes().len() != 1 {
             return Some(false);
         }
@@ -42,8 +42,8 @@ impl RawGuard {
         Some(note.is_some_and(|note| seen.released(&note)))
     }
 
-    /// Has an orderly release leave a note. If the lock is not shared, it sends a read of the
-    /// directory, and waits for nothing.
+    /// Makes an orderly release leave a note. Sends a read of the directory, unless the lock is
+    /// shared, and does not wait for the answer.
     pub(crate) fn leave_note(&self) {
         let replaces = Replaces::default();
         let multi = self.session().transport.capabilities().multi;
@@ -67,9 +67,9 @@ impl RawGuard {
         self.session().transport.send(vec![read]);
     }
 
-    /// If the release is to leave a note, and has to read the directory first, deletes the node and
-    /// writes the note: the lock is shared, or was held for less than that read takes. While others
-    /// write theirs, it reads and writes again.
+    /// Deletes the node and writes the note, if the release is to leave one and has yet to read the
+    /// directory: the lock is shared, or was held for less time than that read takes. Reads and
+    /// writes again while others write their notes.
     pub(crate) fn unlock_noting(&self) {
         if !self.is_to_note() {
             return;
@@ -85,7 +85,7 @@ impl RawGuard {
                 return;
             };
             match caller.call(&close(dir, name, &data, stat.version), dir, &limit) {
-                // Without the node, the request was carried out before, or the lock is lost.
+                // If the node is missing, an earlier request was carried out, or the lock is lost.
                 Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => return self.has_left(),
                 Err(CallError::Refused(ErrorCode::BAD_VERSION)) => {}
                 Err(_) => return,
@@ -93,7 +93,7 @@ impl RawGuard {
         }
     }
 
-    /// Whether this is the path's own node, which may be a job's, and not a semaphore's directory.
+    /// Returns whether the node is in the path's own directory, which may be a job's, and not in a semaphore's.
     fn is_in_its_own_directory(&self) -> bool {
         path::parent(self.node()) == self.lease().path()
     }
@@ -104,7 +104,7 @@ impl RawGuard {
 }
 
 impl Session {
-    /// Whether the holders with these nodes, which are gone, have said that they released in order.
+    /// Returns whether the holders of these nodes, which are gone, have noted an orderly release.
     pub(crate) fn have_released(&self, nodes: &[String]) -> bool {
         let limit = Limit::after(LONGEST);
         let mut caller = self.caller();
@@ -121,14 +121,14 @@ impl Session {
     }
 }
 
-/// The note that another one may replace. Data that somebody has deleted may have been a job's record: with
-/// a note in their place, a job would [take the path over](zklock_core::mending::is_free).
+/// Returns the note that another one may replace. If somebody has deleted the data, it may have been a job's record:
+/// with a note in its place, a job would [take the path over](zklock_core::mending::is_free).
 fn replaceable(data: &[u8], stat: &Stat, is_own: bool) -> Option<Note> {
     let was_written = is_own && data.is_empty() && 0 < stat.version;
     Note::parse(data).filter(|_| !was_written)
 }
 
-/// The note in this directory, which may be empty.
+/// Reads the note in this directory, which may be empty.
 fn note(caller: &mut Caller, dir: &str, limit: &Limit) -> Option<Note> {
     let (data, _) = read(caller, dir, limit)?;
     Note::parse(&data)

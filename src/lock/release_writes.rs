@@ -3,20 +3,21 @@
 use zklock_core::abandonment::Mark;
 
 /// What a release writes into the directory, in the transaction that deletes the node.
-/// The data that is replaced must have the version that was seen: what came since then is not this
-/// client's.
+///
+/// A write replaces data only if it still has the version that this client has seen: later data is not this client's.
 #[derive(Debug)]
 pub(crate) enum Closing {
-    /// What the mark says.
+    /// The data that the mark decides on.
     Mark(Mark),
-    /// This, over this version.
+    /// This data, over this version.
     Data(Vec<u8>, i32),
-    /// This, over this version, if the thread panics.
+    /// This data, over this version, if the thread panics.
     IfPanicking(Vec<u8>, i32),
 }
 
 impl Closing {
-    /// What is written, over which version, if the thread `panics` or the lock is `lost`, or neither.
+    /// Returns the data to write and the version to replace, given whether the thread `panics` and
+    /// whether the lock is `lost`.
     pub(super) fn data(&self, panics: bool, lost: bool) -> Option<(&[u8], i32)> {
         match self {
             Self::Mark(mark) => mark.closing(panics, lost),

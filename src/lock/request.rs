@@ -17,28 +17,28 @@ use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
 use zklock_jute::{CreateMode, Request, Stat};
 
-/// A lock is granted late or never if a round trip takes this part of the session timeout.
+/// A lock is granted late or never if a round trip takes this fraction of the session timeout.
 const SLOW: u32 = 6;
 
 /// A queue, and what its contender asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue<'a> {
-    /// The lock, for messages.
+    /// The path of the lock, for messages.
     pub(crate) path: &'a str,
     /// The directory of the queue's nodes.
     pub(crate) dir: &'a str,
     pub(crate) role: Role,
-    /// Whose names these are; `None` if they are those of the client's dialect.
+    /// The dialect of the names; `None` for that of the client.
     pub(crate) dialect: Option<Dialect>,
     /// How many may hold at once, for permits.
     pub(crate) permits: u32,
-    /// The caller has seen room for a permit, which nobody takes before it.
+    /// Whether the caller has seen room for a permit, which nobody takes before it.
     pub(crate) has_room: bool,
     /// Nodes in this directory that the same call holds.
     pub(crate) held: &'a [String],
-    /// What becomes of the directory when it is empty.
+    /// What becomes of the directory once it is empty.
     pub(crate) lasting: Lasting<'a>,
-    /// What the caller reads once it has the lock.
+    /// The reads of the caller that are to be as new as the grant.
     pub(crate) reads: &'a [Request],
     /// Another lock, which must be held all the while.
     pub(crate) under: Option<&'a Lease>,
@@ -46,51 +46,51 @@ pub(crate) struct Queue<'a> {
     pub(crate) last: Option<&'a LastTurn>,
 }
 
-/// Only the thread that has the turn reads and writes it.
+/// Only the thread that has the turn reads and writes the last grant.
 pub(crate) type LastTurn = Mutex<Option<LastGrant>>;
 
-/// How a call waits: the options of its user, with a limit in any case.
+/// How a call waits: the options of its user, always with a limit.
 pub(crate) struct LockRequest<'a> {
     pub(crate) patience: Patience,
     pub(crate) limit: Limit,
-    /// A server has said that others are ahead.
+    /// Whether a server has said that others are ahead.
     pub(crate) taken: bool,
-    /// The queue's directory has gone, which its contenders do not make.
+    /// Whether the queue's directory is missing, and its contenders do not create it.
     pub(crate) lacks_directory: bool,
-    /// When to give up once a server has said so, if that is before the limit.
+    /// When to give up once a server has said that others are ahead, if that is before the limit.
     pub(crate) until_if_taken: Option<Instant>,
-    /// The answers to what the queue was to read, if they came with the lock.
+    /// The answers to the queue's reads, if they came with the lock.
     pub(crate) read: Option<Replies>,
-    /// Whom the call has seen ahead, if it is to find out how they left.
+    /// The contenders that the call has seen ahead, if it is to find out how they left.
     pub(crate) seen: Option<SeenAhead>,
-    /// What others are shown instead of the client's own text.
+    /// The text that others are shown instead of the client's own.
     pub(crate) note: Option<String>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
     /// Fails if this thread is in a circle of waiters.
     pub(crate) circles: Option<Box<Circles>>,
-    /// It stands in several queues at a time, and may be first in some.
+    /// Whether the call stands in several queues at a time, and may be first in some.
     pub(crate) several: bool,
     pub(crate) overdue: Option<Overdue>,
-    /// The nodes are to stay until this time has passed.
+    /// How long the nodes must stay at least.
     pub(crate) hold_at_least: Option<Duration>,
-    /// Marks the path while a mutex is held.
+    /// How to mark the path while a mutex is held.
     pub(crate) tracking: Option<Tracking>,
-    /// A hold is to take the lock's place.
+    /// Whether a hold is to replace the lock.
     pub(crate) for_a_hold: bool,
 }
 
-/// What a mutex does about predecessors that went without releasing.
+/// What a mutex does about predecessors that left without releasing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tracking {
-    /// How long to wait before entering after one.
+    /// How long to wait before entering after such a predecessor.
     pub(crate) delay: Duration,
 }
 
-/// Told what is ahead, at first and then when it changes.
+/// A callback that gets what is ahead, at first and whenever it changes.
 pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
 
-/// Told which node is nearest ahead, whether the caller stands in other queues too, and until when it
-/// may look.
+/// A callback that gets the node that is nearest ahead, whether the caller stands in other queues
+/// too, and until when it may look.
 pub(crate) type Circles = dyn Fn(&str, bool, &Limit) -> Result<()>;
 
 /// What is ahead of a waiting thread.
@@ -99,15 +99,15 @@ pub(crate) struct Ahead {
     pub(crate) since: Duration,
     pub(crate) count: usize,
     pub(crate) nearest: String,
-    /// Whether the nearest holds.
+    /// Whether the nearest contender holds.
     pub(crate) holds: bool,
     pub(crate) data: Vec<u8>,
-    /// Empty if a crowd is ahead, which has no nearest.
+    /// Empty if a crowd is ahead, in which no contender is nearest.
     pub(crate) stat: Stat,
 }
 
 impl<'a> Queue<'a> {
-    /// The queue in the lock's own directory.
+    /// Returns the queue in the lock's own directory.
     pub(crate) fn of(path: &'a str, role: Role) -> Self {
         Self {
             path,
@@ -124,7 +124,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The terms on which a client of this session queues here.
+    /// Returns the terms on which a client of this session queues here.
     pub(super) fn contest(&self, session: &Session) -> Contest {
         Contest {
             dialect: self.dialect.unwrap_or(session.settings.dialect),
@@ -133,14 +133,14 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Whether a place in this queue is no longer of use.
+    /// Returns whether a place in this queue is no longer of use.
     pub(super) fn is_pointless(&self) -> bool {
         self.under.is_some_and(|under| under.check().is_err())
     }
 }
 
 impl LockRequest<'_> {
-    /// Whether any node of this client's will do.
+    /// Returns whether any node of this client will do.
     pub(crate) fn is_plain(&self) -> bool {
         self.note.is_none() && self.hold_at_least.is_none() && self.tracking.is_none()
     }
@@ -151,15 +151,15 @@ impl LockRequest<'_> {
         self.limit = self.limit.clone().until(self.until_if_taken);
     }
 
-    /// It queues again: see [`SeenAhead::lose_sight`].
+    /// Notes that the call queues again: see [`SeenAhead::lose_sight`].
     pub(crate) fn loses_sight(&mut self) {
         if let Some(seen) = &mut self.seen {
             seen.lose_sight();
         }
     }
 
-    /// The result of a call that ends without the lock: `None` if the lock is taken, or the caller
-    /// cancelled, and an error if no server has said so.
+    /// Returns the result of a call that ends without the lock: `None` if the lock is taken or the
+    /// caller cancelled, and an error if no server has said so.
     pub(crate) fn refused<T>(&self, session: &Session) -> Result<Option<T>> {
         if self.taken || self.limit.was_cancelled() {
             return Ok(None);
@@ -174,7 +174,7 @@ impl LockRequest<'_> {
     }
 }
 
-/// The request that creates a contender's node.
+/// Returns the request that creates a contender's node.
 pub(super) fn creation(
     session: &Session,
     queue: &Queue<'_>,

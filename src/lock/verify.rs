@@ -1,4 +1,4 @@
-//! Asks the quorum whether a lock is still held, now and not when the next proof is due.
+//! Asks the quorum whether a lock is still held, at once instead of when the next proof is due.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::transport::{Answered, Failure};
 use zklock_core::proof::{self, Proof};
 use zklock_core::validity::Stamp;
 
-/// How long to wait for a connection: so long, or this part of the session timeout. A client is back sooner
-/// after a reset, and whoever asks in an outage wants to know.
+/// How long to wait for a connection: this long, or this part of the session timeout. A client
+/// reconnects sooner after a reset, and a caller that asks during an outage wants an answer.
 const OUTAGE: Duration = Duration::from_secs(1);
 const OUTAGE_PART: u32 = 8;
 
 impl RawGuard {
-    /// Has the quorum confirm the nodes now; asks again once if the connection breaks and is soon back.
+    /// Makes the quorum confirm the nodes now. Asks once more if the connection breaks and is soon back.
     pub(crate) fn verify(&self) -> Result<()> {
         self.check()?;
         let timeout = self.session().status.snapshot().timeout;
@@ -62,7 +62,7 @@ impl RawGuard {
         }
     }
 
-    /// The nodes are not there: the lock is lost.
+    /// Marks the lock as lost, because its nodes are not there; returns the error.
     pub(crate) fn found_gone(&self) -> Error {
         self.lease().lose(self.gone());
         self.lease().lost()

@@ -1,8 +1,8 @@
-//! Leads a thread of the user's to the head of a queue.
+//! Leads a user's thread to the head of a queue.
 //!
-//! The acquisition decides, in `zklock_core`; the thread passes in what happens, sends what that leads
-//! to, and sleeps. However it ends, even by a panic of the caller's closure, the cleaner gets what the
-//! acquisition leaves in the directory.
+//! The acquisition in `zklock_core` decides. The thread reports what happens, sends the requests
+//! that follow, and sleeps. However it ends, even by a panic of the caller's closure, the cleaner
+//! gets the nodes that the acquisition leaves in the directory.
 
 mod reads;
 mod tell;
@@ -30,28 +30,29 @@ use zklock_core::skip_listing::LastGrant;
 use zklock_core::validity::Stamp;
 use zklock_jute::Names;
 
-/// The head of a queue, reached.
+/// The outcome of reaching the head of a queue.
 pub(crate) struct Reached {
     pub(crate) lease: Lease,
     pub(crate) mine: OwnNode,
-    /// Others were ahead.
+    /// Whether others were ahead.
     pub(crate) waited: bool,
-    /// A semaphore has directories here, whose clients use up no numbers of the queue.
+    /// Whether a semaphore has directories here; its clients use up no numbers of the queue.
     pub(crate) beside_semaphore: bool,
 }
 
-/// How it ended.
+/// How an acquisition ended.
 pub(crate) enum Progress {
     Reached(Reached),
     LimitReached,
-    /// The node where it stood has gone with its session; or there is no directory.
+    /// The caller's node has gone with its session, or there is no directory.
     Restart,
 }
 
-/// Goes through a queue; `None` if the lock is taken, the limit was reached, or there is no directory, which
-/// the caller makes. The request tells afterwards whether a server has said that it is taken, or that.
+/// Goes through a queue. Returns `None` if the lock is taken, the limit was reached, or there is no
+/// directory, which the caller then creates. Afterwards the request tells whether a server has said
+/// that the lock is taken, or that the directory is missing.
 ///
-/// `last` is the caller's last grant; what was `prepared` may have been sent.
+/// `last` is the caller's last grant. The requests in `prepared` may have been sent.
 pub(super) fn acquire(
     session: &Session,
     queue: &Queue<'_>,
@@ -87,7 +88,7 @@ pub(super) fn acquire(
     }
 }
 
-/// An acquisition whose create may have been sent early, by another thread.
+/// Creates an acquisition whose create may have been sent early, by another thread.
 fn enter(
     session: &Session,
     queue: &Queue<'_>,
@@ -112,9 +113,9 @@ fn enter(
     acquisition
 }
 
-/// Waits in a queue where a node of ours stands already, which was created through this
-/// connection and at this moment. The queue may have been listed since then; if that was through another
-/// connection, it is listed again.
+/// Waits in a queue in which a node of the caller stands already, created through this connection
+/// and with this stamp. If the queue was listed since then through another connection, it is listed
+/// again.
 pub(super) fn stand(
     session: &Session,
     queue: &Queue<'_>,
@@ -138,7 +139,7 @@ pub(super) fn stand(
     .run()
 }
 
-/// One acquisition on its way.
+/// An acquisition in progress.
 struct Driver<'a, 'q> {
     session: &'a Session,
     queue: &'a Queue<'a>,
@@ -146,9 +147,9 @@ struct Driver<'a, 'q> {
     acquisition: Acquisition,
     wired: Wired<'a>,
     since: Instant,
-    /// The node that holds the lock now, or is left to the cleaner.
+    /// The node that holds the lock by now, or that is left to the cleaner.
     node: Option<String>,
-    /// Reports changes of the connection where the events of watches arrive.
+    /// Reports changes of the connection on the channel of the watches' events.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
 }
@@ -161,7 +162,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         mut acquisition: Acquisition,
         (caller, snapshot): (&'a mut Caller, Snapshot),
     ) -> Self {
-        // A server that lags still shows what this client has left, which looks like others' nodes.
+        // A lagging server still shows nodes that this client has left, which look like others' nodes.
         acquisition.own_is_left(acquisition.tries());
         acquisition.hurry_by(request.overdue.take(), queue.held);
         if let Some(seen) = request.seen.take() {
@@ -187,7 +188,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             let left = self.acquisition.left();
             self.clean_up(left);
             let reached = self.acquisition.advance(&mut self.wired);
-            // Another attempt of the same call may have begun with its limit anew.
+            // Another attempt of the same call may have started with a new limit.
             if self.acquisition.is_taken() {
                 self.request.is_taken();
             }
@@ -206,7 +207,8 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
-    /// Passes on what has become of the connection, once all is answered that was sent through the last.
+    /// Reports a change of the connection to the acquisition, once everything sent through the
+    /// previous one is answered.
     fn look_at_connection(&mut self) -> Result<()> {
         let snapshot = self.session.status.snapshot();
         if snapshot.is_over() {
@@ -271,7 +273,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
-    /// The watch on our own node goes with the node.
+    /// Notes the caller's node, so that its watch is kept: the watch goes with the node.
     fn leaves_its_node(&mut self) {
         if let Some(name) = self.acquisition.node() {
             self.node = Some(format!("{}/{name}", self.queue.dir));
@@ -302,7 +304,7 @@ impl Drop for Driver<'_, '_> {
     fn drop(&mut self) {
         self.leaves_its_node();
         self.wired.unwatch_others(self.node.as_deref());
-        // Changes nothing if it has ended.
+        // This changes nothing if the acquisition has ended.
         self.acquisition.cancel(&mut self.wired);
         let left = self.acquisition.orphans();
         self.clean_up(left);

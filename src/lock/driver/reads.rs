@@ -1,7 +1,8 @@
-//! What the caller is to read once it has the lock, read together with the queue.
+//! The caller's reads that are to be as new as the grant, sent together with the listing.
 //!
-//! A server answers in order: what is read behind the listing that grants the lock is as new as that. Who
-//! has waited for others has it read again, as that may be older than what the holder before has left.
+//! A server answers in order, so the answer to a read behind the listing that grants the lock is as
+//! new as the listing. A thread that has waited for others reads again, because those answers may
+//! be older than the last write of the holder before.
 
 use std::mem;
 
@@ -9,10 +10,10 @@ use crate::session::caller::{Caller, Replies};
 use crate::transport::{Answered, CallId, Failure, Watch};
 use zklock_jute::{ErrorCode, Request};
 
-/// The requests of one queue, and what is known of those that have left last.
+/// The reads of one queue, and the answers to those that were sent last.
 pub(super) struct Reads<'a> {
     wanted: &'a [Request],
-    /// The first of them, from when they have left.
+    /// The id of the first of them, once they are sent.
     first: Option<CallId>,
     answers: Vec<Answered>,
 }
@@ -26,7 +27,7 @@ impl<'a> Reads<'a> {
         }
     }
 
-    /// Leaves with what is sent, if that lists the queue.
+    /// Adds the reads to the requests to be sent, if one of those lists the queue.
     pub(super) fn leave_with(
         &mut self,
         out: &mut Vec<(Request, Option<Watch>)>,
@@ -41,19 +42,19 @@ impl<'a> Reads<'a> {
         out.extend(self.wanted.iter().map(|request| (request.clone(), None)));
     }
 
-    /// Drops what came with a listing that is not the last.
+    /// Drops the answers that came with an outdated listing.
     pub(super) fn forget(&mut self) {
         self.first = None;
         self.answers.clear();
     }
 
-    /// Asks for nothing any more.
+    /// Stops reading.
     pub(super) fn give_up(&mut self) {
         self.wanted = &[];
         self.forget();
     }
 
-    /// Takes in an answer; returns those to other requests.
+    /// Takes an answer to a read; returns an answer to any other request.
     pub(super) fn take(&mut self, call: CallId, answered: Answered) -> Option<Answered> {
         let next = self.first.filter(|_| !self.are_whole());
         let next = next.map(|first| CallId(first.0 + self.answers.len() as u64));
@@ -64,7 +65,7 @@ impl<'a> Reads<'a> {
         None
     }
 
-    /// Takes out the answers, if all have arrived, with the others that are there already.
+    /// Takes out the answers if all have arrived, including those that wait in the caller's mailbox.
     pub(super) fn finish(&mut self, caller: &mut Caller) -> Option<Replies> {
         self.first?;
         while !self.are_whole() {
@@ -75,7 +76,7 @@ impl<'a> Reads<'a> {
         answers
             .map(|answered| match answered {
                 Ok(reply) => Some(Ok(reply)),
-                // The server hangs up behind this one.
+                // The server closes the connection after this answer.
                 Err(Failure::Refused(ErrorCode::SASL_REQUIRED)) => None,
                 Err(Failure::Refused(code)) => Some(Err(code)),
                 Err(_) => None,

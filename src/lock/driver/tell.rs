@@ -1,4 +1,4 @@
-//! What a waiting thread tells its user: whom it waits for.
+//! How a waiting thread tells its user which contender it waits for.
 
 use super::Driver;
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::system::clock;
 use zklock_core::queue::Blocked;
 
 impl Driver<'_, '_> {
-    /// Tells who is ahead, at first and when that changes.
+    /// Tells the user who is ahead, at first and whenever that changes.
     pub(super) fn tell_place(&mut self) -> Result<()> {
         let told = self.request.on_wait.is_some() || self.request.circles.is_some();
         if !told && !log::log_enabled!(log::Level::Info) {
@@ -30,7 +30,7 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         self.told = Some(place);
-        // What follows is the user's.
+        // The code from here on is the user's.
         self.wired.reading = None;
         if log::log_enabled!(log::Level::Info) {
             self.log_place(blocked);

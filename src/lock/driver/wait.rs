@@ -1,7 +1,7 @@
-//! How a thread sleeps until something happens, and takes that in.
+//! How a thread sleeps until something happens, and handles it.
 //!
-//! Answers, the events of watches and changes of the connection wake the same thread, so that a wait
-//! without a cancel needs no `select!`.
+//! Answers, the events of watches and changes of the connection wake the same thread, so a wait
+//! without cancellation needs no `select!`.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::transport::{Failure, Fired, Reading, Watch};
 use zklock_jute::EventKind;
 
 impl Driver<'_, '_> {
-    /// Takes in the next answer or event, or waits for one; gives up at the limit.
+    /// Handles the next answer or event, or waits for one; gives up at the limit.
     pub(super) fn take_in(&mut self, rests_until: Option<Duration>) -> Result<()> {
         if self.take_in_letter() {
             return Ok(());
         }
-        // All that this turn has made due leaves in one write.
+        // One write sends all requests of this turn.
         self.wired.flush();
         let (waits, quiet) = (self.acquisition.is_waiting(), self.acquisition.is_quiet());
         if waits {
-            // The event of a deletion may grant the lock, and what was read is older than that.
+            // The event of a deletion may grant the lock, and the answers read so far are older than that.
             self.wired.reads.give_up();
             self.tell_place()?;
         }
@@ -35,7 +35,7 @@ impl Driver<'_, '_> {
             }
             return Ok(());
         }
-        // A change may have come before the subscription.
+        // The status may have changed before the subscription.
         if quiet && self.listen() {
             return Ok(());
         }
@@ -52,14 +52,14 @@ impl Driver<'_, '_> {
         self.acquisition.cancel(&mut self.wired);
     }
 
-    /// Passes on an answer or an event that is there; `false` if there is none.
+    /// Passes on an answer or an event that has arrived; returns `false` if there is none.
     fn take_in_letter(&mut self) -> bool {
         let Some((call, answered)) = self.wired.caller.try_take() else {
             let fired = self.wired.fired.try_recv();
             return fired.map(|fired| self.heard(&fired)).is_some();
         };
-        // An answer that came through another session says nothing about our node. That to a create
-        // tells its owner.
+        // An answer that came through another session says nothing about our node. The answer to a
+        // create does: it names the owner.
         let is_late = self.session.status.snapshot().session != self.wired.snapshot.session;
         let answered = match is_late && !self.acquisition.creates_by(call) {
             true => Err(Failure::Lost),
@@ -72,13 +72,14 @@ impl Driver<'_, '_> {
         if let Some(early) = self.wired.early.take_if(|early| early.call_id == call) {
             early.finish();
         }
-        // The node of the last grant may still be there, and what is in doubt under it may still come.
+        // The node of the last grant may still be there, and a transaction that was in doubt under
+        // it may still be carried out.
         let may_skip = self.acquisition.creates_by(call) && self.acquisition.may_skip_listing();
         if may_skip && self.session.cleaner.is_deleting_in(self.queue.dir) {
             self.acquisition.lists();
         }
         self.acquisition.answered(call, answered, &mut self.wired);
-        // Why it was lost may be known in a moment; without a reason, it is asked again then.
+        // The transport may report in a moment why the answer was lost; after the pause the request is sent again.
         let (caller, snapshot) = (&mut self.wired.caller, &self.wired.snapshot);
         if lost {
             self.wired.reading = None;
@@ -89,13 +90,13 @@ impl Driver<'_, '_> {
         true
     }
 
-    /// Passes on the event of a watch.
+    /// Handles the event of a watch.
     fn heard(&mut self, fired: &Fired) {
-        // From a watch that was given up, or a change of the connection.
+        // The event is from a watch that was given up, or reports a change of the connection.
         let Some(path) = self.wired.path_of(fired.id) else {
             return;
         };
-        // The events of a new connection come in any order.
+        // After a reconnect, events arrive in any order.
         let kind = match self.wired.caller.is_steady(&self.wired.snapshot) {
             true => fired.kind,
             false => EventKind::None,
@@ -107,7 +108,8 @@ impl Driver<'_, '_> {
         self.acquisition.happened(name, kind);
     }
 
-    /// Has changes of the connection reported where watches report; `false` if they are.
+    /// Subscribes to changes of the connection, on the channel of the watches. Returns `false` if
+    /// it has subscribed before.
     fn listen(&mut self) -> bool {
         if self.listening.is_some() {
             return false;
@@ -127,7 +129,7 @@ impl Driver<'_, '_> {
         let now = Moment::now().since_boot();
         let rests = rests_until.map(|at| at.saturating_sub(now));
         let pause = [rests, silence].into_iter().flatten().min();
-        // Who awaits an answer reads it itself, and looks at the other lock afterwards.
+        // A thread that awaits an answer reads it itself, and checks the other lock afterwards.
         let under = self.queue.under.filter(|_| self.acquisition.is_quiet());
         let under = under.map(|under| under.events().clone());
         let limit = &self.request.limit;
@@ -147,7 +149,7 @@ impl Driver<'_, '_> {
             transport.while_attended(wait)?;
         }
         if let Some(under) = &under {
-            // Whether it is held is looked at, whatever has happened to it.
+            // The loop checks whether the other lock is held, whatever the event was.
             let _ = under.try_recv();
         }
         if silence.is_some() && silence == pause {
@@ -159,7 +161,7 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
-    /// Reads for the client, until something has arrived for this thread.
+    /// Reads from the connection for the whole client until something has arrived for this thread.
     fn rest(&mut self, pause: Option<Duration>) {
         let transport = &*self.session.transport;
         if self.acquisition.is_waiting() {

@@ -1,4 +1,4 @@
-//! What an acquisition sees of a session, and how it sends.
+//! The session as an acquisition sees it, and how it sends requests.
 
 use std::mem;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use zklock_core::queue::strangers;
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
 
-/// From this number on a directory is worth a warning.
+/// From this number on, a directory is worth a warning.
 const HALF_WAY: i64 = LAST_SEQUENCE / 2;
 
 /// See the module's documentation.
@@ -36,18 +36,18 @@ pub(super) struct Wired<'a> {
     queue: &'a Queue<'a>,
     note: Option<String>,
     pub(super) caller: &'a mut Caller,
-    /// The connection that the acquisition knows of.
+    /// The connection as last reported to the acquisition.
     pub(super) snapshot: Snapshot,
-    /// Whether it is there.
+    /// Whether that connection still exists.
     pub(super) connected: bool,
-    /// What leaves with the next write.
+    /// The requests to send with the next write.
     out: Vec<(Request, Option<Watch>)>,
     pub(super) reads: Reads<'a>,
     pub(super) fired: Mailbox<Fired>,
-    /// The watches that are set, or asked for, and what they are on.
+    /// The watches that are set or requested, and their paths.
     watches: Vec<(String, WatchId)>,
     clock: ServersClock,
-    /// It waits for others, and reads.
+    /// Set while the thread waits for others and reads from the connection.
     pub(super) reading: Option<Reading<'a>>,
     /// The create that another thread has sent.
     pub(super) early: Option<Early>,
@@ -79,7 +79,7 @@ impl<'a> Wired<'a> {
         }
     }
 
-    /// Writes what was sent, in one piece.
+    /// Sends the requests in one write.
     pub(super) fn flush(&mut self) {
         if !self.out.is_empty() {
             let (dir, caller) = (self.queue.dir, &*self.caller);
@@ -88,18 +88,18 @@ impl<'a> Wired<'a> {
         }
     }
 
-    /// What was read with the listing that has granted the lock, through the connection that is there still.
+    /// Returns the answers that came with the listing that granted the lock, if the connection is still the same.
     pub(super) fn has_read(&mut self) -> Option<Replies> {
         let read = self.reads.finish(self.caller)?;
         self.caller.is_steady(&self.snapshot).then_some(read)
     }
 
-    /// Whether anything is watched.
+    /// Returns whether there are any watches.
     pub(super) fn watches(&self) -> bool {
         !self.watches.is_empty()
     }
 
-    /// The path that a watch was on, unless it is not needed any more.
+    /// Takes the path of a watch, unless the watch was given up.
     pub(super) fn path_of(&mut self, id: WatchId) -> Option<String> {
         let at = self.watches.iter().position(|(_, other)| *other == id)?;
         Some(self.watches.swap_remove(at).0)
@@ -109,7 +109,7 @@ impl<'a> Wired<'a> {
         self.unwatch_others(None);
     }
 
-    /// Gives up all watches but the one on this node, which goes with the node.
+    /// Removes all watches but the one on this node, which goes with the node.
     pub(super) fn unwatch_others(&mut self, node: Option<&str>) {
         for (path, id) in self.watches.drain(..) {
             if Some(&*path) != node {
@@ -118,7 +118,7 @@ impl<'a> Wired<'a> {
         }
     }
 
-    /// The lock waits for the leader to have heard of the session, or does not any more.
+    /// Notes how long the lock must wait until the leader has heard of the session, or that it need not wait.
     fn hold_back(&mut self, pause: Option<Duration>) {
         match pause {
             Some(pause) => self.session.hold_back(pause),
@@ -128,7 +128,7 @@ impl<'a> Wired<'a> {
         self.is_held_back = pause.is_some();
     }
 
-    /// A watch that reports to this thread.
+    /// Creates a watch that reports to this thread.
     pub(super) fn new_watch(&self) -> Watch {
         Watch::new(self.session.next_watch(), self.fired.slot())
     }
@@ -202,8 +202,8 @@ impl Wire for Wired<'_> {
         )
     }
 
-    // Before a permit's directory is made again, its client has to look whether the path has become
-    // another lock's.
+    // A permit's directory is not simply created again: its client must first check whether the
+    // path has become another kind of lock.
     fn parents(&self, dir: &str) -> Option<Vec<Request>> {
         match (self.queue.role, self.queue.lasting) {
             (Role::Permit, Lasting::WhileUsedIn(_)) => None,
@@ -211,7 +211,7 @@ impl Wire for Wired<'_> {
         }
     }
 
-    // Another thread may not have sent it yet: the one that hears the answer cleans up.
+    // Another thread may still be about to send the create: the thread that gets the answer cleans up.
     fn abandon(&mut self, create: CallId) -> bool {
         self.early
             .as_ref()
@@ -249,7 +249,7 @@ impl Wire for Wired<'_> {
             _ => false,
         };
         if !is_silent {
-            // The logger is the user's.
+            // The logger is the user's code, which may take its time.
             self.reading = None;
         }
         match note {

@@ -1,4 +1,4 @@
-//! What a queue holds, before a node stands in it.
+//! What a queue contains before the caller has a node in it.
 
 use super::{MultiDriver, queue_of};
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    /// What a queue holds, if a server has told.
+    /// Returns the names in a queue, if a server has listed it.
     pub(super) fn held_by(answer: std::result::Result<Reply, ErrorCode>) -> Option<Names> {
         match answer {
             Ok(Reply::Children { names, .. }) => Some(names),
@@ -48,7 +48,7 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    /// Lists these queues, in which our nodes stand.
+    /// Lists these queues, in which the caller has nodes.
     pub(super) fn lists(&mut self, queues: &[usize]) -> Result<Event> {
         let list = |at: &usize| Request::list(&self.parts[*at].path);
         let (lists, about) = (
@@ -71,7 +71,7 @@ impl MultiDriver<'_, '_> {
         self.session.ask_latest(list, path, &self.limit)
     }
 
-    /// What this queue holds, which is asked for with those behind it.
+    /// Returns the listing of this queue, requested together with the queues behind it.
     fn next_listed(&mut self, at: usize) -> Listed {
         if self.listed.is_empty() {
             let (path, rest) = (&self.parts[at].path, &self.parts[at..]);
@@ -82,12 +82,13 @@ impl MultiDriver<'_, '_> {
         listed.map_err(CallError::Refused)
     }
 
-    /// Notes which of the locks is the one in the way, if there is one.
+    /// Notes which of the locks is in the way, if any.
     pub(super) fn looks_at(&self, at: usize, hold: Option<Hold>) {
         *self.session.taken.lock() = Some((self.parts[at].path.clone(), hold));
     }
 
-    /// Leaves out the holds that are over by this machine's clock; with a node, the driver removes them.
+    /// Leaves out the holds that are over by this machine's clock. Once the caller has a node, the
+    /// driver removes them.
     fn without_past_holds(&mut self, at: usize, names: Names) -> Result<Event> {
         let path = &self.parts[at].path;
         let contest = queue_of(&self.parts[at]).contest(self.session);

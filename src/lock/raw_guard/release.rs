@@ -1,4 +1,4 @@
-//! How a guard's place is given up: to the next thread of this client, or to the server.
+//! How a guard gives up its place: to the next thread of this client, or to the server.
 
 use std::slice;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::transport::mailbox_sender::Slot;
 use zklock_core::attempt::Orphan;
 use zklock_core::release_note::Note;
 
-/// How often a release that waits for its time looks whether the lock is lost.
+/// How often a release that waits for its minimum time checks whether the lock is lost.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl RawGuard {
-    /// Hands the lock to the next thread of this client, if it may; then nothing is left to give
-    /// up.
+    /// Hands the lock to the next thread of this client, if that is allowed; then there is nothing
+    /// left to give up.
     pub(super) fn hand_off(&mut self) -> bool {
         let kept = self.closing.is_some() || self.at_least_until.is_some();
         if kept || *self.in_doubt.get_mut() || *self.has_left.get_mut() {
@@ -54,7 +54,7 @@ impl RawGuard {
     pub(crate) fn release(mut self) -> Result<()> {
         if let Some(until) = self.at_least_until {
             self.hold_until(until);
-            // A lock that is lost before may have its nodes: they stay until then.
+            // A lock that is lost before that time may still have its nodes, which stay until then.
             self.at_least_until = Some(until).filter(|until| clock::now() < *until);
         }
         let held = self.check();
@@ -77,12 +77,12 @@ impl RawGuard {
         Ok(())
     }
 
-    /// Gives up the nodes, writes this into the directory over this version, and waits for the answer
-    /// until the limit. Returns whether it is certainly written; at the limit, it may still be
-    /// written.
+    /// Gives up the nodes, writes `data` into the directory over this version, and waits for the
+    /// answer until the limit. Returns whether the data is certainly written; at the limit, it may
+    /// still be written.
     ///
-    /// The server decides: if the node is there, the lock was held to this moment, even if the
-    /// client could not know it.
+    /// The server decides: if the node is there, the lock was held up to this moment, even if the
+    /// client could not know that.
     pub(crate) fn release_writing(
         mut self,
         data: Vec<u8>,
@@ -96,7 +96,7 @@ impl RawGuard {
         Ok(ended == Ended::Deleted)
     }
 
-    /// As [`release`](Self::release); `rest` is given up afterwards.
+    /// Like [`release`](Self::release); drops `rest` afterwards.
     pub(crate) fn release_before<T>(self, rest: T) -> Result<()> {
         let released = self.release();
         drop(rest);
@@ -110,11 +110,12 @@ impl RawGuard {
         while self.check().is_ok() && clock::now() < until {
             let next = from_now(self.valid_for().min(LOOK)).min(until);
             let mut channels: Vec<&dyn Waitable> = vec![changes.receiver()];
-            // An event that nobody has read tells nothing new, and the next one may not be seen.
+            // An unread event would end the wait at once and is no news. The next one goes
+            // unnoticed, which is why `LOOK` bounds the wait.
             if events.is_empty() {
                 channels.push(events);
             }
-            // Whatever ends the wait, the next look tells.
+            // The loop checks again, whatever ended the wait.
             let _ = wait_any(&channels, Some(next));
             let _ = changes.receiver().try_recv();
         }
@@ -160,7 +161,7 @@ impl RawGuard {
         self.session.cleaner.release(self.lease.nodes(), &release);
     }
 
-    /// Gives up what is lost with the lock. It goes first: whoever gets the lock finds it free.
+    /// Gives up the claim, before the lock: the next holder must find the claim free.
     pub(in crate::lock) fn give_up_claim(&self) {
         let Some(claim) = self.lease.claim() else {
             return;
@@ -185,7 +186,7 @@ impl RawGuard {
         }
     }
 
-    /// Whether its node went, so that nothing keeps others out any more.
+    /// Returns whether the node is gone, so that nothing keeps others out any more.
     fn is_gone(&self) -> bool {
         let Err(Error::Lost { why, .. }) = self.check() else {
             return false;
@@ -196,7 +197,7 @@ impl RawGuard {
         )
     }
 
-    /// What the next thread in line may have sent with the release.
+    /// Returns the create that the next thread in line wants sent with the release.
     fn next_create(&self) -> Option<Arc<EarlyCreate>> {
         let writes = self.closing.is_some() || self.noted.get().is_some();
         let plain = !writes && self.at_least_until.is_none();
