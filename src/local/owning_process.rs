@@ -1,8 +1,8 @@
 //! The process that owns a session: after a fork, two processes have the same memory.
 //!
-//! A forked child has a copy of every client and every guard, and shares their sockets, but
-//! has none of their threads. The session stays with the parent: the child uses, closes and
-//! releases nothing of it.
+//! A forked child has a copy of every client and every guard, and shares their sockets, but has
+//! none of their threads. The session stays with the parent: the child uses, closes and releases
+//! nothing of it.
 
 use crate::system::process;
 
@@ -15,7 +15,7 @@ impl Process {
         Self(process::id())
     }
 
-    /// Whether this code runs in another process: a forked child. Costs a system call.
+    /// Returns whether this code runs in another process: a forked child. Costs a system call.
     pub(crate) fn is_another(self) -> bool {
         self != Self::this()
     }

@@ -1,6 +1,6 @@
 //! The threads of this client that hold a read-write lock or wait for it, by path.
 //!
-//! They do not wait for each other here, because readers share. But a thread that enters twice
+//! They do not wait for each other here, because readers share. But a thread that entered twice
 //! would wait for itself, so it gets an error instead.
 
 use std::collections::HashMap;
@@ -11,15 +11,14 @@ use std::thread::{self, ThreadId};
 use crate::local::owning_process::Process;
 use crate::system::sync::Mutex;
 
-/// The threads, by path.
 #[derive(Clone, Default)]
 pub(crate) struct ThreadSet {
     threads: Arc<Mutex<HashMap<String, Vec<ThreadId>>>>,
-    /// In a forked child, the lock may be held by a thread that does not exist there.
+    /// In a forked child, a thread that does not exist there may have the mutex locked.
     process: Process,
 }
 
-/// A thread's entry in the set; it leaves when this is dropped.
+/// A thread's entry in the set; dropping it removes the thread.
 pub(crate) struct Entered {
     threads: ThreadSet,
     path: String,
@@ -27,7 +26,7 @@ pub(crate) struct Entered {
 }
 
 impl ThreadSet {
-    /// Enters the calling thread; `None` if it is in the set already.
+    /// Enters the calling thread; returns `None` if it is in the set already.
     pub(crate) fn enter(&self, path: &str) -> Option<Entered> {
         let thread = thread::current().id();
         let mut present = self.threads.lock();
@@ -43,7 +42,7 @@ impl ThreadSet {
         })
     }
 
-    /// Whether the calling thread is in the set.
+    /// Returns whether the calling thread is in the set.
     pub(crate) fn has_me(&self, path: &str) -> bool {
         let present = self.threads.lock();
         let threads = present.get(path);

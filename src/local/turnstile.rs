@@ -1,10 +1,10 @@
 //! The line in which the threads of one client wait for a path; the server sees one of them at a
 //! time.
 //!
-//! The line is first come, first served. A thread that has the turn would wait for itself if it
-//! came again, so it gets an error instead. If the lock allows it, the lock itself comes with the
-//! turn, up to a given number of times in a row; then it goes back to the server, so that other
-//! processes get their turn.
+//! The line is first come, first served. A thread that has the turn and came again would wait for
+//! itself, so it gets an error instead. If the lock allows it, the lock itself comes with the turn,
+//! up to a given number of times in a row; then it goes back to the server, so that other processes
+//! get their turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -19,11 +19,11 @@ use crate::time::limit::Limit;
 
 /// The lines of one client, one for each path that a thread wants.
 ///
-/// `T` is the lock, which may come with a turn; `S` is what the thread that has the turn
-/// gets back when it comes again; `W` is what a waiting thread asks of the one before it.
+/// `T` is the lock, which may come with a turn. `S` is what the thread that has the turn gets back
+/// when it comes again. `W` is what a waiting thread asks of the thread ahead of it.
 pub(crate) struct Turnstile<T, S, W = bool> {
     lines: Arc<Mutex<Lines<T, S, W>>>,
-    /// In a forked child, the lock may be held by a thread that does not exist there.
+    /// In a forked child, a thread that does not exist there may have the mutex locked.
     process: Process,
 }
 
@@ -41,7 +41,7 @@ struct Line<T, S, W> {
     handed: Option<T>,
     /// How many times in a row the lock went from thread to thread.
     streak: u32,
-    /// No server has said anything of the lock to the thread that had the turn last.
+    /// Whether no server has told the last thread with the turn anything about the lock.
     unanswered: bool,
 }
 
@@ -52,9 +52,9 @@ struct Waiter<T, W> {
     wish: W,
 }
 
-/// What a waiting thread asks of the one before it.
+/// What a waiting thread asks of the thread ahead of it.
 pub(crate) trait Heir {
-    /// Whether the lock may come with the turn.
+    /// Returns whether the lock may come with the turn.
     fn inherits(&self) -> bool;
 }
 
@@ -84,8 +84,8 @@ pub(crate) enum Entry<T, S, W: Heir = bool> {
 }
 
 impl<T, S, W: Heir> Turnstile<T, S, W> {
-    /// Waits in line until the turn comes, the limit is reached or the client is closed;
-    /// does not wait if no thread has the turn.
+    /// Waits in line until the turn comes, the limit is reached or the client is closed; does not
+    /// wait if no thread has the turn.
     pub(crate) fn enter(
         &self,
         path: &Arc<str>,
@@ -122,7 +122,7 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         self.enter_at_once(path, taken).unwrap_or(Entry::Taken)
     }
 
-    /// Whether the calling thread has the turn.
+    /// Returns whether the calling thread has the turn.
     pub(crate) fn is_mine(&self, path: &str) -> bool {
         let lines = self.lines.lock();
         let line = lines.open.get(path);
@@ -148,8 +148,8 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
 
     /// Hands a lock to the next thread in line, which gets it with the turn.
     ///
-    /// Calls `cede` for the lock only if the next thread takes it and it has been handed on
-    /// fewer than `most` times in a row. Returns whether it was handed on.
+    /// Calls `cede` for the lock only if the next thread takes it and it has been handed on fewer
+    /// than `most` times in a row. Returns whether it was handed on.
     pub(crate) fn hand_off(&self, path: &str, most: u32, cede: impl FnOnce() -> Option<T>) -> bool {
         let mut lines = self.lines.lock();
         let Some(line) = lines.open.get_mut(path) else {
@@ -162,14 +162,14 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         line.handed.is_some()
     }
 
-    /// What the next thread in line asks for.
+    /// Returns a part of what the next thread in line asks for.
     pub(crate) fn next_wish<R>(&self, path: &str, of: impl FnOnce(&W) -> R) -> Option<R> {
         let lines = self.lines.lock();
         let next = lines.open.get(path)?.waiting.front()?;
         Some(of(&next.wish))
     }
 
-    /// The outcome if no wait is needed; otherwise that of `taken`.
+    /// Returns the outcome if no wait is needed; otherwise that of `taken`.
     fn enter_at_once(
         &self,
         path: &Arc<str>,
@@ -248,7 +248,7 @@ impl<T, S, W: Heir> Line<T, S, W> {
         }
     }
 
-    /// Calls the next thread in line; `false` if there is none.
+    /// Calls the next thread in line; returns `false` if there is none.
     fn call(&mut self) -> bool {
         let Some(next) = self.waiting.pop_front() else {
             return false;
@@ -271,7 +271,7 @@ impl<T, S, W: Heir> Turn<T, S, W> {
         self.change(|line| line.owner = None);
     }
 
-    /// Makes the turn the calling thread's.
+    /// Assigns the turn to the calling thread.
     pub(crate) fn attach(&self) {
         self.change(|line| line.owner = Some(thread::current().id()));
     }
@@ -281,15 +281,15 @@ impl<T, S, W: Heir> Turn<T, S, W> {
         self.change(|line| line.shared = Arc::downgrade(shared));
     }
 
-    /// Tells the next thread that no server has said anything of the lock.
+    /// Tells the next thread that no server has said anything about the lock.
     pub(crate) fn unanswered(&self) {
         self.change(|line| line.unanswered = true);
     }
 
-    /// Whether this thread has stood in line, and a server has told the one before it of the lock: there may
-    /// be no time left to ask again.
+    /// Returns whether this thread has stood in line, and a server has told the thread ahead of it
+    /// about the lock: there may be no time left to ask again.
     pub(crate) fn follows_an_answer(&self) -> bool {
-        // A line begins with nobody before it, so that the lines need not be locked.
+        // Nobody is ahead in a new line, so the common case locks no mutex.
         self.stood_in_line && self.change(|line| mem::take(&mut line.unanswered)) == Some(false)
     }
 
@@ -309,8 +309,8 @@ impl<T, S, W: Heir> Drop for Turn<T, S, W> {
             let Some(line) = lines.open.get_mut(&self.path) else {
                 return;
             };
-            // The heir has left: the lock goes back to the server, outside the lines' own lock,
-            // because the release takes other locks.
+            // The heir has left: the lock goes back to the server. The release takes other mutexes,
+            // so it runs without that of the lines.
             match line.orphan() {
                 Some(handed) => {
                     drop(lines);

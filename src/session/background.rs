@@ -1,7 +1,7 @@
 //! The thread that runs the heartbeat and the cleaner.
 //!
-//! It sleeps while nothing is due, and never blocks on an answer: it sends requests, and
-//! the answers come through channels.
+//! It sleeps while nothing is due, and never blocks on an answer: it sends requests, and the
+//! answers arrive through channels.
 
 use std::mem;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Background {
         })
     }
 
-    /// Ends the thread; waits for it at most `limit`.
+    /// Ends the thread; waits at most `limit` for it.
     pub(crate) fn stop(&self, limit: Duration) {
         let _ = self.stop.try_send(());
         let _ = self.stopped.recv_timeout(limit);
@@ -56,7 +56,7 @@ impl Background {
         }
     }
 
-    /// Lets go of the handle in a forked child, where the thread does not exist.
+    /// Leaks the handle in a forked child, where the thread does not exist.
     pub(crate) fn forget(&mut self) {
         mem::forget(self.thread.get_mut().take());
         mem::forget((self.stop.clone(), self.stopped.clone()));
@@ -78,7 +78,7 @@ fn run(
         let calls: [&dyn Waitable; 3] = [stopping, woken, changes];
         wait_any(&[calls, heartbeat.answers()].concat(), until);
         if !stopping.try_recv().is_err_and(|error| error.is_empty()) {
-            // The client may have been closed since the last look: the guards hear of it.
+            // The client may have been closed since the last look: the guards must be told.
             heartbeat.look();
             return;
         }

@@ -1,4 +1,4 @@
-//! Why a call that is repeated until it is answered has no reply.
+//! Why a repeated call ended without a reply.
 
 use crate::error::{Error, Result};
 use crate::path;
@@ -13,11 +13,11 @@ pub(crate) enum CallError {
     /// The server refused the request, or a part of the transaction.
     Refused(ErrorCode),
     LimitReached,
-    /// Asking again is useless.
+    /// Repeating the request is useless.
     Over(Error),
 }
 
-/// Why one of several requests has no reply that can be used.
+/// Why one of several requests has no usable reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Refusal {
     Code(ErrorCode),
@@ -25,11 +25,11 @@ pub(crate) enum Refusal {
     TooLong,
 }
 
-/// What is wrong if not even the root exists.
+/// The reason if not even the root exists.
 const NO_CHROOT: &str = "the chroot at the end of the servers' addresses does not exist; create it";
 
 impl CallError {
-    /// What a failure of a request about `path` means; `None` if the request can be repeated.
+    /// Returns what a failure of a request about `path` means; `None` if the request can be repeated.
     pub(crate) fn of(failure: Failure, path: &str, status: &Status) -> Option<Self> {
         match failure {
             Failure::Refused(code) => Some(Self::Refused(code)),
@@ -39,7 +39,7 @@ impl CallError {
         }
     }
 
-    /// The error of a request about `path`; `at_limit` if the limit was reached.
+    /// Returns the error of a request about `path`, or `at_limit` if the limit was reached.
     pub(crate) fn or<T>(self, path: &str, at_limit: T) -> Result<T> {
         match self {
             Self::Refused(code) => Err(refused(path, code)),
@@ -48,7 +48,7 @@ impl CallError {
         }
     }
 
-    /// As [`or`](Self::or), where the limit is an error too.
+    /// Like [`or`](Self::or), where reaching the limit is an error too.
     pub(crate) fn into_error(self, path: &str, at_limit: impl FnOnce() -> Error) -> Error {
         match self.or(path, ()) {
             Ok(()) => at_limit(),
@@ -69,7 +69,7 @@ impl From<LimitReached> for CallError {
     }
 }
 
-/// The error of directories that cannot be created.
+/// Returns the error of a directory that could not be created.
 pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
     match code {
         // Everything above the directory is created, up to the chroot.
@@ -82,7 +82,7 @@ pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
     }
 }
 
-/// The error of a node that was not created.
+/// Returns the error of a node that was not created.
 pub(crate) fn not_created(path: &str, code: ErrorCode) -> Error {
     match code {
         ErrorCode::NO_NODE => Error::Refused {
@@ -97,7 +97,7 @@ pub(crate) fn not_created(path: &str, code: ErrorCode) -> Error {
     }
 }
 
-/// What the code means, and what to do about it.
+/// Returns what a code means, and what to do about it.
 fn advice(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::BAD_VERSION => "somebody changed the node: read it again, with its version",
@@ -111,7 +111,7 @@ fn advice(code: ErrorCode) -> &'static str {
     }
 }
 
-/// The error of a refused request.
+/// Returns the error of a refused request.
 pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
     match code {
         ErrorCode::NO_AUTH => Error::NoAuth {

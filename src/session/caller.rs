@@ -16,13 +16,13 @@ use crate::transport::status::{Changes, Snapshot, Status};
 use crate::transport::{Answered, Call, CallId, Failure, Transport, Watch, gather};
 use zklock_jute::{ErrorCode, Reply, Request, failure};
 
-/// How long to wait before asking again after a failure without a change of the status.
+/// How long to wait before asking again after a failure that did not change the status.
 const BREATHER: Duration = Duration::from_millis(10);
 
 /// The answers to requests that were sent together, and the id of the first.
 type Delivery = (CallId, Vec<Answered>);
 
-/// What servers have answered to several requests, refusals included.
+/// The servers' answers to several requests, refusals included.
 pub(crate) type Replies = Vec<std::result::Result<Reply, ErrorCode>>;
 
 /// Sends requests on behalf of one thread.
@@ -50,9 +50,9 @@ impl Caller {
         }
     }
 
-    /// Sends the requests together and in this order. Returns the id of the first; those of
-    /// the others follow it. The answers arrive together too, so that the thread wakes once
-    /// for all of them.
+    /// Sends the requests together and in this order. Returns the id of the first; the ids of the
+    /// others follow it. The answers arrive together too, so that the thread wakes once for all of
+    /// them.
     pub(crate) fn post(
         &mut self,
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
@@ -62,8 +62,8 @@ impl Caller {
         first
     }
 
-    /// As [`post`](Self::post), with one more request in the same write, whose answer arrives for
-    /// itself. Returns its id too.
+    /// Like [`post`](Self::post), with one more request in the same write, whose answer arrives
+    /// separately. Returns the id of that request too.
     pub(crate) fn post_before(&mut self, requests: &[Request], last: Request) -> (CallId, CallId) {
         let requests = requests.iter().map(|request| (request.clone(), None));
         let (first, mut calls) = self.prepare(requests);
@@ -73,7 +73,7 @@ impl Caller {
         (first, behind)
     }
 
-    /// As [`post`](Self::post), for another thread to send.
+    /// Like [`post`](Self::post), but leaves the sending to another thread.
     pub(crate) fn prepare(
         &mut self,
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
@@ -86,12 +86,12 @@ impl Caller {
         (first, calls)
     }
 
-    /// The id of the request that is posted next, after so many others.
+    /// Returns the id of the request that is posted next, after this many others.
     pub(crate) fn upcoming(&self, others: usize) -> CallId {
         CallId(self.next + others as u64)
     }
 
-    /// The next answer that has arrived, in any order.
+    /// Returns the next answer that has arrived, in any order.
     pub(crate) fn try_take(&mut self) -> Option<(CallId, Answered)> {
         if self.early.is_empty() {
             let (first, mut answers) = self.answers.try_recv()?;
@@ -107,7 +107,7 @@ impl Caller {
         self.early.pop()
     }
 
-    /// The channel of answers, for a wait for it and others.
+    /// Returns the channel of answers, to wait for it together with others.
     pub(crate) fn letters(&self) -> &Receiver<Delivery> {
         self.answers.letters()
     }
@@ -162,7 +162,7 @@ impl Caller {
         }
     }
 
-    /// Asks once; `None` if the answer was lost: the request may have been carried out.
+    /// Sends a request once; returns `None` if the answer was lost: the request may have been carried out.
     pub(crate) fn call_once(
         &mut self,
         request: &Request,
@@ -183,7 +183,7 @@ impl Caller {
         }
     }
 
-    /// Asks all of these in one write, until there is an answer to each.
+    /// Sends all of these requests in one write, and again until each is answered.
     pub(crate) fn call_all(
         &mut self,
         requests: &[Request],
@@ -199,8 +199,8 @@ impl Caller {
         }
     }
 
-    /// Waits for the answers to these, which were posted from `first` on; `None` if one was lost: they
-    /// may be asked again.
+    /// Waits for the answers to these requests, which were posted from `first` on. Returns `None`
+    /// if one was lost: they may be sent again.
     pub(crate) fn replies(
         &mut self,
         (requests, first): (&[Request], CallId),
@@ -219,7 +219,7 @@ impl Caller {
             };
             let about = request.reads().unwrap_or(path);
             match CallError::of(failure, about, &self.status) {
-                // The server hangs up behind this answer, and would do so again.
+                // The server closes the connection after this answer, and would do so again.
                 Some(error @ CallError::Refused(ErrorCode::SASL_REQUIRED)) => {
                     return Err(error);
                 }
@@ -259,7 +259,7 @@ impl Caller {
         call_ids.map(|call_id| self.wait(call_id, limit)).collect()
     }
 
-    /// Waits for a connection; `None` at the limit, or at the one that it sets for an outage.
+    /// Waits for a connection; returns `None` at the limit, or at the limit's own bound for an outage.
     pub(crate) fn connected(&mut self, limit: &Limit) -> Result<Option<Snapshot>> {
         let mut outage = None;
         loop {
@@ -273,7 +273,7 @@ impl Caller {
                 _ => return Err(self.status.ending()),
             }
             let changes = self.changes().clone();
-            // A change may have come before the subscription.
+            // The status may have changed before the subscription.
             let now = self.status.snapshot();
             if now.connects != snapshot.connects || now.state != snapshot.state {
                 continue;
@@ -288,18 +288,18 @@ impl Caller {
         }
     }
 
-    /// How long it is until there is something to tell about a missing connection, if it is
-    /// missing.
+    /// Returns the time until a missing connection is worth a log line; `None` if the connection is
+    /// there.
     pub(crate) fn silence(&mut self) -> Option<Duration> {
         self.silence.look(&self.status)
     }
 
-    /// Logs that no server answers, if it is time to.
+    /// Logs that no server answers, if that is due.
     pub(crate) fn tell_silence(&mut self, what: impl fmt::Display) {
         self.silence.tell(what, &self.status);
     }
 
-    /// The channel that is filled when the status changes.
+    /// Returns the channel that is filled when the status changes.
     pub(crate) fn changes(&mut self) -> &Receiver<()> {
         let changes = self.changes.get_or_insert_with(|| self.status.changes());
         changes.receiver()
@@ -326,7 +326,7 @@ impl Caller {
         limit: &Limit,
     ) -> std::result::Result<(), LimitReached> {
         let until = from_now(time);
-        // Subscribing first and looking afterwards misses no change.
+        // Subscribing before looking misses no change.
         self.changes();
         while !self.status.snapshot().is_over() {
             let left = until.saturating_duration_since(clock::now());
@@ -338,13 +338,13 @@ impl Caller {
         Ok(())
     }
 
-    /// Whether the connection is the one that `snapshot` shows.
+    /// Returns whether the connection is still the one that `snapshot` shows.
     pub(crate) fn is_steady(&self, snapshot: &Snapshot) -> bool {
         let now = self.status.snapshot();
         now.state == SessionState::Connected && now.connects == snapshot.connects
     }
 
-    /// Waits a moment after a failed request, so that the transport can report why.
+    /// Waits a moment after a failed request, so that the transport can report why it failed.
     pub(crate) fn breathe(&mut self, limit: &Limit) -> std::result::Result<(), LimitReached> {
         let changes = self.changes().clone();
         if limit.wait_any_for(Some(BREATHER), &[&changes])?.is_some() {
@@ -354,7 +354,7 @@ impl Caller {
     }
 }
 
-/// A transaction is refused if a part of it is.
+/// Returns the reply, or the refusal of a transaction if one of its parts was refused.
 fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
     match &reply {
         Reply::Multi(results) => match failure(results) {

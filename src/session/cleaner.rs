@@ -1,7 +1,7 @@
 //! Deletes the nodes of guards and attempts that have ended.
 //!
-//! Every exit from a queue ends here: the release of a guard, a timeout, an error, a panic. What is
-//! sent next, and when, is for [`Deletions`] to say.
+//! Every exit from a queue ends here: the release of a guard, a timeout, an error, a panic.
+//! [`Deletions`] decides what is sent next, and when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,17 +33,17 @@ pub(crate) struct Cleaner {
     wake: Sender<()>,
 }
 
-/// How long a try waits for the deletion of what earlier calls of its client have left, which takes a few
-/// round trips.
+/// How long a `try_` call waits for the deletion of the nodes that earlier calls of its client have
+/// left, which takes a few round trips.
 const PASSING: Duration = Duration::from_secs(1);
 
 /// Who is interested in a deletion.
 struct Interest {
-    /// It comes from an attempt, not from a guard.
+    /// Whether the node is from an attempt, not from a guard.
     from_attempt: bool,
-    /// What a waiting thread wants to have sent with the deletion.
+    /// The create that a waiting thread wants sent with the deletion.
     next: Option<Arc<EarlyCreate>>,
-    /// Told how it ended, if a thread waits for that.
+    /// Receives how the deletion ended, if a thread waits for that.
     waiter: Option<Slot<Ended>>,
 }
 
@@ -58,7 +58,7 @@ impl Interest {
 }
 
 impl Drop for Interest {
-    /// A node that ends with its session counts as not deleted by this client.
+    /// Reports a node that ended with its session as not deleted by this client.
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter.take() {
             waiter.put(Ended::GoneBefore);
@@ -68,16 +68,16 @@ impl Drop for Interest {
 
 /// How to release a guard's nodes.
 pub(crate) struct Release<'a> {
-    /// The session that owns them.
+    /// The session that owns the nodes.
     pub(crate) session: i64,
     /// The thread that waits for the end, if any.
     pub(crate) waiter: Option<&'a Slot<Ended>>,
-    /// What is written into the directory, over which version, in the transaction that deletes the
-    /// node.
+    /// The data to write into the directory, and the version to replace, in the transaction that
+    /// deletes the node.
     pub(crate) closing: Option<(&'a [u8], i32)>,
-    /// Not before this time since boot.
+    /// The time since boot before which nothing is deleted.
     pub(crate) not_before: Option<Duration>,
-    /// What goes with the deletion of the only node, if nothing is written into the directory.
+    /// The create to send with the deletion of the only node, if nothing is written into the directory.
     pub(crate) next: Option<Arc<EarlyCreate>>,
 }
 
@@ -97,8 +97,7 @@ impl Cleaner {
         }
     }
 
-    /// Takes over the nodes of a guard, and sends their deletion if it is due, without
-    /// waiting.
+    /// Takes over the nodes of a guard, and sends their deletion if it is due, without waiting.
     pub(crate) fn release(self: &Arc<Self>, nodes: &[String], release: &Release<'_>) {
         let mut ids = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -121,15 +120,15 @@ impl Cleaner {
         }
     }
 
-    /// Takes over what an attempt left in `dir`, and sends what is due.
+    /// Takes over the nodes that an attempt left in `dir`, and sends what is due.
     pub(crate) fn add(self: &Arc<Self>, dir: &str, session: i64, orphans: Vec<Orphan>) {
         let put = |orphan| self.put_orphan(dir, session, orphan);
         let ids: Vec<_> = orphans.into_iter().map(put).collect();
         self.send(&ids);
     }
 
-    /// Waits until what this client's attempts have left in `dir` is gone, for a moment at most: after that it
-    /// counts as others' nodes do.
+    /// Waits a moment at most until the nodes that this client's attempts have left in `dir` are
+    /// gone. After that, they count like other clients' nodes.
     pub(crate) fn finish(&self, dir: &str, limit: &Limit) {
         let mut entries = self.entries.lock();
         let is_left = |one: &&mut Interest| one.from_attempt && one.waiter.is_none();
@@ -143,13 +142,13 @@ impl Cleaner {
         }
         drop(entries);
         let limit = limit.clone().until(Some(from_now(PASSING)));
-        // Whatever ends the wait, the next look tells.
+        // The caller looks again, whatever ended the wait.
         let _ = (0..count).try_for_each(|_| endings.recv(&*self.transport, &limit).map(drop));
     }
 
-    /// The node belongs to `session`, or to a later one if the session changed unnoticed; the
-    /// later one is assumed, because the nodes of the earlier one are gone. A create may be carried out in
-    /// the next session a moment before the status tells of that.
+    /// Begins the deletion of what an attempt left. The node belongs to `session`, or to a later session if the
+    /// session changed unnoticed. The later one is assumed, because the nodes of the earlier one are gone. A create
+    /// may be carried out in the next session just before the status shows that session.
     fn put_orphan(&self, dir: &str, session: i64, orphan: Orphan) -> u64 {
         let session = match (self.status.snapshot().session, &orphan) {
             (0, Orphan::Node(_)) => session,
@@ -160,7 +159,7 @@ impl Cleaner {
         self.entries.lock().begin(deletion, Interest::of_attempt())
     }
 
-    /// Sends what is due; returns when to come again, if something is due later.
+    /// Sends what is due; returns when to call this again, if something is due later.
     pub(crate) fn push(self: &Arc<Self>) -> Option<Instant> {
         let snapshot = self.status.snapshot();
         let connected = snapshot.state == SessionState::Connected;
@@ -182,7 +181,7 @@ impl Cleaner {
         next.map(|next| from_now(next - now))
     }
 
-    /// What may still come of what attempts have asked for, each with its directory.
+    /// Returns the nodes that may still appear because attempts have asked for them, with their directories.
     pub(crate) fn late(&self) -> Vec<(String, Orphan)> {
         let (entries, now) = (self.entries.lock(), Moment::now().since_boot());
         let late = entries.late(now);
@@ -190,17 +189,17 @@ impl Cleaner {
             .collect()
     }
 
-    /// Whether anything in this directory is not known to be deleted.
+    /// Returns whether anything in this directory is not known to be deleted.
     pub(crate) fn is_deleting_in(&self, dir: &str) -> bool {
         self.entries.lock().in_directory(dir).next().is_some()
     }
 
-    /// The number of open entries.
+    /// Returns the number of open entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.lock().len()
     }
 
-    /// How long it takes until the last delayed release is due, if there is one.
+    /// Returns the time until the last delayed release is due, if there is one.
     pub(crate) fn delayed_for(&self) -> Option<Duration> {
         let until = self.entries.lock().delayed_until()?;
         Some(until.saturating_sub(Moment::now().since_boot()))
@@ -213,7 +212,7 @@ impl Cleaner {
         }
     }
 
-    /// The calls that are due, if the background thread was not faster.
+    /// Returns the calls of an entry, unless the background thread has sent them already.
     fn calls(self: &Arc<Self>, id: u64) -> Vec<Call> {
         let capabilities = self.transport.capabilities();
         let mut entries = self.entries.lock();
@@ -241,7 +240,7 @@ impl Cleaner {
         }]
     }
 
-    /// Takes over what a create left; the background thread deletes it.
+    /// Returns a closure that takes over the node of a create; the background thread deletes it.
     fn left(self: &Arc<Self>, of: &Deletion) -> Left {
         let (cleaner, dir, session) = (self.clone(), of.dir().to_owned(), of.session());
         Box::new(move |orphan| {
@@ -255,11 +254,11 @@ impl Cleaner {
         Box::new(move |answered| cleaner.answered(id, answered))
     }
 
-    /// Runs on the transport's thread.
+    /// Handles an answer, on the transport's thread.
     fn answered(&self, id: u64, answered: Answered) {
         let mut entries = self.entries.lock();
         if answered == Err(Failure::Closed) {
-            // Wakes the waiter, even if the background thread has ended.
+            // The waiter must wake, even if the background thread has ended.
             entries.take(id);
             return;
         }

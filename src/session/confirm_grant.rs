@@ -1,4 +1,4 @@
-//! Has the quorum confirm nodes before a lock is granted.
+//! Makes the quorum confirm nodes before a lock is granted.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,23 +20,23 @@ pub(crate) enum Proven {
     LimitReached,
 }
 
-/// So many proofs are not needed unless answers take too long.
+/// This many proofs are needed only if answers take too long.
 const MANY: u32 = 6;
 
-/// A wait of this length for the leader is told.
+/// A wait for the leader that is this long is logged at level info.
 const LONG: Duration = Duration::from_secs(2);
 
 /// The outcome of asking once.
 pub(crate) enum Asked {
-    /// Confirmed, or it is not time to ask.
+    /// The nodes are confirmed, or it is not time to ask.
     Again,
     /// The node at this index is gone.
     Gone(usize),
     Unanswered,
 }
 
-/// Asks the quorum for the nodes, or waits until asking can help. After a silence, a client
-/// waits until the leader has heard of it.
+/// Asks the quorum about the nodes, or waits until asking can help: after a silence, a client waits
+/// until the leader has heard of its session.
 pub(crate) fn ask(
     proof: &mut GrantProof,
     session: &Session,
@@ -72,18 +72,18 @@ pub(crate) fn ask(
 }
 
 impl Session {
-    /// How long a lock is not granted yet that nobody is ahead for, if that takes long: after a
-    /// reconnect the leader must have heard of the session first.
+    /// Returns how long a lock that nobody is ahead for is held back, if that takes long: after a
+    /// reconnect, the leader must first have heard of the session.
     pub(crate) fn held_back(&self) -> Option<Duration> {
         pause_until(Duration::from_nanos(self.held_back.load(Ordering::Relaxed)))
     }
 
-    /// No lock is held back any more.
+    /// Notes that no lock is held back any more.
     pub(crate) fn lets_go_on(&self) {
         self.held_back.store(0, Ordering::Relaxed);
     }
 
-    /// A lock is granted after this time at the earliest.
+    /// Notes that no lock is granted before this time has passed.
     pub(crate) fn hold_back(&self, pause: Duration) {
         let mut level = log::Level::Debug;
         if LONG <= pause {
@@ -97,12 +97,12 @@ impl Session {
         );
     }
 
-    /// Has the quorum confirm the nodes until the proof is good enough to grant a lock.
+    /// Makes the quorum confirm the nodes until the proof is good enough to grant a lock.
     pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
         self.prove_on(None, nodes, limit)
     }
 
-    /// As [`prove`](Self::prove), on the strength of a write that was committed in this session.
+    /// Like [`prove`](Self::prove), starting from a write that was committed in this session.
     pub(crate) fn prove_on(
         &self,
         stamp: Option<Stamp>,
@@ -129,7 +129,7 @@ impl Session {
     }
 }
 
-/// How long it is until this moment, unless it has passed.
+/// Returns the time until this moment, unless it has passed.
 fn pause_until(moment: Duration) -> Option<Duration> {
     let now = Moment::now().since_boot();
     moment.checked_sub(now).filter(|pause| !pause.is_zero())

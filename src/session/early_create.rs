@@ -1,13 +1,13 @@
-//! The create of a waiting thread, for the thread before it to send with its release.
+//! The create of a waiting thread, which the thread ahead sends with its release.
 //!
-//! Both are then one transaction, and one write of the quorum. The requests are prepared before the
-//! waiting thread goes to sleep, and the answers reach it as if it had sent them. A transaction is
-//! carried out as a whole: if the deletion is refused, its thread is told, and the create counts as
-//! not sent. If the create is refused, both count as not sent, and the refusal comes again when the
-//! create goes alone.
+//! The create and the deletion are then one transaction, and one write of the quorum. The waiting
+//! thread prepares the requests before it goes to sleep, and gets the answers as if it had sent
+//! them. A transaction is carried out as a whole. If the deletion is refused, its thread is told,
+//! and the create counts as not sent. If the create is refused, both count as not sent, and the
+//! create is refused again when it is sent alone.
 //!
-//! A thread that gives up cannot know whether its requests have left: the thread before it may have
-//! taken them and not have written them yet. A look for the node would come too soon, so the answer
+//! A thread that gives up cannot know whether its requests have left: the thread ahead may have
+//! taken them and not written them yet. It would be too early to look for the node, so the answer
 //! decides what is cleaned up.
 
 use std::mem;
@@ -21,15 +21,15 @@ use zklock_core::joined;
 use zklock_core::validity::Stamp;
 use zklock_jute::{Op, Request};
 
-/// The calls of a waiting thread; the first is its create.
+/// The calls of a waiting thread, of which the first is its create.
 pub(crate) struct EarlyCreate(Mutex<State>);
 
 enum State {
     Ready(Vec<Call>),
-    /// Taken by the sender, which may not have sent them yet.
+    /// The sender has taken the calls, and may not have sent them yet.
     Sent(Sent),
     Answered(Sent),
-    /// Nobody will read the answer.
+    /// No thread will read the answer.
     GivenUp,
 }
 
@@ -45,7 +45,7 @@ impl EarlyCreate {
         Arc::new(Self(Mutex::new(State::Ready(calls))))
     }
 
-    /// Returns when they were sent, if they were; otherwise nobody will send them.
+    /// Returns when the calls were sent; `None` if nobody has sent them, or ever will.
     pub(crate) fn settle(&self) -> Option<Sent> {
         let mut state = self.0.lock();
         match *state {
@@ -57,8 +57,8 @@ impl EarlyCreate {
         }
     }
 
-    /// Notes that nobody will read the answer. If it is there, returns when the calls were sent,
-    /// because the node may exist; if it comes later, the thread that hears it sees to the node.
+    /// Notes that no thread will read the answer. If the answer has arrived, returns when the calls were sent,
+    /// because the node may exist. Otherwise the thread that handles the answer cleans up the node.
     pub(crate) fn give_up(&self) -> Option<Sent> {
         match mem::replace(&mut *self.0.lock(), State::GivenUp) {
             State::Answered(sent) => Some(sent),
@@ -66,7 +66,7 @@ impl EarlyCreate {
         }
     }
 
-    /// Notes that the answer is there; returns whether a thread reads it.
+    /// Notes that the answer has arrived; returns whether a thread reads it.
     fn is_read(&self) -> bool {
         let mut state = self.0.lock();
         let State::Sent(sent) = *state else {
@@ -76,7 +76,7 @@ impl EarlyCreate {
         true
     }
 
-    /// Takes the calls, which are sent now; `None` if they are no longer there.
+    /// Takes the calls to send them now; returns `None` if they were taken or given up.
     pub(super) fn take(&self, sent: Sent) -> Option<Vec<Call>> {
         let mut state = self.0.lock();
         let State::Ready(_) = *state else {
@@ -89,10 +89,10 @@ impl EarlyCreate {
     }
 }
 
-/// Takes what a create has left if nobody reads its answer.
+/// A closure that takes over the node of a create whose answer nobody reads.
 pub(super) type Left = Box<dyn FnOnce(Orphan) + Send>;
 
-/// Makes one transaction of the deletion of a node and of the create among these calls.
+/// Joins the deletion of a node and the create among these calls in one transaction.
 pub(super) fn join(
     node: String,
     calls: Vec<Call>,

@@ -1,8 +1,8 @@
 //! Proves to every guard of a client that its lock still exists.
 //!
 //! While there is a guard, the background thread asks the quorum every sixth of the session
-//! timeout, once for all guards, and renews their leases with the answer. What is due, and when, is
-//! for [`Renewals`](zklock_core::renewals::Renewals) to say.
+//! timeout, once for all guards, and renews their leases with the answer.
+//! [`Renewals`](zklock_core::renewals::Renewals) decides what is due, and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +23,10 @@ use zklock_core::renewals::{self, Check, Look, Trust, Verdict};
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
 
-/// How many messages of a kind are handled between two looks.
+/// How many messages of a kind are handled before the next look at what is due.
 const AT_ONCE: usize = 1_000;
 
-/// Sends what is due, and has the channels for the answers.
+/// Sends what is due, and owns the channels for the answers.
 pub(crate) struct Heartbeat {
     status: Arc<Status>,
     transport: Arc<dyn Transport>,
@@ -64,29 +64,29 @@ impl Heartbeat {
         }
     }
 
-    /// The channels that are filled when there is something to drain.
+    /// Returns the channels that have something to drain once they are filled.
     pub(crate) fn answers(&self) -> [&dyn Waitable; 3] {
         [&self.fired.1, &self.checks.1, &self.read.1]
     }
 
-    /// From here on every registration wakes the background thread.
+    /// Makes every registration wake the background thread from now on.
     pub(crate) fn arm(&self) {
         self.leases.next_look(None);
     }
 
-    /// From here on every lease is looked at again.
+    /// Makes every lease due for a look.
     pub(crate) fn look_at_all(&self) {
         self.leases.renewals().look_at_all();
     }
 
-    /// Does what is due; returns how long nothing will be due.
+    /// Does what is due; returns how long nothing more is due.
     pub(crate) fn look(&self) -> Option<Duration> {
         let begun = self.leases.renewals().begun();
         let snapshot = self.status.snapshot();
         self.look_with(begun, &snapshot)
     }
 
-    /// As above, with what was known when so many leases had begun.
+    /// Like [`look`](Self::look), with a snapshot taken when `begun` leases had begun.
     fn look_with(&self, begun: u64, snapshot: &Snapshot) -> Option<Duration> {
         let look = Look {
             now: Moment::now().since_boot(),
@@ -100,7 +100,7 @@ impl Heartbeat {
         drop(renewals);
         let mut seen = Vec::with_capacity(due.len());
         for (id, OpenLease { lease, .. }) in due {
-            // What is older than a lease, even from before its session, is no news for it.
+            // News older than a lease, even from before its session, says nothing about it.
             if id < begun {
                 lease.hear(news);
             }
@@ -138,8 +138,8 @@ impl Heartbeat {
         }
     }
 
-    /// Tells the guard of a change of its state. The lock may be lost just after that, and then
-    /// its guard is told again.
+    /// Reports a change of state to the guard; returns whether the lock is held. The lock may be
+    /// lost right after the report, which takes another one.
     fn is_held_as_told(&self, lease: &Lease) -> bool {
         lease.tell(&self.counters);
         let held = lease.check().is_ok();
@@ -149,7 +149,7 @@ impl Heartbeat {
         held
     }
 
-    /// Handles all that has arrived: one look for many messages, not one each.
+    /// Handles all messages that have arrived, so that one look serves many of them.
     pub(crate) fn drain(&self) {
         let fired = self.fired.1.clone();
         let (checks, reads) = (self.checks.1.clone(), self.read.1.clone());
@@ -171,7 +171,7 @@ impl Heartbeat {
         }
     }
 
-    /// Takes in what an answer or an event says of a lock. A loss is told its guard by the next look.
+    /// Handles what an answer or an event says about a lock. The next look reports a loss to the guard.
     fn apply(&self, (id, said): (u64, Verdict)) {
         let Some(lease) = self.leases.get(id) else {
             return;
@@ -187,13 +187,13 @@ impl Heartbeat {
         }
     }
 
-    /// Asks the quorum about those of these that are not lost.
+    /// Asks the quorum about those of these leases that are not lost.
     fn check(&self, leases: Vec<(u64, OpenLease)>) {
         let stamp = self.status.stamp();
         let mut nodes = Vec::new();
         for (id, OpenLease { lease, .. }) in leases {
-            // An answered ping is no proof. The chaos tests compile a client that takes it for
-            // one, and must catch it.
+            // An answered ping is no proof. The chaos tests compile a client that takes it for one,
+            // and must catch it.
             if cfg!(zklock_trust_pings) {
                 let touched = stamp.sent;
                 lease.confirm(Stamp { touched, ..stamp });
@@ -212,7 +212,7 @@ impl Heartbeat {
         }
     }
 
-    /// Reads and watches the nodes of these.
+    /// Reads and watches the nodes of these leases.
     fn watch(&self, leases: Vec<(u64, OpenLease, u64)>) {
         let mut calls = Vec::new();
         for (id, OpenLease { lease, .. }, watch) in leases {
@@ -226,7 +226,7 @@ impl Heartbeat {
         }
     }
 
-    /// A watch on a held node fired.
+    /// Handles the event of a watch on a held node.
     fn node_changed(&self, fired: Fired) {
         let mut renewals = self.leases.renewals();
         let watched = renewals.watched_by(fired.id.0);
@@ -235,7 +235,7 @@ impl Heartbeat {
         said.into_iter().for_each(|said| self.apply(said));
     }
 
-    /// A node went: asks whether the session lasts, or the node went with it.
+    /// Asks after a deletion whether the session is alive, or the node went with it.
     fn ask_why(&self, id: u64, lease: &Lease) {
         let calls = lease
             .all_nodes()

@@ -1,7 +1,7 @@
 //! What a client knows about a lock that it holds.
 //!
-//! A [`Lease`] is shared by the guard, which asks it, and the background thread, which
-//! renews it. It consists of atomics: a check costs one look at the clock.
+//! A [`Lease`] is shared by the guard, which checks it, and the background thread, which renews it.
+//! It consists of atomics: a check reads the clock once and takes no lock.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,13 +32,13 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Lease {
     life: Arc<Life>,
-    /// The guard is not to be relied on from then on, although the lock is held.
+    /// From this time on the guard must not be relied on, although the lock is held.
     until: AtomicU64,
     reported: Mutex<GuardState>,
     events: (Sender<GuardEvent>, Receiver<GuardEvent>),
 }
 
-/// What successive guards over the same nodes share.
+/// The state that successive guards over the same nodes share.
 #[derive(Debug)]
 struct Life {
     path: String,
@@ -46,9 +46,9 @@ struct Life {
     claim: OnceLock<Claim>,
     session: i64,
     bounds: Arc<SessionValidity>,
-    /// When the last check that the quorum committed was sent, and when the last message
-    /// was sent that the leader had heard of by then. Both only grow, and either may be
-    /// read with an older value of the other.
+    /// When the last check that the quorum committed was sent, and when the last message was sent
+    /// that the leader had received by then. Both only grow, and a reader may see either with an
+    /// older value of the other.
     sent: AtomicU64,
     touched: AtomicU64,
     /// Whether the connection broke since that check.
@@ -59,18 +59,18 @@ struct Life {
     revoke_requested: AtomicBool,
 }
 
-/// What the holder has besides, which is lost and given up with the lock: a permit's number.
+/// What is lost and given up together with the lock: a permit's number.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) dir: String,
-    /// What the names of the nodes begin with that it may have there.
+    /// The prefix of the names of the nodes that the holder may have in `dir`.
     pub(crate) prefix: String,
-    /// The node, once it is known to be there.
+    /// The node, once it is known to exist.
     pub(crate) node: OnceLock<String>,
 }
 
 impl Lease {
-    /// A lease over `nodes` of a session, which the quorum confirmed when asked with this
+    /// Creates a lease over `nodes` of a session, which the quorum confirmed when asked with this
     /// stamp.
     pub(crate) fn new(
         path: &str,
@@ -93,8 +93,8 @@ impl Lease {
         }))
     }
 
-    /// A lease over the same nodes for the next guard; `None` unless the lock is held and no
-    /// revoke is requested.
+    /// Creates a lease over the same nodes for the next guard; returns `None` unless the lock is
+    /// held and no revoke is requested.
     pub(crate) fn succeed(&self) -> Option<Self> {
         let free = !self.life.revoke_requested.load(Ordering::Acquire);
         (free && self.state() == GuardState::Held).then(|| Self::of(self.life.clone()))
@@ -113,7 +113,7 @@ impl Lease {
         &self.life.nodes
     }
 
-    /// The nodes, and that of the claim.
+    /// Returns the nodes, including that of the claim.
     pub(crate) fn all_nodes(&self) -> impl Iterator<Item = &String> {
         let claim = self.claim().and_then(|claim| claim.node.get());
         self.life.nodes.iter().chain(claim)
@@ -123,7 +123,7 @@ impl Lease {
         self.life.claim.get()
     }
 
-    /// The claim, which this is unless there is one.
+    /// Returns the claim, which is this one unless there is one already.
     pub(crate) fn claim_or(&self, claim: impl FnOnce() -> Claim) -> &Claim {
         self.life.claim.get_or_init(claim)
     }
@@ -132,7 +132,7 @@ impl Lease {
         &self.life.path
     }
 
-    /// The session that the nodes belong to.
+    /// Returns the session that the nodes belong to.
     pub(crate) fn session(&self) -> i64 {
         self.life.session
     }
@@ -141,7 +141,7 @@ impl Lease {
         &self.events.1
     }
 
-    /// Fails from the moment on when another client can have the lock.
+    /// Fails from the moment when another client can have the lock.
     pub(crate) fn check(&self) -> Result<()> {
         let now = now();
         match self.last_proof(now) {
@@ -150,8 +150,8 @@ impl Lease {
         }
     }
 
-    /// After this time the guard is Lost. The nodes stay, since they may not be another's as long as
-    /// code runs under it.
+    /// Makes the guard Lost after this time. The nodes stay: no other client may have them while
+    /// code runs under the guard.
     pub(crate) fn limit(&self, time: Duration) {
         let until = now().saturating_add(time);
         self.until.store(nanos(until), Ordering::Release);
@@ -161,7 +161,7 @@ impl Lease {
         self.until.load(Ordering::Acquire) <= nanos(now)
     }
 
-    /// The last check that a quorum committed, unless the lock is lost.
+    /// Returns the stamp of the last check that a quorum committed, unless the lock is lost.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         self.last_proof(now())
     }
@@ -174,7 +174,7 @@ impl Lease {
         }
     }
 
-    /// How long the lock can be trusted if nothing more arrives.
+    /// Returns how long the lock can be trusted if nothing more arrives.
     pub(crate) fn valid_for(&self) -> Duration {
         let now = now();
         let until = self
@@ -184,11 +184,11 @@ impl Lease {
         until.unwrap_or_default().min(limit).saturating_sub(now)
     }
 
-    /// How long the state lasts if nothing more arrives.
+    /// Returns how long the state lasts if nothing more arrives.
     pub(crate) fn steady_for(&self) -> Option<Duration> {
         let (now, terms) = (now(), self.life.bounds.terms());
         let mut belief = self.belief(now);
-        // A change that the guard was not told of is to be told now, even a loss.
+        // A change that was not reported to the guard is due now, even a loss.
         let over = self.is_over(now);
         let state = match over {
             true => GuardState::Lost,
@@ -202,7 +202,7 @@ impl Lease {
         Some(next.min(limit).saturating_sub(now))
     }
 
-    /// A quorum confirmed the nodes when it was asked with this stamp.
+    /// Notes that a quorum confirmed the nodes when it was asked with this stamp.
     pub(crate) fn confirm(&self, stamp: Stamp) {
         let now = now();
         let mut belief = self.belief(now);
@@ -225,9 +225,9 @@ impl Lease {
         }
     }
 
-    /// Takes in what happened to the connection.
+    /// Notes what happened to the connection.
     pub(crate) fn hear(&self, news: News) {
-        // Only this news is stored: a proof may come meanwhile that settles an earlier break.
+        // Only this news is stored: a proof may arrive meanwhile that settles an earlier break.
         let mut belief = Belief {
             shaken: false,
             ..self.belief(now())
@@ -244,7 +244,7 @@ impl Lease {
         }
     }
 
-    /// The lock is lost, for this reason unless it was lost before.
+    /// Marks the lock as lost, for this reason unless it was lost before.
     pub(crate) fn lose(&self, why: LostReason) {
         let life = &self.life;
         if self.last_proof(now()).is_some() {
@@ -258,7 +258,7 @@ impl Lease {
         life.sent.store(LOST, Ordering::Release);
     }
 
-    /// Why the lock is lost; `None` if it is not.
+    /// Returns why the lock is lost; `None` if it is not.
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         let now = now();
         match self.last_proof(now) {
@@ -267,7 +267,7 @@ impl Lease {
         }
     }
 
-    /// Why the lost lock was lost: the first reason that was given, or that its time had passed.
+    /// Returns why the lost lock was lost: the first reason that was given, or that its time had passed.
     fn why_lost(&self) -> LostReason {
         let (ended, why) = (self.life.bounds.ended(), &self.life.why);
         if ended == Some(LostReason::SessionExpired) {
@@ -311,14 +311,14 @@ impl Lease {
         self.send(event);
     }
 
-    /// Another client asks the holder to release the lock.
+    /// Notes that another client asks the holder to release the lock.
     pub(crate) fn revoke_requested(&self) {
         self.life.revoke_requested.store(true, Ordering::Release);
         log::info!("another client asks for the lock {}", self.life.path);
         self.send(GuardEvent::RevokeRequested);
     }
 
-    /// Whether another client has asked the holder to release the lock.
+    /// Returns whether another client has asked the holder to release the lock.
     pub(crate) fn is_revoked(&self) -> bool {
         self.life.revoke_requested.load(Ordering::Acquire)
     }
@@ -330,7 +330,7 @@ impl Lease {
         }
     }
 
-    /// What is believed of the lock. Once it is lost, that is final.
+    /// Returns what is believed of the lock. A loss is final.
     fn belief(&self, now: Duration) -> Belief {
         Belief {
             stamp: self.last_proof(now),
@@ -369,7 +369,7 @@ impl Lease {
     }
 }
 
-/// Why a lock is lost if an answer says that its node is gone.
+/// Returns why a lock is lost if an answer says that its node is gone.
 ///
 /// A client that gets an answer after its node went still has the session, so another client
 /// deleted the node. A transport that cannot tell one session from the next cannot tell why.
@@ -380,7 +380,7 @@ pub(crate) fn gone(capabilities: Capabilities) -> LostReason {
     }
 }
 
-/// The end of a line in the log.
+/// The end of a log line.
 struct Because(Option<LostReason>);
 
 impl fmt::Display for Because {

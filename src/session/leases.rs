@@ -1,7 +1,7 @@
 //! The leases of all locks that a client holds.
 //!
-//! Guards register from their threads; the heartbeat renews the leases on the background
-//! thread. What is due, and when, is for [`Renewals`] to say.
+//! Guards register from their threads, and the heartbeat renews the leases on the background
+//! thread. [`Renewals`] decides what is due, and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,8 +45,8 @@ impl Leases {
     /// Registers a lease; returns the id to end it with.
     pub(crate) fn begin(&self, lease: Arc<Lease>) -> u64 {
         let since = Moment::now();
-        // A lock may be granted on a proof that is not the youngest, and a short session leaves
-        // little time for the next one.
+        // The proof behind a grant need not be the latest one, and a short session leaves little
+        // time for the next proof.
         let steady = lease.steady_for().unwrap_or(Duration::MAX);
         let look = WATCH_AFTER.min(steady / 2);
         let asked = lease.stamp().map_or(Duration::ZERO, |stamp| stamp.sent);
@@ -59,8 +59,8 @@ impl Leases {
         id
     }
 
-    /// Has the background thread look, which takes a wake-up. If there is time, it is spared to a lock that is
-    /// released within a moment.
+    /// Makes the background thread look, which takes a wake-up. If there is time, a lock that is
+    /// released within a moment causes no wake-up.
     fn wake(&self, look: Duration) {
         if look < WATCH_AFTER {
             let _ = self.wake.try_send(());
@@ -78,21 +78,21 @@ impl Leases {
     pub(crate) fn succeed(&self, id: u64) -> Option<Arc<Lease>> {
         let mut open = self.open.lock();
         let entry = open.get(id)?;
-        // Checks that are under way for the old lease confirm the new one.
+        // Checks in progress for the old lease confirm the new one.
         let next = Arc::new(entry.lease.succeed()?);
         entry.lease = next.clone();
         entry.thread = None;
         Some(next)
     }
 
-    /// Says whether the guard is the calling thread's, or may change threads.
+    /// Notes whether the guard belongs to the calling thread; otherwise it may change threads.
     pub(crate) fn belongs(&self, id: u64, to_this_thread: bool) {
         if let Some(entry) = self.open.lock().get(id) {
             entry.thread = to_this_thread.then(|| thread::current().id());
         }
     }
 
-    /// The nodes of the guards that the calling thread has.
+    /// Returns the nodes of the guards that the calling thread has.
     pub(crate) fn of_this_thread(&self) -> Vec<String> {
         let me = Some(thread::current().id());
         let open = self.open.lock();
@@ -101,7 +101,7 @@ impl Leases {
             .collect()
     }
 
-    /// Whether a guard of this client holds the lock at `path`, or one of its permits.
+    /// Returns whether a guard of this client holds the lock at `path`, or one of its permits.
     pub(crate) fn is_held(&self, path: &str) -> bool {
         let open = self.open.lock();
         let mut leases = open.iter().map(|entry| &entry.lease);
@@ -109,13 +109,12 @@ impl Leases {
         leases.any(|lease| here(lease) && lease.check().is_ok())
     }
 
-    /// Has a lease looked at again, which may last shorter than was known.
+    /// Makes the background thread look at a lease again, which may end sooner than was known.
     pub(crate) fn look_again(&self, id: u64) {
         self.open.lock().look_at_these(&[id]);
         let _ = self.wake.try_send(());
     }
 
-    /// Ends a lease.
     pub(crate) fn end(&self, id: u64) {
         self.open.lock().end(id);
     }
@@ -124,12 +123,12 @@ impl Leases {
         self.open.lock().len()
     }
 
-    /// Notes that the lock has no watch any more.
+    /// Notes that the lock is no longer watched.
     pub(crate) fn unwatch(&self, id: u64) {
         self.open.lock().unwatch(id);
     }
 
-    /// What decides, for the background thread.
+    /// Returns the renewals, which decide what the background thread does.
     pub(super) fn renewals(&self) -> MutexGuard<'_, Renewals<OpenLease>> {
         self.open.lock()
     }
@@ -138,7 +137,7 @@ impl Leases {
         Some(self.open.lock().get(id)?.lease.clone())
     }
 
-    /// The background thread looks next then; before it looks, every registration wakes it.
+    /// Notes when the background thread looks next; before it looks, every registration wakes it.
     pub(super) fn next_look(&self, at: Option<Moment>) {
         let at = at.map_or(u64::MAX, Moment::as_nanos);
         self.next_look.store(at, Ordering::Release);

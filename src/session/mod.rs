@@ -13,8 +13,8 @@
 //!          └──► transport::Status, which tells all of them how the connection stands
 //! ```
 //!
-//! A [`Caller`] waits for answers on behalf of a calling thread, always within a limit; the
-//! background thread sends without waiting. What is decided without a clock or I/O is in
+//! A [`Caller`] waits for answers on behalf of a calling thread, always within a limit. The
+//! background thread sends without waiting. Every decision that needs neither a clock nor I/O is in
 //! the crate `zklock-core`.
 
 pub(crate) mod background;
@@ -63,18 +63,18 @@ pub(crate) struct Session {
     pub(crate) leases: Arc<Leases>,
     pub(crate) settings: Settings,
     pub(crate) counters: Arc<Counters>,
-    /// The lock that the last wait, or the last try, has found taken, and the hold that has it. Absent
-    /// where it is the only one that was asked for, and no hold has it.
+    /// The lock that the last wait or the last try found taken, and the hold that has it. Absent if
+    /// only one lock was asked for and no hold has it.
     pub(crate) taken: Mutex<Option<(String, Option<Hold>)>>,
-    /// Until when a lock that nobody is ahead for is not granted, as the leader must have heard of the
-    /// session first; zero if that is not so, or not for long.
+    /// When a lock that nobody is ahead for can be granted, because the leader must first have
+    /// heard of the session; zero if nothing is held back, or not for long.
     held_back: AtomicU64,
     process: Process,
     background: Background,
     next_watch: Arc<AtomicU64>,
 }
 
-/// What the user set for this client's nodes.
+/// The user's settings for this client's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) dialect: Dialect,
@@ -84,11 +84,11 @@ pub(crate) struct Settings {
     pub(crate) local_handoffs: u32,
     /// How many locks have counters of their own.
     pub(crate) locks_counted: usize,
-    /// How long one try waits for a missing connection.
+    /// How long one `try_` call waits for a missing connection.
     pub(crate) try_offline: Duration,
 }
 
-/// Long enough for another server to take over.
+/// The default of `try_offline`: long enough for another server to take over.
 pub(crate) const TRY_OFFLINE: Duration = Duration::from_secs(1);
 
 impl Default for Settings {
@@ -144,34 +144,34 @@ impl Session {
         })
     }
 
-    /// Ends the session, in bounded time; does nothing the second time. Returns whether the
-    /// server confirmed it.
+    /// Ends the session, in bounded time; does nothing the second time. Returns whether the server
+    /// confirmed the end.
     pub(crate) fn close(&self, limit: Duration) -> bool {
         if self.is_inherited() {
             return true;
         }
         let snapshot = self.status.snapshot();
         self.wait_for_delayed_releases();
-        // The guards first: the server may grant their locks to other clients at once.
+        // The guards must be told first: the server may grant their locks to other clients at once.
         self.status.closed();
         let confirmed = self.transport.close(limit);
         self.background.stop(limit);
         confirmed || snapshot.is_over()
     }
 
-    /// Waits until every release that was put off is due, except those put off until the client ends, or
-    /// until its session has ended.
+    /// Waits until every delayed release is due, or the session has ended. Does not wait for
+    /// releases that are delayed until the client ends.
     fn wait_for_delayed_releases(&self) {
         let Some(longest) = self.cleaner.delayed_for() else {
             return;
         };
         let (mut caller, limit) = (self.caller(), Limit::after(longest));
-        // Subscribing first and looking afterwards misses no change.
+        // Subscribing before looking misses no change.
         caller.changes();
         let is_over = || self.status.snapshot().is_over();
         while !is_over() && self.cleaner.delayed_for().is_some() {
             let paused = caller.pause(longest, &limit);
-            // Sends what is due, and forgets what went with its session.
+            // This sends what is due, and forgets what went with its session.
             self.cleaner.push();
             if paused.is_err() {
                 return;
@@ -179,13 +179,13 @@ impl Session {
         }
     }
 
-    /// Whether this is the copy of a session in a forked child; see
+    /// Returns whether this is the copy of a session in a forked child; see
     /// [`owning_process`](crate::local::owning_process).
     pub(crate) fn is_inherited(&self) -> bool {
         self.process.is_another()
     }
 
-    /// The error of a client that has ended, or whose session is the parent's.
+    /// Returns the error of a client that has ended, or whose session is the parent's.
     pub(crate) fn over(&self) -> Error {
         if self.is_inherited() {
             return Error::Closed;
@@ -203,12 +203,12 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Does not wait for the network: the request that ends the session is on its way when
-    /// this returns, and the threads end by themselves.
+    /// Does not wait for the network: the request that ends the session is on its way when this
+    /// returns, and the threads end by themselves.
     fn drop(&mut self) {
         if self.is_inherited() {
-            // Dropping these is the parent's task. Threads that do not exist here may hold
-            // their locks.
+            // Dropping these is the parent's task. Here, their mutexes may be locked for ever by
+            // threads that do not exist.
             mem::forget(self.transport.clone());
             mem::forget(self.cleaner.clone());
             mem::forget(self.status.clone());

@@ -1,4 +1,4 @@
-//! The requests to a session that several kinds of locks share.
+//! Requests to a session that several kinds of locks share.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use zklock_core::queue::{Foreign, strangers};
 use zklock_core::refusals::Refusals;
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
-/// How long a query may take.
+/// How long one request of a query may take.
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// How many nodes are read with one write.
 const AT_A_TIME: usize = 500;
 
 /// How many directories are created before their answers are awaited: few enough that the session's
-/// proofs of life, which wait behind them, are not late.
+/// proofs of life, which queue behind them, are not late.
 const DIRECTORIES_AT_A_TIME: usize = 16;
 
 impl Session {
-    /// The error of a queue with a contender that would not wait for this client.
+    /// Returns the error of a queue with a contender that would not wait for this client.
     pub(crate) fn foreign(&self, dir: &str, foreign: Foreign) -> Error {
         let node = format!("{dir}/{}", foreign.node);
         if foreign.by_number {
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// Fails if the transport has no transactions, which `what` takes.
+    /// Fails if the transport has no transactions, which `what` needs.
     pub(crate) fn needs_transactions(&self, what: &'static str) -> Result<()> {
         match self.transport.capabilities().multi {
             true => Ok(()),
@@ -87,7 +87,7 @@ impl Session {
         Ok(Ok(()))
     }
 
-    /// The nodes below a path that are neither contenders nor a semaphore's own directories.
+    /// Returns the nodes below a path that are neither contenders nor a semaphore's own directories.
     pub(crate) fn strangers(&self, path: &str) -> Result<Vec<String>> {
         let Some(Reply::Children { names, .. }) = self.read(&Request::list(path), path)? else {
             return Ok(Vec::new());
@@ -98,7 +98,7 @@ impl Session {
         Ok(others)
     }
 
-    /// Whether the root of all paths is missing, as far as a server says so within the limit.
+    /// Returns whether the root of all paths is missing, if a server says so within the limit.
     pub(crate) fn lacks_root(&self, limit: &Limit) -> Result<bool> {
         match self.caller().call(&Request::exists("/"), "/", limit) {
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(true),
@@ -107,14 +107,14 @@ impl Session {
         }
     }
 
-    /// Whether the contender with this node may be asked to release its lock.
+    /// Returns whether the contender with this node may be asked to release its lock.
     pub(crate) fn may_ask(node: &str) -> bool {
         let name = NodeName::parse(path::name(node));
         name.is_none_or(|name| !name.kind.is_watched_for_its_deletion())
     }
 
-    /// Deletes another client's node, if its data has this version; returns whether it is gone.
-    /// Without an answer, it may be gone.
+    /// Deletes another client's node if its data has this version; returns whether the node is
+    /// gone. Without an answer, it may be gone.
     pub(crate) fn delete_once(&self, node: &str, version: i32, limit: &Limit) -> Result<bool> {
         let path = node.to_owned();
         let delete = Request::Delete { path, version };
@@ -126,13 +126,13 @@ impl Session {
         }
     }
 
-    /// Repeats a read until it is answered; `None` if the node does not exist.
+    /// Repeats a read until it is answered; returns `None` if the node does not exist.
     pub(crate) fn read(&self, request: &Request, path: &str) -> Result<Option<Reply>> {
         let answered = self.caller().call(request, path, &Self::query_limit());
         self.if_there(answered, path)
     }
 
-    /// As [`read`](Self::read), from a server that has caught up with its leader.
+    /// Like [`read`](Self::read), from a server that has caught up with its leader.
     pub(crate) fn read_latest(&self, request: Request, path: &str) -> Result<Option<Reply>> {
         let answered = self.ask_latest(request, path, &Self::query_limit());
         self.if_there(answered, path)
@@ -163,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Has the server that answers catch up with its leader.
+    /// Makes the server that answers catch up with its leader.
     pub(crate) fn catch_up(&self, path: &str) -> Result<()> {
         let sync = self.transport.capabilities().sync(path);
         match self.caller().call(&sync, path, &Self::query_limit()) {
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Reads each node, with a limit for each request; `None` for a node that does not exist.
+    /// Reads each node, with a limit for each request; the result of a missing node is `None`.
     pub(crate) fn describe_within(
         &self,
         nodes: &[String],
@@ -208,17 +208,17 @@ impl Session {
         Ok(all)
     }
 
-    /// How long each request of a query may take.
+    /// Returns the limit for each request of a query.
     pub(crate) fn query_limit() -> Limit {
         Limit::after(LIMIT)
     }
 
-    /// The error of a query that no server answered in time.
+    /// Returns the error of a query that no server answered in time.
     pub(crate) fn unanswered(&self) -> Error {
         self.unanswered_within(LIMIT)
     }
 
-    /// The error of a call that no server answered within this limit.
+    /// Returns the error of a call that no server answered within this limit.
     pub(crate) fn unanswered_within(&self, limit: Duration) -> Error {
         Error::ConnectTimeout {
             limit,
@@ -227,12 +227,12 @@ impl Session {
         }
     }
 
-    /// The error of a write whose answer was lost.
+    /// Returns the error of a write whose answer was lost.
     pub(crate) fn unconfirmed() -> Error {
         Error::unconfirmed_write("the write", LIMIT)
     }
 
-    /// The requests that create a lock's directory and its ancestors.
+    /// Returns the requests that create a lock's directory and its ancestors.
     pub(crate) fn parents(&self, dir: &str, lasting: Lasting<'_>) -> Vec<Request> {
         let make = |path: &str, mode, data: &[u8]| {
             Request::create(
@@ -265,7 +265,7 @@ impl Session {
 }
 
 impl Caller {
-    /// As [`call_all`](Self::call_all), where a reply that is too long is one that may not be read.
+    /// Like [`call_all`](Self::call_all), but a reply that is too long counts as a node that may not be read.
     pub(crate) fn call_each(
         &mut self,
         requests: &[Request],
@@ -297,13 +297,13 @@ pub(crate) struct Seen {
     pub(crate) stat: Stat,
 }
 
-/// How long a lock's directory stays when the queue is empty.
+/// How long a lock's directory stays when its queue is empty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lasting<'a> {
-    /// Until the server deletes the empty container, where the dialect uses containers.
+    /// Until the server deletes the empty container, if the dialect uses containers.
     WhileUsed,
-    /// As `WhileUsed`, for its parent too, which is created with this data.
+    /// Like `WhileUsed`, for its parent too, which is created with this data.
     WhileUsedIn(&'a [u8]),
-    /// For good; it is created with this data.
+    /// For good; the directory is created with this data.
     Always(&'a [u8]),
 }

@@ -1,4 +1,4 @@
-//! Tells a thread that waits, once a minute, that no server answers.
+//! Tells a waiting thread, once a minute, that no server answers.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use crate::error::by_reason;
 use crate::transport::status::Status;
 
-/// How often it is told.
+/// How often the warning is logged.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The time without an answer, as one waiting thread has told it.
+/// How many times a waiting thread has logged this silence.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     told: u32,
 }
 
 impl Silence {
-    /// Looks whether a server answers; if none does, returns how long it is until there is something to
-    /// tell.
+    /// Checks whether a server answers; if none does, returns the time until there is something to
+    /// log.
     pub(crate) fn look(&mut self, status: &Status) -> Option<Duration> {
         let silent = status.silent_for();
         let next = self.next(silent.unwrap_or_default());
         silent.map(|_| next)
     }
 
-    /// Logs how long no server has answered `what`, if it is time to.
+    /// Logs how long no server has answered `what`, if that is due.
     pub(crate) fn tell(&mut self, what: impl fmt::Display, status: &Status) {
         if let Some(silent) = status.silent_for().filter(|silent| self.is_due(*silent)) {
             let trouble = by_reason(&status.trouble()).join("; ");
@@ -34,7 +34,7 @@ impl Silence {
     }
 
     fn next(&mut self, silent: Duration) -> Duration {
-        // A shorter silence is another one.
+        // A shorter silence is a new one.
         self.told = self.told.min(periods(silent));
         (PERIOD * (self.told + 1)).saturating_sub(silent)
     }

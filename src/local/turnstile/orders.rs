@@ -1,4 +1,4 @@
-//! Every order in which threads come to the line, leave it, and are called.
+//! Every order in which threads join the line, leave it, and are called.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::system::simulated::{JoinHandle, all_orders, spawn};
 
-/// The line of one path, and the threads past it.
+/// The line of one path, and the threads that have passed it.
 #[derive(Clone, Default)]
 struct Gate {
     turnstile: Turnstile<Lock, ()>,
@@ -17,7 +17,7 @@ struct Gate {
     locks: Arc<AtomicUsize>,
 }
 
-/// The lock that goes with a turn. There is one at a time.
+/// The lock that goes with a turn, of which there is one at a time.
 struct Lock(Gate);
 
 /// What a thread saw while it had the turn.
@@ -28,10 +28,10 @@ struct Pass {
     behind: Vec<ThreadId>,
 }
 
-/// How a thread comes back.
+/// How a thread returns.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Back {
-    /// It was the n-th to have the turn.
+    /// It was the n-th thread to have the turn.
     Passed(usize),
     Taken,
     Closed,
@@ -46,7 +46,7 @@ fn for_ever() -> Limit {
 }
 
 impl Gate {
-    /// Waits for the turn, and does something with it.
+    /// Waits for the turn, and runs `with` during it.
     fn pass(&self, limit: &Limit, with: impl FnOnce(&Self)) -> Result<Pass, Back> {
         let (turn, handed) = match self.turnstile.enter(&path(), limit, || false) {
             Entry::Turn(turn, handed) => (turn, handed),
@@ -117,7 +117,7 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Returns the lock to the server, which takes other locks in memory.
+    /// Returns the lock to the server, where the release takes other mutexes.
     fn drop(&mut self) {
         drop(self.0.turnstile.lines.lock());
         self.0.locks.fetch_sub(1, Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().expect("no panic but those on purpose")
 }
 
-/// A thread that was seen waiting ahead of another is served before it, unless it has left.
+/// Asserts that a thread seen waiting ahead of another was served first, unless it has left.
 fn first_come_first_served(passes: &[Pass]) {
     let place = |thread: &ThreadId| {
         let pass = passes.iter().find(|pass| pass.me == *thread);
@@ -149,7 +149,7 @@ fn back(passed: &Result<Pass, Back>) -> Back {
     }
 }
 
-/// Ends a piece: returns how each thread came back.
+/// Ends a run: returns how each thread came back.
 fn judge(gate: &Gate, all: Vec<Result<Pass, Back>>) -> Vec<Back> {
     let backs = all.iter().map(back).collect();
     let passes: Vec<_> = all.into_iter().flatten().collect();
@@ -184,7 +184,7 @@ fn a_panic_costs_nobody_the_turn() {
     assert_eq!(seen.len(), 6, "every one can be the first: {seen:?}");
 }
 
-/// The holder leaves while one thread gives up at some time, and another stays.
+/// Lets the holder leave while one thread gives up at some time, and another stays.
 fn one_gives_up(limit: impl FnOnce() -> Limit + Send + 'static, then: impl FnOnce()) -> Back {
     let gate = Gate::default();
     let inner = gate.clone();
@@ -264,7 +264,7 @@ fn a_lock_that_is_handed_on_is_neither_lost_nor_there_twice() {
             one.hold(&Limit::new(None, Some(cancelled)))
         });
         let stays = spawn("stays", move || other.hold(&for_ever()));
-        // Unless it has come back already.
+        // This fails if the thread has come back already.
         let _ = cancel.try_send(());
         let mine = gate.hold(&for_ever());
         let [leaves, stays] = [leaves, stays].map(|thread| joined(thread.expect("a thread")));

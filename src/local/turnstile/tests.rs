@@ -54,7 +54,7 @@ fn the_turn_goes_round_in_order_of_arrival_and_past_those_who_left() {
     let turnstile = Plain::default();
     let first = turn(turnstile.enter(&path(), &for_ever(), || false)).unwrap();
     let (to, order) = bounded(8);
-    // How many wait once each thread has come; the second one leaves at once.
+    // How many wait once each thread has come; the second thread leaves at once.
     let threads: Vec<_> = [1, 1, 2, 3]
         .into_iter()
         .enumerate()

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::Error;
 use crate::transport::{Call, Capabilities, WatchId};
 
-/// The client ends while this has a request.
+/// A transport whose client ends while it has a request.
 struct Refusing(Arc<Status>);
 
 impl Transport for Refusing {
@@ -26,7 +26,7 @@ impl Transport for Refusing {
     }
 }
 
-/// Has no connection, and has not said so.
+/// A transport that has no connection, and has not reported that.
 #[derive(Debug)]
 struct Silent;
 

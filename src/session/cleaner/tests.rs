@@ -1,10 +1,10 @@
-//! What the cleaner sends, and who learns of the end.
+//! What the cleaner sends, and when a waiter learns how a deletion ended.
 
 use super::*;
 use crate::transport::{Capabilities, WatchId};
 use zklock_jute::{Reply, Request};
 
-/// Records what it is given to send.
+/// A transport that records the requests it is given.
 #[derive(Debug, Default)]
 struct Mute(Mutex<Vec<Request>>);
 
@@ -51,8 +51,8 @@ fn the_background_thread_sends_nothing_that_is_under_way() {
     assert_eq!(mute.0.lock().len(), 2);
 }
 
-/// A thread that was paused may write its create between the moment when the next session lets requests in
-/// and the moment when the status tells of it, and give up at once.
+/// A paused thread may write its create after the next session has started to let requests in and
+/// before the status shows that session, and give up at once.
 #[test]
 fn what_is_left_between_two_sessions_is_looked_for_in_the_next_one() {
     let (cleaner, mute) = cleaner();

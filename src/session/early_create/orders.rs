@@ -3,14 +3,14 @@
 use super::*;
 use crate::system::simulated::{all_orders, spawn};
 
-/// Which thread sees to the node of a create.
+/// Which thread cleans up the node of a create.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum By {
-    /// It was never sent.
+    /// The create was never sent.
     Nobody,
-    /// The thread that gave it up, because the answer was there.
+    /// The thread that gave up, because the answer had arrived.
     Waiter,
-    /// The thread that heard the answer.
+    /// The thread that handled the answer.
     Answer,
 }
 
@@ -20,7 +20,7 @@ fn the_node_of_a_create_that_is_given_up_is_seen_to_once_and_after_it_was_sent()
         let create = EarlyCreate::new(Vec::new());
         let sender = {
             let (create, stamp, session) = (create.clone(), Stamp::NEVER, 7);
-            // The answer comes after the request has left.
+            // The answer arrives after the request is sent.
             let send = move || {
                 create
                     .take(Sent { stamp, session })

@@ -4,11 +4,11 @@ use super::*;
 use crate::guard::GuardState;
 use crate::transport::native;
 
-/// A heartbeat whose client was connected, and a lock that it keeps.
+/// Returns a heartbeat whose client has connected, and its status.
 fn heartbeat() -> (Heartbeat, Arc<Status>) {
     let status = Arc::new(Status::new(Duration::from_secs(20), true));
     let config = native::Config::plain("127.0.0.1:1", Duration::from_secs(20));
-    // It reports elsewhere.
+    // This transport reports to another status.
     let transport = native::open(config, Arc::new(Status::new(Duration::from_secs(20), true)));
     let leases = Arc::new(Leases::new(transport.clone(), bounded(1).0));
     status.greeted(7, Duration::from_secs(20), Moment::now());
@@ -30,7 +30,7 @@ fn begin(leases: &Leases, status: &Status, node: &str) -> u64 {
     leases.begin(Arc::new(Lease::new("/m", nodes, 7, bounds, status.stamp())))
 }
 
-/// The thread stood still while its client connected and got a lock: the lock was lost.
+/// The thread stood still while its client connected and got a lock, which it then took for lost.
 #[test]
 fn what_is_older_than_a_lease_says_nothing_of_it() {
     let (heartbeat, status) = heartbeat();

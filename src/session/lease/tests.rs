@@ -79,7 +79,7 @@ fn a_limit_ends_the_trust_in_a_lock_that_is_held() {
     lease.tell(&Counters::default());
     assert_eq!(lease.events().try_recv(), Ok(GuardEvent::Lost));
     assert_eq!(lease.steady_for(), None);
-    // A proof does not bring it back, and a loss is told as what it is.
+    // A proof does not end that state, and a real loss is reported as such.
     lease.confirm(stamp(Duration::ZERO));
     assert!(over(&lease) && lease.succeed().is_none());
     lease.lose(LostReason::Evicted);
@@ -178,7 +178,7 @@ fn an_answer_that_shortens_the_session_gives_no_moment_of_trust() {
             lease.life.bounds.follow(&lifetime);
             looks.join().unwrap()
         });
-        // Before the answer, what any server grants; after it, half of what it granted.
+        // Before the answer, the most that any server grants; after it, half of what this one granted.
         let most = stamp.sent + seconds(4);
         assert!(longest <= most, "{:?} too long", longest - most);
     }
