@@ -1,4 +1,4 @@
-//! The values that pass through a transport: requests, their answers, and events of watches.
+//! The values that pass through a transport: requests, their answers, and the events of watches.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ pub(crate) struct Call {
     pub(crate) answer: Answer,
 }
 
-/// Runs on the thread that reads for the transport, and may do nothing but forward.
+/// A closure that runs on the thread that reads for the transport, and may only forward the answer.
 pub(crate) type Answer = Box<dyn FnOnce(Answered) + Send>;
 
-/// Numbers the watches of a session.
+/// The number of a watch in its session.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct WatchId(pub(crate) u64);
 
@@ -48,10 +48,10 @@ impl Fired {
     }
 }
 
-/// Makes calls of these requests. Once all of them are answered, `done` runs with the answers
-/// in the order of the requests.
+/// Creates calls of these requests. Once all of them are answered, `done` runs with the answers in
+/// the order of the requests.
 ///
-/// It runs on the thread that reads for the transport, and may do nothing but forward.
+/// It runs on the thread that reads for the transport, and may only forward the answers.
 pub(crate) fn gather(
     requests: Vec<(Request, Option<Watch>)>,
     done: impl FnOnce(Vec<Answered>) + Send + 'static,

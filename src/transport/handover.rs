@@ -13,17 +13,18 @@ use crate::time::clock::{Moment, nanos};
 use crate::token::FencingToken;
 use zklock_core::attempt::Orphan;
 
-/// A mutex that a process has handed over, with the session that holds it, for another process to
-/// take over: a daemon replaces its own program without a fail-over.
+/// A mutex that a process has handed over, together with the session that holds it. Another process
+/// can take it over, so that a daemon can replace its own program without a fail-over.
 ///
 /// The queue at the lock does not move: the node, its place and the fencing token stay. Of all
-/// processes that try to take it over, one succeeds. If none does, the lock is free once the
-/// session has timed out. If the new program does not start, the old process can take its own
-/// hand-over back, with [`ClientBuilder::take_over`](crate::ClientBuilder::take_over) as any other.
+/// processes that try to take the mutex over, one succeeds. If none does, the mutex is free once
+/// the session has timed out. If the new program does not start, the old process can take its own
+/// hand-over back, with [`ClientBuilder::take_over`](crate::ClientBuilder::take_over) like any
+/// other.
 ///
-/// It contains the session's password, with which anybody who reaches the servers can end the
-/// session, and so free the lock: hand its text over in a pipe, in a file that others cannot read,
-/// or in the environment of the new program. [`Debug`](fmt::Debug) hides it.
+/// The hand-over contains the session's password, with which anybody who reaches the servers can
+/// end the session, and so free the mutex. Pass its text through a pipe, a file that others cannot
+/// read, or the environment of the new program. [`Debug`](fmt::Debug) hides the password.
 ///
 /// # Example
 ///
@@ -50,16 +51,17 @@ use zklock_core::attempt::Orphan;
 #[must_use = "the lock is kept until its session times out, and nobody has it"]
 pub struct Handover {
     pub(crate) session: Inherited,
-    /// The clock by which the session's times count.
+    /// The name of the clock that the session's times are from.
     pub(crate) clock: Option<String>,
     pub(crate) path: String,
     pub(crate) node: String,
     pub(crate) token: i64,
     /// The version of the node's data.
     pub(crate) version: i32,
-    /// Another client has asked for the lock.
+    /// Whether another client has asked for the lock.
     pub(crate) is_revoked: bool,
-    /// What the session's threads have asked for and not found, and may still come: each with its directory.
+    /// The nodes that the session's threads have requested and not found, which may still appear:
+    /// each with its directory.
     pub(crate) late: Vec<(String, Orphan)>,
 }
 
@@ -88,18 +90,17 @@ impl Handover {
         &self.path
     }
 
-    /// Returns the fencing token of the guard that was handed over, which that of the new guard is
-    /// too.
+    /// Returns the fencing token of the guard that was handed over; the new guard has the same one.
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken::new(self.token)
     }
 
-    /// Returns the session timeout: if nobody takes the hand-over over for so long, the lock is free.
+    /// Returns the session timeout: if no process takes the lock over for this long, the lock is free.
     pub fn session_timeout(&self) -> Duration {
         self.session.timeout
     }
 
-    /// The session, with the times of another clock taken out.
+    /// Returns the session, without its times if they are from another clock.
     pub(crate) fn inherited(&self) -> Inherited {
         let now = Moment::now().since_boot();
         let same = self.clock.is_some() && self.clock == clock::name();
@@ -124,7 +125,7 @@ impl Handover {
         let (path, node) = (text("path")?, text("node")?);
         crate::path::check(&path).ok()?;
         (crate::path::parent(&node) == path).then_some(())?;
-        // A negative version would be over any other.
+        // A negative version would match any other.
         let version = i32::try_from(number("version")?).ok()?;
         let late = match read.get("late") {
             Some(late) => late
@@ -132,7 +133,7 @@ impl Handover {
                 .iter()
                 .map(late_one)
                 .collect::<Option<_>>()?,
-            // Earlier versions did not tell.
+            // Earlier versions did not write this.
             None => Vec::new(),
         };
         Some(Self {
@@ -148,7 +149,7 @@ impl Handover {
     }
 }
 
-/// Two texts for what is known by its prefix, three for what is known by its data.
+/// Formats an orphan: two texts if it is known by its prefix, three if it is known by its data.
 fn written((dir, orphan): &(String, Orphan)) -> Value {
     match orphan {
         Orphan::Node(name) | Orphan::Prefix(name) => json!([dir, name]),
@@ -156,7 +157,7 @@ fn written((dir, orphan): &(String, Orphan)) -> Value {
     }
 }
 
-/// Reads what [`written`] has written.
+/// Parses what [`written`] has written.
 fn late_one(read: &Value) -> Option<(String, Orphan)> {
     let parts: Option<Vec<_>> = read.as_array()?.iter().map(Value::as_str).collect();
     let (dir, orphan) = match parts?[..] {
@@ -165,7 +166,7 @@ fn late_one(read: &Value) -> Option<(String, Orphan)> {
         _ => return None,
     };
     crate::path::check(dir).ok()?;
-    // Every name begins with nothing.
+    // Every name begins with an empty prefix.
     let is_any = orphan == Orphan::Prefix(String::new());
     (!is_any).then(|| (dir.to_owned(), orphan))
 }
@@ -173,7 +174,7 @@ fn late_one(read: &Value) -> Option<(String, Orphan)> {
 impl FromStr for Handover {
     type Err = Error;
 
-    /// Reads what [`text`](Handover::text) has written.
+    /// Parses what [`text`](Handover::text) has written.
     fn from_str(text: &str) -> Result<Self> {
         Self::read(text).ok_or_else(|| Error::BadArgument {
             name: "handover",

@@ -1,7 +1,7 @@
 //! A channel for the answers that one thread waits for.
 //!
-//! Its reader blocks at once. crossbeam's own wait spins for about ten microseconds first,
-//! which pays off if another thread answers. If a server does, it only keeps a processor busy.
+//! Its reader blocks at once. crossbeam's own wait spins for about ten microseconds first, which
+//! pays off if another thread answers, but keeps a processor busy if a server does.
 
 use super::Transport;
 use super::mailbox_sender::Slot;
@@ -10,7 +10,7 @@ use crate::system::clock;
 use crate::system::thread;
 use crate::time::limit::{Limit, LimitReached};
 
-/// The receiving end; one thread reads it.
+/// The receiving end, which one thread reads.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     slot: Slot<T>,
@@ -18,7 +18,7 @@ pub(crate) struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Makes a mailbox for the calling thread.
+    /// Creates a mailbox for the calling thread.
     pub(crate) fn new() -> Self {
         let (to, letters) = unbounded();
         let reader = Some(thread::current());
@@ -32,18 +32,18 @@ impl<T> Mailbox<T> {
         self.slot.clone()
     }
 
-    /// Takes the next letter out if there is one.
+    /// Takes the next letter if there is one.
     pub(crate) fn try_recv(&self) -> Option<T> {
         self.letters.try_recv().ok()
     }
 
-    /// The channel, for a `select!`.
+    /// Returns the channel, for a `select!`.
     pub(crate) fn letters(&self) -> &Receiver<T> {
         &self.letters
     }
 
-    /// Takes the next letter out; rests in the transport until there is one. Only the thread
-    /// that made the mailbox may call it.
+    /// Takes the next letter; rests in the transport until there is one. Only the thread that
+    /// created the mailbox may call this.
     pub(crate) fn recv(&self, transport: &dyn Transport, limit: &Limit) -> Result<T, LimitReached> {
         if limit.is_cancellable() {
             return transport.while_attended(|| limit.recv(&self.letters));
@@ -55,7 +55,7 @@ impl<T> Mailbox<T> {
             if limit.deadline().is_some_and(|until| until <= clock::now()) {
                 return Err(LimitReached);
             }
-            // A sender unparks this thread after it put the letter in.
+            // A sender unparks this thread after it has put the letter in.
             transport.rest(&|| !self.letters.is_empty(), limit.deadline());
         }
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::transport::{Call, Capabilities, WatchId};
 
-    /// Never has anything to read.
+    /// A transport that never has anything to read.
     #[derive(Debug)]
     pub(super) struct Parked;
 

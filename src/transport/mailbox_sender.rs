@@ -14,7 +14,7 @@ pub(crate) struct Slot<T> {
     pub(super) reader: Option<Thread>,
 }
 
-/// Blocks until the thread is unparked or the deadline comes; may return earlier.
+/// Blocks until the thread is unparked or the deadline passes; may return earlier.
 pub(crate) fn park(until: Option<Instant>) {
     match until {
         None => thread::park(),
@@ -23,7 +23,7 @@ pub(crate) fn park(until: Option<Instant>) {
 }
 
 impl<T> Slot<T> {
-    /// Does nothing if there is no reader left, or if a bounded channel is full.
+    /// Puts a letter in; does nothing if there is no reader left, or if a bounded channel is full.
     pub(crate) fn put(&self, letter: T) {
         if self.to.try_send(letter).is_err() {
             return;

@@ -39,17 +39,17 @@ pub(crate) use zklock_core::connection::Capabilities;
 pub(crate) trait Transport: Send + Sync {
     /// Sends the calls in this order, in one write where possible.
     ///
-    /// Does not wait for the network. Every call is answered exactly once, from any
-    /// thread, possibly before this returns.
+    /// Does not wait for the network. Every call is answered exactly once, from any thread,
+    /// possibly before this returns.
     fn send(&self, calls: Vec<Call>);
 
-    /// Forgets the watch `id` on `path`, at the server too where possible.
+    /// Removes the watch `id` on `path`, at the server too where possible.
     fn unwatch(&self, path: &str, id: WatchId);
 
-    /// What this transport and the server behind it can do.
+    /// Returns what this transport and the server behind it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Blocks the calling thread until `awake` holds or the deadline comes; may return earlier.
+    /// Blocks the calling thread until `awake` holds or the deadline passes; may return earlier.
     /// The thread is unparked once `awake` holds, and may do the transport's work meanwhile.
     fn rest(&self, _awake: &dyn Fn() -> bool, until: Option<Instant>) {
         mailbox_sender::park(until);
@@ -59,30 +59,30 @@ pub(crate) trait Transport: Send + Sync {
     /// `while_attended`.
     fn attend(&self) {}
 
-    /// The calling thread does so no longer.
+    /// Announces that the calling thread no longer waits without `rest`.
     fn attended(&self) {}
 
     /// Announces that the calling thread rests again soon after each rest; see [`Reading`].
     fn returns(&self) {}
 
-    /// The calling thread does so no longer.
+    /// Announces that the calling thread no longer rests again soon.
     fn returned(&self) {}
 
-    /// Does this within a moment, where that takes no wake-up of its own, or at once.
+    /// Runs an errand within a moment if that takes no wake-up of its own, or at once.
     fn soon(&self, errand: Errand) {
         errand();
     }
 
-    /// The session's id and password, if there is a session and the transport knows them.
+    /// Returns the session's id and password, if there is a session and the transport knows them.
     fn key(&self) -> Option<SessionKey> {
         None
     }
 
-    /// Whether this session is kept for another process when the transport closes, instead of ended.
+    /// Sets whether this session is kept for another process when the transport closes, instead of ended.
     fn keep_session(&self, _kept: bool) {}
 
-    /// Ends the session; waits at most `limit` for that. Returns whether a server has said that it is
-    /// over, or there is none.
+    /// Ends the session; waits at most `limit`. Returns whether a server has confirmed the end, or
+    /// there is no session.
     ///
     /// Every open call and every later one is answered with [`Failure::Closed`].
     fn close(&self, limit: Duration) -> bool;
@@ -93,11 +93,11 @@ pub(crate) trait Transport: Send + Sync {
     }
 }
 
-/// What a thread of the transport is to do.
+/// A task for a thread of the transport.
 pub(crate) type Errand = Box<dyn FnOnce() + Send>;
 
-/// While it lives, the calling thread reads for the transport again and again, and does nothing in between
-/// that takes long.
+/// While this lives, the calling thread reads for the transport again and again, and does nothing
+/// slow in between.
 pub(crate) struct Reading<'a>(&'a dyn Transport);
 
 impl<'a> Reading<'a> {
@@ -114,7 +114,7 @@ impl Drop for Reading<'_> {
 }
 
 impl dyn Transport + '_ {
-    /// Waits for an answer, or a watch, in a way that does not `rest`: another thread has to read.
+    /// Waits for an answer or a watch without `rest`, so that another thread must read.
     pub(crate) fn while_attended<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.attend();
         let waited = wait();

@@ -1,4 +1,4 @@
-//! What is needed to use a session from another process.
+//! The key that another process needs to use a session.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ pub(crate) struct Inherited {
     pub(crate) key: SessionKey,
     /// The shortest timeout that was negotiated in this session.
     pub(crate) timeout: Duration,
-    /// When the last message was sent that the leader had heard of in time; zero if that is not known.
+    /// When the last message was sent that the leader had received in time; zero if that is not known.
     pub(crate) heard_of: Duration,
-    /// It may be a third process's, and is not to be ended before
-    /// [`keep_session`](super::Transport::keep_session) says that it may.
+    /// Whether the session may be a third process's, and must not be ended before
+    /// [`keep_session`](super::Transport::keep_session) allows it.
     pub(crate) is_kept: bool,
 }
 
 impl SessionKey {
-    /// The key as text, in hexadecimal digits.
+    /// Returns the key as text, in hexadecimal digits.
     pub(crate) fn text(&self) -> String {
         let digits = |byte: &u8| format!("{byte:02x}");
         let password: String = self.password.0.iter().map(digits).collect();
         format!("{:x}:{password}", self.id)
     }
 
-    /// Reads a key from its text.
+    /// Parses a key from its text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (id, password) = text.split_once(':')?;
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

@@ -1,5 +1,5 @@
-//! The state and the events of a session, as users see them, and what the rest of the client sees instead: all
-//! that is known of one moment.
+//! The state and the events of a session as users see them, and the snapshot that the rest of the
+//! client sees instead.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub enum SessionState {
 pub enum SessionEvent {
     /// A connection was made.
     Connected {
-        /// The session it serves: the same as before, or a new one after an expiry.
+        /// The session of the connection: the same as before, or a new one after an expiry.
         session: i64,
     },
     /// The connection broke.
@@ -70,7 +70,7 @@ pub enum SessionEvent {
     AuthFailed,
 }
 
-/// The connection at one moment.
+/// The state of the connection at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) state: SessionState,
@@ -78,9 +78,9 @@ pub(crate) struct Snapshot {
     pub(crate) session: i64,
     /// The shortest timeout that was negotiated in this session.
     pub(crate) timeout: Duration,
-    /// Counts the connections that were made.
+    /// The number of connections that were made so far.
     pub(crate) connects: u64,
-    /// When the last of them was made; meaningless before the first.
+    /// When the last connection was made; meaningless before the first.
     pub(crate) since: Moment,
 }
 

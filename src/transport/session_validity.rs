@@ -1,4 +1,4 @@
-//! How long a session is sure to live, readable without a lock.
+//! How long a session is sure to live, readable without a mutex.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::time::clock::nanos;
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Terms;
 
-/// The [`Lifetime`] of one session, for guards, which read it without a lock.
+/// The [`Lifetime`] of one session, which guards read without a mutex.
 #[derive(Debug)]
 pub(crate) struct SessionValidity {
     /// Why the session has ended, if it has.
@@ -29,7 +29,7 @@ impl SessionValidity {
         Arc::new(new)
     }
 
-    /// Returns the terms of this moment.
+    /// Returns the current terms.
     pub(crate) fn terms(&self) -> Terms {
         let load = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Acquire));
         let (latest, timeout) = (load(&self.latest), load(&self.timeout));
@@ -42,14 +42,14 @@ impl SessionValidity {
     }
 
     pub(crate) fn follow(&self, lifetime: &Lifetime) {
-        // Stored in this order and read in the other: a reader that sees the later `latest`
+        // Stored in this order and read in the opposite one: a reader that sees the later `latest`
         // must not see the longer timeout.
         let (timeout, latest) = (lifetime.timeout(), lifetime.latest());
         self.timeout.store(nanos(timeout), Ordering::Release);
         self.latest.store(nanos(latest), Ordering::Release);
     }
 
-    /// The session has ended, for this reason unless there is an earlier one.
+    /// Notes that the session has ended, for this reason unless it ended before.
     pub(crate) fn end(&self, why: LostReason) {
         self.over.settle(why);
     }

@@ -1,7 +1,7 @@
 //! The state of the connection, and its subscribers.
 //!
-//! A transport reports to the status; waiting threads, the background thread and the user
-//! hear of it through channels. None of their code runs on the transport's thread.
+//! A transport reports to the status. Waiting threads, the background thread and the user learn of
+//! changes through channels, so that none of their code runs on the transport's thread.
 
 mod last_answer;
 mod subscribers;
@@ -50,14 +50,14 @@ pub(crate) struct Status {
 
 struct Inner {
     snapshot: Snapshot,
-    /// The session that a server granted last; the snapshot's once the connection is ready.
+    /// The session that a server granted last; the snapshot shows it once the connection is ready.
     granted: i64,
-    /// What bounds the life of that session.
+    /// The bounds of that session's life.
     lifetime: Lifetime,
     bounds: Arc<SessionValidity>,
     /// The last complaint from or about each server that gave no session.
     trouble: BTreeMap<String, String>,
-    /// The server that is being asked for a session, the stage of that, and since when.
+    /// The server that is being asked for a session, the stage of the request, and since when.
     asked: Option<(String, &'static str, Moment)>,
     subscribers: Subscribers<Snapshot>,
     expiries: u64,
@@ -66,8 +66,8 @@ struct Inner {
 }
 
 impl Status {
-    /// `timeout` holds until a server grants another. `resumes` is false for a transport that
-    /// cannot tell whether a session outlives its connection.
+    /// Creates the status of a client without a connection. `timeout` holds until a server grants another. `resumes`
+    /// is false for a transport that cannot tell whether a session outlives its connection.
     pub(crate) fn new(timeout: Duration, resumes: bool) -> Self {
         let snapshot = Snapshot {
             state: SessionState::Connecting,
@@ -99,7 +99,7 @@ impl Status {
         }
     }
 
-    /// Returns what bounds the life of `session`.
+    /// Returns the bounds of the life of `session`.
     pub(crate) fn bounds(&self, session: i64) -> Arc<SessionValidity> {
         let inner = self.inner.lock();
         if inner.snapshot.session == session && !inner.snapshot.is_over() {
@@ -135,7 +135,7 @@ impl Status {
         proof.renews_at(&self.inner.lock().lifetime, Moment::now().since_boot())
     }
 
-    /// Returns when the last message was sent that the leader had heard of in time, or zero.
+    /// Returns when the last message was sent that the leader had received in time, or zero.
     pub(crate) fn heard_of(&self) -> Duration {
         self.inner.lock().lifetime.heard_of()
     }
@@ -147,7 +147,7 @@ impl Status {
 
     /// Returns a channel that is filled after every change of the status.
     ///
-    /// Subscribe first, then look: a change in between must not be missed.
+    /// Subscribe before looking at the status, so that no change in between is missed.
     pub(crate) fn changes(&self) -> Changes {
         let (to, receiver) = bounded(1);
         let _subscription = self.on_change(move |_| {
@@ -162,7 +162,7 @@ impl Status {
 
     /// Runs `notify` after every change of the status, until the subscription is dropped.
     ///
-    /// It runs on the transport's thread, and may do nothing but fill a channel.
+    /// `notify` runs on the transport's thread, and may only fill a channel.
     pub(crate) fn on_change(&self, notify: impl Fn(&Snapshot) + Send + 'static) -> Subscription {
         self.inner.lock().subscribers.add(notify)
     }
@@ -197,13 +197,13 @@ impl Status {
         }
     }
 
-    /// Returns how long the last answer took, if it arrived so short a time ago.
+    /// Returns how long the last answer took, if it arrived within this time.
     pub(crate) fn round_trip_within(&self, time: Duration) -> Option<Duration> {
         self.last_answer.took_within(time)
     }
 
-    /// Returns for how long no server has answered; `None` if one has on this connection, or the client has
-    /// ended. A greeting is no answer.
+    /// Returns how long no server has answered; `None` if one has answered on this connection, or
+    /// the client has ended. A greeting is not an answer.
     pub(crate) fn silent_for(&self) -> Option<Duration> {
         let (snapshot, last) = (self.snapshot(), self.last_answer.at());
         let is_served = snapshot.state == SessionState::Connected && snapshot.since <= last;
@@ -216,34 +216,34 @@ impl Status {
         self.inner.lock().expiries
     }
 
-    // What follows is for transports.
+    // The methods below are for transports.
 
-    /// A server gave no session, or could not be reached.
+    /// Notes that a server gave no session, or could not be reached.
     pub(crate) fn turned_away(&self, host: &str, reason: impl ToString) {
         let mut inner = self.inner.lock();
         inner.asked = None;
         inner.trouble.insert(host.to_owned(), reason.to_string());
     }
 
-    /// The complaint about this host's name no longer holds.
+    /// Removes the complaint about this host's name.
     pub(crate) fn is_resolved(&self, host: &str) {
         self.inner.lock().trouble.remove(host);
     }
 
-    /// A server is being asked for a session, and has reached this stage.
+    /// Notes that a server is being asked for a session, and how far the request has got.
     pub(crate) fn asks(&self, host: impl fmt::Display, so_far: &'static str) {
         self.inner.lock().asked = Some((host.to_string(), so_far, Moment::now()));
     }
 
-    /// A connect request is about to be sent, for the current session if there is one. Any
-    /// server that receives it grants at least `least`, if that is stated.
+    /// Notes that a connect request is about to be sent, for the current session if there is one.
+    /// Any server that receives it grants at least `least`, if that is stated.
     pub(crate) fn greets(&self, sent: Moment, least: Option<Duration>) {
         let mut inner = self.inner.lock();
         inner.lifetime.greets(sent.since_boot(), least);
         inner.bounds.follow(&inner.lifetime);
     }
 
-    /// The first connect request is for this session of another process, if there is one.
+    /// Takes over the session of another process, if there is one: the first connect request is for it.
     pub(crate) fn continues(&self, session: Option<&Inherited>) {
         let Some(session) = session else { return };
         let mut inner = self.inner.lock();
@@ -252,8 +252,8 @@ impl Status {
         inner.bounds = SessionValidity::new(&inner.lifetime);
     }
 
-    /// A server granted `timeout` when asked at `sent`, and serves the session from now on;
-    /// requests may be sent soon. Returns the timeout that counts.
+    /// Notes that a server granted `timeout` when asked at `sent`, and serves the session from now
+    /// on; requests may be sent soon. Returns the timeout that counts.
     pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Moment) -> Duration {
         let mut inner = self.inner.lock();
         let (sent, at) = (sent.since_boot(), Moment::now().since_boot());
@@ -272,7 +272,7 @@ impl Status {
         inner.snapshot.timeout
     }
 
-    /// A request of this connection, which was sent at `sent`, was committed through a quorum.
+    /// Notes that a request of this connection, sent at `sent`, was committed through a quorum.
     pub(crate) fn committed(&self, sent: Moment) {
         if sent.as_nanos() < self.commit_worth.load(Ordering::Acquire) {
             return;
@@ -283,7 +283,7 @@ impl Status {
         self.commit_worth.store(nanos(worth), Ordering::Release);
     }
 
-    /// The answer to a message that was sent at `sent` arrived at `at`.
+    /// Notes that the answer to a message that was sent at `sent` arrived at `at`.
     pub(crate) fn answered(&self, sent: Moment, at: Moment) {
         self.last_answer.arrived(at, at.saturating_since(sent));
         if sent.as_nanos() < self.worth.load(Ordering::Acquire) {
@@ -294,7 +294,7 @@ impl Status {
         self.worth.store(nanos(worth), Ordering::Release);
     }
 
-    /// The connection is ready for requests, and the watches are set again.
+    /// Notes that the connection is ready for requests, and the watches are set again.
     pub(crate) fn connected(&self, session: i64) {
         self.change(SessionEvent::Connected { session }, |snapshot| {
             snapshot.state = SessionState::Connected;
@@ -304,7 +304,7 @@ impl Status {
         });
     }
 
-    /// The connection broke; the transport tries to make another.
+    /// Notes that the connection broke; the transport tries to make another.
     pub(crate) fn disconnected(&self) {
         self.change(SessionEvent::Disconnected, |snapshot| {
             snapshot.state = SessionState::Connecting;
@@ -314,7 +314,7 @@ impl Status {
         });
     }
 
-    /// The server said that the session expired; the transport asks for a new one.
+    /// Notes that a server said that the session expired; the transport asks for a new one.
     pub(crate) fn expired(&self) {
         self.change(SessionEvent::Expired, |snapshot| {
             snapshot.state = SessionState::Connecting;
@@ -322,14 +322,14 @@ impl Status {
         });
     }
 
-    /// The client was closed, for good.
+    /// Notes that the client was closed, for good.
     pub(crate) fn closed(&self) {
         self.change(SessionEvent::Closed, |snapshot| {
             snapshot.state = SessionState::Closed
         });
     }
 
-    /// The server refused the credentials; the client has ended with this error.
+    /// Notes that the server refused the credentials; the client has ended with this error.
     pub(crate) fn refused(&self, why: Error) {
         self.inner.lock().refusal.get_or_insert(why);
         self.change(SessionEvent::AuthFailed, |snapshot| {
@@ -337,7 +337,7 @@ impl Status {
         });
     }
 
-    /// Applies a change; nothing changes after the end.
+    /// Applies a change, unless the client has ended.
     fn change(&self, event: SessionEvent, update: impl FnOnce(&mut Snapshot)) {
         let mut inner = self.inner.lock();
         if inner.snapshot.is_over() {
@@ -357,7 +357,7 @@ impl Status {
                 SessionEvent::AuthFailed => LostReason::AuthFailed,
                 SessionEvent::Closed => LostReason::Closed,
             });
-            // A server that was set up anew may grant the same number again.
+            // A server that was set up anew may grant the same id again.
             inner.granted = 0;
         }
         if inner.snapshot.state == SessionState::Connected {
@@ -379,7 +379,7 @@ impl Status {
     }
 }
 
-/// Why the locks of a client that has ended are lost.
+/// Returns why the locks of a client that has ended are lost.
 fn why_over(state: SessionState) -> LostReason {
     match state {
         SessionState::AuthFailed => LostReason::AuthFailed,

@@ -38,7 +38,7 @@ fn each_letter_of_two_senders_comes_once_and_in_order() {
     assert_eq!(seen, orders.into_iter().collect());
 }
 
-/// A letter and a limit come at the same time: the letter is taken now or by the next call.
+/// Asserts that a letter that arrives together with the limit is taken now or by the next call.
 fn taken_once(mailbox: &Mailbox<u32>, limit: &Limit) -> bool {
     let in_time = mailbox.recv(&Parked, limit);
     if in_time.is_err() {

@@ -1,7 +1,7 @@
-//! A socket, with TLS or without.
+//! A socket, with or without TLS.
 //!
-//! One thread reads while another writes: there is one reader, and one writer, the thread
-//! that has the [`Outbox`].
+//! One thread reads while another writes. There is one reader, and one writer: the thread that has
+//! the [`Outbox`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
@@ -22,7 +22,7 @@ pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
 ///
 /// Callers do not wait for the network: the rest is written later.
 const WRITE_PATIENCE: Duration = Duration::from_millis(1);
-/// An outbox gives up memory beyond this when it is empty.
+/// An empty outbox frees memory beyond this size.
 const OUTBOX_BYTES: usize = 64 * 1024;
 
 pub(super) struct Channel {
@@ -31,17 +31,17 @@ pub(super) struct Channel {
     cipher: Option<Cipher>,
 }
 
-/// The bytes that a writer is writing.
+/// The bytes that a writer sends.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// Frames that the channel has not taken in.
+    /// Frames that the channel has not taken yet.
     pub(super) plain: Vec<u8>,
     /// The bytes for the socket, and how many of them are written.
     wire: Vec<u8>,
     done: usize,
-    /// How many of the queued bytes the kernel does not have.
+    /// How many of the queued bytes the kernel has not taken.
     left: usize,
-    /// The position in the stream of requests behind the last byte taken in.
+    /// The position in the stream of requests behind the last byte that this outbox has taken.
     pub(super) until: u64,
 }
 
@@ -61,7 +61,7 @@ impl Channel {
         Ok(Self { stream, cipher })
     }
 
-    /// Agrees on TLS, if that is asked for.
+    /// Does the TLS handshake, if TLS is configured.
     pub(super) fn secure(&self, limit: Duration) -> Result<(), String> {
         let Some(cipher) = &self.cipher else {
             return Ok(());
@@ -75,7 +75,7 @@ impl Channel {
         })
     }
 
-    /// Whether TLS has something to write that no request queued.
+    /// Returns whether TLS has something to write that no request queued.
     pub(super) fn has_more(&self) -> bool {
         self.cipher.as_ref().is_some_and(Cipher::has_more)
     }
@@ -85,7 +85,7 @@ impl Channel {
         self.stream.set_read_timeout(Some(limit))
     }
 
-    /// Reads once; 0 is the end of the stream, however the server has ended it.
+    /// Reads once; 0 is the end of the stream, however the server ended it.
     pub(super) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         let read = match &self.cipher {
             None => (&self.stream).read(into),
@@ -104,7 +104,7 @@ impl Channel {
             Some(cipher) => cipher.seal(&mut outbox.plain, &mut outbox.wire),
         }
         let written = self.write_out(outbox);
-        // Encrypted bytes do not show which request they belong to: all may have left.
+        // Encrypted bytes do not show which request they belong to: all of them may have left.
         outbox.left = match &self.cipher {
             None => outbox.wire.len() - outbox.done,
             Some(_) => 0,
@@ -123,7 +123,7 @@ impl Channel {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     outbox.done += written;
-                    // A server that takes in a few bytes at a time does not extend the wait.
+                    // A server that takes a few bytes at a time must not extend the wait.
                     if written < rest.len() {
                         let since = *full_since.get_or_insert_with(clock::now);
                         if clock::now().saturating_duration_since(since) >= WRITE_PATIENCE {
@@ -139,9 +139,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Ends the connection; wakes the threads that read or write.
+    /// Ends the connection, which wakes the threads that read or write.
     pub(super) fn shut_down(&self) {
-        // Fails if the server was faster.
+        // This fails if the server has ended it already.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
@@ -151,7 +151,7 @@ impl Outbox {
         self.plain.is_empty() && self.done == self.wire.len()
     }
 
-    /// The position in the stream of requests up to which the kernel may have it.
+    /// Returns the position in the stream of requests up to which the kernel may have the bytes.
     pub(super) fn handed(&self) -> u64 {
         self.until - self.left as u64
     }
@@ -181,8 +181,9 @@ fn dial(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether a call on a socket failed because the server has closed the connection: which error that is depends
-/// on whether it had read all, and on whether more was written meanwhile.
+/// Returns whether a call on a socket failed because the server closed the connection. Which error
+/// that is depends on whether the server had read everything, and on whether more was written
+/// meanwhile.
 fn is_hang_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -190,7 +191,7 @@ fn is_hang_up(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a call on a socket failed only because its time was up.
+/// Returns whether a call on a socket failed only because its time was up.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,8 +1,8 @@
-//! The chroot, which begins every path that the server sends.
+//! The chroot: the prefix of every path that the server sends.
 
 use zklock_jute::{OpReply, Reply};
 
-/// Strips the root from a path that the server sent; `None` if the path is not below it.
+/// Strips the root from a path that the server sent; returns `None` if the path is not below it.
 pub(super) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
     match path.strip_prefix(root)? {
         "" => Some("/"),

@@ -1,7 +1,7 @@
-//! Turns plain bytes into TLS and back.
+//! Encrypts and decrypts the bytes of a connection with TLS.
 //!
-//! The reading thread and the writing thread share one TLS connection. They hold its lock
-//! while they compute, never while they wait for the socket.
+//! The reading thread and the writing thread share one TLS connection. They lock it while they
+//! compute, never while they wait for the socket.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,17 +28,17 @@ struct Renewable {
     renew: Renew,
 }
 
-/// Reads the files again if they have changed.
+/// A closure that reads the files again if they have changed.
 type Renew = Box<dyn Fn() -> Option<Arc<ClientConfig>> + Send + Sync>;
 
 pub(super) struct Cipher {
     connection: Mutex<ClientConnection>,
     incoming: Mutex<Incoming>,
-    /// TLS has something to send that no request queued, such as new keys.
+    /// Whether TLS has something to send that no request queued, such as new keys.
     has_more: AtomicBool,
 }
 
-/// Encrypted bytes that arrived.
+/// Encrypted bytes that have arrived.
 struct Incoming {
     bytes: Vec<u8>,
     start: usize,
@@ -62,7 +62,7 @@ impl Security {
 
 impl Cipher {
     pub(super) fn new(security: &Security, host: &str) -> Result<Self, String> {
-        // The zone of an address is no part of a certificate.
+        // The zone of an address is not part of a certificate.
         let name = host
             .split_once('%')
             .map_or(host, |(address, _zone)| address);
@@ -84,7 +84,7 @@ impl Cipher {
 
     /// Agrees on keys with the server and checks its certificate.
     ///
-    /// The stream's read timeout bounds each read; `limit` bounds them all.
+    /// The stream's read timeout bounds each read; `limit` bounds all of them together.
     pub(super) fn shake_hands(&self, mut stream: &TcpStream, limit: Duration) -> io::Result<()> {
         let deadline = Moment::now() + limit;
         let mut out = Vec::new();
@@ -97,7 +97,7 @@ impl Cipher {
             }
             let read = self.take_in(stream);
             if read.is_err() {
-                // TLS has an alert for the server.
+                // TLS has an alert to send to the server.
                 self.seal(&mut Vec::new(), &mut out);
                 let _ = stream.write_all(&out);
             }
@@ -122,7 +122,7 @@ impl Cipher {
         while connection.wants_write() && connection.write_tls(wire).is_ok_and(|sent| sent > 0) {}
     }
 
-    /// Reads plain bytes, from the socket if there are none, and waits for it at most once:
+    /// Reads plain bytes, from the socket if none are buffered. Waits for the socket at most once:
     /// half a record must not keep the caller past its limit. 0 is the end of the stream.
     pub(super) fn read(&self, stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
         let mut waited = false;
@@ -130,7 +130,7 @@ impl Cipher {
             let read = self.connection.lock().reader().read(into);
             match read {
                 Err(error) if error.kind() == ErrorKind::WouldBlock && !waited => waited = true,
-                // ZooKeeper closes without an alert; the frames show whether one is cut off.
+                // ZooKeeper closes without an alert; the frames show whether the stream was cut off.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
@@ -140,7 +140,7 @@ impl Cipher {
         }
     }
 
-    /// Gives TLS encrypted bytes, from the socket if there are none; returns how many.
+    /// Gives encrypted bytes to TLS, from the socket if none are buffered; returns how many.
     fn take_in(&self, mut stream: &TcpStream) -> io::Result<usize> {
         let mut incoming = self.incoming.lock();
         let incoming = &mut *incoming;

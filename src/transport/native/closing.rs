@@ -1,9 +1,9 @@
-//! The end of the session: asked for until a server says that it is over, or the time for it is.
+//! Ends the session: asks servers until one says that it is over, or the time for that is up.
 //!
-//! A server that goes away closes its connections, and perhaps has not read what was sent. So the
-//! end of a connection is no answer: the next server resumes the session and is asked again, or
-//! says that there is no such session. What the session has made would otherwise stay for a
-//! session timeout, in the way of those who wait behind it.
+//! A server that goes away closes its connections, perhaps without having read the request. The end
+//! of a connection is therefore no answer: the next server resumes the session and is asked again,
+//! or says that there is no such session. Otherwise the session's nodes would stay for a session
+//! timeout, in the way of the contenders behind them.
 
 use std::time::Duration;
 
@@ -15,26 +15,26 @@ use crate::transport::session_key::SessionKey;
 use zklock_core::connection::backoff::LEAST;
 use zklock_jute::{ErrorCode, Request};
 
-/// A pause between two attempts is at most this part of the time that is left for the end.
+/// A pause between two attempts is at most this fraction of the time that is left for the end.
 const PARTS: u32 = 8;
-/// A server that does not answer that the session is over is left for another one after this part of
-/// the time that was left then.
+/// A server that has not confirmed the end of the session after this fraction of the time that was
+/// left when it was asked is left for another server.
 const PATIENT_PARTS: u32 = 4;
 /// The least time that a server gets to answer.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 impl Shared {
-    /// Begins to end the session. Returns `false` if that was done before.
+    /// Begins to end the session. Returns `false` if that has begun before.
     ///
-    /// The guards fail before the server hears of it: the server may grant their locks to other
-    /// clients at once.
+    /// The guards fail before the server gets the request: the server may grant their locks to
+    /// other clients at once.
     pub(super) fn begin_close(&self, limit: Duration) -> bool {
         self.status.closed();
         let mut state = self.state.lock();
         if let Stage::Closing { .. } | Stage::Over = state.stage {
             return false;
         }
-        // From here on the only request is the one to close.
+        // From now on the only request is the one to close.
         let open = state.queue.take_pending();
         state.watches.clear();
         let until = Moment::now() + limit;
@@ -59,19 +59,19 @@ impl Shared {
         true
     }
 
-    /// Whether the present session is kept for another process, instead of ended.
+    /// Sets whether the present session is kept for another process instead of ended.
     pub(super) fn keep_session(&self, kept: bool) {
         let mut state = self.state.lock();
         let session = state.key.as_ref().map(|key| key.id);
         state.kept = session.filter(|_| kept);
     }
 
-    /// Whether the session is to end, and no server is being asked for that at present.
+    /// Returns whether the session is to end while no server is being asked for that.
     pub(super) fn is_away(&self) -> bool {
         matches!(self.state.lock().stage, Stage::Closing { reply: None, .. })
     }
 
-    /// This time, or what is left for the end of the session if that is less.
+    /// Returns this time, or what is left for the end of the session if that is less.
     pub(super) fn at_most(&self, limit: Duration) -> Duration {
         match self.state.lock().stage {
             Stage::Closing { until, .. } => {
@@ -82,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// Nobody waits for the end of the session any more.
+    /// Ends the transport, because no thread waits for the end of the session any more.
     pub(super) fn give_up_close(&self) {
         let mut state = self.state.lock();
         state.stage = Stage::Over;
@@ -98,7 +98,7 @@ impl State {
         self.stage = Stage::Closing { reply, until };
     }
 
-    /// The end of a connection with this answer to that request.
+    /// Returns how a connection ends that answered the request to close with this code.
     pub(super) fn closed_by(&mut self, code: ErrorCode) -> End {
         match code {
             ErrorCode::OK | ErrorCode::SESSION_EXPIRED => {
@@ -110,13 +110,13 @@ impl State {
         }
     }
 
-    /// Whether the session is another process's, which goes on with it.
+    /// Returns whether the session is another process's, which continues it.
     fn is_kept(&self) -> bool {
         let is_it = |key: &SessionKey| self.kept == Some(key.id);
         self.key.as_ref().is_some_and(is_it)
     }
 
-    /// Whether there is anything to connect for.
+    /// Returns whether there is anything to connect for.
     pub(super) fn wants_connection(&self) -> bool {
         match self.stage {
             Stage::Away => true,
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// When to leave a server that was asked at `asked` to end the session.
+    /// Returns when to leave a server that was asked at `asked` to end the session.
     pub(super) fn leaves_unless_closed_at(&self, asked: Option<Moment>) -> Option<Moment> {
         match (self.stage, asked) {
             (Stage::Closing { until, .. }, Some(asked)) => {
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// The longest pause from `began` on before the next attempt, if the session is to end.
+    /// Returns the longest pause from `began` until the next attempt, if the session is to end.
     pub(super) fn longest_pause(&self, began: Moment) -> Option<Duration> {
         match self.stage {
             Stage::Closing { until, .. } => {

@@ -8,9 +8,9 @@ use super::hosts::Hosts;
 use crate::transport::session_key::Inherited;
 use zklock_jute::Secret;
 
-/// The default of the frame limit, which ZooKeeper calls jute.maxbuffer.
+/// The default of the frame limit, which ZooKeeper calls `jute.maxbuffer`.
 pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
-/// The values it may take: a lower limit leaves no room for the crate's own requests, and a
+/// The range of the frame limit: a lower one leaves no room for the crate's own requests, and a
 /// higher one comes near the length that counts as an error.
 pub(crate) const FRAME_LIMITS: RangeInclusive<usize> = 256 * 1024..=512 * 1024 * 1024;
 
@@ -25,28 +25,28 @@ pub(crate) struct Config {
     pub(crate) session_timeout: Duration,
     /// How long the user waits for the first connection.
     pub(crate) connect_timeout: Duration,
-    /// What any server grants at least, if it may be less than what others have granted.
+    /// The timeout that any server grants at least, if it may be less than what others have granted.
     pub(crate) granted_at_least: Option<Duration>,
-    /// Whether a server may end sessions by a clock that may be set.
+    /// Whether a server may end sessions by a wall clock, which may be set.
     pub(crate) wall_clock_expiry: bool,
     /// Whether to dial the servers that the ensemble's own configuration names.
     pub(crate) follow_reconfiguration: bool,
-    /// How many pings it sends in a session timeout while it watches nothing.
+    /// How many pings the client sends in a session timeout while it watches nothing.
     pub(crate) idle_pings: u32,
     pub(crate) auth: Vec<Credentials>,
     /// The longest request, and about the longest reply.
     pub(crate) frame_limit: usize,
     /// A session of another process, to be continued.
     pub(crate) inherited: Option<Inherited>,
-    /// Absent for a plain connection.
+    /// The TLS settings; absent for a plain connection.
     pub(crate) tls: Option<Security>,
-    /// Absent if the client does not log in by SASL.
+    /// The SASL login; absent if the client does not log in.
     #[cfg(feature = "sasl")]
     pub(crate) sasl: Option<super::sasl::Login>,
 }
 
 impl Config {
-    /// How many pings to send in a session timeout. Who holds or waits for a while watches a node.
+    /// Returns how many pings to send in a session timeout. A client that holds or waits for a while watches a node.
     pub(super) fn pings(&self, watches_nothing: bool) -> u32 {
         match watches_nothing {
             true => self.idle_pings,
@@ -57,7 +57,7 @@ impl Config {
 
 #[cfg(test)]
 impl Config {
-    /// Plain connections without credentials.
+    /// Returns a plain configuration without credentials.
     pub(crate) fn plain(hosts: &str, session_timeout: Duration) -> Self {
         Self {
             hosts: Hosts::parse(hosts).unwrap(),
@@ -85,7 +85,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Whether they are for a SASL login, which servers accept only by other requests.
+    /// Returns whether the credentials are for a SASL login, which servers accept only by other requests.
     pub(crate) fn are_of_a_login(&self) -> bool {
         self.scheme.trim().eq_ignore_ascii_case("sasl")
     }

@@ -17,9 +17,9 @@ pub(super) enum End {
     Expired,
     /// The server closed the connection.
     HungUp,
-    /// The client leaves a server that answers no request.
+    /// The client leaves a server that does not answer its requests.
     Unanswered,
-    /// The client leaves a server that is no member of the ensemble any more.
+    /// The client leaves a server that is no longer a member of the ensemble.
     LeftOut,
     Broken(String),
 }

@@ -1,7 +1,7 @@
 //! Follows the ensemble from server to server, if the user asked for that.
 //!
-//! On every connection the client reads the members from `/zookeeper/config`, with a watch. No caller waits
-//! for that.
+//! On every connection the client reads the members from `/zookeeper/config`, with a watch. No
+//! caller waits for the answer.
 
 use std::mem;
 
@@ -9,14 +9,14 @@ use super::members::Members;
 use super::shared::{Shared, Stage, State};
 use zklock_jute::{ErrorCode, Event, OpCode, Reply, Request, xid};
 
-/// It is no part of a chroot.
+/// The path of the configuration, which is outside any chroot.
 const CONFIG: &str = "/zookeeper/config";
 
-/// How much is shown of a configuration that cannot be read.
+/// How much of an unreadable configuration is logged.
 const LONGEST: usize = 200;
 
 impl Shared {
-    /// A server has given a session: asks it for the members, if they are to be followed.
+    /// Asks a server that has just given a session for the members, if they are to be followed.
     pub(super) fn arrived(&self, state: &mut State) {
         if !self.config.follow_reconfiguration {
             return;
@@ -27,7 +27,7 @@ impl Shared {
         state.ask_for_members();
     }
 
-    /// Asks again if this event is a change of the configuration.
+    /// Asks for the members again if this event is a change of the configuration.
     pub(super) fn hear_of_members(&self, event: &Event) {
         if self.config.follow_reconfiguration && event.path == CONFIG {
             let mut state = self.state.lock();
@@ -36,7 +36,7 @@ impl Shared {
         }
     }
 
-    /// Takes the answer. Whatever is wrong with it leaves the list as it is.
+    /// Handles the answer with the members. If the answer is unusable, the list stays as it is.
     pub(super) fn members_came(&self, code: ErrorCode, body: &[u8]) {
         let members = match code {
             ErrorCode::OK => self.read(body),
@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Says it once.
+    /// Logs a complaint, unless it is the same as the last one.
     fn complain(&self, why: String) {
         let before = mem::replace(&mut self.state.lock().complaint, why.clone());
         if before != why {
@@ -79,8 +79,8 @@ impl Shared {
 }
 
 impl State {
-    /// Whether the server of the connection is to be left now: no request is open, which would have to
-    /// be asked again.
+    /// Returns whether the client leaves its server now: the server is no longer a member, and no
+    /// request is open, which would have to be repeated.
     pub(super) fn is_to_move(&self) -> bool {
         self.list.is_left_out() && self.stage == Stage::Serving && self.queue.oldest().is_none()
     }

@@ -4,14 +4,14 @@ use std::{fmt, io};
 
 use super::channel::Channel;
 
-/// How much to read at once, and to keep when there is nothing to read.
+/// How much to read at once, and the buffer to keep when there is nothing to read.
 const ROOM: usize = 64 * 1024;
 /// A frame that claims to be longer than this is an error.
 const ABSURD: usize = 1024 * 1024 * 1024;
 /// How much of a frame that is too long is kept: the length of a reply's header.
 const HEAD: usize = 16;
 
-/// Bytes that arrived and are not yet cut.
+/// Bytes that have arrived and are not cut yet.
 #[derive(Debug)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) enum Frame<'a> {
     },
 }
 
-/// A frame claims an impossible length.
+/// The error of a frame that claims an impossible length.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct BadLength(pub(super) i32);
 
@@ -59,7 +59,7 @@ impl Inbox {
         self.limit
     }
 
-    /// Reads once. The buffer grows with the bytes that arrived, not with those announced.
+    /// Reads once. The buffer grows with the bytes that arrived, not with the announced length.
     pub(super) fn fill(&mut self, channel: &Channel) -> io::Result<usize> {
         self.make_room();
         let read = channel.read(self.bytes.get_mut(self.end..).unwrap_or_default())?;
@@ -67,12 +67,12 @@ impl Inbox {
         Ok(read)
     }
 
-    /// Takes the next frame once all of it has arrived; of one that is too long, the head.
+    /// Takes the next frame once all of it has arrived, or the head of a frame that is too long.
     pub(super) fn frame(&mut self) -> Result<Option<Frame<'_>>, BadLength> {
         self.frame_within(self.limit)
     }
 
-    /// Like `frame`, with another limit.
+    /// Like [`frame`](Self::frame), with another limit.
     pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<Frame<'_>>, BadLength> {
         let dropped = self.skip.min(self.end - self.start);
         self.start += dropped;
@@ -103,7 +103,7 @@ impl Inbox {
         Ok(frame.map(Frame::Whole))
     }
 
-    /// Whether a part of a frame has arrived.
+    /// Returns whether a part of a frame has arrived.
     pub(super) fn is_amid_a_frame(&self) -> bool {
         self.start < self.end || 0 < self.skip
     }
@@ -140,15 +140,15 @@ mod tests {
     use super::super::hosts::Target;
     use super::*;
 
-    /// Sends the bytes in pieces; returns the frames (of long ones the head), the error, and
-    /// the size of the buffer.
+    /// Sends the bytes in pieces; returns the frames (of long ones the head), the error, and the
+    /// size of the buffer.
     fn through(pieces: Vec<Vec<u8>>, limit: usize) -> (Vec<Vec<u8>>, Option<BadLength>, usize) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let sender = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             for piece in pieces {
-                // The reader may hang up on an error.
+                // The reader may close the connection after an error.
                 let _ = stream.write_all(&piece);
             }
         });

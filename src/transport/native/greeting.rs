@@ -1,5 +1,5 @@
-//! What is said before a server serves requests: the connect request, and the answers to that and what
-//! follows.
+//! What happens before a server serves requests: the connect request, its answer, and the answers
+//! that follow.
 
 use std::time::Duration;
 
@@ -21,21 +21,21 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 const WALL_CLOCK: &str = "it ends sessions by a clock that may be set, as ClickHouse Keeper and \
     RaftKeeper do: ClientBuilder::wall_clock_expiry (--wall-clock-expiry) accepts that";
 
-/// What is known of a server until it greets.
+/// The status of a server that has not greeted yet.
 pub(super) const NOT_GREETED: &str = "it has accepted a connection, and has not greeted";
 
 /// Why there is no frame.
 pub(super) enum Complaint {
     HungUp,
     Late,
-    /// The frame has so many bytes.
+    /// The frame has this many bytes.
     TooLong(usize),
-    /// The bytes are no frame, or the frame is not what was asked for.
+    /// The bytes are not a frame, or the frame is not the expected one.
     Unreadable(String),
     Broken(String),
 }
 
-/// Asks a server for the session, or for a new one if there is none.
+/// Returns the request for this session, or for a new one if there is none.
 pub(super) fn connect_request(
     session: &SessionKey,
     last_zxid: i64,
@@ -43,7 +43,7 @@ pub(super) fn connect_request(
 ) -> ConnectRequest {
     let mut password = session.password.0.clone();
     if password.is_empty() {
-        // Servers expect one even without a session.
+        // Servers expect a password even without a session.
         password = vec![0; PASSWORD];
     }
     ConnectRequest {
@@ -55,7 +55,7 @@ pub(super) fn connect_request(
     }
 }
 
-/// Waits for the answer.
+/// Waits for the server's greeting.
 pub(super) fn greeting(
     channel: &Channel,
     inbox: &mut Inbox,
@@ -84,17 +84,18 @@ pub(super) fn greeting(
     }
 }
 
-/// Whether a server ends sessions by a clock that may be set.
+/// Returns whether a server ends sessions by a wall clock, which may be set.
 ///
-/// ClickHouse Keeper and RaftKeeper do, and give every session a password of zeros. ZooKeeper's are
-/// random.
+/// ClickHouse Keeper and RaftKeeper do, and give every session a password of zeros. ZooKeeper's
+/// passwords are random.
 fn goes_by_a_wall_clock(reply: &ConnectReply) -> bool {
     0 < reply.timeout_ms && reply.password.iter().all(|byte| *byte == 0)
 }
 
-/// What is wrong with a greeting that neither grants a session nor says that one has expired.
+/// Returns what is wrong with a greeting that neither grants a session nor says that one has
+/// expired.
 ///
-/// A server may grant more time than was asked for: `minSessionTimeout` may be longer.
+/// A server may grant more time than the client asked for: `minSessionTimeout` may be longer.
 fn nonsense(reply: &ConnectReply) -> Option<String> {
     let ConnectReply {
         timeout_ms,
@@ -114,7 +115,7 @@ fn nonsense(reply: &ConnectReply) -> Option<String> {
     Some(format!("it greeted with {what}, as no ZooKeeper does"))
 }
 
-/// Says so if a server grants a session, which `had` a timeout if it is resumed, an unexpected one.
+/// Logs a warning if a server grants an unexpected timeout. A resumed session `had` a timeout before.
 pub(super) fn tell_granted(
     target: &Target,
     granted: Duration,
@@ -122,7 +123,7 @@ pub(super) fn tell_granted(
     asked: Duration,
 ) {
     match had {
-        // Had this answer been lost, guards would have been trusted for too long.
+        // If this answer had been lost, guards would have been trusted for too long.
         Some(had) if granted < had => log::warn!(
             "{target} grants the session {granted:?}, and it had {had:?}: give all servers the same \
              limits, or state ClientBuilder::granted_at_least (--granted-at-least)"
@@ -134,7 +135,7 @@ pub(super) fn tell_granted(
     }
 }
 
-/// Waits for one frame, and reads it.
+/// Waits for one frame, and decodes it.
 pub(super) fn next_frame<T>(
     channel: &Channel,
     inbox: &mut Inbox,

@@ -33,7 +33,7 @@ pub(super) struct Target {
 /// An address to try.
 pub(super) type Candidate = candidates::Candidate<Target>;
 
-/// Leaves out a user and a password that were given by mistake, as in a URL.
+/// Removes a user and a password that were given by mistake, as in a URL.
 fn without_user(text: &str) -> String {
     match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://..@{rest}"),
@@ -43,7 +43,7 @@ fn without_user(text: &str) -> String {
 }
 
 impl Hosts {
-    /// Reads `host:port,host:port/chroot`.
+    /// Parses `host:port,host:port/chroot`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         parse(text).map_err(|reason| Error::BadHosts {
             hosts: without_user(text),
@@ -51,7 +51,7 @@ impl Hosts {
         })
     }
 
-    /// The prefix of every path: empty, or a path without a slash at its end.
+    /// Returns the prefix of every path: empty, or a path without a slash at its end.
     pub(crate) fn chroot(&self) -> &str {
         &self.chroot
     }
@@ -62,7 +62,7 @@ impl Hosts {
 }
 
 impl Server {
-    /// The address, if there is nothing to look up.
+    /// Returns the address, if there is nothing to look up.
     pub(super) fn literal(&self) -> Option<SocketAddr> {
         let address = self.host.parse::<IpAddr>().ok()?;
         Some(SocketAddr::new(address, self.port))
@@ -135,13 +135,13 @@ fn parse(text: &str) -> std::result::Result<Hosts, String> {
     })
 }
 
-/// Whether this text begins with a server and its port, so that it is no part of a name.
+/// Returns whether this text begins with a server and its port, and so is not part of a name.
 fn names_a_server(text: &str) -> bool {
     let (entry, _) = text.split_once('/').unwrap_or((text, ""));
     entry.contains(':') && server(entry.trim()).is_ok()
 }
 
-/// Reads `host:port`.
+/// Parses `host:port`.
 pub(super) fn server(entry: &str) -> std::result::Result<Server, String> {
     if entry.is_empty() {
         return Err("there is an empty entry".to_owned());
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Connect strings, and what the reason of their refusal says.
+    /// Connect strings, and a part of the reason for their refusal.
     #[rustfmt::skip]
     const NONSENSE: [(&str, &str); 39] = [
         ("",               "names no server"),

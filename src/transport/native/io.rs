@@ -1,4 +1,4 @@
-//! The I/O thread: connects, and connects again, until the transport is closed.
+//! The I/O thread: connects, and reconnects until the transport is closed.
 //!
 //! ```text
 //!            refused                        broken
@@ -33,26 +33,26 @@ use zklock_core::connection::candidates::Resumption;
 use zklock_core::connection::rotation::{Rotation, Round};
 use zklock_jute::{ConnectReply, Request, Secret, xid};
 
-/// How much longer than a request a reply may be: a listing and its stat, a header.
+/// How much longer than a request a reply may be: a listing with its stat, and a header.
 const REPLY_SLACK: usize = 64 * 1024;
 
-/// How much longer than its timeout a session may last: servers count in ticks.
+/// How much longer than its timeout a session may last, because servers count in ticks.
 const MARGIN: Duration = Duration::from_secs(1);
 
 struct Io {
     shared: Arc<Shared>,
     reading: Arc<LeaderFollowers<ConnectionReader>>,
-    /// Its id is 0 if there is none.
+    /// The session; its id is 0 if there is none.
     session: SessionKey,
-    /// Of another process's session, only that process knows it.
+    /// The newest change that the client has seen; 0 for an inherited session, where only the other process knows it.
     last_zxid: i64,
-    /// A server has served.
+    /// Whether a server has served.
     has_served: bool,
     rotation: Rotation<Target>,
     backoff: Backoff,
     /// When a server last served, and the session timeout that it granted.
     served: (Moment, Duration),
-    /// In the last round, a server hung up when asked to resume the session.
+    /// Whether a server closed the connection in the last round when it was asked to resume the session.
     hung_up: bool,
     /// The names that were not resolved in the last round.
     unresolved: Vec<Unresolved>,
@@ -83,7 +83,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         let rest = match round {
             Round::Over => break,
             Round::Expired => io.backoff.after_expiry(now),
-            // It has paused after each attempt.
+            // `round` has paused after each attempt.
             Round::Refused => Duration::ZERO,
             Round::Served(service) => {
                 let others = io.rotation.has_others();
@@ -111,13 +111,13 @@ impl Drop for ExitGuard {
 }
 
 impl Io {
-    /// Whether the session should have ended by now.
+    /// Returns whether the session should have ended by now.
     fn is_overdue(&self) -> bool {
         let (until, timeout) = self.served;
         Moment::now().saturating_since(until) > timeout + MARGIN
     }
 
-    /// Whether a server has ever given a session.
+    /// Returns whether a server has ever given a session.
     fn has_past(&self) -> bool {
         self.session.id != 0 || self.last_zxid != 0
     }
@@ -193,7 +193,7 @@ impl Io {
     }
 
     fn begin_anew(&mut self) {
-        // The guards of the old session fail before there is a new one.
+        // The guards of the old session must fail before there is a new one.
         self.expire();
         self.last_zxid = 0;
         log::warn!(
@@ -213,7 +213,7 @@ impl Io {
         );
     }
 
-    /// Asks for a session, and waits for the answer.
+    /// Asks for a session, and waits for the greeting.
     fn greet(
         &self,
         channel: &Channel,
@@ -241,7 +241,7 @@ impl Io {
         }
         let had_one = self.session.id != 0;
         let timeout = u64::try_from(reply.timeout_ms).unwrap_or(0);
-        // Some servers grant a new session when asked for one that they do not know.
+        // Some servers grant a new session when asked for an unknown one.
         if had_one && (timeout == 0 || reply.session != self.session.id) {
             if wish == Resumption::ResumeOnly && (timeout > 0 || !self.is_overdue()) {
                 return Err("it lacks the session, and has an address of before".to_owned());
@@ -269,18 +269,18 @@ impl Io {
         state.list.forget_version();
         drop(state);
         self.shared.status.expired();
-        // Logged after the guards have failed: the log may be slow.
+        // Logged after the guards have failed, because the log may be slow.
         if !self.shared.status.snapshot().is_over() {
             log::warn!("session {:#x} expired", self.session.id);
         }
         self.session = SessionKey::default();
     }
 
-    /// Sends the credentials and sets the watches again, before any request can leave.
+    /// Sends the credentials and sets the watches again, before any request can be sent.
     fn restore(&self) {
         let config = &self.shared.config;
         let mut state = self.shared.state.lock();
-        // From here on the session may have nodes.
+        // From now on the session may have nodes.
         state.key = Some(self.session.clone());
         for credentials in &config.auth {
             let auth = Request::Auth {
@@ -299,7 +299,7 @@ impl Io {
         self.shared.flush(state);
     }
 
-    /// Reports the end of a connection to the status and to the open requests.
+    /// Reports the end of a connection to the status, and fails the open requests.
     fn finish(&mut self, target: &Target, end: End, answered: bool) -> Result<Round, String> {
         let detached = self.shared.detach(end == End::HungUp);
         let status = &self.shared.status;

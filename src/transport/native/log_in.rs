@@ -17,10 +17,10 @@ use zklock_jute::{SaslReply, encode_sasl};
 /// The longest answer to a token. Kerberos tickets may take most of it.
 const REPLY_LIMIT: usize = 128 * 1024;
 
-/// Makes the first token of the login, if the user wants one.
+/// Creates the first token of the login, if the user wants one.
 ///
-/// This comes before the connect request, which extends the session: a client that gets no
-/// ticket would keep its session alive, and so the nodes of locks that it has lost.
+/// This precedes the connect request, which extends the session: a client that gets no ticket would
+/// otherwise keep its session alive, and with it the nodes of locks that it has lost.
 pub(super) fn prepare(
     shared: &Shared,
     target: &Target,
@@ -38,7 +38,7 @@ pub(super) fn prepare(
     })
 }
 
-/// Logs in, as prepared; no other thread uses the connection before that.
+/// Logs in with the prepared token; no other thread uses the connection before that.
 pub(super) fn log_in(
     shared: &Shared,
     channel: &Arc<Channel>,
@@ -74,7 +74,7 @@ pub(super) fn log_in(
         })
 }
 
-/// Waits for the answer, and meanwhile writes what a full socket has not taken in.
+/// Waits for the answer, and meanwhile writes what a full socket has not taken.
 fn next_reply(
     shared: &Shared,
     channel: &Channel,

@@ -1,8 +1,9 @@
 //! The members of the ensemble, as the servers write them into `/zookeeper/config`.
 //!
-//! A line for each: `server.1=zk1:2888:3888:participant;0.0.0.0:2181`. Behind the first semicolon is
-//! where it listens for clients, behind a second one for clients with TLS. A server that listens on all
-//! of its addresses is dialled where the other servers dial it.
+//! Each member has a line: `server.1=zk1:2888:3888:participant;0.0.0.0:2181`. The part behind the
+//! first semicolon is the address for clients, the part behind a second one that for clients with
+//! TLS. A server that listens on all of its addresses is dialled at the address that the other
+//! servers use.
 
 use std::net::IpAddr;
 
@@ -14,14 +15,14 @@ const MOST: usize = 255;
 /// See the module's documentation.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Members {
-    /// Grows with each change.
+    /// The version of the configuration, which grows with each change.
     pub(super) version: i64,
-    /// In the order of the lines, each once; there is one at least.
+    /// The servers in the order of the lines, each once; there is at least one.
     pub(super) servers: Vec<Server>,
 }
 
 impl Members {
-    /// Reads the node's data; servers that do not say where they listen for such clients are left out.
+    /// Parses the node's data; leaves out servers without an address for such clients.
     pub(super) fn parse(data: &[u8], encrypted: bool) -> Result<Self, String> {
         if data.is_empty() {
             return Err("it is empty, as that of a server without others is".to_owned());
@@ -89,7 +90,7 @@ fn add(server: Server, servers: &mut Vec<Server>) {
     }
 }
 
-/// The host of `host:port:port`, with its brackets if it has any.
+/// Returns the host of `host:port:port`, with its brackets if it has any.
 fn host(address: &str) -> &str {
     let address = address.trim();
     let end = match address.strip_prefix('[').and_then(|rest| rest.find(']')) {
@@ -181,7 +182,7 @@ mod tests {
         ":participant", ":observer", " ", "\t", "\0", ",", "/", "2181", "65536", "é", "😀", "\u{85}",
     ];
 
-    /// What is taken can be dialled, and what is refused has a reason.
+    /// Asserts that parsed servers can be dialled, and that a refusal has a reason.
     fn are_taken_or_refused_well(text: &str) {
         for encrypted in [false, true] {
             match Members::parse(text.as_bytes(), encrypted) {

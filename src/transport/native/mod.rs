@@ -9,13 +9,13 @@
 //!                              ConnectionReader ─► Inbox (frames) ─► answers, Watches
 //! ```
 //!
-//! The thread that makes a request writes it. One thread at a time reads: a calling thread
-//! that waits for an answer, or else the I/O thread; the reader also keeps the connection
-//! alive. What all of them use is in `Shared`, under one lock.
+//! The thread that makes a request writes it. One thread at a time reads: a calling thread that
+//! waits for an answer, or else the I/O thread. The reader also keeps the connection alive. The
+//! state of all threads is in `Shared`, under one mutex.
 //!
-//! The session survives the connection: watches are set again, and requests that were open
-//! when it broke are reported as such. No request is repeated here, because only its caller
-//! knows whether that is safe.
+//! The session survives the connection: watches are set again, and requests that were open when the
+//! connection broke are reported as lost or not sent. No request is repeated here, because only its
+//! caller knows whether that is safe.
 
 mod channel;
 mod chroot;
@@ -42,7 +42,7 @@ mod resolver;
 mod sasl;
 mod server_list;
 mod shared;
-// They need real servers.
+// These tests need real servers.
 #[cfg(all(test, not(zklock_sim)))]
 mod tests;
 mod who_reads;
@@ -69,7 +69,7 @@ use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Errand, Failure, Transport, WatchId};
 
-/// Starts to connect and returns at once; the status shows how it goes.
+/// Starts to connect and returns at once; the status shows the progress.
 pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     let shared = Arc::new(Shared::new(config, status));
     // The other end disconnects when the thread ends.
@@ -98,8 +98,8 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     })
 }
 
-/// How long the end of a session is at least asked for. Most elections take less, and a server that
-/// ends reads nothing for a while before it hangs up.
+/// How long the client asks at least for the end of a session. Most elections take less, and a
+/// server that shuts down reads nothing for a while before it closes the connection.
 const LEAST_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long a thread whose socket was shut down takes to end, unless it is connecting.
@@ -182,7 +182,7 @@ impl Transport for Native {
 
     fn leave(&self) {
         if !self.process.is_another() {
-            // Then the session has ended by itself.
+            // After that time the session has ended by itself.
             self.begin_close(self.shared.status.snapshot().timeout);
         }
     }
@@ -214,14 +214,15 @@ impl Transport for Native {
 }
 
 impl Native {
-    /// Who reads; nobody in a forked child, where a thread that does not exist there may have the lead's lock.
+    /// Returns who reads; `None` in a forked child, where a thread that does not exist there may
+    /// have the mutex locked.
     fn reading(&self) -> Option<&LeaderFollowers<ConnectionReader>> {
         (!self.process.is_another()).then_some(&*self.reading)
     }
 
     fn begin_close(&self, limit: Duration) {
         if self.shared.begin_close(limit) {
-            // A thread has to read the server's answer.
+            // Some thread must read the server's answer.
             self.reading.reclaim();
         }
     }

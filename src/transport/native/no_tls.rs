@@ -1,4 +1,4 @@
-//! Stands in for `cipher.rs` in a build without TLS: its types have no values.
+//! Replaces `cipher.rs` in a build without TLS: its types have no values.
 
 use std::io;
 use std::time::Duration;

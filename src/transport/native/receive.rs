@@ -1,4 +1,4 @@
-//! Acts on what the server sends, as long as a connection lives.
+//! Acts on what the server sends during a connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// The least time that a read waits at the end of a limit. The kernel rounds it up to a tick.
 const LAST_MOMENT: Duration = Duration::from_micros(50);
 
-/// Reads a connection and acts on what arrives; one thread at a time has it.
+/// Reads from a connection and acts on what arrives; one thread at a time has it.
 pub(super) struct ConnectionReader {
     inbox: Inbox,
     pub(super) connection: Connection,
@@ -39,12 +39,12 @@ pub(super) struct Connection {
     pub(super) timeout: Duration,
     /// How many answers to the credentials must arrive before requests are sent.
     auths: usize,
-    /// A request was answered.
+    /// Whether a request was answered.
     pub(super) answered: bool,
-    /// When something last arrived.
+    /// When bytes last arrived.
     heard: Moment,
     pub(super) promptness: Promptness,
-    /// When to leave the server, by the requests that were open at the last look.
+    /// When to leave the server, by the requests that were open at the last tick.
     leaves_at: Option<Moment>,
     /// The read timeout of the socket.
     patience: Duration,
@@ -135,7 +135,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets requests in, unless the server must check the credentials first.
+    /// Lets requests in, unless the server must first check the credentials.
     fn welcome(&self) -> Result<(), End> {
         if self.auths > 0 {
             return Ok(());
@@ -148,7 +148,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Keeps the connection alive, or finds it dead; `amid` a frame, the server is answering.
+    /// Keeps the connection alive, or finds it dead. `amid` a frame, the server counts as answering.
     fn tick(&mut self, amid: bool) -> Result<(), End> {
         let now = Moment::now();
         let mut state = self.shared.state.lock();
@@ -161,7 +161,7 @@ impl Connection {
             return Err(End::Broken(told));
         }
         let oldest = state.queue.oldest_since();
-        // A client that only waits asks nothing but whether the server is there.
+        // A client that only waits sends nothing but pings.
         let asked = oldest.into_iter().chain(state.queue.oldest_ping()).min();
         let since = asked.map(|asked| if amid { asked.max(self.heard) } else { asked });
         let by_promptness = self.promptness.leaves_at(since.map(Moment::since_boot));
@@ -205,8 +205,8 @@ impl Connection {
             xid::SET_WATCHES => {}
             xid::MEMBERS => self.shared.members_came(header.code, body),
             _ => {
-                // The events of a change arrive before the replies that reflect it. The answers
-                // to pings give no such guarantee.
+                // The events of a change arrive before the replies that reflect it. The answers to
+                // pings give no such guarantee.
                 self.last_zxid = self.last_zxid.max(header.zxid);
                 return self.reply(header, body);
             }
@@ -284,7 +284,7 @@ impl Connection {
         self.answer(pending, header.code, body)
     }
 
-    /// A reply is too long to keep: fails its request if that is a read, else the connection.
+    /// Handles a reply that is too long to keep: fails its request if that is a read, else the connection.
     fn too_long(&mut self, head: &[u8], bytes: usize, limit: usize) -> Result<(), End> {
         let broken = || Err(End::Broken(format!("a frame of {bytes} bytes came")));
         let (header, _) = ReplyHeader::decode(head)?;
@@ -324,11 +324,11 @@ impl Connection {
             ErrorCode::SESSION_MOVED | ErrorCode::NOT_READ_ONLY => {
                 (Failure::NotSent, End::Broken(code.to_string()))
             }
-            // The server gave up and does not know whether it carried the request out.
+            // The server gave up and does not know whether it carried out the request.
             ErrorCode::CONNECTION_LOSS | ErrorCode::OPERATION_TIMEOUT => {
                 (Failure::Lost, End::Broken(code.to_string()))
             }
-            // Some servers say in the header that a multi failed, and in the body why.
+            // Some servers report in the header that a multi failed, and in the body why.
             code if pending.request.op() == OpCode::MULTI && !body.is_empty() => {
                 let reply = pending.request.reply(body).ok();
                 let why = reply.filter(
@@ -342,7 +342,8 @@ impl Connection {
                 return Ok(());
             }
         };
-        // The status changes first, so that the caller does not ask again too early.
+        // The request fails with the connection, after the status has changed: its caller must not
+        // ask again too early.
         self.shared.state.lock().queue.unpop(pending, failure);
         Err(end)
     }

@@ -9,7 +9,7 @@ use crate::time::clock::Moment;
 use crate::transport::{Answer, Failure, TooLong, WatchId};
 use zklock_jute::{ErrorCode, OpCode, Reply, Request, failure, xid};
 
-/// Replies arrive in the order of the requests, so one queue matches them.
+/// The requests of a connection. Replies arrive in the order of the requests, so one queue matches them.
 pub(super) struct RequestQueue {
     /// Frames that no writer has taken yet.
     out: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct RequestQueue {
     writer: Option<Outbox>,
     /// How many bytes were queued on this connection so far.
     queued: u64,
-    /// How many of them the kernel may have.
+    /// How many of these bytes the kernel may have.
     handed: u64,
     pending: VecDeque<Pending>,
     /// When the pings without an answer were queued.
@@ -31,25 +31,25 @@ pub(super) struct RequestQueue {
 pub(super) struct Pending {
     pub(super) xid: i32,
     pub(super) request: Request,
-    /// The watch that was registered for it.
+    /// The watch that was registered for the request.
     pub(super) watch: Option<WatchId>,
-    /// Absent if no caller needs the reply.
+    /// The closure that gets the reply; absent if no caller needs it.
     pub(super) answer: Option<Answer>,
-    /// When it was queued, which is before it was sent.
+    /// When the request was queued, which is before it was sent.
     pub(super) queued: Moment,
-    /// Where its frame begins in the stream.
+    /// Where the request's frame begins in the stream.
     start: u64,
-    /// Its failure, if that is known before the connection ends.
+    /// The failure of the request, if it is known before the connection ends.
     failure: Option<Failure>,
-    /// It is sent again instead of answered.
+    /// Whether the request is sent again instead of answered.
     pub(super) again: bool,
 }
 
 impl RequestQueue {
-    /// The queue of a connection, whose numbers begin after this one.
+    /// Creates the queue of a connection, whose numbers begin after `last_xid`.
     ///
-    /// Servers tell the requests of a session apart by their numbers, those of an earlier connection too,
-    /// which may be carried out late.
+    /// Servers tell the requests of a session apart by their numbers. That includes requests of an
+    /// earlier connection, which may be carried out late.
     pub(super) fn after(last_xid: i32) -> Self {
         Self {
             out: Vec::new(),
@@ -80,7 +80,7 @@ impl RequestQueue {
         let before = self.out.len();
         request.encode_below(root, xid, &mut self.out);
         let length = self.out.len() - before;
-        // As the server does, count what follows the length.
+        // Like the server, this counts the bytes behind the length.
         let bytes = length.saturating_sub(4);
         if bytes > limit {
             self.out.truncate(before);
@@ -114,7 +114,7 @@ impl RequestQueue {
         self.queued += (self.out.len() - before) as u64;
     }
 
-    /// Sends a ping if nothing was sent for so long.
+    /// Queues a ping if nothing was sent for this long.
     pub(super) fn ping_after(&mut self, pause: Duration, now: Moment) {
         if pause <= now.saturating_since(self.sent) {
             self.ping();
@@ -126,7 +126,7 @@ impl RequestQueue {
         self.pings.push_back(Moment::now());
     }
 
-    /// Takes a ping that is answered; returns when it was queued.
+    /// Takes the oldest ping, which was answered; returns when it was queued.
     pub(super) fn pong(&mut self) -> Option<Moment> {
         self.pings.pop_front()
     }
@@ -136,13 +136,13 @@ impl RequestQueue {
         self.pending.pop_front()
     }
 
-    /// Puts a request with a useless reply back, to fail with the connection.
+    /// Puts back a request whose reply was useless; it fails with the connection.
     pub(super) fn unpop(&mut self, mut pending: Pending, failure: Failure) {
         pending.failure = Some(failure);
         self.pending.push_front(pending);
     }
 
-    /// A request is to be sent again: so are the open reads, which may be about what it does.
+    /// Marks the open reads to be repeated after a request that is sent again: they may depend on its effect.
     pub(super) fn repeat_reads(&mut self) {
         for pending in &mut self.pending {
             pending.again |= is_read(&pending.request);
@@ -154,7 +154,7 @@ impl RequestQueue {
         mem::take(&mut self.pending)
     }
 
-    /// The open request with this number.
+    /// Returns the open request with this number.
     pub(super) fn numbered(&self, xid: i32) -> Option<&Request> {
         let pending = self.pending.iter().find(|pending| pending.xid == xid);
         pending.map(|pending| &pending.request)
@@ -164,17 +164,17 @@ impl RequestQueue {
         self.pending.front().map(|pending| &pending.request)
     }
 
-    /// When the oldest open request was queued.
+    /// Returns when the oldest open request was queued.
     pub(super) fn oldest_since(&self) -> Option<Moment> {
         self.pending.front().map(|pending| pending.queued)
     }
 
-    /// When the oldest ping without an answer was queued.
+    /// Returns when the oldest ping without an answer was queued.
     pub(super) fn oldest_ping(&self) -> Option<Moment> {
         self.pings.front().copied()
     }
 
-    /// The failure of a request that is open when the connection ends.
+    /// Returns the failure of a request that is open when the connection ends.
     pub(super) fn failure(&self, pending: &Pending) -> Failure {
         match pending.failure {
             Some(failure) => failure,
@@ -183,12 +183,12 @@ impl RequestQueue {
         }
     }
 
-    /// Makes the calling thread the writer, unless another thread is.
+    /// Makes the calling thread the writer, unless another thread is the writer.
     pub(super) fn take_writer(&mut self) -> Option<Outbox> {
         self.writer.take()
     }
 
-    /// The calling thread is no longer the writer.
+    /// Notes that the calling thread is no longer the writer.
     pub(super) fn put_writer(&mut self, outbox: Outbox) {
         self.handed = outbox.handed();
         self.writer = Some(outbox);
@@ -199,7 +199,7 @@ impl RequestQueue {
         if !self.out.is_empty() {
             mem::swap(&mut self.out, &mut outbox.plain);
             outbox.until = self.queued;
-            // Until the writer returns, the kernel may have all of it.
+            // Until the writer returns, the kernel may have all of these bytes.
             self.handed = self.queued;
             self.sent = Moment::now();
         }
@@ -207,7 +207,7 @@ impl RequestQueue {
     }
 }
 
-/// Whether a request changes nothing, so that its reply may be skipped, or it be asked again.
+/// Returns whether a request changes nothing, so that its reply can be skipped or the request repeated.
 pub(super) fn is_read(request: &Request) -> bool {
     matches!(
         request,
@@ -220,15 +220,15 @@ pub(super) fn is_read(request: &Request) -> bool {
 }
 
 impl Pending {
-    /// The watch that it sets, and the node that it is on.
+    /// Returns the watch that the request sets, and the node that it is on.
     pub(super) fn watched(&self) -> Option<(&str, WatchId)> {
         Some((self.request.reads()?, self.watch?))
     }
 
-    /// Whether this reply says that the session expired. ZooKeeper reports that in the body of the
-    /// reply to a transaction, and in the header of others.
+    /// Returns whether this reply says that the session expired. ZooKeeper reports that in the body
+    /// of the reply to a transaction, and in the header of other replies.
     pub(super) fn is_expired_by(&self, body: &[u8]) -> bool {
-        // The results of a failed transaction always begin so.
+        // The results of a failed transaction always begin like this.
         let failed = body.starts_with(&(-1_i32).to_be_bytes());
         failed
             && self.request.op() == OpCode::MULTI

@@ -1,8 +1,8 @@
 //! Looks up the names of the servers, off the I/O thread.
 //!
-//! The system's resolver has no time limit and cannot be interrupted. So each name is looked up
-//! in a thread of its own, all at the same time, and the I/O thread waits only for a while. A
-//! name that is not answered in time, or cannot be resolved, keeps the addresses that it had.
+//! The system's resolver has no time limit and cannot be interrupted. Each name is therefore looked
+//! up in a thread of its own, all names at the same time, and the I/O thread waits only for a
+//! while. A name that is not answered in time, or cannot be resolved, keeps its earlier addresses.
 //! The threads are detached: each ends when the system's resolver returns.
 
 use std::io;
@@ -22,12 +22,12 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// within these bounds, so that the session survives even if the resolver does not answer.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// What there is to try.
+/// The addresses to try.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The addresses of the names that were answered, in random order.
     pub(super) targets: Vec<Target>,
-    /// The addresses that the other names had before; other servers may have them by now.
+    /// The earlier addresses of the other names, which other servers may have by now.
     pub(super) kept: Vec<Target>,
     pub(super) unresolved: Vec<Unresolved>,
 }
@@ -37,17 +37,17 @@ pub(super) struct Found {
 pub(super) struct Unresolved {
     pub(super) server: Server,
     pub(super) reason: String,
-    /// The last lookup that ended gave no address; otherwise none has ended.
+    /// Whether the last lookup has ended without an address; otherwise none has ended yet.
     pub(super) failed: bool,
-    /// It was resolved before, and still has those addresses.
+    /// Whether the name was resolved before, and still has those addresses.
     pub(super) has_addresses: bool,
 }
 
 impl Shared {
-    /// Looks up all names, and returns the addresses that are known after a while; those of before
-    /// are for a client that has a session.
+    /// Looks up all names, and returns the addresses that are known after a while. The earlier
+    /// addresses are for a client that has a session.
     ///
-    /// Returns at once if the transport has to end.
+    /// Returns at once if the transport must end.
     pub(super) fn look_up(self: &Arc<Self>, has_session: bool) -> Found {
         let mut to_ask = Vec::new();
         let mut state = self.state.lock();
@@ -88,7 +88,7 @@ impl Shared {
 
     fn answered(&self, place: usize, server: &Server, answer: io::Result<Vec<SocketAddr>>) {
         let mut state = self.state.lock();
-        // There may be another list by now.
+        // The list may have changed meanwhile.
         let asked = state.list.servers.get_mut(place);
         if let Some(asked) = asked.filter(|listed| listed.server == *server) {
             asked.name.answered(answer);
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn every_address_is_tried_and_a_bad_name_among_good_ones_is_only_reported() {
         let shared = shared("127.0.0.1:1,no-such-host.invalid:2,[::1]:3");
-        // The resolver may take long to say that a name is unknown.
+        // The resolver may take long to report that a name is unknown.
         let mut found = shared.look_up(true);
         while found.unresolved.iter().any(|name| !name.failed) {
             found = shared.look_up(true);

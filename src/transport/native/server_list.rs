@@ -1,8 +1,8 @@
-//! The servers to dial: those that the user named, or those that the ensemble has.
+//! The servers to dial: those that the user named, or those that the ensemble names.
 //!
-//! A client cannot know whether it reaches the members that the ensemble names. So until one of them has
-//! served, those of before are tried when none of them serves: by a client with a session only to
-//! resume it, as another ensemble may have their addresses by now.
+//! A client cannot know whether it reaches the members that the ensemble names. Until one of them
+//! has served, the former servers are tried when none of the members serves. A client with a
+//! session tries them only to resume it, because another ensemble may have their addresses by now.
 
 use std::io;
 use std::mem;
@@ -17,9 +17,9 @@ pub(super) struct ServerList {
     pub(super) servers: Vec<Listed>,
     /// The version of the list, if the present ensemble gave it.
     version: Option<i64>,
-    /// Where to go if none of the list serves.
+    /// The addresses to try if no server of the list serves.
     former: Vec<Target>,
-    /// A change has removed the server of the connection.
+    /// Whether a change has removed the server of the connection.
     left_out: bool,
 }
 
@@ -44,7 +44,7 @@ impl ServerList {
         &self.former
     }
 
-    /// Whether the server of the connection is to be left for another one.
+    /// Returns whether the client should leave the server of the connection for another one.
     pub(super) fn is_left_out(&self) -> bool {
         self.left_out
     }
@@ -54,12 +54,12 @@ impl ServerList {
         self.former.is_empty() && servers.all(|listed| listed.name.addresses.is_empty())
     }
 
-    /// The next session may be another ensemble's, which counts anew.
+    /// Forgets the version: the next session may be in another ensemble, which counts anew.
     pub(super) fn forget_version(&mut self) {
         self.version = None;
     }
 
-    /// The client has a connection to this server.
+    /// Notes that the client has a connection to this server.
     pub(super) fn is_served_by(&mut self, target: &Target) {
         self.left_out = false;
         if self.has(target) {
@@ -67,8 +67,8 @@ impl ServerList {
         }
     }
 
-    /// Takes these members from the server at `target`, unless newer ones are known; returns whether it
-    /// does. They count from the next round on.
+    /// Takes the members from the server at `target`, unless newer ones are known; returns whether
+    /// it took them. They count from the next round on.
     pub(super) fn follow(&mut self, members: &Members, target: &Target) -> bool {
         let before = self.version;
         if before >= Some(members.version) {
@@ -78,7 +78,7 @@ impl ServerList {
         let was_member = before.is_some() && self.has(target);
         let left = self.replace(&members.servers);
         let is_member = self.has(target);
-        // It may end any time. One that no list had may be a balancer.
+        // The server may end at any time. A server that was never in a list may be a load balancer.
         self.left_out = was_member && !is_member;
         match is_member {
             true => self.former.clear(),
@@ -87,13 +87,13 @@ impl ServerList {
         true
     }
 
-    /// Returns what is not in the list any more.
+    /// Replaces the list; returns the servers that are no longer in it.
     fn replace(&mut self, servers: &[Server]) -> Vec<Listed> {
         let mut old = mem::take(&mut self.servers);
         for server in servers {
             let known = old.iter().position(|listed| listed.server == *server);
             let mut listed = known.map_or_else(|| Listed::new(server), |at| old.swap_remove(at));
-            // Its answer may be for another place.
+            // The answer under way may be for another place in the list.
             listed.name.under_way = false;
             self.servers.push(listed);
         }
@@ -127,7 +127,7 @@ impl Listed {
         })
     }
 
-    /// Whether this is the server that was dialled there.
+    /// Returns whether this is the server that was dialled at `target`.
     fn is_at(&self, target: &Target) -> bool {
         let address = target.address;
         self.server == target.server
@@ -136,7 +136,7 @@ impl Listed {
     }
 }
 
-/// What is known of a server's name, which keeps its addresses until it gets others.
+/// The addresses of a server's name, which are kept until a lookup finds others.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     pub(super) addresses: Vec<SocketAddr>,
@@ -158,12 +158,12 @@ impl Lookup {
         };
     }
 
-    /// Whether the addresses are those of the last lookup.
+    /// Returns whether the addresses are those of the last lookup.
     pub(super) fn is_answered(&self) -> bool {
         !self.under_way && self.complaint.is_none()
     }
 
-    /// Why the name is not resolved; `None` if it is.
+    /// Returns why the name is not resolved; `None` if it is.
     pub(super) fn reason(&self) -> Option<String> {
         match &self.complaint {
             Some(complaint) => Some(format!("the name cannot be resolved: {complaint}")),

@@ -1,8 +1,8 @@
-//! What the calling threads and the I/O thread share.
+//! The state that the calling threads and the I/O thread share.
 //!
-//! It is under one lock, which is never held while a thread waits for the network or an
-//! answer runs. The thread that queues a frame writes it, unless another thread is writing:
-//! then that thread writes it too.
+//! It is under one mutex, which is never locked while a thread waits for the network or an answer
+//! runs. The thread that queues a frame writes it, unless another thread is writing: then that
+//! thread writes the frame too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use zklock_core::connection::server_features::Features;
 use zklock_core::connection::watches::{Kind, Watches};
 use zklock_jute::{ErrorCode, ReplyHeader, Request};
 
-/// How soon to try again to write what a full socket did not take in.
+/// How soon to write again what a full socket has not taken.
 pub(super) const WRITE_AGAIN: Duration = Duration::from_millis(10);
 
-/// An inherited session's first request has a number below this.
+/// The first request of an inherited session has a number below this.
 const MOST_BEFORE: i32 = 1 << 30;
 
 pub(super) struct Shared {
@@ -38,7 +38,7 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Ends the I/O thread's pause between two attempts to connect, and its wait for names.
     pub(super) stop: Condvar,
-    /// A full socket did not take in all that was queued.
+    /// Whether a full socket has not taken everything that was queued.
     behind: AtomicBool,
 }
 
@@ -46,30 +46,30 @@ pub(super) struct State {
     pub(super) stage: Stage,
     /// The connection, or the one that is being made.
     pub(super) channel: Option<Arc<Channel>>,
-    /// Where it, or the last one, leads to.
+    /// The server of this connection, or of the last one.
     pub(super) target: Option<Target>,
-    /// Counts connections, so that a late writer notices that its own has ended.
+    /// The number of connections so far, by which a late writer notices that its own has ended.
     connection: u64,
     pub(super) queue: RequestQueue,
     pub(super) watches: Watches<Watch>,
     pub(super) list: ServerList,
-    /// The last one about the ensemble's configuration.
+    /// The last complaint about the ensemble's configuration.
     pub(super) complaint: String,
     pub(super) features: Features,
-    /// The session, for another process to use.
+    /// The session's key, for another process to use.
     pub(super) key: Option<SessionKey>,
     /// The session that is kept for another process when the transport closes.
     pub(super) kept: Option<i64>,
 }
 
-/// What the transport does at present.
+/// What the transport is doing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
     /// There is no connection that serves requests.
     Away,
     Serving,
-    /// The session is to end until then. This connection asks for it with the request of the number
-    /// `reply`; another one asks again if it breaks without an answer.
+    /// The session is to end, at the latest at `until`. The request with the number `reply` asks for that on this
+    /// connection; the next connection asks again if this one breaks without an answer.
     Closing {
         reply: Option<i32>,
         until: Moment,
@@ -170,12 +170,12 @@ impl Shared {
         state.queue.put_writer(outbox);
     }
 
-    /// Whether a full socket did not take in all that was queued.
+    /// Returns whether a full socket has not taken everything that was queued.
     pub(super) fn is_behind(&self) -> bool {
         self.behind.load(Ordering::Relaxed)
     }
 
-    /// Writes on where a full socket stopped the last writer. Returns when to do so again,
+    /// Continues to write where a full socket stopped the last writer. Returns when to do so again,
     /// or `until` if that is sooner.
     pub(super) fn write_on(&self, until: Option<Instant>) -> Option<Instant> {
         if !self.is_behind() {
@@ -196,7 +196,7 @@ impl Shared {
 
     /// Makes a connection the current one; it does not serve requests yet.
     ///
-    /// Returns `false` if the transport has to end instead.
+    /// Returns `false` if the transport must end instead.
     pub(super) fn attach(&self, channel: &Arc<Channel>, target: &Target) -> bool {
         let mut state = self.state.lock();
         if !state.wants_connection() {
@@ -210,8 +210,8 @@ impl Shared {
         true
     }
 
-    /// Lets requests use the connection, or asks on it for the end of the session. Returns what the
-    /// transport does now.
+    /// Lets requests use the connection, or asks on it for the end of the session. Returns the
+    /// stage of the transport.
     pub(super) fn serve(&self) -> Stage {
         let mut state = self.state.lock();
         match state.stage {
@@ -226,7 +226,7 @@ impl Shared {
         stage
     }
 
-    /// Takes the connection away. The open requests fail after the status has changed.
+    /// Removes the connection. Its open requests must fail after the status has changed.
     pub(super) fn detach(&self, by_peer: bool) -> Detached {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -253,8 +253,8 @@ impl Shared {
         Detached { served, open }
     }
 
-    /// Pauses before the next attempt; for a part of what is left, if the session is to end. Returns
-    /// `false` if the transport has to end.
+    /// Pauses before the next attempt, for a fraction of the time that is left if the session is to
+    /// end. Returns `false` if the transport must end.
     pub(super) fn rest(&self, time: Duration) -> bool {
         let began = Moment::now();
         let mut state = self.state.lock();
@@ -271,7 +271,7 @@ impl Shared {
         false
     }
 
-    /// Ends the transport: no request is sent from here on.
+    /// Ends the transport: no request is sent from now on.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.stage = Stage::Over;
@@ -279,7 +279,7 @@ impl Shared {
     }
 }
 
-/// The open requests of a connection, and whether it served any.
+/// The open requests of a connection, and whether it served requests.
 pub(super) struct Detached {
     pub(super) served: bool,
     pub(super) open: VecDeque<(Pending, Failure)>,
@@ -324,8 +324,8 @@ impl State {
     }
 }
 
-/// Makes a pause a little longer or shorter, so that clients that lost the same server do not come back
-/// in step.
+/// Makes a pause a little longer or shorter, so that clients that lost the same server do not
+/// return in step.
 pub(super) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.8 + 0.4 * fastrand::f64())
 }
@@ -336,7 +336,7 @@ pub(super) fn answer_all(open: VecDeque<Pending>, failure: Failure) {
     }
 }
 
-/// The kind of watch that a request sets.
+/// Returns the kind of watch that a request sets.
 fn kind_of(request: &Request) -> Option<Kind> {
     match request {
         Request::GetData { .. } | Request::Exists { .. } => Some(Kind::Data),
@@ -346,12 +346,12 @@ fn kind_of(request: &Request) -> Option<Kind> {
 }
 
 impl State {
-    /// Learns from an answer that came while an earlier request was open; returns the
-    /// connection's end.
+    /// Learns from an answer that arrived while an earlier request was open; returns how the
+    /// connection ends.
     ///
-    /// ZooKeeper 3.4 refuses an unknown request at once and hangs up. A server that answers any
-    /// other request too early drops the earlier one, which it does not know. Unless the client
-    /// learns, every connection ends so.
+    /// ZooKeeper 3.4 refuses an unknown request at once and closes the connection. A server that
+    /// answers any other request too early has dropped the earlier one, which it does not know. If
+    /// the client did not learn from this, every connection would end like this one.
     pub(super) fn learn_from(&mut self, open: &Pending, early: ReplyHeader) -> End {
         self.forget_watch(open);
         match self.queue.numbered(early.xid) {

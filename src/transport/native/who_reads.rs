@@ -1,15 +1,16 @@
 //! Decides which thread reads what the server sends: one at a time, the leader.
 //!
-//! The I/O thread leads until a calling thread waits for an answer; then that thread reads,
-//! which saves waking it. A leader that leaves calls the next follower. The I/O thread
-//! reclaims the lead when no other thread has led for a moment, when the connection has
-//! ended, and while many threads wait: then replies arrive many at a time, and it wakes all
-//! their threads without leaving. So it does while a thread waits on a channel, as for a watch
-//! or for a cancel: that one cannot read. A thread that waits for a lock reads many times, and says
-//! so: the I/O thread sleeps until it has what it waits for.
+//! The I/O thread leads until a calling thread waits for an answer. Then that thread reads, which
+//! saves waking it. A leader that leaves calls the next follower.
 //!
-//! The pattern is known as leader and followers (Schmidt and others, "Pattern-Oriented
-//! Software Architecture", volume 2).
+//! The I/O thread reclaims the lead when no other thread has led for a moment, when the connection
+//! has ended, and while many threads wait: replies then arrive in batches, and it wakes all waiting
+//! threads without giving up the lead. It also leads while a thread waits on a channel, for a watch
+//! or for a cancellation, because that thread cannot read. A thread that waits for a lock reads
+//! many times, and says so: the I/O thread then sleeps until that thread has the lock.
+//!
+//! The pattern is known as leader and followers (Schmidt and others, "Pattern-Oriented Software
+//! Architecture", volume 2).
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -20,33 +21,33 @@ use crate::system::thread::{self, Thread};
 use crate::transport::Errand;
 use crate::transport::mailbox_sender::park;
 
-/// How long the I/O thread waits for another leader before it reclaims the lead: longer than
-/// a nearby server takes to answer, or each answer would wake it.
+/// How long the I/O thread waits for another leader before it reclaims the lead: longer than a
+/// nearby server takes to answer, or each answer would wake it.
 const LULL: Duration = Duration::from_millis(4);
 /// The most followers that are not a crowd.
 const FEW: usize = 2;
-/// How long ago the last crowd must be for the I/O thread to give up the lead.
+/// How long after the last crowd the I/O thread may give up the lead.
 const CALM: Duration = Duration::from_millis(20);
 
-/// A connection that one thread at a time reads.
+/// A connection that is read by one thread at a time.
 pub(super) trait Read {
     /// Why the connection ended.
     type End: fmt::Debug;
 
-    /// Runs before the first turn.
+    /// Runs once, before the first turn.
     fn begin(&mut self) -> Result<(), Self::End>;
 
     /// Waits for bytes, at most until `until`, and acts on them.
     fn turn(&mut self, until: Option<Instant>) -> Result<(), Self::End>;
 
-    /// The end of a connection whose leader panicked.
+    /// Returns the end of a connection whose leader panicked.
     fn panicked() -> Self::End;
 }
 
 /// See the module's documentation.
 pub(super) struct LeaderFollowers<R: Read> {
     lead: Mutex<Lead<R>>,
-    /// Where the I/O thread sleeps.
+    /// The condition variable on which the I/O thread sleeps.
     io: Condvar,
 }
 
@@ -55,27 +56,27 @@ struct Lead<R: Read> {
     free: Option<Box<R>>,
     /// Why the connection ended, if it has.
     end: Option<R::End>,
-    /// The threads that wait for another one to read, or for the lead.
+    /// The threads that wait for another thread to read, or for the lead.
     followers: Vec<(u64, Thread)>,
     /// The number of the last follower.
     last: u64,
-    /// How often a calling thread took the lead.
+    /// How often a calling thread has taken the lead.
     turns: u64,
-    /// A thread came to follow since the I/O thread took the lead.
+    /// Whether a thread has become a follower since the I/O thread took the lead.
     contended: bool,
     /// How many threads wait on a channel and cannot read.
     attending: usize,
-    /// When there last was a crowd, or a thread that waits on a channel.
+    /// When there was last a crowd, or a thread that waits on a channel.
     crowded: Option<Instant>,
-    /// How many threads read again soon after they have read.
+    /// How many threads read again soon after each read.
     returning: usize,
-    /// The I/O thread is to take the lead.
+    /// Whether the I/O thread must take the lead.
     reclaimed: bool,
-    /// The I/O thread does not read, and will look around.
+    /// Whether the I/O thread is in `make_room`, where it does not read.
     waits: bool,
-    /// The I/O thread sleeps until it is notified.
+    /// Whether the I/O thread sleeps until it is notified.
     asleep: bool,
-    /// What the I/O thread is to do when it looks around.
+    /// The errand for the I/O thread while it is in `make_room`.
     errand: Option<Errand>,
 }
 
@@ -124,7 +125,7 @@ impl<R: Read> LeaderFollowers<R> {
         }
     }
 
-    /// Gives up the lead until no other thread takes it.
+    /// Gives up the lead, and takes it back once no other thread takes it.
     fn make_room(
         &self,
         mut state: MutexGuard<'_, Lead<R>>,
@@ -163,8 +164,8 @@ impl<R: Read> LeaderFollowers<R> {
         }
     }
 
-    /// Has the I/O thread do this within a moment. Returns it if that reads, and so would not do it before
-    /// something arrives.
+    /// Makes the I/O thread run an errand within a moment. Returns the errand if the I/O thread
+    /// reads: it would not run the errand before something arrives.
     pub(super) fn soon(&self, errand: Errand) -> Option<Errand> {
         let mut state = self.lead.lock();
         if !state.waits {
@@ -177,12 +178,12 @@ impl<R: Read> LeaderFollowers<R> {
         None
     }
 
-    /// The calling thread reads again soon after it has read, until it has [`returned`](Self::returned).
+    /// Notes that the calling thread reads again soon after each read, until it has [`returned`](Self::returned).
     pub(super) fn returns(&self) {
         self.lead.lock().returning += 1;
     }
 
-    /// The calling thread does something else from now on.
+    /// Notes that the calling thread does something else from now on.
     pub(super) fn returned(&self) {
         let mut state = self.lead.lock();
         state.returning -= 1;
@@ -191,15 +192,15 @@ impl<R: Read> LeaderFollowers<R> {
         }
     }
 
-    /// The I/O thread looks around if it sleeps, and no thread reads soon.
+    /// Wakes the I/O thread if it sleeps and no thread reads again soon, or if the connection has ended.
     fn wake_io(&self, state: &Lead<R>) {
         if (state.asleep && state.returning == 0) || state.end.is_some() {
             self.io.notify_one();
         }
     }
 
-    /// Blocks the calling thread until it is `awake` or the deadline comes; may return
-    /// earlier. The thread leads meanwhile if no other does.
+    /// Blocks the calling thread until it is `awake` or the deadline passes; may return earlier.
+    /// The thread leads meanwhile if no other thread does.
     pub(super) fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
         let over = || awake() || until.is_some_and(|until| until <= clock::now());
         let mut state = self.lead.lock();
@@ -217,7 +218,7 @@ impl<R: Read> LeaderFollowers<R> {
                 return;
             }
         }
-        // If this thread was called, the call passes on to the next.
+        // If this thread was called, it passes the call on.
         self.call_next(&mut state);
     }
 
@@ -237,22 +238,22 @@ impl<R: Read> LeaderFollowers<R> {
         });
     }
 
-    /// A thread waits on a channel and cannot read: until it is [`attended`](Self::attended), the I/O
-    /// thread leads as soon as no calling thread does.
+    /// Notes that a thread waits on a channel and cannot read. Until it is
+    /// [`attended`](Self::attended), the I/O thread leads whenever no calling thread does.
     pub(super) fn attend(&self) {
         let mut state = self.lead.lock();
         state.attending += 1;
         self.call_io(&mut state);
     }
 
-    /// The thread has what it waited for.
+    /// Notes that the thread no longer waits on a channel.
     pub(super) fn attended(&self) {
         let mut state = self.lead.lock();
         state.attending -= 1;
         state.crowded = Some(clock::now());
     }
 
-    /// Returns the lead to the I/O thread. A calling thread that leads finishes first.
+    /// Returns the lead to the I/O thread; a calling thread that leads finishes first.
     pub(super) fn reclaim(&self) {
         let mut state = self.lead.lock();
         state.crowded = Some(clock::now());
@@ -289,7 +290,7 @@ impl<R: Read> Lead<R> {
         self.last
     }
 
-    /// Returns whether the thread leaves without having been called.
+    /// Removes a follower; returns whether it had not been called.
     fn leave(&mut self, id: u64) -> bool {
         let before = self.followers.len();
         self.followers.retain(|(follower, _)| *follower != id);
@@ -302,7 +303,7 @@ impl<R: Read> Lead<R> {
     }
 }
 
-/// A calling thread that leads; it gives up the lead even in a panic.
+/// A calling thread that leads; dropping this gives up the lead, even in a panic.
 struct Leader<'a, R: Read> {
     lead: &'a LeaderFollowers<R>,
     reader: Option<Box<R>>,
@@ -319,7 +320,7 @@ impl<R: Read> Drop for Leader<'_, R> {
     }
 }
 
-/// Does what the I/O thread was asked to, without the lock.
+/// Runs the errand of the I/O thread with the mutex unlocked.
 fn run_errand<R: Read>(state: &mut MutexGuard<'_, Lead<R>>) {
     if let Some(errand) = state.errand.take() {
         MutexGuard::unlocked(state, errand);

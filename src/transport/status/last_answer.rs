@@ -1,11 +1,11 @@
-//! The last answer of a server, for what an error says.
+//! The last answer of a server, as a hint for error messages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::time::clock::{Moment, nanos};
 
-/// When it arrived, and how long it took. A reader may get one of two answers: a hint is all it is.
+/// When the last answer arrived, and how long it took. A reader may mix two answers, because this is only a hint.
 #[derive(Debug, Default)]
 pub(super) struct LastAnswer {
     at: AtomicU64,
@@ -18,12 +18,12 @@ impl LastAnswer {
         self.took.store(nanos(took), Ordering::Relaxed);
     }
 
-    /// When it arrived.
+    /// Returns when the last answer arrived.
     pub(super) fn at(&self) -> Moment {
         Moment::from_nanos(self.at.load(Ordering::Relaxed))
     }
 
-    /// How long it took, if it arrived so short a time ago.
+    /// Returns how long the last answer took, if it arrived within this time.
     pub(super) fn took_within(&self, time: Duration) -> Option<Duration> {
         let is_new = Moment::now().saturating_since(self.at()) <= time;
         is_new.then(|| Duration::from_nanos(self.took.load(Ordering::Relaxed)))

@@ -1,4 +1,4 @@
-//! Every order of a change, a subscription and a look.
+//! Every order of a change, a subscription and a look at the status.
 
 use super::*;
 use crate::system::simulated::{JoinHandle, all_orders, spawn};
@@ -9,7 +9,7 @@ fn status() -> Arc<Status> {
     Arc::new(Status::new(TIMEOUT, true))
 }
 
-/// Runs something with the status in another thread.
+/// Runs a closure with the status in another thread.
 fn beside<T: Send + 'static>(
     status: &Arc<Status>,
     run: impl FnOnce(&Status) -> T + Send + 'static,
@@ -49,7 +49,7 @@ fn who_subscribes_and_then_looks_misses_no_change() {
         joined(changes);
         (looks, joined(other))
     });
-    // A subscriber looks once at first, and at most once per change.
+    // A subscriber looks once at first, and at most once for each change.
     assert!(seen.iter().all(|(one, other)| *one <= 3 && *other <= 3));
     assert!(seen.contains(&(1, 1)), "{seen:?}");
     assert!(seen.iter().any(|(_, looks)| *looks == 3), "{seen:?}");
@@ -64,7 +64,7 @@ fn who_leaves_in_the_middle_of_a_change_costs_the_others_nothing() {
         let looks = awaits(&status, |snapshot| snapshot.session == 7);
         joined(changes);
         joined(leaves);
-        // Subscribers that have left are forgotten at the next change.
+        // Subscribers that have left are removed at the next change.
         status.disconnected();
         assert_eq!(status.inner.lock().subscribers.len(), 0);
         looks
@@ -93,7 +93,7 @@ fn who_listens_hears_every_event_from_then_on_in_order() {
         joined(changes);
         let heard: Vec<_> = events.try_iter().collect();
         assert!(all.ends_with(&heard), "{heard:?}");
-        // It sees the events from before it listened in the snapshot.
+        // The snapshot shows the events from before the subscription.
         let before = &all[..all.len() - heard.len()];
         let connects = before
             .iter()

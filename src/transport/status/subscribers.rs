@@ -1,4 +1,4 @@
-//! The subscribers, which hear of every change of the status until they leave.
+//! The subscribers, which are notified of every change of the status until they leave.
 
 use std::sync::{Arc, Weak};
 
@@ -31,7 +31,7 @@ pub(super) struct Subscribers<T> {
     crowd: usize,
 }
 
-/// What runs at every change, while the [`Subscription`] lives.
+/// A closure that runs at every change, while its [`Subscription`] lives.
 struct Subscriber<T> {
     notify: Box<dyn Fn(&T) + Send>,
     subscription: Weak<()>,

@@ -18,7 +18,7 @@ pub(super) fn perform(
     watched.unwrap_or_else(|| carry_out(handle, request))
 }
 
-/// Carries out a request that sets a watch; `None` if this one cannot.
+/// Carries out a request that sets a watch; returns `None` if the request cannot set one.
 fn read_and_watch(
     handle: &ZooKeeper,
     request: &Request,
@@ -70,13 +70,13 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
         Request::GetData { path, .. } => data(handle.get_data(&path, false)),
         Request::GetChildren { path, .. } => children(handle.get_children(&path, false)),
         Request::Sync { path } => sync(handle, path),
-        // The crate has no call for the rest.
+        // The crate has no calls for the other requests.
         _ => Err(Failure::Refused(ErrorCode::UNIMPLEMENTED)),
     }
 }
 
-/// The crate has no sync. A write that fails does the same, because its refusal passes
-/// through the quorum.
+/// Syncs. The crate has no sync, but a write that fails has the same effect, because its refusal
+/// passes through the quorum.
 fn sync(handle: &ZooKeeper, path: String) -> Result<Reply, Failure> {
     match handle
         .delete(&format!("{path}/_sync"), Some(NO_VERSION))
@@ -131,7 +131,7 @@ fn create_mode(mode: zklock_jute::CreateMode) -> CreateMode {
         zklock_jute::CreateMode::Ephemeral => CreateMode::Ephemeral,
         zklock_jute::CreateMode::PersistentSequential => CreateMode::PersistentSequential,
         zklock_jute::CreateMode::EphemeralSequential => CreateMode::EphemeralSequential,
-        // A container has a request of its own, which the crate lacks.
+        // Containers need a request of their own, which the crate lacks.
         zklock_jute::CreateMode::Container
         | zklock_jute::CreateMode::Ttl { .. }
         | zklock_jute::CreateMode::Other(_) => CreateMode::Persistent,

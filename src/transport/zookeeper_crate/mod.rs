@@ -6,24 +6,24 @@
 //!                        ▼                           ▼
 //!     Status ◄── the supervising thread ◄────────── news
 //! ```
+//! The crate's calls block, for ever if the network swallows packets. The crate reports neither its
+//! session nor the beginning of another one. This transport therefore promises little:
 //!
-//! The crate's calls block, forever if the network swallows packets. It reports neither its
-//! session nor when another one begins. So this transport is modest:
-//!
-//! - Calls run on a few threads. A call that takes longer than the session timeout counts as
-//!   lost and ends the transport, because the session may have expired by then, too.
+//! - Calls run on a few threads. A call that takes longer than the session timeout counts as lost
+//!   and ends the transport, because the session may have expired by then too.
 //! - Every connection counts as a new session, so nothing survives a disconnect.
-//! - The last worker drops the handle, which may block forever. Callers wait for that only
-//!   within their limit, and a detached thread does not keep a program alive.
+//! - The last worker drops the handle, which may block for ever. Callers wait for that only within
+//!   their limit, and a detached thread does not keep a program alive.
 //!
-//! Listeners and watchers, which run on the crate's threads and under its locks, do nothing
+//! Listeners and watchers run on the crate's threads and under its locks, so they only forward into
+//! a channel.
 //! but forward into a channel.
 //!
 //! Containers are created as persistent nodes, because the crate sends the wrong request.
 
 mod calls;
 mod shared;
-// They need real servers.
+// These tests need real servers.
 #[cfg(all(test, not(zklock_sim)))]
 mod tests;
 mod watches;
@@ -45,10 +45,10 @@ use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 /// How many calls can be in the crate at once.
 const WORKERS: usize = 4;
 
-/// Makes a transport of a handle, connected or not.
+/// Creates a transport over a handle, connected or not.
 ///
-/// It reports to `status` once the handle has connected or answered, and ends if that takes
-/// longer than `session_timeout`. Guards rely on `believed` as the session timeout.
+/// It reports to `status` once the handle has connected or answered, and ends if that takes longer
+/// than `session_timeout`. Guards rely on `believed` as the session timeout.
 pub(crate) fn open(
     handle: ZooKeeper,
     session_timeout: Duration,
@@ -60,7 +60,7 @@ pub(crate) fn open(
     let (last, gone) = bounded(0);
     let states = news.clone();
     handle.add_listener(move |state| {
-        // Fails when the transport has ended.
+        // This fails when the transport has ended.
         let _ = states.send(LinkNews::State(state));
     });
     let shared = Arc::new(Shared {
@@ -113,8 +113,8 @@ impl Transport for Handle {
     }
 
     fn unwatch(&self, path: &str, id: WatchId) {
-        // The server keeps its watch until the node changes, which costs it little. The
-        // crate's `remove_watches` would forget all *other* watches on the path.
+        // The server keeps its watch until the node changes, which costs it little. The crate's
+        // `remove_watches` would remove all *other* watches on the path.
         self.shared.watches.remove(path, id);
     }
 

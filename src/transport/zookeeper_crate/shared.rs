@@ -1,4 +1,4 @@
-//! What the transport, its workers and the supervising thread share.
+//! The state that the transport, its workers and the supervising thread share.
 
 use std::collections::HashMap;
 use std::mem;
@@ -17,18 +17,18 @@ use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, Watch};
 use zklock_jute::Request;
 
-/// How long a handle has to report that it is connected before it is probed.
+/// How long a handle may take to report that it is connected before it is probed.
 ///
-/// A request to a new handle may be lost forever, with all later ones: the handle's thread
-/// registers for requests in two steps, and misses what comes between them
-/// (`ReceiverCtl::register` of mio-extras 2.0). A connected handle is registered.
+/// A request to a new handle may be lost for ever, with all later ones: the handle's thread
+/// registers for requests in two steps, and misses a request between them (`ReceiverCtl::register`
+/// of mio-extras 2.0). A connected handle is registered.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Numbers the sessions, because the crate does not report their ids. Servers grant lower ids,
-/// unless one of them has the number 127.
+/// The next number of a session, because the crate does not report session ids. Servers grant lower
+/// ids, unless one of them has the number 127.
 static NEXT_SESSION: AtomicI64 = AtomicI64::new(0x7fff_0000_0000_0001);
 
-/// Owned by the workers alone, so that no other thread drops it.
+/// The handle, owned by the workers alone, so that no other thread drops it.
 pub(super) struct Owned {
     // Fields drop in this order: first the handle, which closes the session ...
     pub(super) handle: ZooKeeper,
@@ -55,15 +55,15 @@ pub(super) struct Life {
     pub(super) next_call: u64,
     /// The calls without an answer.
     pub(super) open: HashMap<u64, Open>,
-    /// When a probe began that is still under way.
+    /// When the current probe began, if there is one.
     pub(super) probing: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Link {
-    /// Connected, in the session of this number.
+    /// Connected, in the session with this number.
     Up(i64),
-    /// Disconnected since then.
+    /// Disconnected since this time.
     Down(Instant),
 }
 
@@ -84,7 +84,7 @@ pub(super) enum LinkNews {
 
 /// A worker's job.
 pub(super) enum Job {
-    /// Carry these out in this order, in this session.
+    /// Carry out these requests in this order, in this session.
     Calls(i64, Vec<Task>),
     /// Find out whether there is a connection.
     Probe,
@@ -108,7 +108,7 @@ impl Shared {
             return Err((Failure::NotSent, calls));
         };
         let tasks = calls.into_iter().map(|call| life.admit(call)).collect();
-        // Fails if there are no workers; the calls then run into their limits.
+        // This fails if there are no workers; the calls then run into their limits.
         let _ = jobs.send(Job::Calls(session, tasks));
         Ok(())
     }
@@ -132,8 +132,8 @@ impl Shared {
                 log::warn!("a call of the zookeeper crate does not return: the client ends");
                 return self.end(Failure::Lost);
             }
-            // The crate does not report its own pings, and a grant relies on earlier messages
-            // that were answered.
+            // The crate does not report its own pings, and a grant relies on earlier messages that
+            // were answered.
             news = heard.recv_timeout(patience.min(self.believed / 6));
             if matches!(news, Err(RecvTimeoutError::Timeout)) {
                 self.life.lock().probe();
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Returns how long until something has taken too long.
+    /// Returns the time after which something has taken too long.
     fn patience(&self) -> Duration {
         let life = self.life.lock();
         let down = match life.link {
@@ -177,7 +177,7 @@ impl Shared {
         }
         let session = NEXT_SESSION.fetch_add(1, Ordering::Relaxed);
         life.link = Link::Up(session);
-        // Reported under the lock, as in `went_down`, so that the status follows in order.
+        // Reported with the mutex locked, as in `went_down`, so that the status follows in order.
         // The crate does not report when its handshake was sent.
         let unknown = Moment::from_nanos(0);
         self.status.greeted(session, self.believed, unknown);
@@ -186,7 +186,7 @@ impl Shared {
         life.probe();
     }
 
-    /// The connection of this session, or of any, is lost.
+    /// Notes that the connection of this session, or of any, is lost.
     pub(super) fn went_down(&self, session: Option<i64>) {
         let mut life = self.life.lock();
         let Link::Up(current) = life.link else {
@@ -233,7 +233,7 @@ impl Life {
         }
     }
 
-    /// Has a worker probe the connection, unless a probe is under way.
+    /// Makes a worker probe the connection, unless a probe is in progress.
     fn probe(&mut self) {
         if let (Some(jobs), None) = (&self.jobs, self.probing) {
             self.probing = Some(Instant::now());

@@ -27,8 +27,8 @@ struct Client {
 }
 
 impl Client {
-    /// Starts with a handle that has had an answer. A handle that is about to connect may report
-    /// that twice, and a probe may still occupy a worker afterwards.
+    /// Connects, and waits until the handle has had an answer. A handle that is about to connect
+    /// may report that twice, and a probe may still occupy a worker afterwards.
     fn connect(hosts: &str) -> Self {
         let handle = handle::connect(hosts, TIMEOUT, |_| ());
         handle.exists("/", false).unwrap();
@@ -282,8 +282,8 @@ fn what_was_sent_in_one_session_is_not_carried_out_in_the_next() {
     let client = Client::connect(&proxy.hosts());
     proxy.blackhole();
     let before = proxy.requests(op::EXISTS);
-    // As many as there are workers, so that the create waits for one; the probe that stands
-    // in for a ping may occupy one, too.
+    // As many calls as there are workers, so that the create waits for one; the probe that stands
+    // in for a ping may occupy one too.
     let calls = [(); WORKERS].map(|()| client.send(vec![(exists(&dir, false), None)]));
     eventually("they are under way", || {
         before + WORKERS - 1 <= proxy.requests(op::EXISTS)
@@ -350,7 +350,7 @@ fn without_a_connection_nothing_is_sent() {
             "{answer:?}"
         );
     }
-    // The crate gives up, or the transport does.
+    // Either the crate gives up, or the transport does.
     client.expect(SessionEvent::Closed);
     assert_eq!(client.ask(exists("/", false)), Err(Failure::Closed));
 }
@@ -366,7 +366,7 @@ fn a_handle_that_never_connects_is_given_up() {
     client.expect(SessionEvent::Closed);
 }
 
-/// Holds in one of a few tries: a handle that takes longer to connect is probed.
+/// This holds in one of a few tries: a handle that takes longer to connect is probed.
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn a_handle_is_not_asked_while_it_connects() {
@@ -386,7 +386,7 @@ fn a_handle_is_not_asked_while_it_connects() {
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn a_connection_is_probed_at_once_because_a_grant_relies_on_an_earlier_answer() {
     let server = Server::shared();
-    // Without news, the handle is probed every sixth of this.
+    // Without news, the handle is probed every sixth of this time.
     let believed = 30 * PATIENCE;
     let status = Arc::new(Status::new(believed, false));
     let handle = handle::connect(&server.hosts(), TIMEOUT, |_| ());

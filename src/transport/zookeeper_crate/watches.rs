@@ -1,8 +1,8 @@
 //! The watches that are set through the handle.
 //!
-//! The crate keeps a watcher until its node changes, whatever becomes of the request. So a
-//! watcher holds only its node and an id; the rest is in this table, which can forget it at
-//! any time.
+//! The crate keeps a watcher until its node changes, whatever becomes of the request. A watcher
+//! therefore holds only its node and an id. The rest is in this table, which can forget it at any
+//! time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ type Key = (String, WatchId);
 pub(super) struct Watches(Arc<Mutex<HashMap<Key, Slot<Fired>>>>);
 
 impl Watches {
-    /// Returns a watcher for the crate, which does nothing but forward one event.
+    /// Returns a watcher for the crate, which only forwards one event.
     pub(super) fn add(&self, node: &str, watch: Watch) -> impl Fn(WatchedEvent) + Send + use<> {
         let id = watch.id;
         let node = node.to_owned();
@@ -36,7 +36,6 @@ impl Watches {
         }
     }
 
-    /// Forgets a watch.
     pub(super) fn remove(&self, node: &str, id: WatchId) -> Option<Slot<Fired>> {
         self.0.lock().remove(&(node.to_owned(), id))
     }

@@ -33,7 +33,7 @@ impl Shared {
             self.tell_answered(link, sent);
         }
         match answer {
-            // Any session: another one may have begun during the probe.
+            // The loss is of any session: another one may have begun during the probe.
             Err(Failure::Lost) => self.went_down(None),
             // Any answer shows that the server is there.
             _ => drop(self.news.send(LinkNews::Alive)),
@@ -43,7 +43,7 @@ impl Shared {
     fn run(&self, handle: &ZooKeeper, session: i64, tasks: Vec<Task>) {
         let mut lost = false;
         for task in tasks {
-            // A request that was made in one session is not sent in another.
+            // A request that was made in one session must not be sent in another.
             if lost || !self.is_open(task.id, session) {
                 self.answer(task.id, Err(Failure::NotSent));
                 continue;
@@ -58,15 +58,15 @@ impl Shared {
             }
             lost = answer == Err(Failure::Lost);
             if lost {
-                // At once, so that no other worker continues in this session.
+                // The loss is reported at once, so that no other worker continues in this session.
                 self.went_down(Some(session));
             }
             self.answer(task.id, answer);
         }
     }
 
-    /// Tells of an answer, unless it is one of a connection that has ended: the next one's server
-    /// need not know of it.
+    /// Reports an answer, unless it is from a connection that has ended: the server of the next one
+    /// may not know of it.
     fn tell_answered(&self, link: Link, sent: Moment) {
         let life = self.life.lock();
         if matches!(link, Link::Up(_)) && life.link == link {
@@ -87,7 +87,7 @@ impl Shared {
         life.link == Link::Up(session) && life.open.contains_key(&id)
     }
 
-    /// Answers a call, unless the end of the transport did.
+    /// Answers a call, unless the end of the transport has answered it.
     fn answer(&self, id: u64, answer: Result<Reply, Failure>) {
         let open = self.life.lock().open.remove(&id);
         self.answered.notify_all();

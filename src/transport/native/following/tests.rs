@@ -10,7 +10,7 @@ use crate::transport::native::resolver::Found;
 use crate::transport::status::Status;
 use zklock_jute::{ReplyHeader, Stat};
 
-/// Literal addresses, which need no resolver.
+/// Returns the state of a client with literal addresses, which need no resolver.
 fn shared(ports: &[u16]) -> Arc<Shared> {
     let session_timeout = Duration::from_secs(10);
     let hosts: Vec<_> = ports.iter().map(|port| at(*port)).collect();
@@ -28,7 +28,7 @@ fn at(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
 
-/// The client has a connection to this port.
+/// Connects the client to this port.
 fn connect(shared: &Shared, port: u16) {
     let mut state = shared.state.lock();
     state.target = Some(Target::of(([127, 0, 0, 1], port).into()));
@@ -51,7 +51,7 @@ fn name(shared: &Shared, version: i64, ports: &[u16]) {
     answer(shared, format!("{lines}version={version:x}").as_bytes());
 }
 
-/// The ports of all that there is to try, and of what is tried after it.
+/// Returns the ports of all addresses to try, and of those that are tried after them.
 fn tried(shared: &Arc<Shared>, has_session: bool) -> (Vec<u16>, Vec<u16>) {
     let Found { targets, kept, .. } = shared.look_up(has_session);
     let ports = |targets: Vec<Target>| {
@@ -125,7 +125,7 @@ fn an_answer_without_a_list_changes_nothing_and_is_told_once() {
 fn a_client_of_a_list_that_has_not_served_goes_back_to_those_of_before() {
     let shared = shared(&[1, 2]);
     connect(&shared, 1);
-    // As for a client that reaches the servers at other addresses than they have among themselves.
+    // Such a client reaches the servers at other addresses than they use among themselves.
     name(&shared, 7, &[8, 9]);
     assert!(!is_to_move(&shared), "it may be a balancer");
     assert_eq!(tried(&shared, true), (vec![8, 9], vec![1, 2]));
@@ -162,7 +162,7 @@ fn only_a_server_that_a_change_has_removed_is_left_and_when_nothing_is_asked() {
     assert!(!state.is_to_move());
     state.queue.pop();
     drop(state);
-    // It is the only one that serves.
+    // The client is now connected to the only server that serves.
     connect(&shared, 1);
     name(&shared, 8, &[2, 3]);
     assert!(!is_to_move(&shared), "once is enough");

@@ -1,4 +1,4 @@
-//! A round of attempts to connect, and what is said of those that fail.
+//! A round of attempts to connect, and the reports of those that fail.
 
 use std::mem;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use zklock_core::connection::candidates::{Resumption, candidates, dial_limit};
 use zklock_core::connection::rotation::Round;
 
 impl Io {
-    /// Tries every address once, or until one has served, and pauses.
+    /// Tries every address once, or until one has served, and pauses after each attempt.
     pub(super) fn round(&mut self) -> Round {
         let forgotten = self.may_be_forgotten();
         let candidates = self.candidates();
@@ -76,25 +76,26 @@ impl Io {
         None
     }
 
-    /// Pauses for a little more or less than this. Returns `false` if the transport has to end.
+    /// Pauses for about this long. Returns `false` if the transport must end.
     fn pause(&self, rest: impl Fn(&Backoff, Duration) -> Duration) -> bool {
         let rest = rest(&self.backoff, Moment::now().since_boot());
         self.shared.rest(jittered(rest))
     }
 
-    /// Whether, judging by the last round, perhaps no server ever resumes the session.
+    /// Returns whether the last round suggests that no server will ever resume the session.
     ///
-    /// A server whose data is older than what the client has seen hangs up without a reason.
-    /// If it lags behind, another server resumes the session; if the ensemble was set up anew
-    /// or restored, none ever does. A server without a quorum hangs up too, as does a proxy
-    /// whose server is down; once that passes, the session continues. So the client asks for a
-    /// new session only a server that hung up just before, and never to end a session.
+    /// A server whose data is older than what the client has seen closes the connection without a
+    /// reason. If that server lags behind, another one resumes the session; if the ensemble was set
+    /// up anew or restored from a backup, none ever does. A server without a quorum closes the
+    /// connection too, as does a proxy whose server is down; once that passes, the session
+    /// continues. The client therefore asks for a new session only at a server that has just closed
+    /// the connection, and never while it ends a session.
     fn may_be_forgotten(&mut self) -> bool {
         let hung_up = mem::take(&mut self.hung_up);
         self.has_past() && hung_up && self.is_overdue() && !self.shared.is_away()
     }
 
-    /// Whether perhaps no server has given a session because the client lacks TLS.
+    /// Returns whether the lack of TLS may be why no server has given a session.
     fn may_lack_tls(&self) -> bool {
         !self.has_past() && self.shared.config.tls.is_none()
     }

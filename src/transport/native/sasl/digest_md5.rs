@@ -1,7 +1,7 @@
 //! DIGEST-MD5 (RFC 2831), as ZooKeeper's servers implement it: without a security layer.
 //!
-//! It proves the password without sending it. An eavesdropper can try passwords against the
-//! proof, and MD5 is fast: on a shared network it needs TLS.
+//! The mechanism proves the password without sending it. An eavesdropper can try passwords against
+//! the proof, and MD5 is fast: on a shared network the mechanism needs TLS.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use super::mechanism::{LoginFailure, Mechanism, NOT_CONFIGURED, Step};
 
 /// The service and the host name that all ZooKeeper servers use.
 const URI: &str = "zookeeper/zk-sasl-md5";
-/// The number of this use of a nonce: the only one.
+/// How often the nonce is used: once.
 const COUNT: &str = "00000001";
-/// A challenge is shorter.
+/// The longest challenge that is accepted; real ones are shorter.
 const CHALLENGE_LIMIT: usize = 2048;
 
 /// A user and a password.
@@ -36,7 +36,7 @@ pub(super) struct DigestLogin {
 enum Stage {
     Start,
     Challenge,
-    /// The client has given its proof, and waits for this proof of the server.
+    /// The client has sent its proof, and waits for this proof of the server.
     Proof(String),
     Over,
 }
@@ -48,7 +48,7 @@ struct Challenge {
     charset: Charset,
 }
 
-/// How texts are sent.
+/// The encoding of the texts.
 #[derive(Clone, Copy, PartialEq)]
 enum Charset {
     Utf8,
@@ -96,7 +96,7 @@ impl Mechanism for DigestLogin {
 }
 
 impl DigestLogin {
-    /// Returns the response to a challenge, and the proof that the server has to give.
+    /// Returns the response to a challenge, and the proof that the server must give.
     fn respond(&self, challenge: &Challenge) -> Result<(Vec<u8>, String), String> {
         let Digest { user, password } = &self.digest;
         let charset = challenge.charset;
@@ -123,7 +123,7 @@ impl DigestLogin {
         Ok((out, self.proof(&key, "", challenge)))
     }
 
-    /// What RFC 2831 calls H(A1): the password, and both nonces.
+    /// Returns H(A1) of RFC 2831: a hash of the password and both nonces.
     fn key(&self, realm: &str, user: &str, password: &str, challenge: &Challenge) -> String {
         let [user, realm, password] = [user, realm, password].map(hashed);
         let secret = Md5::digest([user, realm, password].join(&b':'));
@@ -131,7 +131,7 @@ impl DigestLogin {
         hex(&Md5::digest(parts.join(&b':')))
     }
 
-    /// The client's proof, or the server's, for which the method is empty.
+    /// Returns the client's proof, or the server's if the method is empty.
     fn proof(&self, key: &str, method: &str, challenge: &Challenge) -> String {
         let what = hex(&Md5::digest(format!("{method}:{}", self.uri)));
         let parts = [
@@ -194,7 +194,7 @@ fn offers_auth(offered: &[u8]) -> bool {
 /// Checks the server's proof.
 fn check(token: &[u8], proof: &str) -> Result<(), LoginFailure> {
     if token.is_empty() {
-        // A server that keeps a client whose login has failed sends this.
+        // A server that keeps the connection of a client whose login has failed sends an empty token.
         let reason = "the server does not say that the login succeeded".to_owned();
         return Err(LoginFailure::Credentials(reason));
     }
@@ -229,7 +229,7 @@ impl Charset {
     }
 }
 
-/// A text as it is hashed: in ISO 8859-1 if possible, whatever charset it is sent in.
+/// Returns a text in the encoding in which it is hashed: ISO 8859-1 if possible, whatever charset it is sent in.
 fn hashed(text: &str) -> Vec<u8> {
     latin1(text).unwrap_or_else(|| text.as_bytes().to_vec())
 }

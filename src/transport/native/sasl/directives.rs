@@ -1,6 +1,6 @@
 //! The directives of DIGEST-MD5, such as `realm="zk",nonce="abc",qop=auth` (RFC 2831, 7.1).
 
-/// Reads the directives: their names in lower case, their values without quotes.
+/// Parses the directives: their names in lower case, their values without quotes.
 pub(super) fn read(text: &[u8]) -> Result<Vec<(String, Vec<u8>)>, &'static str> {
     let mut found = Vec::new();
     let mut rest = skip(text, |byte| is_space(byte) || byte == b',');
@@ -49,7 +49,7 @@ pub(super) fn write(name: &str, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Reads a quoted text from behind its first quote; returns it, and what follows it.
+/// Parses a quoted text from behind its first quote; returns it, and what follows it.
 fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut value = Vec::new();
     let mut rest = text;

@@ -21,18 +21,18 @@ const NO_LAYER: u8 = 1;
 
 /// How many threads of one client may wait for the library, which may never answer.
 ///
-/// MIT's gives up after about 25 s, so that one of the threads ends every second or two.
+/// MIT's library gives up after about 25 s, so one of the threads ends every second or two.
 const MOST_WAITERS: usize = 16;
 
 /// Whose tickets to use, and what the servers are called.
 #[derive(Clone, Debug)]
 pub(crate) struct Kerberos {
     pub(crate) service: String,
-    /// Absent if each server has the name that the connect string has for it.
+    /// The servers' host name; absent if each server has the name that the connect string has for it.
     pub(crate) host: Option<String>,
-    /// Absent for the one that the system has tickets for.
+    /// The client's principal; absent for the one that the system has tickets for.
     pub(crate) principal: Option<String>,
-    /// The client's own.
+    /// The threads of this client that wait for the library.
     pub(crate) waiters: Waiters,
 }
 
@@ -82,7 +82,7 @@ impl Mechanism for KerberosLogin {
             Stage::Start => {
                 let (ctx, token, principal) = self.ticket()?;
                 self.principal = Some(principal);
-                // No proof yet: a server with a wrong key of its own refuses this token, too.
+                // This token proves nothing yet: a server with a wrong key of its own refuses it too.
                 (Step::Ask(token), Stage::Context(ctx))
             }
             Stage::Context(_) | Stage::Layer(_) if token.is_empty() => {
@@ -113,7 +113,7 @@ impl Mechanism for KerberosLogin {
 }
 
 impl KerberosLogin {
-    /// Returns a context, its first token, and who the client is.
+    /// Returns a context, its first token, and the name of the client.
     fn ticket(&self) -> Result<(Context, Vec<u8>, String), LoginFailure> {
         let (service, principal) = (self.service.clone(), self.principal.clone());
         let limit = self.deadline.saturating_since(Moment::now());
@@ -131,12 +131,12 @@ impl KerberosLogin {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiters(Arc<AtomicUsize>);
 
-/// One of those threads.
+/// A thread that is counted among the waiters.
 struct Waiter(Arc<AtomicUsize>);
 
 impl Waiters {
-    /// Asks the library, which waits for the key distribution centre without a limit, in a
-    /// thread of its own. A thread that takes too long is abandoned.
+    /// Calls the library in a thread of its own, because the library waits for the key distribution
+    /// centre without a limit. A thread that takes too long is abandoned.
     fn wait<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -152,7 +152,7 @@ impl Waiters {
         let (to, come) = bounded(1);
         let asking = thread::spawn("zklock-ticket", move || {
             let _waiter = waiter;
-            // Fails if the answer comes too late.
+            // This fails if the answer comes too late.
             drop(to.send(ask()));
         });
         asking.map_err(|error| error.to_string())?;

@@ -2,14 +2,14 @@
 
 /// One login over one connection.
 pub(super) trait Mechanism {
-    /// Its name in SASL.
+    /// Returns the mechanism's name in SASL.
     fn name(&self) -> &'static str;
 
-    /// Who the client claims to be.
+    /// Returns who the client claims to be.
     fn principal(&self) -> String;
 
-    /// Takes the server's token, empty at the beginning or if the server sent none, and returns
-    /// what comes next.
+    /// Takes the server's token, which is empty at the beginning or if the server sent none, and
+    /// returns what comes next.
     fn step(&mut self, token: &[u8]) -> Result<Step, LoginFailure>;
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Step {
     Done,
 }
 
-/// Why a server that answers the first token with nothing is not used.
+/// The complaint about a server that answers the first token with nothing.
 pub(super) const NOT_CONFIGURED: &str = "it has no SASL login: it is not configured for one";
 
 /// Why a login failed.

@@ -1,6 +1,6 @@
 //! The SASL login, on a connection whose session is granted and before any request.
 //!
-//! The first token, for which a ticket may be fetched, is made before a session is asked for.
+//! The first token, which may need a ticket, is created before a session is asked for.
 //!
 //! ```text
 //!  client                                        server
@@ -12,8 +12,8 @@
 //!    │ ◄────────────────────────────────────────── │ the proof of the server
 //! ```
 //!
-//! ZooKeeper's protocol names no mechanism: the server has one, and to it a token of another
-//! is a failed login.
+//! ZooKeeper's protocol names no mechanism: each server has one, and treats a token of another
+//! mechanism as a failed login.
 
 mod digest_md5;
 mod directives;
@@ -32,7 +32,7 @@ use crate::system::random;
 use crate::time::clock::Moment;
 use zklock_jute::{ErrorCode, SaslReply};
 
-/// No mechanism takes as many steps.
+/// The most steps of a login; no mechanism takes as many.
 const STEPS: usize = 16;
 
 /// A mechanism, and the client's credentials; see [`Sasl`](crate::Sasl).
@@ -51,14 +51,14 @@ pub(super) struct Refusal {
     pub(super) failure: LoginFailure,
 }
 
-/// A login whose first token is at hand.
+/// A login whose first token is ready.
 pub(super) struct Begun {
     mechanism: Box<dyn Mechanism>,
     first: Step,
 }
 
 impl Login {
-    /// Makes the first token for the server at `host`, without contacting that server.
+    /// Creates the first token for the server at `host`, without contacting that server.
     pub(super) fn begin(&self, host: &str, deadline: Moment) -> Result<Begun, LoginFailure> {
         let mut mechanism = self.mechanism(host, deadline);
         let first = mechanism.step(&[])?;

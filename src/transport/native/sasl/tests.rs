@@ -7,7 +7,7 @@ use super::*;
 /// A code, and a token.
 type Answer<'a> = (i32, &'a [u8]);
 
-/// Logs in, with a server that gives these answers; returns how many it was asked for.
+/// Logs in at a server that gives these answers; returns how many it was asked for.
 fn log_in_to(answers: &[Answer<'_>]) -> (Result<(), LoginFailure>, usize) {
     let login = Login::Digest(Digest {
         user: "ann".to_owned(),

@@ -9,11 +9,11 @@ use crate::support::proxy::Proxy;
 use crate::support::{eventually, timed};
 use crate::transport::session_key::{Inherited, SessionKey};
 
-/// The server's tick is 500 ms.
+/// The session timeout in most tests; the server's tick is 500 ms.
 const SHORT: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(10);
 
-/// A client behind a proxy.
+/// Connects a client behind a proxy.
 fn behind_proxy(timeout: Duration) -> (Proxy, Rig) {
     let proxy = Proxy::start(&server().hosts());
     let rig = Rig::connect(&proxy.hosts(), timeout);
@@ -45,7 +45,7 @@ fn session_and_watches_survive_a_cut() {
     assert_eq!(fires(&on_children), (2, EventKind::ChildrenChanged));
     assert_eq!(fires(&on_missing), (3, EventKind::Created));
 
-    // So does one that was set on a node that did not change meanwhile.
+    // A watch on a node that did not change meanwhile fires too.
     let (_, later) = rig.watch(data(&missing, true), 5);
     proxy.cut();
     rig.reconnected();
@@ -89,7 +89,7 @@ fn an_idle_connection_is_kept_and_a_silent_one_given_up() {
     assert_eq!(rig.status.snapshot().connects, 1);
     assert_eq!(rig.status.snapshot().state, SessionState::Connected);
     let pings = proxy.requests(11);
-    // One each sixth of the timeout, however long the sleep was.
+    // One ping each sixth of the timeout, however long the sleep was.
     let most = (idle.as_secs_f64() / SHORT.as_secs_f64() * 6.0) as usize + 1;
     assert!((3..=most).contains(&pings), "{pings} pings in {idle:?}");
 
@@ -200,7 +200,7 @@ fn thousands_of_watches_survive_a_cut() {
     assert!(ids.into_iter().eq(0..1500));
 }
 
-/// Servers take the answer to a request of an earlier connection for that to a request of the same number.
+/// Servers would take the answer to a request of an earlier connection for that to a request with the same number.
 #[test]
 fn a_session_has_no_two_requests_with_one_number() {
     let (to, numbers) = unbounded();

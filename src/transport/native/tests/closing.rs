@@ -1,4 +1,4 @@
-//! The end of a session where servers go away and come back.
+//! The end of a session while servers go away and return.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,8 +10,9 @@ use crate::support::{eventually, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Ends the session of a server that hangs up on the first request to, and greets the next connection
-/// so. Returns whether the end is confirmed, and which sessions were asked for and ended.
+/// Ends the session of a server that closes the connection on the first request to end it, and
+/// greets the next connection with `again`. Returns whether the end is confirmed, and which
+/// sessions were asked for and ended.
 fn end_where_a_server_hangs_up(again: fn() -> Vec<u8>) -> (bool, Vec<i64>) {
     let (to, seen) = unbounded();
     let (greeted, mut hellos, mut closes) = (to.clone(), 0, 0);
@@ -78,8 +79,8 @@ fn a_session_that_is_closed_or_dropped_in_an_outage_ends_when_servers_are_back()
     }
 }
 
-/// Ends the session of a server that answers the first request to with this code. Returns whether the
-/// end is confirmed, and how often the client connected.
+/// Ends the session of a server that answers the first request to end it with this code. Returns
+/// whether the end is confirmed, and how often the client connected.
 fn end_where_a_server_refuses(code: ErrorCode) -> (bool, usize) {
     let mut closes = 0;
     let server = Fake::start(Script::new(move |_, request| match request {
@@ -145,7 +146,7 @@ fn a_client_that_is_closed_asks_for_no_new_session() {
     let rig = Rig::connect(&proxy.hosts(), Duration::from_millis(200));
     proxy.refuse();
     rig.disconnected();
-    // Now the client takes the session for one that perhaps no server resumes.
+    // By now the client assumes that perhaps no server resumes the session.
     thread::sleep(Duration::from_millis(1500));
     let end = thread::spawn(move || rig.transport.close(Duration::from_secs(1)));
     proxy.accept();
@@ -153,7 +154,7 @@ fn a_client_that_is_closed_asks_for_no_new_session() {
     assert_eq!(seen.try_iter().filter(|id| *id == 0).count(), 1);
 }
 
-/// Some servers grant another session when asked for one that they do not know.
+/// Some servers grant another session when asked for an unknown one.
 #[test]
 fn a_session_that_a_server_grants_to_a_client_that_ends_is_ended_too() {
     for host in ["127.0.0.1", "localhost"] {
@@ -185,7 +186,7 @@ fn a_session_that_a_server_grants_to_a_client_that_ends_is_ended_too() {
     }
 }
 
-/// It went on with the attempt that was under way.
+/// The thread used to continue the attempt that was in progress.
 #[test]
 fn the_thread_of_a_dropped_client_ends_when_the_session_has_timed_out() {
     let server = Fake::start(Script::new(|_, _| Act::Ignore));
@@ -197,6 +198,6 @@ fn the_thread_of_a_dropped_client_ends_when_the_session_has_timed_out() {
     drop(transport);
     let ends = || Arc::strong_count(&status) == 1;
     let ((), took) = timed(|| eventually("its thread ends", ends));
-    // The server grants four seconds. The thread looks twelve times in them.
+    // The server grants four seconds, in which the thread looks twelve times.
     assert!(took < Duration::from_secs(5), "{took:?}");
 }

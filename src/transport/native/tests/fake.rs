@@ -1,4 +1,4 @@
-//! A server that answers as the test says, however wrong.
+//! A server that answers as the test says, however wrongly.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,9 +16,9 @@ pub(super) enum Act {
     RefuseAndClose(ErrorCode),
     Close,
     Ignore,
-    /// These bytes, and then the connection is closed.
+    /// The server sends these bytes, and then closes the connection.
     Raw(Vec<u8>),
-    /// These bytes, whatever they answer.
+    /// The server sends these bytes, whatever they answer.
     Say(Vec<u8>),
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Fake {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A greeting with this session and a timeout of 4 s.
+/// Returns a greeting with this session and a timeout of 4 s.
 pub(super) fn greeting(session: i64) -> Vec<u8> {
     greeting_for(session, 4000)
 }
 
-/// As [`greeting`], with a session that lasts as long as this.
+/// Like [`greeting`], with a session that lasts this long.
 pub(super) fn greeting_for(session: i64, timeout_ms: i32) -> Vec<u8> {
     let reply = ConnectReply {
         timeout_ms,
@@ -54,7 +54,7 @@ pub(super) fn greeting_for(session: i64, timeout_ms: i32) -> Vec<u8> {
 }
 
 impl Script {
-    /// Grants every client the same session.
+    /// Creates a script that grants every client the same session.
     pub(super) fn new(act: impl FnMut(i32, Request) -> Act + Send + 'static) -> Self {
         Self {
             greet: Box::new(|_| Some(greeting(7))),
@@ -110,7 +110,7 @@ fn accept(
             return;
         }
         connections.fetch_add(1, Ordering::Relaxed);
-        // Fails when the client hangs up.
+        // This fails when the client closes the connection.
         let _ = serve(stream, script, stop);
     }
 }

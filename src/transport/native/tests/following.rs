@@ -12,7 +12,8 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 
 const CONFIG: &str = "/zookeeper/config";
 
-/// Gives this list to those who ask for it, whom it counts, and ends the connections of all others.
+/// Returns a script that gives this list to clients that ask for it, counts those, and ends the
+/// connections of all others.
 fn script(list: impl Fn() -> Act + Send + 'static) -> (Script, Arc<AtomicUsize>) {
     let asked = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&asked);
@@ -54,7 +55,7 @@ fn a_client_with_a_chroot_goes_where_the_configuration_says() {
     let rig = follower(&from.hosts());
     let session = rig.session();
     eventually("it has asked", || asked.load(Ordering::Relaxed) == 1);
-    // Another request ends the connection, and only after the answer.
+    // Another request ends the connection, but only after the answer.
     assert_eq!(rig.ask(exists("/a", false)), Err(Failure::Lost));
     rig.reconnected();
     assert_eq!((to.connections(), from.connections()), (1, 1));
@@ -69,7 +70,7 @@ fn a_client_with_a_chroot_goes_where_the_configuration_says() {
 
 #[test]
 fn a_client_comes_back_with_its_session_if_it_reaches_no_member() {
-    // Nobody listens there.
+    // No server listens at this address.
     let (from, _) = script(|| names(&["127.0.0.1:1".to_owned()], 1));
     let from = Fake::start(from);
     let rig = follower(&from.hosts());
@@ -105,7 +106,7 @@ fn a_client_moves_when_an_event_tells_that_its_server_was_removed() {
     assert_eq!(rig.session(), session);
 }
 
-/// The change of the configuration, and then the answer to this request.
+/// Returns the event of a change of the configuration, followed by the answer to this request.
 fn changed(xid: i32) -> Vec<u8> {
     let mut out = Vec::new();
     let event = Event {

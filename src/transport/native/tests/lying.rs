@@ -35,7 +35,7 @@ fn answered_with(bytes: Vec<u8>) -> Vec<Outcome> {
         call(children("/", false), None, &to),
     ]);
     let outcomes = (0..3).map(|_| one(&answers)).collect();
-    // Ends in time only if the I/O thread still works.
+    // This ends in time only if the I/O thread still works.
     let (_, took) = timed(|| rig.transport.close(PATIENCE));
     assert!(took < PATIENCE, "{took:?}");
     assert!(answers.try_recv().is_err(), "a request was answered twice");
@@ -185,7 +185,7 @@ fn a_transaction_that_was_refused_is_not_one_that_was_carried_out() {
     }
 }
 
-/// Whoever asked takes the results for those of its own parts.
+/// The caller takes the results for those of its own operations.
 #[test]
 fn a_transaction_is_not_answered_with_another_number_of_results() {
     let check = || Op::Check {
@@ -216,7 +216,7 @@ fn a_transaction_is_not_answered_with_another_number_of_results() {
     }
 }
 
-/// The status of a client names the reason why such a greeting gives no session.
+/// Asserts that the status of a client names this reason why the greeting gives no session.
 fn turned_away(greet: Option<Vec<u8>>, because: &str) {
     let mut script = Script::new(|_, _| Act::Ignore);
     script.greet = Box::new(move |_| greet.clone());
@@ -262,7 +262,7 @@ fn a_bad_greeting_turns_the_client_away_with_a_reason() {
     );
 }
 
-/// Greetings that grant nothing and say nothing, and what is said of them.
+/// Returns greetings that neither grant a session nor end one, and the complaint about each.
 fn nonsense() -> Vec<(Vec<u8>, &'static str)> {
     let greets = |version: i32, timeout_ms: i32, session: i64, password: usize| {
         let mut frame = Vec::new();
@@ -311,7 +311,7 @@ fn a_server_with_a_greeting_that_is_none_is_left_for_the_next_one() {
     }
 }
 
-/// A timeout longer than what was asked for is none of them: a server may have a minimum.
+/// A timeout longer than the requested one is not nonsense: a server may have a minimum.
 #[test]
 fn a_server_whose_minimum_is_longer_than_what_was_asked_for_is_used() {
     let server = Fake::start(Script::new(|_, _| Act::Refuse(ErrorCode::NO_NODE)));
@@ -336,13 +336,13 @@ fn a_server_that_greets_and_hangs_up_is_left_for_the_next_one_at_once() {
         })
     });
     let () = found;
-    // Each bad one is tried once, and no pause is made while another is left.
+    // Each bad server is tried once, and the client does not pause while another server is left.
     let tries: Vec<_> = bad.iter().map(Fake::connections).collect();
     assert!(tries.iter().all(|tries| *tries <= 1), "{tries:?}");
     assert!(took < PATIENCE / 2, "{took:?}");
 }
 
-/// As RaftKeeper did with create2.
+/// RaftKeeper did this with create2.
 #[test]
 fn a_server_that_drops_what_it_does_not_know_is_asked_in_the_older_form() {
     let (asks, asked) = unbounded();
@@ -356,7 +356,7 @@ fn a_server_that_drops_what_it_does_not_know_is_asked_in_the_older_form() {
         }
         _ => Act::Refuse(ErrorCode::NO_NODE),
     });
-    // The client neither pings nor leaves a server that is slow as long as this test waits.
+    // The client must neither ping nor leave a slow server while this test waits.
     let timeout = 8 * PATIENCE;
     script.greet = Box::new(move |_| Some(greeting_for(7, timeout.as_millis() as i32)));
     let server = Fake::start(script);
@@ -429,8 +429,8 @@ fn a_server_that_refuses_is_not_pestered() {
     script.greet = Box::new(|_| None);
     let server = Fake::start(script);
     let rig = Rig::open(Config::plain(&server.hosts(), TIMEOUT));
-    // Nothing reports an attempt that is not made, so this measures a rate. It is high at first:
-    // `backoff` counts the attempts in a minute.
+    // An attempt that is not made is not reported, so this measures a rate. The rate is high at
+    // first: `backoff` counts the attempts in a minute.
     std::thread::sleep(Duration::from_secs(5));
     let connections = server.connections();
     assert!(
@@ -481,7 +481,7 @@ fn a_full_socket_does_not_hold_up_the_callers() {
         .collect();
     drop(release);
     let outcomes: Vec<_> = sent.iter().map(one).collect();
-    // What the kernel took may have arrived; the rest has not.
+    // Bytes that the kernel took may have arrived; the others have not.
     assert_eq!(outcomes.first(), Some(&Err(Failure::Lost)));
     assert_eq!(outcomes.last(), Some(&Err(Failure::NotSent)));
 }
@@ -534,7 +534,7 @@ fn the_same_greeting_twice_is_the_same_session() {
     assert_eq!(rig.session(), 7);
 }
 
-/// A frame that is longer than the limit, with this number.
+/// Returns a frame that is longer than the limit, with this number.
 fn long_frame(xid: i32, code: ErrorCode) -> Vec<u8> {
     let mut frame = Vec::new();
     header(xid, code).encode(Some(&Reply::Nothing), &mut frame);
@@ -608,9 +608,9 @@ fn guards_hear_of_the_end_of_a_session_before_the_server_does() {
     let heard = closes.clone();
     let (to, seen) = unbounded();
     let _awake = rig.status.on_change(move |_| {
-        // A guard looks at this.
+        // A guard reads this.
         let over = bounds.terms().over;
-        // Longer than a nearby server takes to hear of it.
+        // This is longer than a nearby server takes to receive the request.
         let told = heard.recv_timeout(Duration::from_millis(300)).is_ok();
         to.send((over, told)).unwrap();
     });

@@ -39,7 +39,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Connects, and waits until that is done.
+    /// Connects, and waits for the connection.
     fn connect(hosts: &str, timeout: Duration) -> Self {
         let rig = Self::open(Config::plain(hosts, timeout));
         rig.hear(|event| matches!(event, SessionEvent::Connected { .. }));
@@ -57,7 +57,7 @@ impl Rig {
         }
     }
 
-    /// Waits for an event, and skips others.
+    /// Waits for an event, and skips other events.
     fn hear(&self, wanted: impl Fn(&SessionEvent) -> bool) -> SessionEvent {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 /// The requests that a server has seen.
 type Seen = Arc<Mutex<Vec<Request>>>;
 
-/// Whether a server from before ZooKeeper 3.5 knows such a request.
+/// Returns whether a server from before ZooKeeper 3.5 knows this request.
 fn is_known(op: OpCode) -> bool {
     (OpCode::CREATE.0..=OpCode::MULTI.0).contains(&op.0) || op == OpCode::CLOSE
 }
@@ -31,7 +31,7 @@ fn reply_to(request: &Request) -> Act {
     })
 }
 
-/// A server that reacts to requests that it does not know as `unknown` says.
+/// Starts a server that reacts as `unknown` says to requests that it does not know.
 fn old_server(mut unknown: impl FnMut() -> Act + Send + 'static) -> (Fake, Seen) {
     let seen = Seen::default();
     let log = Arc::clone(&seen);
@@ -70,7 +70,7 @@ fn created(path: &str) -> Reply {
     }
 }
 
-/// Like ZooKeeper 3.4.
+/// ZooKeeper 3.4 does this.
 #[test]
 fn a_server_that_says_unimplemented_and_hangs_up_gets_the_older_requests() {
     let (server, seen) = old_server(|| Act::RefuseAndClose(ErrorCode::UNIMPLEMENTED));
@@ -81,7 +81,7 @@ fn a_server_that_says_unimplemented_and_hangs_up_gets_the_older_requests() {
     assert_eq!(made, Ok(created("/b")));
     assert_eq!(rig.status.snapshot().connects, 2);
 
-    // removeWatches would end the connection, too.
+    // removeWatches would end the connection too.
     let (read, _fired) = rig.watch(data("/a", true), 1);
     read.unwrap();
     rig.transport.unwatch("/a", WatchId(1));
@@ -110,7 +110,7 @@ fn a_server_that_says_unimplemented_and_stays_is_asked_again_at_once() {
     assert_eq!(rig.status.snapshot().connects, 1);
 }
 
-/// Or a lock would look for its node in a listing from before the node.
+/// Otherwise a lock would look for its node in a listing from before the node.
 #[test]
 fn what_was_asked_after_a_request_that_is_sent_again_is_answered_after_it() {
     let (server, seen) = old_server(|| Act::Refuse(ErrorCode::UNIMPLEMENTED));
@@ -123,11 +123,11 @@ fn what_was_asked_after_a_request_that_is_sent_again_is_answered_after_it() {
     assert_eq!(last, Some(&data("/a", false)));
 }
 
-/// Like ZooKeeper 3.4, which refuses an unknown request before it answers earlier ones.
+/// ZooKeeper 3.4 refuses an unknown request before it answers earlier ones.
 #[test]
 fn a_refusal_that_comes_before_earlier_replies_is_learned_from() {
     let script = Script::new(|_, request| match request {
-        // Its reply waits for the quorum.
+        // The reply to a delete waits for the quorum.
         Request::Delete { .. } => Act::Ignore,
         request if is_known(request.op()) => reply_to(&request),
         _ => Act::RefuseAndClose(ErrorCode::UNIMPLEMENTED),
@@ -142,7 +142,7 @@ fn a_refusal_that_comes_before_earlier_replies_is_learned_from() {
     assert_eq!(again, Ok(created("/a")));
 }
 
-/// A server that hangs up on requests that it does not know, and resumes no session.
+/// Starts a server that closes the connection on requests that it does not know, and resumes no session.
 fn forgetful_server() -> (Fake, Seen) {
     let seen = Seen::default();
     let log = Arc::clone(&seen);
@@ -159,7 +159,7 @@ fn forgetful_server() -> (Fake, Seen) {
     (Fake::start(script), seen)
 }
 
-/// Like ClickHouse Keeper.
+/// ClickHouse Keeper does this.
 #[test]
 fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
     let (server, seen) = forgetful_server();
@@ -168,7 +168,7 @@ fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
     let made = insist(&rig, &create("/a", CreateMode::Ephemeral));
     assert_eq!(made, created("/a"));
     assert_eq!(rig.status.snapshot().connects, 3);
-    // Another session than the one asked for means that the old one has ended.
+    // A session other than the requested one means that the old one has ended.
     assert_eq!(rig.session(), 102);
     let events: Vec<_> = rig.events.try_iter().collect();
     let expired = events

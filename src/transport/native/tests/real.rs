@@ -137,7 +137,7 @@ fn one_watch_at_the_server_serves_all_who_wait_and_is_removed_after_the_last() {
     assert_eq!(fires(&third), (3, EventKind::Deleted));
     assert!(first.try_recv().is_err());
 
-    // A watch that was not set is not kept; one for a missing node is.
+    // A watch that was not set is not kept; a watch for a missing node is.
     let (missing, nothing) = rig.watch(data(&path, true), 4);
     assert_eq!(missing, NO_NODE);
     let (missing, comes) = rig.watch(exists(&path, true), 5);
@@ -221,7 +221,7 @@ fn close_ends_the_session_at_once_and_leaves_no_thread() {
     assert_eq!(rig.status.snapshot().state, SessionState::Closed);
     rig.transport.close(Duration::ZERO);
 
-    // A drop does the same, without waiting.
+    // Dropping the transport does the same, without waiting.
     let path = node();
     let rig = Rig::connect(&server().hosts(), LONG);
     rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
@@ -290,7 +290,7 @@ fn a_request_beyond_the_limit_is_refused_and_a_large_one_passes() {
     };
     let refused = rig.ask(write(FRAME_LIMIT));
     assert!(matches!(refused, Err(Failure::TooLong(long)) if long.limit < long.bytes));
-    // The bytes around the data.
+    // The number of bytes around the data.
     let around = 4 + 4 + 4 + path.len() + 4 + 4;
     let longest = FRAME_LIMIT - around;
     let refused = rig.ask(write(longest + 1));

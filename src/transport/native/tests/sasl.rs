@@ -10,10 +10,10 @@ use super::*;
 use crate::transport::native::{Digest, Login};
 use zklock_jute::OpCode;
 
-/// The session timeout, which limits the login, too.
+/// The session timeout, which limits the login too.
 const TIMEOUT: Duration = Duration::from_millis(900);
 
-/// A reply to the login, in its frame.
+/// Returns a reply to the login, in its frame.
 fn reply(xid: i32, code: i32, token: &[u8]) -> Vec<u8> {
     let length = (16 + 4 + token.len()) as i32;
     let mut frame = length.to_be_bytes().to_vec();
@@ -28,8 +28,8 @@ fn reply(xid: i32, code: i32, token: &[u8]) -> Vec<u8> {
 /// What a server does at the first request, the second, and so on.
 type Reaction = fn(usize) -> Act;
 
-/// Connects with a login and with other credentials to a server that reacts in this way, until
-/// the status names a trouble; returns that, and the requests that the server got.
+/// Connects with a login and with other credentials to a server that reacts like this, until the
+/// status reports trouble; returns the report, and the requests that the server got.
 fn attempt(react: Reaction) -> (String, Vec<OpCode>) {
     let seen: Arc<Mutex<Vec<OpCode>>> = Arc::default();
     let asked = Arc::clone(&seen);
@@ -39,7 +39,7 @@ fn attempt(react: Reaction) -> (String, Vec<OpCode>) {
         count += 1;
         react(count)
     });
-    // One greeting, and silence after that: the next attempt changes nothing.
+    // The server greets once and is silent after that: the next attempt changes nothing.
     let mut greetings = vec![greeting(7)];
     script.greet = Box::new(move |_| Some(greetings.pop().unwrap_or_default()));
     let server = Fake::start(script);
@@ -82,7 +82,7 @@ fn nothing_but_the_login_leaves_before_the_server_has_let_the_client_in() {
         (|_| Act::Say(vec![0, 0, 0, 3, 1, 2, 3]), 1, "cannot be read"),
         (|_| Act::Say(i32::MIN.to_be_bytes().to_vec()), 1, "cannot be read"),
         (|_| Act::Say(vec![0, 16, 0, 0].into_iter().chain([0; 99]).collect()), 1, "1048576 bytes"),
-        // Half a reply, and nothing more.
+        // The server sends half a reply, and nothing more.
         (|_| Act::Say(vec![0, 0, 0, 20, 0, 0, 0, 0]), 1, late),
         (|count| match count {
             1 => Act::Say(reply(0, 0, CHALLENGE)),
@@ -128,7 +128,7 @@ fn a_client_that_is_closed_during_the_login_ends_at_once() {
 
 #[test]
 fn a_token_that_the_socket_does_not_take_at_once_arrives() {
-    // More than the buffers of a socket hold.
+    // This is more than the buffers of a socket hold.
     const LONG: usize = 5 * 1024 * 1024;
     const LASTS: Duration = Duration::from_secs(600);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -138,7 +138,7 @@ fn a_token_that_the_socket_does_not_take_at_once_arrives() {
         password: "secret".to_owned(),
     }));
     let rig = Rig::open(config);
-    // Hashing that much may take longer on a busy machine than a login is waited for.
+    // On a busy machine, hashing that much may take longer than the client waits for a login.
     let arrived = (0..20).find_map(|_| long_token(&listener.accept().unwrap().0).ok());
     assert!(arrived.is_some_and(|length| LONG < length), "{arrived:?}");
     rig.transport.close(PATIENCE);

@@ -42,7 +42,7 @@ fn turned_away(hosts: &str, tls: &Tls) {
     assert_eq!(rig.status.snapshot().connects, 0);
 }
 
-/// The names of servers that greetings ask for, before anything is encrypted.
+/// Returns the server names in the clients' TLS greetings, which are not encrypted.
 fn names_asked_for(listener: TcpListener) -> mpsc::Receiver<Option<String>> {
     let (to, names) = mpsc::channel();
     thread::spawn(move || {
@@ -154,7 +154,7 @@ fn a_server_or_a_client_that_cannot_prove_who_it_is_gets_nowhere() {
     let (_zk, hosts) = server(&keys, &["other.example.org"]);
     turned_away(&hosts, &mine);
 
-    // Each of the others differs in one point from the client that is let in.
+    // Each of the other clients differs in one point from the one that is let in.
     let (zk, hosts) = server(&keys, &["127.0.0.1"]);
     let_in(&hosts, &mine);
     turned_away(

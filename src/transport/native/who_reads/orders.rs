@@ -21,7 +21,7 @@ enum Frame {
     Reply(Slot<Reply>, u32),
     /// A calling thread that reads this panics.
     Mine,
-    /// The server hangs up.
+    /// The server closes the connection.
     HangUp,
 }
 
@@ -37,7 +37,7 @@ enum Reply {
     Panicked,
 }
 
-/// A connection as a channel.
+/// A connection made of a channel.
 #[derive(Debug)]
 struct Wire {
     from: Receiver<Frame>,
@@ -143,7 +143,7 @@ impl Transport for Rig {
 }
 
 impl Rig {
-    /// Starts the I/O thread, which reads, and at the end answers the calls that are left.
+    /// Starts the I/O thread, which reads, and answers the remaining calls at the end.
     fn start() -> (Self, JoinHandle<End>) {
         let (wire, from) = unbounded();
         let reading = Arc::<LeaderFollowers<Wire>>::default();
@@ -161,7 +161,7 @@ impl Rig {
         (Self { reading, wire }, io)
     }
 
-    /// A call whose reply the server sends as soon as it is asked.
+    /// Makes a call, whose reply the server sends as soon as it is asked.
     fn call(&self, value: u32) -> Reply {
         self.call_with(value, &Limit::new(None, None))
     }
@@ -188,7 +188,7 @@ impl Rig {
         spawn("calls", move || rig.call(value)).expect("a thread")
     }
 
-    /// A call whose slot goes to `server`, which sends the reply.
+    /// Makes a call whose slot goes to `server`, which sends the reply.
     fn asks(&self, server: &Sender<Slot<Reply>>) -> JoinHandle<Reply> {
         let (rig, server) = (self.clone(), server.clone());
         let ask = move || {
@@ -199,7 +199,7 @@ impl Rig {
         spawn("asks", ask).expect("a thread")
     }
 
-    /// A reply to no call, after which the I/O thread may make room and fall asleep.
+    /// Sends a reply to no call, after which the I/O thread may make room and fall asleep.
     fn ping(&self) {
         self.reply(Mailbox::new().slot(), 0);
     }
@@ -209,7 +209,7 @@ impl Rig {
         self.wire.try_send(reply).expect("it is read");
     }
 
-    /// Hangs up, and waits for the I/O thread.
+    /// Closes the connection, and waits for the I/O thread.
     fn end(self, io: JoinHandle<End>) -> End {
         let reading = Arc::clone(&self.reading);
         let wire = self.wire.clone();
@@ -236,7 +236,7 @@ fn two_calls_are_answered_whoever_reads() {
         let other = rig.calls(2);
         rig.ping();
         let replies = [rig.call(1), joined(other)];
-        // Neither waited until the I/O thread reclaimed the lead.
+        // Neither call waited until the I/O thread reclaimed the lead.
         assert!(elapsed() < LULL, "a reply was not read for {:?}", elapsed());
         let turns = rig.reading.lead.lock().turns;
         assert_eq!(rig.end(io), End::HungUp);
@@ -251,7 +251,7 @@ fn all_come_back_when_the_connection_ends() {
     let (seen, _) = all_orders(2, || {
         let (rig, io) = Rig::start();
         let others = [rig.calls(1), rig.calls(2)];
-        // Before, between or after the calls.
+        // The end comes before, between or after the calls.
         assert_eq!(rig.end(io), End::HungUp);
         others.map(joined)
     });
@@ -340,7 +340,7 @@ fn the_io_thread_reads_for_one_that_waits_on_a_channel_whoever_led_before() {
         let slot = mailbox.slot();
         let server = rig.clone();
         let other = move || {
-            // Long after the other thread has begun to wait.
+            // The reply comes long after the other thread has begun to wait.
             thread::sleep(SLEEP);
             let mine = server.call(2);
             server.reply(slot, 1);
@@ -396,7 +396,7 @@ fn a_thread_that_reads_again_soon_keeps_no_other_from_its_reply() {
         rig.reply(slot, 3);
         let other = joined(other);
         assert!(elapsed() < LULL, "a reply was not read for {:?}", elapsed());
-        // Nobody waits any more: what arrives now is for the I/O thread.
+        // No thread waits any more: the I/O thread reads what arrives now.
         let (turns, before) = (rig.reading.lead.lock().turns, elapsed());
         let mailbox = Mailbox::<Reply>::new();
         rig.reply(mailbox.slot(), 4);
@@ -412,7 +412,7 @@ fn a_thread_that_reads_again_soon_keeps_no_other_from_its_reply() {
     assert!(seen.iter().all(|one| outcomes.contains(one)), "{seen:?}");
 }
 
-/// Whether the I/O thread looks around or sleeps, and even if the connection ends.
+/// The errand runs once, whether the I/O thread looks around or sleeps, and even if the connection ends.
 #[test]
 fn what_is_to_be_done_soon_is_done_once() {
     for (ends, pause) in [(false, 0), (true, 0), (false, 3), (true, 3)] {
@@ -448,13 +448,13 @@ fn what_is_to_be_done_soon_is_done_once() {
             late
         });
         assert!(seen.iter().all(|late| *late < 3 * LULL), "{seen:?}");
-        // In some orders, the I/O thread does it and not the thread that wants it.
+        // In some orders, the I/O thread runs the errand, and not the thread that wants it.
         let by_it = seen.iter().any(|late| LULL <= *late);
         assert!(ends || by_it, "{pause}: {seen:?}");
     }
 }
 
-/// Who waits on a channel has the I/O thread called, and the thread that has read before takes the lead first.
+/// A thread that waits on a channel calls the I/O thread, but the thread that has read before takes the lead first.
 #[test]
 fn what_is_to_be_done_soon_is_done_although_the_lead_was_to_be_reclaimed() {
     let (seen, _) = all_orders(2, || {

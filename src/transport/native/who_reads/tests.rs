@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(30);
 /// Long enough that the connection needs nothing meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The lead with an I/O thread, and the server's end of the connection.
+/// The leader and followers with an I/O thread, and the server's end of the connection.
 struct Rig {
     reading: Arc<LeaderFollowers<ConnectionReader>>,
     server: TcpStream,
@@ -64,7 +64,7 @@ impl Rig {
         let mut frame = Vec::new();
         pong.encode(None, &mut frame);
         eventually(what, || {
-            // Fails when the client has hung up.
+            // This fails when the client has closed the connection.
             let _ = self.server.write_all(&frame);
             condition(self)
         });

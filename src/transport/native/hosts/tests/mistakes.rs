@@ -1,4 +1,4 @@
-//! Connect strings with mistakes: read for what they say, or refused with a reason.
+//! Connect strings with mistakes, which are parsed as written or refused with a reason.
 
 use proptest::prelude::*;
 
@@ -22,8 +22,8 @@ const WORDS: &[&str] = &[
     "\u{85}", "\u{a0}", "\u{f000}", "\u{fff0}", "\u{202e}", "\u{661}", "😀",
 ];
 
-/// A connect string that is read has servers and a chroot, and its display is read the same;
-/// one that is refused has a reason that can be printed.
+/// Asserts that a parsed connect string has servers and a chroot and that its display is parsed as
+/// the same, or that a refused one has a reason that can be printed.
 fn is_taken_or_refused_well(text: &str) {
     match Hosts::parse(text) {
         Ok(hosts) => {
