@@ -24,8 +24,9 @@ use zklock_core::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_jute::{ErrorCode, Op, Request};
 
-/// How long one try waits for those who are just acquiring permits, which takes a few round trips: one of them may
-/// have fallen silent, or wait for permits of another number, which its node does not tell.
+/// How long a `try_` call waits for clients that are acquiring permits, which takes a few round
+/// trips. One of them may have fallen silent, or wait for permits of another number, which its node
+/// does not tell.
 const PASSING: Duration = Duration::from_secs(1);
 
 /// One acquisition of permits.
@@ -35,11 +36,11 @@ pub(super) struct PermitDriver<'a, 'q> {
     permit: Permit,
     patience: Patience,
     overdue: Option<Overdue>,
-    /// Whose permits were out, if the call is to find out how they left.
+    /// The holders of the permits that were taken, if the call is to find out how they left.
     seen: Option<SeenAhead>,
     /// The number of permits, as it is stored.
     number: String,
-    /// How many permits the last look has shown free.
+    /// How many permits were free at the last look.
     room: usize,
     /// The holder of the oldest permit that was granted under another number.
     holder: Option<Ahead>,
@@ -66,7 +67,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             patience,
             // The queue must not evict: its first contender has no permit yet, but waits for one.
             overdue: request.overdue.take(),
-            // Whoever is ahead there has no permit yet either.
+            // Contenders ahead in the queue have no permit yet either.
             seen: request.seen.take(),
             number: semaphore.permits.to_string(),
             room: 0,
@@ -116,7 +117,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Action::Permit => self.queue(),
             Action::Check => Ok(self.check()),
             Action::Inspect(_) => self.inspect(),
-            // `run` handles it.
+            // `run` handles this action.
             Action::Finish(_) => Ok(Event::Cancel),
         }
     }
@@ -142,7 +143,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
     }
 
-    /// Waits in the queue, for the thread that has the turn.
+    /// Waits in the queue, as the thread that has the turn.
     fn line(&mut self) -> Result<Event> {
         let locks = self.semaphore.locks();
         self.held.clear();
@@ -162,7 +163,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             true => Lasting::WhileUsed,
             false => Lasting::WhileUsedIn(self.number.as_bytes()),
         };
-        // In the latch's dialect, a client shares the queue of Curator's semaphore.
+        // In the latch's dialect, a client uses the queue of Curator's semaphore.
         let dialect = match self.session().settings.dialect {
             Dialect::LeaderLatch => Dialect::Curator,
             dialect => dialect,
@@ -184,7 +185,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         Ok(event.unwrap_or(Event::Cancel))
     }
 
-    /// Waits for the threads of this client that are ahead; `false` at the limit.
+    /// Waits for the threads of this client that are ahead; returns `false` at the limit.
     fn takes_its_turn(&mut self, locks: &str) -> Result<bool> {
         let limit = self.request.limit.clone();
         self.request.limit = limit.clone().until(self.request.until_if_taken);
@@ -289,7 +290,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let queue = Queue {
             dir: &leases,
             permits: self.semaphore.permits,
-            // It has looked as the first in the line, where all pass who take one.
+            // The client has looked as the first in the queue, which every client passes that takes a permit.
             has_room: self.held.len() < self.room,
             lasting: self.semaphore.lasting(&self.number),
             held: &held,
@@ -308,7 +309,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn check(&self) -> Event {
-        // The guard of the last one reports whether it is held.
+        // The guard of the last permit reports whether that is held.
         let earlier = self
             .held
             .split_last()
@@ -340,7 +341,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
     }
 
-    /// Our node in the queue.
+    /// Returns this client's node in the queue.
     fn first(&self) -> &str {
         self.first.as_ref().map_or("", RawGuard::node)
     }

@@ -24,29 +24,30 @@ use zklock_core::attempt::Patience;
 ///
 /// The layout is that of Curator's `InterProcessSemaphoreV2`, and the two exclude each other: a
 /// mutex under `locks` lets in one client after the other, and each permit has a node under
-/// `leases`. With [`Dialect::Kazoo`](crate::Dialect::Kazoo), it is that of kazoo's `Semaphore`: the
-/// mutex is next to the path, and the permits are directly below it. Only the first waiter watches
-/// the permits, so hundreds may wait without a herd. In Curator's layout nothing of a semaphore is
-/// left when it has been idle for a while, if the server has containers; kazoo's stays, because
-/// kazoo relies on it.
+/// `leases`. With [`Dialect::Kazoo`](crate::Dialect::Kazoo), the layout is that of kazoo's
+/// `Semaphore`: the mutex is next to the path, and the permits are directly below it. Only the
+/// first waiter watches the permits, so hundreds of clients can wait without a herd. In Curator's
+/// layout no node of a semaphore is left when it has been idle for a while, if the server has
+/// containers. In kazoo's layout the nodes stay, because kazoo relies on them.
 ///
-/// A thread may have several permits. One that has the last and asks for another waits for itself:
-/// [`acquire_many`](Self::acquire_many) takes all that are needed at once.
+/// A thread may have several permits. A thread that has the last permit and asks for another waits
+/// for itself: [`acquire_many`](Self::acquire_many) takes all permits at once.
 ///
 /// # How many permits there are
 ///
-/// The number is stored in the semaphore's own node. All permits of this library that are held at a
-/// time were granted under the same number. A client with another number replaces the stored one
-/// when no permit is held, in a transaction that proves that the client is first in the queue.
-/// Until then [`acquire`](Self::acquire) and [`try_acquire`](Self::try_acquire) fail with
+/// The number is stored in the semaphore's own node. All permits of this library that are held at
+/// the same time were granted under the same number. A client with another number replaces the
+/// stored one when no permit is held, in a transaction that proves that the client is first in the
+/// queue. Until then [`acquire`](Self::acquire) and [`try_acquire`](Self::try_acquire) fail with
 /// [`Error::PermitsDisagree`], which names a holder and the time of its permit. A call with a time
-/// limit waits in its turn until all others are released, and fails with that error at the limit.
+/// limit waits in its turn until all other permits are released, and fails with that error at the
+/// limit.
 ///
-/// So a deployment that goes from three permits to five needs no manual step: while there are old
-/// and new clients, those with a time limit take turns, as readers and writers do, with three
-/// permits or with five. Curator's clients do not compare the number, and kazoo's compare it once:
-/// alongside them, as many permits may be held as the largest number that any client was given, and
-/// never more.
+/// A deployment that goes from three permits to five therefore needs no manual step: while there
+/// are old and new clients, those with a time limit take turns, as readers and writers do, with
+/// three permits or with five. Curator's clients do not compare the number, and kazoo's compare it
+/// once: alongside them, as many permits may be held as the largest number that any client was
+/// given, and never more.
 ///
 /// # Example
 ///
@@ -73,8 +74,8 @@ pub struct Semaphore {
 
 /// One of a semaphore's permits, held while this lives, unless it reports that it is lost.
 ///
-/// It can be sent to another thread. It has no fencing token: several permits are held at a time;
-/// [`number`](Self::number) tells them apart.
+/// A permit can be sent to another thread. It has no fencing token, because several permits are
+/// held at a time; [`number`](Self::number) tells them apart.
 ///
 /// # Example
 ///
@@ -93,7 +94,7 @@ pub struct Semaphore {
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit {
     raw: RawGuard,
-    /// How many there are.
+    /// How many permits the semaphore has.
     permits: u32,
 }
 
@@ -117,31 +118,33 @@ impl Semaphore {
     /// Acquires a permit.
     ///
     /// Blocks until earlier callers have their permits and one is free. A lost connection does not
-    /// end the wait. It costs the place in the queue if the session expires, and the first place if
-    /// it lasts for half a session timeout: the client then queues again, at the end.
+    /// end the wait. The client loses its place in the queue if its session expires, and the first
+    /// place if the connection is lost for half a session timeout: it then queues again, at the
+    /// end.
     ///
     /// # Errors
     ///
     /// Fails with [`Error::PermitsDisagree`] if a held permit was granted under another number,
-    /// with [`Error::ForeignContender`] if the path is a lock's or another dialect's semaphore, if
-    /// a contender in the queue would not wait for this client, if another client deleted its node,
-    /// if the server refuses a request, and if the client is closed. Nothing is left in the queue
-    /// then.
+    /// with [`Error::ForeignContender`] if the path is a lock's or another dialect's semaphore, or
+    /// if a contender in the queue would not wait for this client. Fails if another client deleted
+    /// its node, if the server refuses a request, and if the client is closed. No node is left in
+    /// the queue then.
     pub fn acquire(&self) -> Result<Permit> {
         lock::for_ever(|| self.acquire_with(LockOptions::new()))
     }
 
     /// Acquires a permit if one is free.
     ///
-    /// Blocks for two round trips if none is free, which costs the server no write, and for a few
-    /// more if one is. While others are just acquiring permits it waits for them, for a second at most: if one of
-    /// them has fallen silent, or waits for all permits to come back because it goes by another number, it returns
-    /// `None`. Without a connection it blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// Blocks for two round trips if no permit is free, which costs the server no write, and for a
+    /// few more if one is. The call waits at most one second for clients that are acquiring
+    /// permits. It returns `None` if one of them has fallen silent, or has another number and waits
+    /// until all permits are returned. Without a connection it blocks as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and with [`Error::ConnectTimeout`] if no server has answered. It
-    /// is not an error if no permit is free.
+    /// As [`acquire`](Self::acquire), and with [`Error::ConnectTimeout`] if no server has answered.
+    /// Finding no free permit is not an error.
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session().status.snapshot().timeout);
         self.enter(1, options.request(self.session(), Patience::Tries)?)
@@ -162,7 +165,7 @@ impl Semaphore {
 
     /// Acquires a permit, or returns `None` at the `deadline`.
     ///
-    /// Blocks until then at most, whatever happens to the connection.
+    /// Blocks at most until then, whatever happens to the connection.
     ///
     /// # Errors
     ///
@@ -201,7 +204,6 @@ impl Semaphore {
     /// several queues once for each, and may hold some while it waits behind this call: alongside
     /// such clients, use [`acquire_many_with`](Self::acquire_many_with) and a deadline. The same
     /// holds for a thread that has a permit and asks for more.
-    ///
     /// One [`Permit`] stands for all of them: they are released together, and if one is lost, all
     /// are.
     ///

@@ -14,29 +14,28 @@ use crate::time::limit::Limit;
 use zklock_core::permit_number::{Action, Event, Outcome, PermitNumber, prefix};
 use zklock_jute::{CreateMode, ErrorCode, Op, Reply, Request};
 
-/// One search.
+/// One search for a number.
 pub(super) struct NumberDriver<'a> {
     raw: &'a RawGuard,
     claim: &'a Claim,
     number: PermitNumber,
     caller: Caller,
-    /// Is reached when the permit is lost.
+    /// Reached when the permit is lost.
     limit: Limit,
-    /// The data of the permits' directory, as it was read last.
+    /// The data of the permits' directory, as last read.
     data: Vec<u8>,
 }
 
 impl Permit {
-    /// Returns the number of this permit: from 0 on, below the number of permits, and no other
-    /// permit that is held at the time has it. For worker ids, shards, ports.
+    /// Returns the number of this permit: from 0 on, below the number of permits, and different
+    /// from that of every other permit that is held at the time. For worker ids, shards, ports.
     ///
-    /// It is kept as long as the permit, and with the same promise: nobody else gets it as long as
-    /// [`check`](Self::check) passes. Several permits that were acquired together have one number.
-    /// Only permits that ask for a number have one, so it costs nothing where it is not used; Curator's
-    /// and kazoo's clients have none, and count as before. The first call finds it and blocks for two
-    /// round trips, a few more if others ask at the same time, and at most as long as the permit is
-    /// valid. Later ones do no I/O.
-    ///
+    /// The permit keeps the number as long as it is held, with the same promise: no other permit
+    /// gets it as long as [`check`](Self::check) passes. Several permits that were acquired
+    /// together have one number. Only permits that ask for a number have one, so it costs nothing
+    /// where it is not used. Curator's and kazoo's clients have none, and count as before. The
+    /// first call finds the number and blocks for two round trips, a few more if others ask at the
+    /// same time, and at most as long as the permit is valid. Later calls do no I/O.
     /// # Errors
     ///
     /// Fails with [`Error::Lost`] if the permit is lost, with [`Error::Suspect`] if no server answers
@@ -75,7 +74,7 @@ impl Permit {
 impl<'a> NumberDriver<'a> {
     fn new(raw: &'a RawGuard, permits: u32) -> Self {
         let lease = path::name(raw.node());
-        // Before a claim is sent, the release knows what may have to be deleted.
+        // The release must know which node to delete before a claim is sent.
         let claim = raw.lease().claim_or(|| Claim {
             dir: directory(raw),
             prefix: prefix(lease),
@@ -175,7 +174,7 @@ impl<'a> NumberDriver<'a> {
         match self.caller.call_once(&claim, leases, &self.limit) {
             Ok(Some(_)) => Ok(Event::Claimed),
             Ok(None) => Ok(Event::ReplyLost),
-            // What is missing, the next look tells: our permit, or the directory of the claims.
+            // The next look tells which is missing: the permit, or the directory of the claims.
             Err(CallError::Refused(
                 ErrorCode::BAD_VERSION | ErrorCode::NO_NODE | ErrorCode::NODE_EXISTS,
             )) => Ok(Event::Changed),
@@ -184,7 +183,7 @@ impl<'a> NumberDriver<'a> {
     }
 }
 
-/// Where the claims are.
+/// Returns the directory of the claims.
 fn directory(raw: &RawGuard) -> String {
     let suffix = raw.session().settings.dialect.suffix_of_numbers();
     format!("{}{suffix}", raw.lease().path())

@@ -12,14 +12,14 @@ pub(super) struct Wanted<'a> {
     pub(super) path: &'a str,
     /// How many permits there are for this client.
     pub(super) permits: u32,
-    /// How many of them to acquire.
+    /// How many permits to acquire.
     pub(super) count: u32,
     /// Whether the numbers agreed the last time.
     pub(super) agreed: &'a AtomicBool,
 }
 
 impl Wanted<'_> {
-    /// The directory of the queue.
+    /// Returns the directory of the queue.
     pub(super) fn locks(&self) -> String {
         match self.speaks_kazoo() {
             true => format!("{}-__lock__", self.path),
@@ -27,7 +27,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// The directory of the permits that are held.
+    /// Returns the directory of the permits that are held.
     pub(super) fn leases(&self) -> String {
         match self.speaks_kazoo() {
             true => self.path.to_owned(),
@@ -35,7 +35,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// What becomes of that directory, if the semaphore has this number of permits.
+    /// Returns what becomes of that directory, if the semaphore has this number of permits.
     pub(super) fn lasting<'n>(&self, number: &'n str) -> Lasting<'n> {
         match self.speaks_kazoo() {
             true => Lasting::Always(number.as_bytes()),

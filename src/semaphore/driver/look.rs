@@ -9,7 +9,7 @@ use zklock_core::permit_attempt::{Event, Look};
 use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 impl PermitDriver<'_, '_> {
-    /// Reads the number and lists the permits, behind the `sync` if there is one.
+    /// Reads the number and lists the permits, after the `sync` if there is one.
     pub(super) fn look(&mut self, sync: Option<Request>) -> Result<Event> {
         let path = self.semaphore.path;
         let mut answers = match self.answers(sync) {
@@ -49,7 +49,7 @@ impl PermitDriver<'_, '_> {
         }))
     }
 
-    /// What the place in the queue has brought along, or what is asked now.
+    /// Returns the answers that came with the place in the queue, or asks now.
     fn answers(&mut self, sync: Option<Request>) -> std::result::Result<Replies, CallError> {
         if let Some(read) = self.request.read.take() {
             return Ok(read);
@@ -60,8 +60,8 @@ impl PermitDriver<'_, '_> {
         Ok(answers.split_off(synced))
     }
 
-    /// Finds out whether another client deleted our node in the queue, or it just went with its
-    /// session.
+    /// Finds out whether another client deleted this client's node in the queue, or the node went
+    /// with its session.
     pub(super) fn inspect(&self) -> Result<Event> {
         let (look, session) = (Request::exists(self.first()), self.session());
         let limit = &self.request.limit;
@@ -80,7 +80,7 @@ impl PermitDriver<'_, '_> {
         }
     }
 
-    /// Gives up its place; returns whether it was first in the queue, where it has looked.
+    /// Gives up the place in the queue; returns whether it was the first, from which the client has looked.
     pub(super) fn has_lost_its_place(&mut self) -> bool {
         let was_first = self.first.take().is_some();
         if let Some(seen) = self.seen.as_mut().filter(|_| was_first) {
@@ -89,20 +89,21 @@ impl PermitDriver<'_, '_> {
         was_first
     }
 
-    /// After a wait for our place in the queue, what brings the server up to date.
+    /// Returns the request that brings the server up to date, if the client has waited for its place in the queue.
     pub(super) fn sync_after_wait(&self) -> Option<Request> {
         let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
         waited.then(|| self.sync())
     }
 
-    /// The refused write names the queue's directory, where a contender may delete: a refusal for
-    /// lack of rights would not do, because some servers answer that by themselves.
+    /// Returns the request that brings the server up to date. Where that is a refused write, it
+    /// names the queue's directory, in which a contender may delete: a refusal for lack of rights
+    /// would not do, because some servers answer that by themselves.
     pub(super) fn sync(&self) -> Request {
         let capabilities = self.session().transport.capabilities();
         capabilities.sync(&self.semaphore.locks())
     }
 
-    /// The requests of a look, and how many of the first only bring the server up to date.
+    /// Returns the requests of a look, and how many of the first ones only bring the server up to date.
     pub(super) fn questions(&self, sync: Option<Request>) -> (Vec<Request>, usize) {
         let path = self.semaphore.path;
         let mut requests: Vec<_> = sync.into_iter().collect();
