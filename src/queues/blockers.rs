@@ -1,4 +1,4 @@
-//! The holders that keep a lock from its first waiter, and those that they wait for.
+//! The holders that keep a lock from its first waiter, and the holders that those wait for.
 
 use std::fmt;
 use std::slice;
@@ -7,7 +7,7 @@ use super::graph::Graph;
 use super::queue::LockQueue;
 use crate::contender::Contender;
 
-/// The contenders that keep a lock from its waiters: its holders, and those that these wait for.
+/// The contenders that keep a lock from its waiters: its holders, and the holders that those wait for.
 ///
 /// Returned by [`Client::blockers`](crate::Client::blockers).
 ///
@@ -61,7 +61,8 @@ impl Blockers {
         }
     }
 
-    /// Returns the holders of the lock and, for each that waits, the holders of what it waits for.
+    /// Returns the holders of the lock and, for each holder that waits, the holders of the lock
+    /// that it waits for.
     ///
     /// A holder that waits for several locks appears once for each of them.
     pub fn iter(&self) -> slice::Iter<'_, Blocker> {
@@ -106,7 +107,7 @@ impl Blocker {
     }
 }
 
-/// Writes it as `/locks/a is held by db1 pid 4711 (make), which waits for /locks/b`.
+/// Formats the blocker as `/locks/a is held by db1 pid 4711 (make), which waits for /locks/b`.
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is held by {}", self.path, self.holder)?;

@@ -1,4 +1,4 @@
-//! The waits-for graph: locks, their holders, and what these wait for.
+//! The waits-for graph: locks, their holders, and the locks that those wait for.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -7,24 +7,24 @@ use crate::contender::Contender;
 use crate::path;
 use zklock_core::dialect::Role;
 
-/// The locks below a root, and where to find their contenders again.
+/// The locks below a root, with indexes of their contenders.
 pub(super) struct Graph<'a> {
     queues: BTreeMap<&'a str, &'a LockQueue>,
-    /// The waiters, and which lock each waits for, by session.
+    /// The waiters by session, each with the lock that it waits for.
     waiters: HashMap<i64, Vec<(&'a str, &'a Contender)>>,
-    /// The locks waited for under a node, by the node's name: its path depends on the chroot.
+    /// The locks that processes under a node's lock wait for, by the node's name: its path depends on the chroot.
     inside: HashMap<&'a str, Vec<&'a str>>,
     asking: Option<Asking<'a>>,
 }
 
 /// A thread that asks whether it waits in a circle.
 pub(super) struct Asking<'a> {
-    /// The lock that it waits for.
+    /// The lock that the thread waits for.
     pub(super) path: &'a str,
-    /// The names of the nodes that it holds, and of those that its process runs under.
+    /// The names of the nodes that the thread holds, and of those that its process runs under.
     pub(super) nodes: HashSet<String>,
-    /// The prefixes of its nodes' names in the queues that it waits in; at the head of some it
-    /// blocks others.
+    /// The prefixes of the names of the thread's nodes in the queues in which it waits; at the head
+    /// of some it blocks others.
     pub(super) own: HashSet<String>,
 }
 
@@ -48,8 +48,8 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// The holders of a lock, and then those of the locks that they wait for: held lock, holder,
-    /// wanted lock.
+    /// Returns the holders of a lock, and then those of the locks that they wait for: held lock,
+    /// holder, wanted lock.
     pub(super) fn holders_behind(
         &self,
         path: &'a str,
@@ -66,7 +66,7 @@ impl<'a> Graph<'a> {
                     _ => found.extend(waits.iter().map(|wanted| (path, *holder, Some(*wanted)))),
                 }
             }
-            // A waiter for a permit gets one as soon as any of the holders releases.
+            // A waiter for a permit gets one as soon as any holder releases.
             if !is_any_enough(&links) || links.iter().all(|(_, waits)| !waits.is_empty()) {
                 next.extend(links.iter().flat_map(|(_, waits)| waits).rev());
             }
@@ -74,7 +74,7 @@ impl<'a> Graph<'a> {
         found
     }
 
-    /// The locks of a circle that keeps this one taken for ever.
+    /// Returns the locks of a circle that keeps this lock taken for ever.
     pub(super) fn circle_from(&self, path: &'a str) -> Option<Vec<String>> {
         let stuck = self.stuck(path);
         let (mut way, mut places) = (Vec::new(), HashMap::new());
@@ -88,7 +88,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The locks of the circle, from the one that this thread waits for to the one that it holds.
+    /// Returns the locks of the circle, from the one that this thread waits for to the one that it holds.
     pub(super) fn circle_of_the_asking(&self) -> Option<Vec<String>> {
         let asking = self.asking.as_ref()?;
         let stuck = self.stuck(asking.path);
@@ -115,8 +115,8 @@ impl<'a> Graph<'a> {
         None
     }
 
-    /// The locks behind this one that cannot be released, each with the stuck ones that its holders
-    /// wait for.
+    /// Returns the locks behind this one that cannot be released, each with the stuck locks that
+    /// its holders wait for.
     fn stuck(&self, path: &'a str) -> HashMap<&'a str, Vec<&'a str>> {
         let (mut links, mut next) = (BTreeMap::new(), vec![path]);
         while let Some(path) = next.pop() {
@@ -155,7 +155,7 @@ impl<'a> Graph<'a> {
             |(_, waits): &(&Contender, Vec<&str>)| waits.iter().all(|path| !stuck.contains(path));
         let permits = self.queues.get(path).and_then(|queue| queue.permits());
         match is_any_enough(links) {
-            // It is free for the first waiter.
+            // The lock is free for the first waiter.
             true if links.is_empty() => true,
             true => {
                 permits.is_some_and(|all| links.len() < all as usize) || links.iter().any(lets_go)
@@ -164,7 +164,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The holders of a lock, and what each of them waits for.
+    /// Returns the holders of a lock, and what each of them waits for.
     fn links(&self, path: &'a str) -> Links<'a> {
         let holders = self
             .queues
@@ -176,8 +176,8 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
-    /// The locks that a holder waits for: its thread, its session, or what `zklock` runs under its
-    /// lock.
+    /// Returns the locks that a holder waits for: its thread, its session, or what `zklock` runs
+    /// under its lock.
     fn waits(&self, path: &str, holder: &Contender) -> Vec<&'a str> {
         let waiters = self.waiters.get(&holder.session_id());
         let waiters = waiters.map_or(&[][..], Vec::as_slice);
@@ -201,16 +201,16 @@ impl<'a> Graph<'a> {
         waits
     }
 
-    /// What a holder that names no thread may wait for. At one lock, the contenders of its session
-    /// are different threads.
+    /// Returns what a holder that names no thread may wait for. At one lock, the contenders of its
+    /// session are different threads.
     fn guess(
         &self,
         path: &str,
         holder: &Contender,
         waiters: &[(&'a str, &Contender)],
     ) -> Option<&'a str> {
-        // A contender of ours that was asked to release names no thread either, and with several
-        // waiters it may be any of them: no wait is refused for that.
+        // A contender of this library that was asked to release names no thread either. Among
+        // several waiters any of them may be the one, so no wait is refused for that.
         let sure = |(_, waiter): &(&str, &Contender)| {
             waiters.len() == 1 && !waiter.tells_its_thread() && !holder.tells_its_thread()
         };
@@ -229,7 +229,7 @@ impl Asking<'_> {
     }
 }
 
-/// The nodes of a multi-lock have one name except for the number.
+/// Strips the number from a name: the nodes of a multi-lock have the same name except for it.
 pub(super) fn without_number(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
 }

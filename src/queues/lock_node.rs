@@ -1,4 +1,4 @@
-//! What the node of a lock keeps besides its contenders.
+//! The data that the node of a lock keeps.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use zklock_core::permits::number;
 pub(super) struct Kept {
     /// How many permits a semaphore of Curator's layout has.
     pub(super) permits: Option<u32>,
-    /// Whether it records the runs of a job.
+    /// Whether the node records the runs of a job.
     pub(super) is_job: bool,
-    /// The token of the holder whose release has to clear the mark.
+    /// The token of the holder whose release must clear the mark.
     marked: Option<FencingToken>,
 }
 
 impl Kept {
-    /// Reads what the nodes at these paths keep; the default for those that may not be read.
+    /// Reads what the nodes at these paths keep; returns the default for those that may not be read.
     pub(super) fn read(
         session: &Arc<Session>,
         paths: &[String],
@@ -45,7 +45,7 @@ impl Kept {
         }
     }
 
-    /// The token of a holder that left without releasing, if no other one has cleared the mark.
+    /// Returns the token of a holder that left without releasing, unless another holder has cleared the mark.
     pub(super) fn abandoned_by(&self, contenders: &[Contender]) -> Option<FencingToken> {
         let is_here = |token: &FencingToken| contenders.iter().any(|one| one.token() == *token);
         self.marked.filter(|token| !is_here(token))

@@ -24,7 +24,7 @@ use crate::time::limit::Limit;
 
 /// The locks below one path that a client holds or waits for.
 ///
-/// Returned by [`Client::locks`](crate::Client::locks). It shows each lock at one moment, and
+/// Returned by [`Client::locks`](crate::Client::locks). Each lock is shown at one moment, and
 /// different locks at different moments.
 ///
 /// # Example
@@ -72,8 +72,8 @@ impl Locks {
         Ok(Blockers::of(path, &queues, unreadable))
     }
 
-    /// Returns the locks below a root, and this one, which may lie elsewhere. It fails if the
-    /// client has no access to this one.
+    /// Returns the locks below a root, and the lock at `path`, which may lie elsewhere. Fails if
+    /// the client has no access to `path`.
     fn with(
         session: &Arc<Session>,
         path: &str,
@@ -119,7 +119,7 @@ impl Locks {
 /// Fails if a contender that keeps this thread from the lock of `nearest` waits for a lock that
 /// this thread holds.
 ///
-/// If the limit is reached or no server answers, it finds nothing: the wait goes on.
+/// Succeeds if the limit is reached or no server answers: the wait goes on.
 pub(crate) fn fail_in_a_circle(
     session: &Arc<Session>,
     nearest: &str,
@@ -152,7 +152,7 @@ fn circle(
         .chain(&around)
         .map(|node| path::name(node).to_owned())
         .collect();
-    // Nobody waits for a thread that holds nothing.
+    // No contender waits for a thread that holds nothing.
     if nodes.is_empty() && !several {
         return Ok(None);
     }

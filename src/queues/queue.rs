@@ -40,12 +40,12 @@ impl LockQueue {
             .filter(|contender| !contender.holds())
     }
 
-    /// Returns since when the first waiter has been in the queue, by the servers' clock.
+    /// Returns when the first waiter joined the queue, by the servers' clock.
     pub fn waited_for_since(&self) -> Option<SystemTime> {
         self.waiters().map(Contender::since).min()
     }
 
-    /// Returns how many permits a semaphore has, if its node says.
+    /// Returns how many permits a semaphore has, if its node tells.
     pub fn permits(&self) -> Option<u32> {
         self.kept.permits
     }

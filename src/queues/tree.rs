@@ -21,7 +21,7 @@ const AT_A_TIME: usize = 500;
 /// The nodes of the servers themselves.
 const RESERVED: &str = "/zookeeper";
 
-/// The children of each node that is not a contender's.
+/// The children of each node that is not a contender.
 #[derive(Default)]
 struct Tree {
     children: BTreeMap<String, Names>,
@@ -33,7 +33,7 @@ struct Tree {
 pub(super) enum Extent {
     /// The contenders, and which of them hold.
     Contenders,
-    /// Also what the locks' own nodes keep, which takes one more read for each.
+    /// The data that the locks' own nodes keep too, which takes one more read for each lock.
     All,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn read(
             let directories = queue.contenders.iter().filter(|one| one.has_children());
             let is_new = |one: &&Contender| !tree.children.contains_key(one.node());
             roots.extend(directories.filter(is_new).map(|one| one.node().to_owned()));
-            // A waiter also waits behind a node without a session. And the only contender may have
+            // A waiter also waits behind a node without a session. The only contender may also have
             // left meanwhile.
             let is_one = |one: &Contender| one.has_session() || one.hold().is_some();
             if queue.contenders.iter().any(is_one) {
@@ -122,7 +122,7 @@ impl Tree {
                         Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_AUTH)) => {
                             tree.unreadable.push(node.clone())
                         }
-                        // It is gone by now, or it is a root that never existed.
+                        // The node is gone by now, or it is a root that never existed.
                         Ok(_) | Err(Refusal::Code(ErrorCode::NO_NODE)) => {}
                         Err(Refusal::Code(code)) => {
                             return Err(CallError::Over(refused(node, code)));
@@ -165,12 +165,12 @@ impl Tree {
     }
 }
 
-/// The children that may have nodes below them: contenders have none.
+/// Returns the children that may have nodes below them; contenders have none.
 fn directories(node: &str, names: &Names) -> Vec<String> {
     let above = if node == "/" { "" } else { node };
     let may_have = |name: &&str| {
         let contender = NodeName::parse(name);
-        // Any 32 digits look like a name of kazoo's, and may be a user's own.
+        // Any 32 digits look like one of kazoo's names, and may be a user's own.
         contender.is_none_or(|name| name.kind == Kind::KazooLease)
     };
     let paths = names
