@@ -1,8 +1,8 @@
 //! Waits for a change of a lock's contenders.
 //!
-//! There is one watch on each directory, or on its creation, and all are listed again whenever one
-//! fires or the client reconnects. No event is missed, because the request that lists sets the
-//! watch.
+//! There is one watch on each directory, or on its creation. All directories are listed again
+//! whenever a watch fires or the client reconnects. No event is missed, because the request that
+//! lists sets the watch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ struct Watcher<'a> {
 }
 
 impl Session {
-    /// Returns the contenders once they differ from the `known` ones, or at the limit; `None` if no
-    /// server has told of them by then.
+    /// Returns the contenders once they differ from the `known` ones, or at the limit. Returns
+    /// `None` if no server has listed them by then.
     pub(crate) fn wait_for_change(
         self: &Arc<Self>,
         path: &str,
@@ -40,7 +40,7 @@ impl Session {
         limit: &Limit,
     ) -> Result<Option<Vec<Contender>>> {
         let mut caller = self.caller();
-        // The known ones, while a server's last answer in this call was that they are there.
+        // The `known` contenders, while the last answer in this call has confirmed them.
         let mut confirmed = None;
         loop {
             let changes = caller.changes().clone();
@@ -159,7 +159,7 @@ impl<'a> Watcher<'a> {
         Ok(places.spots(path))
     }
 
-    /// Sets a watch on a directory and lists it; `None` if the directory does not exist.
+    /// Sets a watch on a directory and lists it; returns `None` if the directory does not exist.
     fn list(
         &mut self,
         dir: &str,
@@ -180,14 +180,14 @@ impl<'a> Watcher<'a> {
                 match self.ask(request.clone(), dir, caller, limit)? {
                     Some(Reply::Children { names, .. }) => return Ok(Some(names)),
                     None if *request == await_it => return Ok(None),
-                    // The directory was deleted or created between the two: list it again.
+                    // The directory was deleted or created between the two requests: list it again.
                     _ => {}
                 }
             }
         }
     }
 
-    /// Repeats a request with a watch until it is answered; `None` if the node does not exist.
+    /// Repeats a request with a watch until it is answered; returns `None` if the node does not exist.
     fn ask(
         &mut self,
         request: Request,
@@ -234,8 +234,9 @@ impl Drop for Watcher<'_> {
     }
 }
 
-/// Compares the holders too: with the same nodes, another one may hold. A contender that was listed
-/// behind a holder that left before it was read is known as a waiter.
+/// Returns whether the contenders are the known ones, holders included: with the same nodes,
+/// another contender may hold. A contender that was listed behind a holder that left before it was
+/// read is known as a waiter.
 fn is_known(spots: &Spots, known: &[Contender]) -> bool {
     let present = spots.all().map(|spot| (spot.node.as_str(), spot.holds));
     let known = known.iter().map(|one| (one.node(), one.holds()));

@@ -24,7 +24,7 @@ use zklock_jute::{ErrorCode, Reply, Request, Stat};
 
 /// A holder of a lock or a waiter for it, of this library or another.
 ///
-/// It shows the contender's state when it was listed.
+/// A contender shows its state when it was listed.
 ///
 /// # Example
 ///
@@ -120,13 +120,13 @@ impl Contender {
         &self.owner
     }
 
-    /// Returns what it says if it is a hold, which outlives its process; `None` for contenders of a
+    /// Returns the description of a hold, which outlives its process; `None` for contenders of a
     /// session.
     pub fn hold(&self) -> Option<&Hold> {
         self.hold.as_ref()
     }
 
-    /// Whether both belong to one thread of one session; `None` if their data names no thread.
+    /// Returns whether both belong to one thread of one session; `None` if their data names no thread.
     pub(crate) fn is_same_thread(&self, other: &Self) -> Option<bool> {
         if self.session_id() != other.session_id() || !self.has_session() {
             return Some(false);
@@ -140,7 +140,7 @@ impl Contender {
         }
     }
 
-    /// Whether a session owns the node.
+    /// Returns whether a session owns the node.
     pub(crate) fn has_session(&self) -> bool {
         self.stat.has_session()
     }
@@ -149,13 +149,13 @@ impl Contender {
         0 < self.stat.num_children
     }
 
-    /// Whether the calling thread created it, through the client that found it.
+    /// Returns whether the calling thread created the node, through the client that listed it.
     pub(crate) fn is_of_this_thread(&self) -> bool {
         let session = self.session.status.snapshot().session;
         self.session_id() == session && self.thread == Some(process::thread())
     }
 
-    /// Whether its data names a thread, as in this library until it is asked to release.
+    /// Returns whether the data names a thread, as that of this library does until it is asked to release.
     pub(crate) fn tells_its_thread(&self) -> bool {
         self.thread.is_some() || self.owner.thread.is_some()
     }
@@ -168,18 +168,17 @@ impl Contender {
 
     /// Asks the contender to release the lock.
     ///
-    /// A holder of this library gets an event, see [`events`](crate::MutexGuard::events), and a
-    /// revocable mutex of Curator's calls its listener. The holder decides; one that does not read
-    /// the event keeps the lock. The request replaces the data of the contender's node, and nothing
-    /// else's. Blocks for one round trip, or for two more each time that somebody else has changed
-    /// that data, at most 15 s each, also when the connection is lost.
+    /// A holder of this library gets an event, see [`events`](crate::MutexGuard::events), and a revocable mutex of
+    /// Curator's calls its listener. The holder decides: if it does not read the event, it keeps the lock. The
+    /// request replaces the data of the contender's node, and no other data. Blocks for one round trip, or for two
+    /// more each time that another client has changed that data, at most 15 s each, also when the connection is lost.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Unmarked`] if the node belongs to no session, so that it is no
-    /// contender's, with [`Error::Unsupported`] in the queue of Curator's `LeaderLatch`, where
-    /// whoever waits behind would never lead after such a change, if the server refuses the request, if no server answers in time, and if the
-    /// client is closed. A contender that has left meanwhile is not an error.
+    /// Fails with [`Error::Unmarked`] if the node belongs to no session, so that it is not a contender's, and with
+    /// [`Error::Unsupported`] in the queue of Curator's `LeaderLatch`, where the client behind would never lead after
+    /// such a change. Fails if the server refuses the request, if no server answers in time, and if the client is
+    /// closed. A contender that has left meanwhile is not an error.
     pub fn revoke(&self) -> Result<()> {
         if !self.has_session() {
             return Err(Error::Unmarked {
@@ -213,10 +212,10 @@ impl Contender {
 
     /// Deletes the contender's node, whatever the contender does.
     ///
-    /// The node is checked first: it must be the same node of the same session. **A holder may
-    /// go on for a moment**: its guard fails as soon as its client learns of the deletion, and
-    /// at its deadline if that client is paused or cut off. Ask first, with
-    /// [`revoke`](Self::revoke), and evict only a contender that does not react. Blocks for three
+    /// The node is checked first: it must be the same node of the same session. **A holder may go on for a moment**:
+    /// its guard fails as soon as its client learns of the deletion, and at its deadline if that client is paused or
+    /// cut off. Ask first, with [`revoke`](Self::revoke), and evict only a contender that does not react. Blocks for
+    /// three round trips, at most 15 s each, also when the connection is lost.
     /// round trips, at most 15 s each, also when the connection is lost.
     ///
     /// # Errors
@@ -225,7 +224,7 @@ impl Contender {
     /// is closed. A contender that has left meanwhile is not an error.
     pub fn evict(&self) -> Result<()> {
         let limit = Session::query_limit();
-        // If the answer is lost, another node may have the name before the deletion is repeated.
+        // If the answer is lost, another node may get the name before the deletion is repeated.
         while let Some(version) = self.version()? {
             log::warn!("evicting {}", self.node);
             if self.session.delete_once(&self.node, version, &limit)? {
@@ -235,9 +234,9 @@ impl Contender {
         Ok(())
     }
 
-    /// The version of the node's data, if it is the same node of the same session.
+    /// Returns the version of the node's data, if it is the same node of the same session.
     fn version(&self) -> Result<Option<i32>> {
-        // A server that lags may show a node that had the same name before.
+        // A lagging server may show an earlier node of the same name.
         let seen = self
             .session
             .read_latest(Request::exists(&self.node), &self.node)?;
@@ -253,27 +252,27 @@ impl Contender {
 }
 
 impl Session {
-    /// Lists the holders of the lock at a path, and then its waiters, in the order of the queue, as a server
-    /// has them that has caught up with its leader.
+    /// Lists the holders of the lock at a path, and then its waiters, in the order of the queue, at
+    /// a server that has caught up with its leader.
     pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
         let sync = self.transport.capabilities().sync(path);
         let listed = self.listed(&[sync], path, Self::query_limit);
         listed.map_err(|error| error.into_error(path, || self.unanswered()))
     }
 
-    /// Whether the holder with this token has the lock at a path.
+    /// Returns whether the holder with this token has the lock at a path.
     pub(crate) fn is_held_with(self: &Arc<Self>, path: &str, token: FencingToken) -> Result<bool> {
         let look = || -> Result<bool> {
             let contenders = self.contenders(path)?;
             let mut holders = contenders.iter().filter(|contender| contender.holds());
             Ok(holders.any(|holder| holder.token() == token))
         };
-        // A writer that becomes a reader replaces its node. If the first one goes between the
-        // listing and the read of it, only another look finds the second.
+        // A writer that becomes a reader replaces its node. If the first node goes between the
+        // listing and its read, only another look finds the second one.
         Ok(look()? || look()?)
     }
 
-    /// As [`contenders`](Self::contenders), as the server has them, with a limit for each request.
+    /// Like [`contenders`](Self::contenders), at a server that may lag, with a limit for each request.
     pub(crate) fn contenders_within(
         self: &Arc<Self>,
         path: &str,
@@ -282,7 +281,7 @@ impl Session {
         self.listed(&[], path, limit)
     }
 
-    /// Lists the contenders behind these requests.
+    /// Lists the contenders, after these requests.
     fn listed(
         self: &Arc<Self>,
         first: &[Request],
@@ -324,8 +323,8 @@ impl Session {
     }
 }
 
-/// Puts the nodes of a lock that were read in the order of its queue, holders first. Contenders
-/// that have left are omitted.
+/// Puts the nodes of a lock that were read in the order of its queue, holders first. Omits
+/// contenders that have left.
 pub(crate) fn assemble(
     session: &Arc<Session>,
     spots: &Spots,
@@ -354,10 +353,10 @@ pub(crate) fn assemble(
     own
 }
 
-/// Puts the waiters for a semaphore behind its permits.
+/// Merges the waiters for a semaphore behind its permits.
 ///
-/// In Curator's layout the first waiter asks for a permit by creating the last node among
-/// them. It has the permit if there is room, and leaves the queue then.
+/// In Curator's layout the first waiter asks for a permit by creating the last node among them. It
+/// has the permit if there is room, and then leaves the queue.
 fn merged(
     mut permits: Vec<Contender>,
     mut line: Vec<Contender>,
