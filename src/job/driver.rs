@@ -30,13 +30,13 @@ pub(super) struct JobDriver<'a, 'q> {
     pub(super) path: &'a Arc<str>,
     once: Once,
     pub(super) request: LockRequest<'q>,
-    /// The contender that was nearest ahead at the last news of the queue.
+    /// The contender that was nearest ahead when the queue was last listed.
     ahead: Arc<Mutex<Option<Ahead>>>,
     grant: Option<Grant>,
     max_time: Option<Duration>,
-    /// The run took longer.
+    /// Whether the run took longer than it may.
     is_over: bool,
-    /// How long servers are waited for when the work has ended, if that is not a session timeout.
+    /// How long to wait for servers when the work has ended, if not for a session timeout.
     patience: Option<Duration>,
     /// How long to wait for the stake of another client, once one was seen.
     pub(super) stake_until: Option<Instant>,
@@ -76,7 +76,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    /// A run may take this long.
+    /// Sets how long a run may take.
     pub(super) fn limit(&mut self, max_time: Option<Duration>) {
         self.max_time = max_time;
     }
@@ -138,7 +138,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
 
     /// Releases the lock and records the end of the run.
     pub(super) fn end(&mut self) -> Result<()> {
-        // A server decides whether the run held to its end, as long as it knows of the session.
+        // A server decides whether the run held the lock to its end, as long as it knows the session.
         let timeout = self.session().status.snapshot().timeout;
         let patience = self.patience.map_or(timeout, |most| most.min(timeout));
         self.request.limit = Limit::after(patience);
@@ -167,7 +167,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    /// The holder of the lock when the caller gave up, if it is the contender just ahead.
+    /// Returns the holder of the lock when the caller gave up, if it is the contender just ahead.
     pub(super) fn ahead(&self) -> Option<Contender> {
         let ahead = self.ahead.lock();
         let ahead = ahead
@@ -176,8 +176,8 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Some(ahead.contender(self.session()))
     }
 
-    /// Whether the last contender ahead wrote down the end of its run, which its release does; `None`
-    /// if there was none.
+    /// Returns whether the last contender ahead recorded the end of its run, which its release
+    /// does; `None` if there was none.
     fn follows_release(&self) -> Option<bool> {
         let seen = self.grant.as_ref()?.raw.seen()?;
         let last = seen.last()?;
@@ -188,7 +188,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Some(read.is_some_and(|last| self.once.has_ended(last.stat.czxid)))
     }
 
-    /// The error of a call that ended without a run, and saw no client running it.
+    /// Returns the error of a call that ended without a run, and saw no client running it.
     pub(super) fn gave_up(&self) -> Error {
         let refused = self.request.refused::<()>(self.session());
         refused.err().unwrap_or_else(|| Error::GaveUp {
@@ -196,7 +196,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         })
     }
 
-    /// The holder of the lock now, if a server answers in time.
+    /// Returns the current holder of the lock, if a server answers in time.
     pub(super) fn holder(&self) -> Result<Option<Contender>> {
         let limit = || self.request.limit.clone();
         match self.session().contenders_within(self.path, limit) {
@@ -210,7 +210,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             Action::Read => self.read(),
             Action::Line => self.line(),
             Action::Write(data, version) => self.write(data, version),
-            // `begin` does not call this with these.
+            // `begin` does not call this with these actions.
             Action::Run | Action::End(..) | Action::Finish(_) => Ok(Event::Cancel),
         }
     }
@@ -225,14 +225,14 @@ impl<'a, 'q> JobDriver<'a, 'q> {
                 caller.call(&Request::get(path), path, limit)
             }
         };
-        // In another session the answer says nothing about our lock, which is gone.
+        // In another session the answer says nothing about this run's lock, which is gone.
         if self.grant.is_some() && !self.is_same_session() && answered.is_ok() {
             return Ok(Event::Lost);
         }
         self.data(answered)
     }
 
-    /// Reads from a server that has caught up: a later session may not know yet how the lock's
+    /// Reads from a server that has caught up: another server may not know yet how the lock's
     /// session ended.
     fn confirm(&self) -> Result<Event> {
         let (path, limit) = (&**self.path, &self.request.limit);
@@ -254,7 +254,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
         let queue = Queue {
             reads: &[Request::get(self.path)],
-            // A container would go when no client queues, and the journal with it.
+            // A container would be removed when no client queues, and the journal with it.
             lasting: Lasting::Always(Journal::EMPTY),
             ..Queue::of(self.path, Role::Exclusive)
         };
@@ -277,12 +277,12 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Ok(Event::Granted(token))
     }
 
-    /// Writes `data` if our node still exists.
+    /// Writes `data` if the lock's node still exists.
     fn write(&mut self, data: Vec<u8>, version: i32) -> Result<Event> {
         let Some(grant) = &self.grant else {
             return Ok(Event::Lost);
         };
-        // Answers that had arrived were used all the same, but a run must not begin now.
+        // Answers that had arrived were still used, but a run must not begin now.
         if self.request.limit.is_over() {
             return Ok(Event::Cancel);
         }
@@ -296,7 +296,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             .caller()
             .call(&write, path, &self.request.limit)
         {
-            // The node that was there may be of an earlier session, which some servers do not end at once.
+            // The node may be of an earlier session, which some servers do not end at once.
             Ok(_) if !self.is_same_session() => Ok(Event::Lost),
             Ok(answer) => Ok(Event::Written(written(&answer, version))),
             Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(Event::BadVersion),
@@ -342,7 +342,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     }
 }
 
-/// The version and the time that the transaction has given the directory, whose data had this version before.
+/// Returns the version and the time that the transaction gave the directory, whose data had the version `before`.
 fn written(answer: &Reply, before: i32) -> Option<(i32, i64)> {
     let Reply::Multi(results) = answer else {
         return None;

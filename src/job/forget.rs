@@ -1,4 +1,4 @@
-//! Forgets what a job has done, and gives it a record where its own was replaced.
+//! Forgets the runs of a job, and gives the job a record where its own was replaced.
 
 use std::result::Result as StdResult;
 
@@ -15,19 +15,19 @@ use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request};
 
 impl Job {
-    /// Forgets all runs, so that the next one begins anew; returns the last one, `None` if there
+    /// Forgets all runs, so that the next one begins anew. Returns the last run, or `None` if there
     /// was none.
     ///
-    /// Deletes the path's node while nobody runs the job or waits for it. What another client
-    /// writes there meanwhile is read before it is deleted. Blocks for two round trips, or for
-    /// two more each time that somebody writes, at most 15 s each, also when the connection is
+    /// Deletes the path's node while no client runs the job or waits for it. What another client
+    /// writes there meanwhile is read before it is deleted. Blocks for two round trips, or for two
+    /// more each time that another client writes, at most 15 s each, also when the connection is
     /// lost.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Refused`] while somebody runs the job or waits for it, with
-    /// [`Error::Unmarked`] if the path's node is no job's, and with [`Error::Unconfirmed`] if the
-    /// answer was lost. Otherwise as [`last`](Self::last).
+    /// Fails with [`Error::Refused`] while a client runs the job or waits for it, with
+    /// [`Error::Unmarked`] if the path's node is not a job's, and with [`Error::Unconfirmed`] if
+    /// the answer was lost. Otherwise as [`last`](Self::last).
     ///
     /// # Example
     ///
@@ -63,17 +63,18 @@ impl Job {
         }
     }
 
-    /// Forgets that this slot is done, and its attempts, so that it is run again, also if a higher one is
-    /// done; returns whether something was known of it.
+    /// Forgets that this slot is done, and its attempts, so that it is run again, even if a higher
+    /// one is done. Returns whether anything was known of the slot.
     ///
-    /// Writes the record unless somebody runs the job. Blocks for three round trips, or for as many
-    /// more each time that somebody writes, at most 15 s each, also when the connection is lost.
+    /// Writes the record unless a client runs the job. Blocks for three round trips, or for as many
+    /// more each time that another client writes, at most 15 s each, also when the connection is
+    /// lost.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Refused`] while somebody runs the job, with [`Error::BadArgument`] for
-    /// what is no slot, or if 32 slots below the highest are to be run again already. Otherwise as
-    /// [`forget`](Self::forget).
+    /// Fails with [`Error::Refused`] while a client runs the job, and with [`Error::BadArgument`]
+    /// if `slot` is not a slot, or if 32 slots below the highest are already to be run again.
+    /// Otherwise as [`forget`](Self::forget).
     ///
     /// # Example
     ///
@@ -104,7 +105,7 @@ impl Job {
             if running.map(|run| self.is_held(run)).transpose()? == Some(true) {
                 return Err(self.in_use("somebody runs the job: try again when nobody does"));
             }
-            // Each write of a run changes the version, and none of one whose lock is gone succeeds.
+            // Each write of a run changes the version, and no write of a run whose lock is gone succeeds.
             journal.bury();
             match journal.forget(slot) {
                 Some(true) => {}
@@ -118,22 +119,22 @@ impl Job {
         }
     }
 
-    /// Gives the job an empty record where its own was replaced; returns what stood there, `None`
-    /// if nothing was to be mended.
+    /// Gives the job an empty record where its own was replaced. Returns the data that replaced it,
+    /// or `None` if the record was whole.
     ///
-    /// For a job whose calls fail with [`Error::Unmarked`], although its path is right: a client of
-    /// an older version used the path as a semaphore, or somebody wrote there by hand. The node is
-    /// replaced in one transaction, which deletes what was read and nothing else. The new one has
-    /// the access control list of this client, and knows of no run. Blocks for five round trips, or
-    /// for five more each time that somebody writes, about 15 s in all, also when the connection is
-    /// lost.
+    /// Use this for a job whose calls fail with [`Error::Unmarked`] although its path is right: a
+    /// client of an older version used the path as a semaphore, or somebody wrote there by hand.
+    /// The node is replaced in one transaction, which deletes what was read and nothing else. The
+    /// new node has the access control list of this client, and knows of no run. Blocks for five
+    /// round trips, or for five more each time that another client writes, about 15 s in all, also
+    /// when the connection is lost.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Refused`] while somebody uses the path, with [`Error::Unmarked`] if its
-    /// data is somebody else's, such as a mark of abandonment or any other text, or the node is a
-    /// contender's, and with [`Error::Unsupported`] on a handle of the `zookeeper` crate. Otherwise as
-    /// [`last`](Self::last).
+    /// Fails with [`Error::Refused`] while a client uses the path, and with [`Error::Unmarked`] if
+    /// the data is another program's, such as a mark of abandonment or any other text, or if the
+    /// node is a contender's. Fails with [`Error::Unsupported`] on a handle of the `zookeeper`
+    /// crate. Otherwise as [`last`](Self::last).
     ///
     /// # Example
     ///
@@ -178,8 +179,8 @@ impl Job {
         }
     }
 
-    /// The part of a transaction that makes the node anew, if nothing is below it. A node that a lock
-    /// made may be a container, which would not keep the record.
+    /// Returns the part of a transaction that creates the node anew, if there are no nodes below
+    /// it. A node that a lock created may be a container, which would not keep the record.
     pub(super) fn replacement(&self, version: i32, acl: Vec<Access>) -> [Op; 2] {
         let delete = Op::Delete {
             path: self.path.to_string(),
@@ -194,7 +195,7 @@ impl Job {
         [delete, create]
     }
 
-    /// The deletions of what an unused semaphore leaves below its path.
+    /// Returns the deletions of the directories that an unused semaphore leaves below its path.
     pub(super) fn unused_directories(&self) -> Result<Vec<Op>> {
         let dirs = OF_A_SEMAPHORE.map(|name| format!("{}/{name}", self.path));
         let session = &self.locks.session;
@@ -210,7 +211,7 @@ impl Job {
         Ok(dirs.into_iter().zip(seen).filter_map(unused).collect())
     }
 
-    /// The path's node as the leader has it.
+    /// Returns the path's node as the leader has it.
     fn newest(&self) -> Result<Option<Seen>> {
         let session = &self.locks.session;
         let read = session.read_latest(Request::get(&self.path), &self.path)?;
@@ -223,7 +224,7 @@ impl Job {
         })
     }
 
-    /// Returns whether it was written; if not, somebody has changed what was seen.
+    /// Sends a write; returns `false` if another client has changed what was seen.
     fn write(&self, request: &Request) -> Result<bool> {
         let (mut caller, limit) = (self.locks.session.caller(), Session::query_limit());
         self.written(caller.call_once(request, &self.path, &limit))

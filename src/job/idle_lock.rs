@@ -1,16 +1,18 @@
-//! Gives a job the path of a lock that nobody uses any more.
+//! Gives a job the path of a lock that no client uses any more.
 //!
-//! Such a lock leaves a node without data, or with the note of its last release, which the server removes a
-//! minute or two later, or never if another library made it. A job need not wait for that. No server tells
-//! whether the node is a container, which would not keep a record. So the node is replaced in one
-//! transaction, which fails if anything is below it but the empty directories of a semaphore. A path that is
-//! in use, and one that is the directory of other paths, stays what it is.
+//! Such a lock leaves a node without data, or with the note of its last release. The server removes
+//! the node a minute or two later, or never if another library created it. A job need not wait for
+//! that. No server tells whether the node is a container, which would not keep a record. The node
+//! is therefore replaced in one transaction, which fails if anything is below it but the empty
+//! directories of a semaphore. A path that is in use, or is the directory of other paths, stays as
+//! it is.
 //!
-//! What was a job's is never taken over, whoever has written there since: [`is_free`].
+//! A path that was a job's is never taken over, whoever has written there since: [`is_free`].
 //!
-//! A version tells the states of one node apart. A job that was faster may have come to the same version in
-//! the new node. So a node of this session, the stake, is put below the old one first: nobody replaces that
-//! meanwhile, and the transaction deletes the stake, too.
+//! A version tells the states of one node apart, but not those of two: another job may have
+//! replaced the node, and the new one may have come to the same version. A node of this session,
+//! the stake, is therefore created below the old node first. Nobody replaces that node meanwhile,
+//! and the transaction deletes the stake too.
 
 use std::result::Result as StdResult;
 use std::time::Duration;
@@ -32,41 +34,41 @@ use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request, Stat};
 /// The name of the stake.
 const STAKE: &str = "taken-over-by-a-job";
 
-/// How long to wait while another client has its stake there.
+/// How long to wait while another client has its stake at the path.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a try waits for a stake, which takes its owner a round trip: it may have been killed.
+/// How long a `try_` call waits for a stake. Its owner needs one round trip, but may have been killed.
 const PASSING: Duration = Duration::from_secs(1);
 
 /// Another client, or the server that removes containers, was faster: look again.
 const FASTER: CallError = CallError::Refused(ErrorCode::BAD_VERSION);
 
-/// The stake is another client's or thread's, or one of an answer that was lost, which goes.
+/// The stake is another client's or thread's, or is left from a request whose answer was lost and will be deleted.
 pub(super) const STAKED: ErrorCode = ErrorCode::NODE_EXISTS;
 
 /// A node that may be free.
 struct Idle {
     stat: Stat,
-    /// `None` if it is not shown as it is.
+    /// The access control list; `None` if the server does not show it as it is.
     acl: Option<Vec<Access>>,
-    /// The deletions of what is below it.
+    /// The deletions of the nodes below it.
     rest: Vec<Op>,
 }
 
-/// What became of a look at a path that is no job's.
+/// The outcome of a look at a path that is not a job's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Takeover {
-    /// It may be a job's now: look again.
+    /// The path may be a job's now: look again.
     Tried,
     /// Another client has its stake there, or had a moment ago.
     Staked,
-    /// It stays what it is.
+    /// The path stays as it is.
     Refused,
 }
 
 impl JobDriver<'_, '_> {
-    /// Returns whether the path is worth another look. A try that another client's stake outlasts has found
-    /// the path taken.
+    /// Returns whether the path is worth another look. A `try_` call that another client's stake
+    /// outlasts has found the path taken.
     pub(super) fn take_over(&mut self) -> Result<bool> {
         let job = Job {
             locks: self.locks.clone(),
@@ -74,7 +76,7 @@ impl JobDriver<'_, '_> {
         };
         let found = job.take_over(&self.request.limit)?;
         if found == Takeover::Staked {
-            // It stays said if the limit ends the next look.
+            // The call has found the path taken, even if the limit ends the next look.
             self.request.taken = true;
             let until = *self.stake_until.get_or_insert_with(|| from_now(PASSING));
             if self.request.patience == Patience::Tries && until <= clock::now() {
@@ -86,7 +88,7 @@ impl JobDriver<'_, '_> {
 }
 
 impl Job {
-    /// Makes an unused lock's path a job's.
+    /// Turns the path of an unused lock into a job's.
     pub(crate) fn take_over(&self, limit: &Limit) -> Result<Takeover> {
         let mut caller = self.locks.session.caller();
         let looked = self.idle(&mut caller, limit);
@@ -99,7 +101,7 @@ impl Job {
                 Ok(Takeover::Tried)
             }
             Err(CallError::Refused(STAKED)) => {
-                // Where the limit ends it, the next look comes to the same end.
+                // If the limit ends the pause, the next look reports it.
                 let _ = caller.pause(PAUSE, limit);
                 Ok(Takeover::Staked)
             }
@@ -108,7 +110,7 @@ impl Job {
         }
     }
 
-    /// The path's node, if nobody uses it and no run was written down there.
+    /// Returns the path's node, if nobody uses it and no run was recorded there.
     fn idle(&self, caller: &mut Caller, limit: &Limit) -> StdResult<Option<Idle>, CallError> {
         let mut answers = caller
             .call_all(&self.looks(), &self.path, limit)?
@@ -137,7 +139,7 @@ impl Job {
             Err(ErrorCode::NO_NODE) => return Err(FASTER),
             acl => acl.ok().and_then(whole),
         };
-        // A number may be anybody's; a semaphore's has a directory below it.
+        // Any program may write a number; that of a semaphore has a directory below it.
         let is_ours = data.is_empty() || is_note(&data) || !rest.is_empty();
         if is_ours && names.len() == rest.len() {
             return Ok(Some(Idle { stat, acl, rest }));
@@ -159,7 +161,7 @@ impl Job {
         ]
     }
 
-    /// Whether the path's node is the one that was seen.
+    /// Returns whether the path's node is the one that was seen.
     fn is_still(
         &self,
         caller: &mut Caller,
@@ -175,7 +177,7 @@ impl Job {
         let Idle { stat, acl, rest } = idle;
         let was_never_used = (stat.version, stat.cversion) == (0, 0);
         let replaced = match acl {
-            // A stake would be a use.
+            // A stake would count as a use.
             Some(acl) if was_never_used && !self.may_replace(caller, &acl, limit)? => {
                 Err(CallError::Refused(ErrorCode::NO_AUTH))
             }
@@ -185,7 +187,7 @@ impl Job {
             None => Err(CallError::Refused(ErrorCode::NO_AUTH)),
         };
         match replaced {
-            // Who made it lets nobody make another: it is no lock's directory.
+            // Whoever created the node lets nobody create another: it is not a lock's directory.
             Err(CallError::Refused(ErrorCode::NO_AUTH)) if was_never_used => {
                 let record = Request::set(&*self.path, Journal::EMPTY.to_vec(), stat.version);
                 caller.call_once(&record, &self.path, limit).map(drop)
@@ -194,7 +196,7 @@ impl Job {
         }
     }
 
-    /// Whether this client may replace the node, by a transaction that replaces nothing.
+    /// Returns whether this client may replace the node, by a transaction that replaces nothing.
     fn may_replace(
         &self,
         caller: &mut Caller,
@@ -213,7 +215,7 @@ impl Job {
         }
     }
 
-    /// Replaces the node that was seen and what is below it; returns whether that is known.
+    /// Replaces the node that was seen and the nodes below it; returns whether that is confirmed.
     pub(super) fn replace_under_a_stake(
         &self,
         caller: &mut Caller,
@@ -225,7 +227,7 @@ impl Job {
         let replaced = match caller.call_once(&self.stake(&stake, &mark), &stake, limit) {
             Ok(Some(_)) => self.replace_with(caller, &stake, what, limit),
             Err(error @ (CallError::Refused(_) | CallError::Over(_))) => return Err(error),
-            // It may come to be, also after the next look.
+            // The stake may still be created, even after the next look.
             unanswered => unanswered.map(|_| false),
         };
         if !matches!(replaced, Ok(true)) {
@@ -236,7 +238,7 @@ impl Job {
         replaced
     }
 
-    /// Replaces the node that was seen, and deletes the stake; returns whether that is known.
+    /// Replaces the node that was seen, and deletes the stake; returns whether that is confirmed.
     fn replace_with(
         &self,
         caller: &mut Caller,
@@ -255,7 +257,7 @@ impl Job {
         Ok(done.is_some())
     }
 
-    /// The mark tells it from those of others, which have the same name.
+    /// Returns the request that creates the stake. Its mark tells it from other stakes, which have the same name.
     fn stake(&self, node: &str, mark: &str) -> Request {
         Request::create(
             node,
@@ -266,7 +268,8 @@ impl Job {
     }
 }
 
-/// A server shows the hash of a password to those only that may change the list.
+/// Returns the list if it is complete: a server shows the hash of a password only to clients that
+/// may change the list.
 fn whole(reply: Reply) -> Option<Vec<Access>> {
     let Reply::Acl { acl, .. } = reply else {
         return None;

@@ -1,4 +1,4 @@
-//! What a job's record says.
+//! Reads a job's record.
 
 use super::Job;
 use super::record::RunRecord;
@@ -8,8 +8,9 @@ use zklock_core::journal::{Journal, PastRun};
 use zklock_jute::{Reply, Request};
 
 impl Job {
-    /// Returns what [`last`](Self::last), [`last_failure`](Self::last_failure) and [`running`](Self::running)
-    /// do, and [`history`](Self::history), all of one moment; for the program.
+    /// Returns the results of [`last`](Self::last), [`last_failure`](Self::last_failure),
+    /// [`running`](Self::running) and [`history`](Self::history), all of one moment; for the
+    /// program.
     ///
     /// # Errors
     ///
@@ -19,7 +20,7 @@ impl Job {
         loop {
             let journal = self.settled()?;
             match &journal.running {
-                // It has ended since it was read.
+                // The run has ended since it was read.
                 Some(run) if !self.is_held(run)? => continue,
                 _ => {}
             }
@@ -33,8 +34,9 @@ impl Job {
 
     /// Returns the last run that finished; `None` if none has.
     ///
-    /// Blocks for one round trip, at most 15 s, also when the connection is lost. It reads from a server that
-    /// has caught up with its leader; see [`Client::contenders`](crate::Client::contenders).
+    /// Blocks for one round trip, at most 15 s, also when the connection is lost. Reads from a
+    /// server that has caught up with its leader; see
+    /// [`Client::contenders`](crate::Client::contenders).
     ///
     /// # Errors
     ///
@@ -56,8 +58,8 @@ impl Job {
         Ok(self.settled()?.failed.map(RunRecord::new))
     }
 
-    /// Returns the runs that are [kept](super::JobOptions::keep) and have ended, the newest first; without
-    /// that, the last one that finished and the last one that failed.
+    /// Returns the runs that are [kept](super::JobOptions::keep) and have ended, the newest first.
+    /// If none are kept, returns the last one that finished and the last one that failed.
     ///
     /// Blocks for a few round trips, at most 15 s each.
     ///
@@ -91,7 +93,7 @@ impl Job {
         Ok(runs.map(RunRecord::new).collect())
     }
 
-    /// Returns the run that is under way; `None` if there is none.
+    /// Returns the run in progress; `None` if there is none.
     ///
     /// Blocks for a few round trips, at most 15 s each.
     ///
@@ -117,18 +119,18 @@ impl Job {
         Ok(self.journal()?.state)
     }
 
-    /// The record, in which a run that is gone counts as failed.
+    /// Returns the record, in which a run that is gone counts as failed.
     fn settled(&self) -> Result<Journal> {
         self.journal()?.settled(|run| self.is_gone(run))
     }
 
-    /// Whether nobody has written down how this run ended, and its lock is free.
+    /// Returns whether the end of this run is not recorded, and its lock is free.
     fn is_gone(&self, run: &PastRun) -> Result<bool> {
-        // It may have ended since it was read.
+        // The run may have ended since it was read.
         Ok(!self.is_held(run)? && self.journal()?.running.as_ref() == Some(run))
     }
 
-    /// Whether this run still has the lock.
+    /// Returns whether this run still has the lock.
     pub(super) fn is_held(&self, run: &PastRun) -> Result<bool> {
         let token = FencingToken::new(run.token);
         self.locks.session.is_held_with(&self.path, token)

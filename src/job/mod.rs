@@ -29,20 +29,20 @@ use zklock_core::attempt::Patience;
 use zklock_core::job::{Due, Outcome as Ended, Wish};
 pub use zklock_core::journal::Outcome;
 
-/// How many bytes a slot may have.
+/// The most bytes in a slot.
 const LONGEST_SLOT: usize = 256;
 
 /// Work that must run once: a nightly report, a daily import, a migration.
 ///
 /// A [`Mutex`](crate::Mutex) keeps two machines from running a job at the same time. It does not
-/// keep the second one from running it *after* the first. A job does: its runs are recorded on the
-/// servers, in the transaction that releases the lock. So either a run has held the lock to its end
-/// and its slot is done, or the slot is not done, and the next machine that waits or arrives runs
-/// it.
+/// keep the second machine from running the job *after* the first one. A job does: its runs are
+/// recorded on the servers, in the transaction that releases the lock. Either a run has held the
+/// lock to its end and its slot is done, or the slot is not done, and the next machine that waits
+/// or arrives runs it.
 ///
 /// No lock service can promise that the work itself happened once: if a run did its work and died
-/// before that transaction, the job runs again, and learns it from [`Run::retry_of`]. Fence writes
-/// that must not happen twice, or late, with [`Run::fencing_token`].
+/// before that transaction, the job runs again, and learns of the first run from [`Run::retry_of`].
+/// Fence writes that must not happen twice, or late, with [`Run::fencing_token`].
 ///
 /// The lock is the mutex of the same path: [`Client::contenders`](crate::Client::contenders) lists
 /// the client that runs the job and those that wait, and the job excludes every other client that
@@ -85,15 +85,15 @@ pub struct Job {
 #[derive(Clone, Debug)]
 #[must_use = "the job may have failed, or not have been run"]
 pub enum Once<T, E, H = Contender> {
-    /// This call ran it and held the lock to the end, and that is recorded.
+    /// This call ran the job and held the lock to the end, and that is recorded.
     Done(T),
-    /// A client ran it before.
+    /// A client has run the job before.
     DoneBefore(RunRecord),
-    /// Another contender runs it, and this call did not wait, or stopped waiting.
+    /// Another contender runs the job, and this call did not wait, or stopped waiting.
     Running(H),
-    /// This call ran it, and it returned an error: it is not done.
+    /// This call ran the job, and the run returned an error: the slot is not done.
     Failed(E),
-    /// It was begun as often as [`JobOptions::attempts`] allows; this is the last run that failed.
+    /// The slot was begun as often as [`JobOptions::attempts`] allows; this is the last run that failed.
     NoAttemptsLeft(RunRecord),
 }
 
@@ -112,23 +112,23 @@ impl Job {
     /// an RFC 3339 time, a number with leading zeros. All machines must name the same slot for the
     /// same run; their clocks decide nothing else.
     ///
-    /// Blocks for one round trip if the slot is done. Otherwise it waits, in order of arrival,
-    /// while another client runs the job, and runs it if that client fails; see
-    /// [`JobOptions::wait`]. A lost connection does not end the wait. When `run` has returned, it
-    /// blocks until the end is recorded: for one round trip, or for at most two session timeouts
-    /// when the connection is lost.
+    /// Blocks for one round trip if the slot is done. Otherwise the call waits, in order of
+    /// arrival, while another client runs the job, and runs it if that client fails; see
+    /// [`JobOptions::wait`]. A lost connection does not end the wait. When `run` has returned, the
+    /// call blocks until the end is recorded: for one round trip, or for at most two session
+    /// timeouts when the connection is lost.
     ///
     /// A run that returns an error, panics, loses its lock or dies does not count as done.
     ///
     /// # Errors
     ///
     /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
-    /// control characters, with [`Error::Unmarked`] if the path is in use as a lock that is no job, or is
-    /// the directory of other paths, and with [`Error::Unsupported`] on a handle of the `zookeeper`
-    /// crate. After `run` it fails with [`Error::Lost`] if the servers say that the lock was lost
-    /// before the end, and with [`Error::Unconfirmed`] if none says in time whether the end was
-    /// recorded, even if the run knew that its lock was lost; the next call learns it. Otherwise as
-    /// [`Mutex::lock`](crate::Mutex::lock).
+    /// control characters, with [`Error::Unmarked`] if the path is in use as a lock that is not a
+    /// job, or is the directory of other paths, and with [`Error::Unsupported`] on a handle of the
+    /// `zookeeper` crate. After `run`, fails with [`Error::Lost`] if the servers say that the lock
+    /// was lost before the end, and with [`Error::Unconfirmed`] if no server says in time whether
+    /// the end was recorded, even if the run knew that its lock was lost; the next call finds out.
+    /// Otherwise as [`Mutex::lock`](crate::Mutex::lock).
     pub fn once<T, E>(
         &self,
         slot: &str,
@@ -156,7 +156,7 @@ impl Job {
     /// Runs the job unless the last finished run began less than `every` ago, by the servers'
     /// clock.
     ///
-    /// No machine's own clock decides. Costs one write more than [`once`](Self::once), because
+    /// No machine's own clock decides. This costs one write more than [`once`](Self::once), because
     /// only a transaction returns the servers' time. [`JobOptions::attempts`] are counted for that
     /// long after the last attempt. Blocks as [`once`](Self::once). A run for a slot counts as a
     /// run; a run of this method has no slot, and does not change the slots.
@@ -265,7 +265,7 @@ impl Job {
     }
 }
 
-/// The wish for a run of this slot, if it is a valid slot.
+/// Returns the wish for a run of this slot, if it is a valid slot.
 pub(crate) fn due_for(slot: &str) -> Result<Due> {
     check_slot(slot)?;
     Ok(Due::Slot(slot.to_owned()))
@@ -282,7 +282,7 @@ fn check_slot(slot: &str) -> Result<()> {
     Ok(())
 }
 
-/// The wish for a run unless the last one began less than this ago.
+/// Returns the wish for a run, unless the last one began less than `time` ago.
 pub(crate) fn due_every(time: Duration) -> Due {
     Due::Every(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }

@@ -8,8 +8,7 @@ use crate::options::{LockOptions, Waiting};
 use crate::system::channel::Receiver;
 use zklock_core::job::Terms;
 
-/// How to wait for a run, and which runs to make; for
-/// [`Job::once_with`](super::Job::once_with).
+/// How to wait for a run, and which runs to make; for [`Job::once_with`](super::Job::once_with).
 ///
 /// # Example
 ///
@@ -40,13 +39,13 @@ pub struct JobOptions<'a> {
 }
 
 impl<'a> JobOptions<'a> {
-    /// Returns options that wait as long as it takes, and count no attempts.
+    /// Returns options that wait as long as it takes, and do not limit the attempts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets whether to wait while another client runs the job, and to run it if that one fails. If
-    /// not, the call returns [`Once::Running`](super::Once::Running) at once. Defaults to yes.
+    /// Sets whether to wait while another client runs the job, and to run it if that client fails.
+    /// If not, the call returns [`Once::Running`](super::Once::Running) at once. Defaults to yes.
     pub fn wait(mut self, waits: bool) -> Self {
         self.waits = waits;
         self
@@ -58,8 +57,8 @@ impl<'a> JobOptions<'a> {
         self
     }
 
-    /// Stops waiting when this has a message, or has lost all its senders. Defaults to never. It
-    /// does not end a run that has begun.
+    /// Stops waiting when this channel has a message, or has lost all its senders. Does not end a
+    /// run that has begun. Defaults to never.
     pub fn cancel(mut self, cancel: Receiver<()>) -> Self {
         self.lock = self.lock.cancel(cancel);
         self
@@ -72,17 +71,17 @@ impl<'a> JobOptions<'a> {
         self
     }
 
-    /// Sets whether the slot counts by itself: it is run unless this very slot is done, also if a
-    /// higher one is. Defaults to no.
+    /// Sets whether the slot counts by itself: it is run unless this very slot is done, even if a
+    /// higher one is done. Defaults to no.
     ///
-    /// From the first such run on, the record keeps each slot that is done, in order or not, as many as
-    /// fit into 16 KB: some 300 dates. The lowest falls out first. A slot that is not
-    /// higher than one that has fallen out is not run, and fails with
+    /// From the first such run on, the record keeps each slot that is done, in order or not, as
+    /// many as fit into 16 KB: some 300 dates. The lowest slot is dropped first. A slot that is not
+    /// higher than a dropped one is not run, and fails with
     /// [`Error::SlotForgotten`](crate::Error::SlotForgotten), unless [`again`](Self::again) is set.
-    /// What was done in order before is known by the highest slot only: a lower one is run.
+    /// Of the slots that were done in order before, only the highest is known: a lower one is run.
     ///
-    /// For a call without this option, a slot is done if it was done by itself too, or is not higher
-    /// than the highest one that was done in order.
+    /// For a call without this option, a slot is done if it was done by itself too, or is not
+    /// higher than the highest one that was done in order.
     ///
     /// # Example
     ///
@@ -105,8 +104,8 @@ impl<'a> JobOptions<'a> {
         self
     }
 
-    /// Sets whether to run the job although it is done. Defaults to no. If that run fails, the slot is
-    /// done as before. Each call that sets it runs the job once more.
+    /// Sets whether to run the job even if it is done. If that run fails, the slot stays done. Each
+    /// call with this option runs the job once more. Defaults to no.
     pub fn again(mut self, again: bool) -> Self {
         self.terms.again = again;
         self
@@ -114,17 +113,18 @@ impl<'a> JobOptions<'a> {
 
     /// Sets how long a run may take, from the beginning of its function. Defaults to no limit.
     ///
-    /// After that time its [`check`](super::Run::check) fails,
-    /// [`events`](super::Run::events) has [`Lost`](crate::GuardEvent::Lost), and
-    /// [`lost_reason`](super::Run::lost_reason) is [`OverTime`](crate::LostReason::OverTime). When the function
-    /// returns, the run is recorded as failed, which its message says, and the call fails with
-    /// [`Error::Lost`] if the function was successful.
+    /// After that time the run's [`check`](super::Run::check) fails, [`events`](super::Run::events)
+    /// has [`Lost`](crate::GuardEvent::Lost), and [`lost_reason`](super::Run::lost_reason) is
+    /// [`OverTime`](crate::LostReason::OverTime). When the function returns, the run is recorded as
+    /// failed, which its message says, and the call fails with [`Error::Lost`] if the function was
+    /// successful.
     ///
-    /// **A library can stop no thread.** So the lock stays with a run that goes on: releasing it would let two run
-    /// at once. Let the function ask `check` between its steps, as often as an end is to be heeded.
-    /// The program `zklock` ends its command.
+    /// **A library cannot stop a thread.** The lock therefore stays with a run that goes on:
+    /// releasing it would let two runs overlap. Let the function call `check` between its steps, as
+    /// often as it should notice the end of its time. The program `zklock` ends its command.
     ///
     /// A time of zero is refused with [`Error::BadArgument`]. Over a database this fails with
+    /// [`Error::Unsupported`].
     /// [`Error::Unsupported`].
     ///
     /// # Example
@@ -157,7 +157,7 @@ impl<'a> JobOptions<'a> {
         self
     }
 
-    /// Fails if an option can't be kept.
+    /// Fails if an option cannot be kept.
     pub(crate) fn check(&self) -> Result<()> {
         match self.max_time {
             Some(Duration::ZERO) => Err(Error::BadArgument {
@@ -168,11 +168,12 @@ impl<'a> JobOptions<'a> {
         }
     }
 
-    /// Keeps this many runs in the record, for [`Job::history`](super::Job::history): done, failed or
-    /// of unknown end. Calls that say nothing keep as many as were kept before; 0 keeps no more than the last
-    /// of each.
+    /// Keeps this many runs in the record, for [`Job::history`](super::Job::history): runs that are
+    /// done, have failed or whose end is unknown. Calls without this option keep as many as before.
+    /// 0 keeps no more than the last run of each kind.
     ///
-    /// The oldest are left out when they take more than 16 KB, which is some 50 runs with short messages.
+    /// If the runs take more than 16 KB, which is some 50 runs with short messages, the oldest are
+    /// dropped.
     pub fn keep(mut self, most: u32) -> Self {
         self.terms.keep = Some(most);
         self
@@ -184,7 +185,7 @@ impl<'a> JobOptions<'a> {
         self
     }
 
-    /// Calls this whenever the call learns what it waits for; see
+    /// Calls this closure whenever the call learns what it waits for; see
     /// [`LockOptions::on_wait`](crate::LockOptions::on_wait).
     pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {
         self.lock = self.lock.on_wait(callback);

@@ -91,7 +91,7 @@ impl RunRecord {
 }
 
 impl fmt::Display for RunRecord {
-    /// Writes it as `slot 2026-11-22, attempt 1, begun 2026-11-22T01:00:00Z, on db1 pid 7`.
+    /// Formats the record as `slot 2026-11-22, attempt 1, begun 2026-11-22T01:00:00Z, on db1 pid 7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.slot().is_empty() {
             write!(f, "slot {}", self.slot())?;

@@ -1,4 +1,4 @@
-//! A run that is under way.
+//! A run in progress.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use zklock_core::journal::{End, Journal, Outcome};
 
 use super::record::RunRecord;
 
-/// How many characters of a message are kept.
+/// The most characters of a message that are kept.
 const LONGEST_MESSAGE: usize = 512;
 
 /// A run of a [`Job`](super::Job), for the function that does the work.
 ///
-/// It has the methods of every guard, except that it ends when the function returns, and that the
-/// state of its lock is [`guard_state`](Self::guard_state).
+/// A run has the methods of every guard, except that it ends when the function returns, and that
+/// the state of its lock is [`guard_state`](Self::guard_state).
 pub struct Run<'a> {
     pub(super) raw: &'a RawGuard,
     pub(super) slot: &'a str,
@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub(super) state: Option<&'a [u8]>,
     pub(super) next_state: Mutex<Option<Vec<u8>>>,
     pub(super) follows_release: Option<bool>,
-    /// How long the end may wait for servers, if that is not a session timeout.
+    /// How long the end may wait for servers, if not for a session timeout.
     pub(super) patience: Mutex<Option<Duration>>,
 }
 
@@ -55,36 +55,36 @@ impl Run<'_> {
         self.raw.token()
     }
 
-    /// Returns whether the last contender that was ahead is known to have ended its run, for the program;
-    /// `None` if there was none.
+    /// Returns whether the last contender that was ahead is known to have recorded the end of its
+    /// run, for the program; `None` if there was none.
     #[doc(hidden)]
     pub fn follows_release(&self) -> Option<bool> {
         self.follows_release
     }
 
-    /// Has the end of the run wait for servers no longer than this, for the program, which may have waited
-    /// for them.
+    /// Makes the end of the run wait for servers no longer than this, for the program, which may
+    /// have waited for them already.
     #[doc(hidden)]
     pub fn record_within(&self, limit: Duration) {
         *self.patience.lock() = Some(limit);
     }
 
     /// Returns what the last run that was done left for this one, such as how far it got; `None` if
-    /// none has left anything.
+    /// no run has left anything.
     pub fn state(&self) -> Option<&[u8]> {
         self.state
     }
 
-    /// Leaves this for the next run, at most 8,192 bytes, in place of what this one got.
+    /// Leaves this state for the next run, at most 8,192 bytes, in place of what this run got.
     ///
-    /// Costs no I/O: it is written in the transaction that marks the run as done and releases the
-    /// lock. So a run is done if and only if the next one gets what it left. A run that fails
-    /// leaves what it got. The last call counts.
+    /// Costs no I/O: the state is written in the transaction that marks the run as done and
+    /// releases the lock. A run is therefore done if and only if the next run gets what it left. A
+    /// run that fails leaves what it got. The last call counts.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadArgument`](crate::Error::BadArgument) if it is longer; then the call
-    /// has changed nothing.
+    /// Fails with [`Error::BadArgument`](crate::Error::BadArgument) if the state is longer; then
+    /// the call has changed nothing.
     ///
     /// # Example
     ///
@@ -110,17 +110,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Adds this to the run's record, such as how many rows it wrote or why it failed.
+    /// Adds a message to the run's record, such as how many rows it wrote or why it failed.
     ///
-    /// Only the last message is kept, up to its first 512 characters. Costs no I/O: it is written
-    /// with the end of the run.
+    /// Only the last message is kept, up to its first 512 characters. Costs no I/O: the message is
+    /// written with the end of the run.
     pub fn set_message(&self, text: &str) {
         *self.message.lock() = Some(shortened(text));
     }
 }
 
 impl Run<'_> {
-    /// How it ended, after it did its work `well` or not, or was `over` this time.
+    /// Returns how the run ended, given whether it did its work `well` or was `over` its time.
     pub(super) fn end(self, well: bool, over: Option<Duration>) -> End {
         let mut end = End {
             outcome: if well { Outcome::Done } else { Outcome::Failed },
