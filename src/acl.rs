@@ -79,7 +79,7 @@ impl Acl {
         Self(vec![access(Permissions::ALL, "sasl", user)])
     }
 
-    /// Also grants this to what `scheme` knows as `id`: `digest` and `user:hash`, for example.
+    /// Also grants these permissions to what `scheme` knows as `id`: `digest` and `user:hash`, for example.
     #[must_use]
     pub fn with(mut self, allowed: &[Permission], scheme: &str, id: &str) -> Self {
         let bits = allowed.iter().map(|permission| permission.bits().0);
@@ -88,7 +88,7 @@ impl Acl {
         self
     }
 
-    /// Whether the list names the creator's credentials.
+    /// Returns whether the list names the creator's credentials.
     pub(crate) fn needs_credentials(&self) -> bool {
         self.0.iter().any(|access| access.scheme == "auth")
     }

@@ -110,20 +110,19 @@ impl ClientBuilder {
         self
     }
 
-    /// States that a server may grant this session less than another has granted it before, but
-    /// no less than this: the limits of the servers (`maxSessionTimeout`) differ, or are changed
-    /// while clients have sessions. A rolling restart that raises them makes them differ, too.
+    /// States that a server may grant this session less than another has granted it before, but no less than this:
+    /// the limits of the servers (`maxSessionTimeout`) differ, or are changed while clients have sessions. A rolling
+    /// restart that raises them makes them differ too.
     ///
-    /// It matters when a server accepts a client's request to resume its session and disconnects
-    /// without an answer, as a server does while it starts, stops or looks for a leader: it may have
-    /// shortened the session to its own limit. From then on, guards trust the session for this long at
-    /// most, until a server answers and commits. A server that grants less breaks the promise of
-    /// exclusion. With a small value an election ends guards: every server disconnects
-    /// without an answer then. Servers with default limits grant at least 4 s, whatever a client asks for.
+    /// This matters when a server accepts a client's request to resume its session and disconnects without an answer,
+    /// as a server does while it starts, stops or looks for a leader: it may have shortened the session to its own
+    /// limit. From then on, guards trust the session for this long at most, until a server answers and commits. A
+    /// server that grants less breaks the promise of exclusion. A small value lets an election end guards, because
+    /// every server disconnects without an answer then. Servers with default limits grant at least 4 s, whatever a
+    /// client asks for.
     ///
-    /// Defaults to what the servers have granted this session before, which is right where
-    /// the limits of all servers are the same. A client whose session is granted less than it had
-    /// logs a warning.
+    /// Defaults to what the servers have granted this session before, which is right if the limits of all servers are
+    /// the same. A client whose session is granted less than before logs a warning.
     #[doc(alias = "maxSessionTimeout")]
     pub fn granted_at_least(mut self, least: Duration) -> Self {
         self.granted_at_least = Some(least);
@@ -135,24 +134,24 @@ impl ClientBuilder {
     /// If the clock of such a server's leader is set forward by half a session timeout or more, a
     /// session ends while guards are still trusted, and two clients may hold one lock; a fencing
     /// token covers that. ClickHouse Keeper resumes no session either, so each reconnect costs all
-    /// locks. `docs/compatibility.md` has the details. A server that is not accepted
-    /// is left for the next one; the client knows it by the password that it gives to sessions, which
-    /// `Client::from_zookeeper` cannot see. Defaults to `false`.
+    /// locks. `docs/compatibility.md` has the details. The client leaves a server that is not
+    /// accepted for the next one. It recognises such a server by the password that it gives to
+    /// sessions, which `Client::from_zookeeper` cannot see. Defaults to `false`.
     pub fn wall_clock_expiry(mut self, accept: bool) -> Self {
         self.wall_clock_expiry = accept;
         self
     }
 
-    /// Dials the servers that the ensemble itself names, in `/zookeeper/config`, and follows its
-    /// changes: `reconfig` may replace all servers, one after the other, under a client that runs on.
+    /// Dials the servers that the ensemble itself names, in `/zookeeper/config`, and follows its changes: `reconfig`
+    /// may replace all servers, one after the other, while the client runs.
     ///
-    /// The servers that the user named serve to find the ensemble. The members' addresses must be
-    /// such that this client reaches them: those behind a balancer, or on a network of their own, may
-    /// not be; until one of them has served, the client tries the servers of before, too. A
-    /// connection stays with its server, except one that a change has removed: the client then moves to
-    /// another server, with its session and its locks. A client with [`tls`](Self::tls) takes ports for
-    /// TLS only, which servers before ZooKeeper 3.10 do not name. A configuration that cannot be read, or
-    /// that names no ports for clients, changes nothing, and a warning is logged.
+    /// The servers that the user named serve to find the ensemble. The client must be able to reach the members at
+    /// the addresses that the ensemble names, which is not so behind a load balancer or in a separate network; until
+    /// one of them has served, the client tries the former servers too. A connection stays with its server, unless a
+    /// change has removed the server: the client then moves to another server, with its session and its locks. A
+    /// client with [`tls`](Self::tls) uses only ports for TLS, which servers before ZooKeeper 3.10 do not name. A
+    /// configuration that cannot be read, or that names no ports for clients, changes nothing, and a warning is
+    /// logged.
     ///
     /// Costs a request for each connection and for each change. Defaults to `false`.
     #[doc(alias = "reconfig")]
@@ -162,11 +161,11 @@ impl ClientBuilder {
     }
 
     /// How many pings the client sends in a session timeout while it holds nothing and waits for
-    /// nothing: 3, as many as ZooKeeper's own client sends, to 6.
+    /// nothing: from 3, as many as ZooKeeper's own client sends, to 6.
     ///
-    /// Where ten thousand clients are idle, 3 spares the servers half of their packets. In exchange,
-    /// the first lock after a while begins on older news of the session: on a link whose answers take
-    /// a tenth of the session timeout, its guard may be [Suspect](crate::GuardState::Suspect) for a
+    /// With ten thousand idle clients, 3 spares the servers half of their packets. In exchange, the
+    /// first lock after a while begins on older news of the session: on a link whose answers take a
+    /// tenth of the session timeout, its guard may be [Suspect](crate::GuardState::Suspect) for a
     /// moment. A client that holds or waits sends 6. Connecting fails with
     /// [`Error::BadArgument`](crate::Error::BadArgument) for any other number. Defaults to 6.
     pub fn idle_pings(mut self, in_a_timeout: u32) -> Self {
@@ -181,13 +180,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Creates the chroot at the end of the servers' addresses, and what is above it, if it does not
-    /// exist.
+    /// Creates the chroot at the end of the servers' addresses, and its ancestors, if it does not exist.
     ///
-    /// Connecting then takes another session for a moment, and fails with [`Error::NoAuth`](crate::Error::NoAuth) if this
-    /// client may not create it. The nodes that it creates stay, and are protected by the list of
-    /// [`acl`](Self::acl). Costs nothing if the chroot exists. Defaults to `false`: without its
-    /// chroot, a client connects, and cannot lock.
+    /// Connecting then takes another session for a moment, and fails with [`Error::NoAuth`](crate::Error::NoAuth) if
+    /// this client may not create the chroot. The nodes that it creates stay, and are protected by the list of
+    /// [`acl`](Self::acl). Costs nothing if the chroot exists. Defaults to `false`: without its chroot, a client
+    /// connects, and cannot lock.
     pub fn create_chroot(mut self, create: bool) -> Self {
         self.create_chroot = create;
         self
@@ -197,9 +195,10 @@ impl ClientBuilder {
     ///
     /// This is the `jute.maxbuffer` of ZooKeeper's own client and servers. A server disconnects a
     /// client that sends more, so set all of them to the same value. A request or a reply that is
-    /// too long fails with [`Error::RequestTooLong`](crate::Error::RequestTooLong) or [`Error::ReplyTooLong`](crate::Error::ReplyTooLong); the connection
-    /// survives. Connecting fails with [`Error::BadArgument`](crate::Error::BadArgument) unless the value is from 256 KiB to
-    /// 512 MiB. Defaults to 1,048,575, as in ZooKeeper.
+    /// too long fails with [`Error::RequestTooLong`](crate::Error::RequestTooLong) or
+    /// [`Error::ReplyTooLong`](crate::Error::ReplyTooLong); the connection survives. Connecting
+    /// fails with [`Error::BadArgument`](crate::Error::BadArgument) unless the value is from 256
+    /// KiB to 512 MiB. Defaults to 1,048,575, as in ZooKeeper.
     #[doc(alias = "jute.maxbuffer")]
     pub fn max_buffer(mut self, bytes: usize) -> Self {
         self.max_buffer = bytes;
@@ -259,11 +258,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Counts for each of the first `most` locks by itself, too; see
+    /// Also counts for each of the first `most` locks by itself; see
     /// [`Client::metrics_by_lock`](crate::Client::metrics_by_lock). Defaults to 0.
     ///
-    /// With the feature `metrics`, the recorder gets these numbers with the label `lock`, the path. A
-    /// client that locks other paths every day needs a small number, or its recorder grows.
+    /// With the feature `metrics`, the recorder gets these numbers with the label `lock`, the path.
+    /// A client that locks other paths every day needs a small number, or its recorder grows.
     pub fn metrics_by_lock(mut self, most: usize) -> Self {
         self.locks_counted = most;
         self
@@ -283,19 +282,19 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one try waits for a missing connection, for the program. Defaults to a second.
+    /// Sets how long one `try_` call waits for a missing connection, for the program. Defaults to a second.
     #[doc(hidden)]
     pub fn tries_offline_for(mut self, time: Duration) -> Self {
         self.try_offline = time;
         self
     }
 
-    /// The builder again if it is to create the chroot.
+    /// Returns a copy of the builder if it is to create the chroot.
     pub(crate) fn of_chroot(&self) -> Option<Self> {
         self.create_chroot.then(|| self.clone())
     }
 
-    /// The builder for a session that sees all nodes, and the chroot.
+    /// Returns the builder for a session that sees all nodes, and the chroot.
     pub(crate) fn without_chroot(mut self) -> (Self, String) {
         let end = self.hosts.find('/').unwrap_or(self.hosts.len());
         let chroot = self.hosts.split_off(end);
@@ -303,14 +302,14 @@ impl ClientBuilder {
         (self, chroot)
     }
 
-    /// The session timeout to ask for.
+    /// Returns the session timeout to ask for.
     pub(crate) fn asked_timeout(&self) -> Duration {
         self.session_timeout
     }
 
     /// Starts to connect with the session of another process, and does not wait.
     ///
-    /// A shorter timeout would end the session while its present client trusts it.
+    /// A shorter timeout would end the session while the process that has it still trusts it.
     pub(crate) fn open_inherited(mut self, inherited: Inherited) -> Result<(Session, Limit)> {
         self.session_timeout = inherited.timeout;
         self.inherited = Some(inherited);

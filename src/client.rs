@@ -54,11 +54,11 @@ use crate::transport::session_state::{SessionEvent, SessionState};
 /// # After a fork
 ///
 /// A session belongs to the process that opened it. A forked child must not use the clients and
-/// guards of its parent: a request or a release fails with [`Error::Closed`], or hangs if another thread of the
-/// parent was in the middle of one at the fork. Dropping or closing them in the child releases nothing,
-/// because the locks are the parent's. A guard's `check`, which does no I/O, may pass in the child
-/// for up to half a session timeout after the parent has released the lock. Starting a program with
-/// [`std::process::Command`] is not such a fork.
+/// guards of its parent: a request or a release fails with [`Error::Closed`], or hangs if another
+/// thread of the parent was in the middle of one at the fork. Dropping or closing them in the child
+/// releases nothing, because the locks are the parent's. A guard's `check`, which does no I/O, may
+/// pass in the child for up to half a session timeout after the parent has released the lock.
+/// Starting a program with [`std::process::Command`] is not such a fork.
 ///
 /// # Example
 ///
@@ -83,9 +83,9 @@ pub struct Client {
 impl Client {
     /// Connects to the first server of `hosts` that answers.
     ///
-    /// `hosts` is `host:port,host:port/chroot`. The port defaults to 2181, and an IPv6 address is
-    /// in brackets. All paths are below the chroot, if there is one. It must exist, unless
-    /// [`ClientBuilder::create_chroot`] creates it: otherwise the log says so, and locking fails. Blocks until there is a session, for at most 15 s.
+    /// `hosts` is `host:port,host:port/chroot`. The port defaults to 2181, and an IPv6 address is in brackets. If
+    /// there is a chroot, all paths are below it. It must exist, unless [`ClientBuilder::create_chroot`] creates it:
+    /// otherwise a warning is logged, and locking fails. Blocks until there is a session, for at most 15 s.
     ///
     /// # Errors
     ///
@@ -105,8 +105,8 @@ impl Client {
     /// Uses a handle of the `zookeeper` crate, for programs that own one already.
     ///
     /// `session_timeout` is the timeout that the handle was connected with. The handle reports
-    /// neither that nor what the server granted, so guards rely on at most 4 s of it, which servers
-    /// with default limits grant whatever a client asks for.
+    /// neither this timeout nor the one that the server granted, so guards rely on at most 4 s of
+    /// it, which servers with default limits grant whatever a client asks for.
     /// [`ClientBuilder::over_zookeeper`] is for servers that grant more, and for other settings.
     ///
     /// Such a client is as safe, but does less: its guards are lost on the first disconnect,
@@ -277,9 +277,9 @@ impl Client {
     /// Ends the session: its locks become free, and its waiters get [`Error::Closed`].
     ///
     /// Its guards fail [`check`](crate::MutexGuard::check) before the server learns of the end.
-    /// Blocks for one round trip; when the connection is lost, at most for three seconds, in which a
-    /// server that is back is asked. If none is, the locks are free once the session has timed out. A
-    /// second call does nothing.
+    /// Blocks for one round trip. When the connection is lost, blocks for at most three seconds, in
+    /// which the client asks any server that it reaches. If it reaches none, the locks are free
+    /// once the session has timed out. A second call does nothing.
     ///
     /// # Errors
     ///
@@ -289,7 +289,7 @@ impl Client {
     }
 }
 
-/// When to tell why no server has given a session yet: after the time of one that is silent.
+/// When to report early why no server has given a session yet: after a silent server's time to answer.
 const EARLY_NEWS: Duration = Duration::from_millis(1900);
 
 impl ClientBuilder {
@@ -313,11 +313,11 @@ impl ClientBuilder {
 
     /// Uses a handle of the `zookeeper` crate instead of connecting; see [`Client::from_zookeeper`].
     ///
-    /// [`session_timeout`](Self::session_timeout) is the timeout that the handle was connected with.
-    /// Guards rely on it as far as [`granted_at_least`](Self::granted_at_least) says that every
-    /// server grants it, which defaults to 4 s here. The dialect, the access control list, the note
-    /// and the hand-offs among threads apply, too. The servers, the credentials, the encryption and
-    /// the limits are the handle's own: what this builder says of them is ignored.
+    /// [`session_timeout`](Self::session_timeout) is the timeout that the handle was connected
+    /// with. Guards rely on it as far as [`granted_at_least`](Self::granted_at_least) says that
+    /// every server grants it, which defaults to 4 s here. The dialect, the access control list,
+    /// the note and the hand-offs among threads apply too. The servers, the credentials, the
+    /// encryption and the limits are the handle's own: those of this builder are ignored.
     ///
     /// Does not block.
     ///
@@ -349,7 +349,7 @@ impl ClientBuilder {
         self.open_over(handle).map(Client::over)
     }
 
-    /// As [`connect`](Self::connect); also tells early why no server has given a session yet, and
+    /// As [`connect`](Self::connect); also reports early why no server has given a session yet, and
     /// returns whether the chroot is missing, for the program.
     #[doc(hidden)]
     pub fn connect_and_look(self, told: impl FnOnce(&[String])) -> Result<(Client, bool)> {
@@ -374,7 +374,7 @@ impl ClientBuilder {
             return Ok((Client::over(session), lacks_chroot));
         }
         let tried = session.status.trouble();
-        // Its threads end by themselves: nobody waits for them.
+        // The session's threads end by themselves; no caller waits for them.
         drop(session);
         Err(Error::ConnectTimeout {
             limit: connect_timeout,

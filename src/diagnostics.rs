@@ -1,5 +1,5 @@
-//! Who holds a lock, who waits for it and for what, and what a client has done: for programs that
-//! look after locks rather than use them.
+//! Who holds a lock, who waits for it and for which lock, and what a client has done: for programs
+//! that look after locks rather than use them.
 //!
 //! | To learn | Call |
 //! |---|---|

@@ -23,7 +23,7 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 /// Why an operation on a lock failed.
 ///
 /// A lock that is taken is not an error: the `try_` methods return `Ok(None)`. They do so only if a
-/// server has said that somebody is ahead; without an answer they fail with
+/// server has said that another contender is ahead; without an answer they fail with
 /// [`ConnectTimeout`](Error::ConnectTimeout). Each message says in one sentence what happened,
 /// where, and what to do about it. `Debug` prints the message too, because `unwrap` and a `main`
 /// that returns an error show `Debug`.
@@ -119,15 +119,16 @@ pub enum Error {
         /// Which of them, and what is wrong with it.
         reason: String,
     },
-    /// No server gave a session, or the answer to what was asked, in time: for a `try_` method or
-    /// a limit, no server has said that the lock is taken, so it is worth another try.
+    /// No server gave a session, or answered the requests of the call, in time. From a `try_`
+    /// method or a call with a limit: no server has said that the lock is taken, so it is worth
+    /// another try.
     ConnectTimeout {
         /// How long the client tried.
         limit: Duration,
         /// Why each server gave no session, as `host:port: reason`; empty with a connection.
         tried: Vec<String>,
-        /// How long the last answer took, if a round trip is too long for the session timeout: a sixth of
-        /// it or more. Where it takes more than about a quarter, no lock is ever granted.
+        /// How long the last answer took, if a round trip is too long for the session timeout: a
+        /// sixth of it or more. If it takes more than about a quarter, no lock is ever granted.
         round_trip: Option<Duration>,
     },
     /// The server refused the client's credentials, which ends the session.
@@ -141,18 +142,18 @@ pub enum Error {
         /// What the server said.
         reason: String,
     },
-    /// The access control list of a node does not allow what was asked for.
+    /// The access control list of a node does not allow the request.
     NoAuth {
         /// The node.
         path: String,
     },
     /// The client was closed.
     Closed,
-    /// The server did not confirm in time what was asked for, and it may be done or not: the end of
-    /// the session or of a [`Job`](crate::Job)'s run, a write of [`Nodes`](crate::Nodes), or a
-    /// [`Transaction`](crate::Transaction).
+    /// The server did not confirm a request in time, and the request may or may not be carried out:
+    /// the end of the session or of a [`Job`](crate::Job)'s run, a write of
+    /// [`Nodes`](crate::Nodes), or a [`Transaction`](crate::Transaction).
     Unconfirmed {
-        /// What was asked for.
+        /// The request.
         what: &'static str,
         /// What that means, and what to do.
         next: &'static str,
@@ -250,11 +251,11 @@ pub enum Error {
         reason: String,
     },
     /// The path's node was created for something else, such as a lock or the directory of other
-    /// paths, and cannot keep the data of what it was used as.
+    /// paths, and cannot keep the data of this use.
     Unmarked {
         /// The path.
         path: String,
-        /// What it is not, such as `a job`.
+        /// The use that it was not created for, such as `a job`.
         what: &'static str,
     },
     /// A job does not know any more whether a slot is done; see
@@ -264,7 +265,7 @@ pub enum Error {
         path: String,
         /// The slot, which was not run.
         slot: String,
-        /// The highest slot of which that is not known.
+        /// The highest slot of which it is not known whether it is done.
         up_to: String,
     },
     /// The client's transport or its server cannot do what was asked.
@@ -275,7 +276,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error of a request about `path`.
+    /// Returns the error of a request about `path`.
     pub(crate) fn too_long(what: TooLong, path: &str) -> Self {
         let TooLong { bytes, limit, .. } = what;
         let path = path.to_owned();
@@ -285,7 +286,7 @@ impl Error {
         }
     }
 
-    /// The error of a call whose thread could not be started.
+    /// Returns the error of a call whose thread could not be started.
     pub(crate) fn no_thread(error: io::Error) -> Self {
         let reason = error.to_string();
         Self::NoThread { reason }
@@ -305,7 +306,7 @@ impl Error {
         )
     }
 
-    /// The error for a write that may or may not have been carried out.
+    /// Returns the error of a write that may or may not have been carried out.
     pub(crate) fn unconfirmed_write(what: &'static str, limit: Duration) -> Self {
         Self::Unconfirmed {
             what,
@@ -314,7 +315,7 @@ impl Error {
         }
     }
 
-    /// The error for a run whose end may or may not have been recorded.
+    /// Returns the error of a run whose end may or may not have been recorded.
     pub(crate) fn unconfirmed_run(limit: Duration) -> Self {
         Self::Unconfirmed {
             what: "the end of the job's run",

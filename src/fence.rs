@@ -78,8 +78,8 @@ impl Highest {
     /// Runs `write` unless a higher token was seen before; none is accepted while it runs.
     ///
     /// The token is recorded before `write` begins, whatever its outcome: on the disk, if it is
-    /// kept in a file. So an old holder is also refused after a write that failed halfway. The
-    /// highest token may write again.
+    /// kept in a file. An old holder is therefore also refused after a write that failed halfway.
+    /// The highest token may write again.
     ///
     /// Blocks while another thread's or process's `write` runs, and needs no server. A `write` that
     /// calls this again, on the same `Highest` or file, waits for itself.
@@ -102,11 +102,11 @@ impl Highest {
                     reason: reason(path, &error),
                 };
                 let path = resolve(path).map_err(failed)?;
-                // Held until it is closed, at the end.
+                // The lock lasts until its file is closed, at the end.
                 let _lock = lock(&path).map_err(failed)?;
                 let highest = read(&path).map_err(failed)?;
                 admit(token, highest)?;
-                // Another process may have died, or failed, between the rename and the disk.
+                // Another process may have died, or failed, between the rename and the write to the disk.
                 if highest != Some(token) || *safe.lock() != highest {
                     remember(&path, token).map_err(failed)?;
                     *safe.lock() = Some(token);
@@ -176,7 +176,7 @@ fn read(path: &Path) -> io::Result<Option<FencingToken>> {
     match fs::read_to_string(path) {
         Ok(text) => match text.trim().parse::<i64>() {
             Ok(token) => Ok(Some(token.into())),
-            // Another program's file, or one that a failing disk has left.
+            // The file is another program's, or was damaged by a failing disk.
             Err(_) => {
                 let begin: String = text.chars().take(40).collect();
                 let what = format!(
@@ -190,7 +190,7 @@ fn read(path: &Path) -> io::Result<Option<FencingToken>> {
     }
 }
 
-/// Leaves the token in the file, or what it had before, whenever the machine fails.
+/// Writes the token atomically: whenever the machine fails, the file has it or its earlier content.
 fn remember(path: &Path, token: FencingToken) -> io::Result<()> {
     let new = beside(path, ".new");
     let mut file = File::create(&new)?;
@@ -261,7 +261,7 @@ mod tests {
                     let (highest, last) = (&highest, &last);
                     scope.spawn(move || {
                         for number in (first..200).step_by(4) {
-                            // Refused where another thread was faster.
+                            // The write is refused if another thread was faster.
                             let _ = highest.write(token(number), || {
                                 let before = last.swap(number, Ordering::Relaxed);
                                 assert!(before < number, "{before} came before {number}");

@@ -91,8 +91,8 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
     /// Asks the quorum whether the lock is still held.
     ///
     /// Blocks for one committed round trip, at most until the guard's deadline. If the connection
-    /// breaks, it waits for another one, for an eighth of the session timeout and for one second at most,
-    /// and asks again once.
+    /// breaks, waits for another one, for an eighth of the session timeout and for one second at
+    /// most, and asks once more.
     ///
     /// # Errors
     ///
@@ -168,28 +168,28 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
         self.check().is_ok()
     }
 
-    /// Returns whether all that the call has seen ahead released in order; `None` if it saw nobody.
+    /// Returns whether all holders that the call has seen ahead released in order; `None` if it saw none.
     #[doc(hidden)]
     fn follows_release(&self) -> Option<bool> {
         None
     }
 
-    /// Has an orderly release tell [`follows_release`](Self::follows_release).
+    /// Makes an orderly release leave a note, which [`follows_release`](Self::follows_release) reads.
     #[doc(hidden)]
     fn leave_note(&self) {}
 
-    /// Releases a lock that has to read before it can tell; the guard must be dropped next.
+    /// Releases a lock that must read before it can leave its note; the guard must be dropped next.
     #[doc(hidden)]
     fn unlock_noting(&self) {}
 
-    /// Leaves a hold in the place of the lock, and returns its node; the guard must be dropped next.
+    /// Leaves a hold in place of the lock, and returns its node; the guard must be dropped next.
     #[doc(hidden)]
     fn leave_hold(&self, _hold: &Hold) -> Result<String> {
         Err(Error::Unsupported { what: "a hold" })
     }
 }
 
-/// Releases a guard whose size is not known. Every guard has it.
+/// Releases a guard whose size is not known. Every guard implements this.
 #[doc(hidden)]
 pub trait UnlockBoxed {
     /// As [`LockGuard::unlock`].
@@ -206,8 +206,8 @@ impl<G: LockGuard> UnlockBoxed for G {
     }
 }
 
-/// Gives a guard of one path the methods that all guards share. The second argument says where its
-/// raw guard is, and the third names the method that returns its fencing token, if it has one.
+/// Gives a guard of one path the methods that all guards share. The second argument names its raw
+/// guard, and the third the method that returns its fencing token, if it has one.
 macro_rules! guard_methods {
     ($guard:ident, $($raw:ident).+ $(, $token:ident)?) => {
         $crate::guard::guard_views!($guard, $($raw).+);
@@ -303,7 +303,7 @@ macro_rules! lock_guard {
     };
 }
 
-/// Runs `run` under a guard and releases the guard. It waits for the server's confirmation unless
+/// Runs `run` under a guard and releases the guard. Waits for the server's confirmation unless
 /// `run` panics.
 pub(crate) fn finish_with<G: LockGuard, T, E: From<Error>>(
     guard: G,

@@ -1,4 +1,4 @@
-//! How long something took, counted in buckets.
+//! A histogram of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The number of buckets of a histogram; the last one holds all longer durations.
 const BUCKETS: usize = 32;
 
-/// How many durations fell into each bucket.
+/// The number of durations in each bucket.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Histogram {
     buckets: [u64; BUCKETS],

@@ -1,8 +1,9 @@
 //! A hold: a contender that belongs to no session, and so outlives its process.
 //!
-//! Its node is persistent, and its name says what it is ([`NodeName::is_hold`]). The data is a card
-//! like those of other contenders, with the reason as its note, and says until when the hold lasts:
-//! at a time, or for so long after the data was written. Both are by the servers' clock.
+//! Its node is persistent, and its name shows that it is a hold ([`NodeName::is_hold`]). The data
+//! is a card like those of other contenders, with the reason as its note. The card also says how
+//! long the hold lasts: until a time, or for some time after the data was written. Both are by the
+//! servers' clock.
 //!
 //! [`NodeName::is_hold`]: zklock_core::name::NodeName::is_hold
 
@@ -19,9 +20,10 @@ use zklock_jute::{Reply, Stat};
 
 /// What keeps a lock without a session: a deployment freeze, a pause.
 ///
-/// Returned by [`Contender::hold`](crate::Contender::hold); `zklock hold` and `zklock pause` make
-/// them. A hold stands in the queue as any contender does, so other libraries wait for it too. It
-/// ends when somebody releases it. At its time a waiter of this library removes it, if there is one.
+/// Returned by [`Contender::hold`](crate::Contender::hold); `zklock hold` and `zklock pause` create
+/// holds. A hold stands in the queue as any contender does, so other libraries wait for it too. It
+/// ends when somebody releases it. When its time is up, a waiter of this library removes it, if
+/// there is one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Hold {
     reason: String,
@@ -39,7 +41,7 @@ enum Ends {
 }
 
 impl Hold {
-    /// A hold without an end.
+    /// Creates a hold without an end.
     #[doc(hidden)]
     pub fn new(reason: impl Into<String>, by: Option<&str>) -> Self {
         Self {
@@ -50,7 +52,7 @@ impl Hold {
         }
     }
 
-    /// Ends it this long after it was written.
+    /// Ends the hold this long after it was written.
     #[doc(hidden)]
     #[must_use]
     pub fn lasting(mut self, time: Duration) -> Self {
@@ -58,7 +60,7 @@ impl Hold {
         self
     }
 
-    /// Ends it at this time.
+    /// Ends the hold at this time.
     #[doc(hidden)]
     #[must_use]
     pub fn ending_at(mut self, time: SystemTime) -> Self {
@@ -66,17 +68,17 @@ impl Hold {
         self
     }
 
-    /// Returns why it is there, as whoever made it has said.
+    /// Returns the reason for the hold, in the words of its creator.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Returns the user who made it, if that is known.
+    /// Returns the user who created the hold, if that is known.
     pub fn by(&self) -> Option<&str> {
         self.by.as_deref()
     }
 
-    /// Returns when it ends, by the servers' clock; `None` if it lasts until it is released.
+    /// Returns when the hold ends, by the servers' clock; `None` if it lasts until it is released.
     pub fn until(&self) -> Option<SystemTime> {
         match self.ends {
             Ends::At(time) => Some(time),
@@ -84,14 +86,14 @@ impl Hold {
         }
     }
 
-    /// Returns whether it is over by this machine's clock, which decides nothing.
+    /// Returns whether the hold is over by this machine's clock, which decides nothing.
     #[doc(hidden)]
     pub fn seems_over(&self) -> bool {
         let now = SystemTime::UNIX_EPOCH.checked_add(process::since_epoch());
         self.until().is_some_and(|until| Some(until) <= now)
     }
 
-    /// Reads a node that may be a hold; `None` if it has a session.
+    /// Reads a node that may be a hold; returns `None` if it has a session.
     pub(crate) fn of(reply: Reply) -> Option<(Self, Stat)> {
         match reply {
             Reply::Data { data, stat } if !stat.has_session() => {
@@ -101,7 +103,7 @@ impl Hold {
         }
     }
 
-    /// Reads the hold in a node's data; data that somebody has replaced tells nothing.
+    /// Reads the hold in a node's data; data that somebody has replaced gives the defaults.
     pub(crate) fn read(data: &[u8], stat: &Stat) -> Self {
         let card = serde_json::from_slice(data).unwrap_or(Value::Null);
         let (note, on_hold) = (&card["note"], &card["hold"]);
@@ -115,7 +117,7 @@ impl Hold {
         }
     }
 
-    /// Returns the data of its node, with the token of the node in whose place it stands.
+    /// Returns the data of the hold's node, with the token of the node that it replaces.
     pub(crate) fn written(&self, card: &Card, token: Option<i64>) -> Vec<u8> {
         card.of_hold(&self.reason, self.data(), token)
     }
@@ -138,8 +140,8 @@ impl Hold {
     }
 }
 
-/// Writes it as `on hold by ann on db1 until 2026-11-26T03:00:00Z: deploy freeze`, and says `which is over`
-/// after that time by this machine's clock.
+/// Formats the hold as `on hold by ann on db1 until 2026-11-26T03:00:00Z: deploy freeze`, with
+/// `which is over` after that time by this machine's clock.
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("on hold")?;

@@ -1,8 +1,8 @@
 //! A client's counters.
 //!
 //! Counting costs one atomic addition. With the feature `metrics`, every number also goes to the
-//! recorder of the `metrics` crate, under names that begin with `zklock_`. Locks that are counted each
-//! have a label with their path there; the paths are few, however many locks a program uses.
+//! recorder of the `metrics` crate, under names that begin with `zklock_`. Locks with counters of
+//! their own have a label with their path there; these are few, however many locks a program uses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,11 +54,11 @@ pub struct LockMetrics {
     pub waits: u64,
     /// The time from the call to the grant.
     pub wait_time: Histogram,
-    /// The time that it was held.
+    /// The time that the lock was held.
     pub hold_time: Histogram,
-    /// How many times it was lost while it was held.
+    /// How many times the lock was lost while it was held.
     pub losses: u64,
-    /// How many times it became suspect.
+    /// How many times the lock became suspect.
     pub suspicions: u64,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Counters {
     leftovers_deleted: AtomicU64,
 }
 
-/// How many requests of each kind a client's transport has been given.
+/// How many requests of each kind a client's transport was given.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounters {
     creates: AtomicU64,
@@ -100,7 +100,7 @@ pub(crate) struct RequestCounters {
     others: AtomicU64,
 }
 
-/// The counters of a lock, or of all.
+/// The counters of a lock, or of all locks.
 #[derive(Debug, Default)]
 struct LockCounters {
     acquires: AtomicU64,
@@ -111,8 +111,8 @@ struct LockCounters {
     suspicions: AtomicU64,
 }
 
-/// The counters of the first locks that are used, by their paths, and under the empty path those of
-/// all others.
+/// The counters of the first locks that are used, by their paths; those of all other locks are
+/// under the empty path.
 #[derive(Debug, Default)]
 struct ByLock {
     most: usize,
@@ -128,7 +128,7 @@ macro_rules! count {
     }};
 }
 
-/// As `count!`, for all locks and for the one at this path.
+/// Like `count!`, for all locks and for the one at this path.
 macro_rules! count_lock {
     ($counters:expr, $path:expr, $counter:ident, $name:literal) => {{
         $counters.all.$counter.fetch_add(1, Ordering::Relaxed);
@@ -159,7 +159,7 @@ macro_rules! time_lock {
 }
 
 impl Counters {
-    /// Counts for each of the first `most` locks, too.
+    /// Returns counters that also count for each of the first `most` locks.
     pub(crate) fn by_lock(most: usize) -> Self {
         let by_lock = ByLock {
             most,
@@ -200,7 +200,7 @@ impl Counters {
         count!(self.leftovers_deleted, "zklock_leftovers_deleted_total");
     }
 
-    /// The current numbers of each lock that is counted by itself.
+    /// Returns the current numbers of each lock that is counted by itself.
     pub(crate) fn snapshot_by_lock(&self) -> BTreeMap<String, LockMetrics> {
         let locks = self.by_lock.locks.lock();
         let each = locks.iter();
@@ -208,7 +208,7 @@ impl Counters {
             .collect()
     }
 
-    /// The current numbers, without those that the status counts.
+    /// Returns the current numbers, without those that the status counts.
     pub(crate) fn snapshot(&self) -> Metrics {
         let LockMetrics {
             acquires,
@@ -255,7 +255,7 @@ impl RequestCounters {
         }
     }
 
-    /// The current numbers.
+    /// Returns the current numbers.
     pub(crate) fn snapshot(&self) -> Requests {
         Requests {
             creates: now(&self.creates),
@@ -286,7 +286,7 @@ impl LockCounters {
 }
 
 impl ByLock {
-    /// The path to count at, and its counters; `None` if locks are not counted each.
+    /// Returns the path to count under, and its counters; `None` if no lock is counted by itself.
     fn of(&self, path: &str) -> Option<(Arc<str>, Arc<LockCounters>)> {
         if self.most == 0 {
             return None;

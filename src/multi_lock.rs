@@ -20,14 +20,14 @@ use zklock_core::dialect::Role;
 /// Several mutexes that are locked together: all or none.
 ///
 /// Each of them and a [`Mutex`](crate::Mutex) on its path exclude each other.
-/// [`reading`](Self::reading) shares some of them with other readers. One transaction
-/// creates the nodes of all queues, so any two multi-locks are in the same order in every queue
-/// that they share, and never wait for each other, in whatever order they name the paths. A thread
-/// that holds one lock and then asks for another is not covered.
+/// [`reading`](Self::reading) shares some of them with other readers. One transaction creates the
+/// nodes of all queues. Any two multi-locks are therefore in the same order in every queue that
+/// they share, and never wait for each other, in whatever order they name the paths. A thread that
+/// holds one lock and then asks for another is not covered.
 ///
-/// A client from [`Client::from_zookeeper`](crate::Client::from_zookeeper) has no
-/// transactions: it locks in the order of the paths, and releases its locks for a moment when
-/// it has to wait for the next.
+/// A client from [`Client::from_zookeeper`](crate::Client::from_zookeeper) has no transactions: it
+/// locks in the order of the paths, and releases its locks for a moment when it must wait for the
+/// next one.
 ///
 /// # Example
 ///
@@ -48,7 +48,7 @@ use zklock_core::dialect::Role;
 #[derive(Clone)]
 pub struct MultiLock {
     locks: Arc<Locks>,
-    /// Sorted by path, each of them once.
+    /// The queues, sorted by path, each of them once.
     parts: Arc<[Part]>,
 }
 
@@ -101,8 +101,8 @@ impl MultiLock {
         })
     }
 
-    /// Locks these of its paths for reading: each is shared with other readers, of multi-locks and
-    /// of the [`RwLock`](crate::RwLock) on its path, and excludes whoever wants it alone.
+    /// Locks these of its paths for reading. Each is shared with other readers, of multi-locks and
+    /// of the [`RwLock`](crate::RwLock) on its path, and excludes all contenders that do not read.
     ///
     /// # Errors
     ///
@@ -142,9 +142,9 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths, and with [`Error::RequestTooLong`] if
-    /// there are so many that the transaction has more than a megabyte, which several thousand have. None of
-    /// them is locked then, and nothing is left in their queues.
+    /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths, and with
+    /// [`Error::RequestTooLong`] if the transaction is longer than a megabyte, which takes several
+    /// thousand paths. None of the mutexes is locked then, and no node is left in their queues.
     pub fn lock(&self) -> Result<MultiGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
@@ -240,7 +240,7 @@ pub struct SendMultiGuard {
     grant: MultiGrant,
 }
 
-/// What both kinds of guard have in common.
+/// The state of both kinds of guard.
 struct MultiGrant {
     // Fields drop in this order: leave the queues first, then call the next threads.
     raw: RawGuard,
@@ -357,7 +357,7 @@ impl MultiGrant {
         tokens.map(|(path, token)| (path.as_str(), *token))
     }
 
-    /// The token of all the locks, if they share one.
+    /// Returns the token of all locks, if they share one.
     fn common_token(&self) -> Option<FencingToken> {
         let (_, first) = self.tokens.first()?;
         let same = self.tokens.iter().all(|(_, token)| token == first);

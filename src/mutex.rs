@@ -24,20 +24,19 @@ use zklock_jute::Request;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///
-/// All clients that lock the same path on the same ensemble exclude each other, in order of
-/// arrival, and so do the threads of one client. These have one node at a time on the server and
-/// the share of one contender: when one leaves, the next joins at the end of the queue. A thread
-/// that locks the mutex twice through one client, or has the path as a read-write lock, gets
-/// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock); through two clients, it waits for itself.
+/// All clients that lock the same path on the same ensemble exclude each other, in order of arrival, and so do the
+/// threads of one client. These threads have one node at a time on the server and the share of one contender: when
+/// one leaves, the next joins at the end of the queue. A thread that locks the mutex twice through one client, or has
+/// the path as a read-write lock, gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock); through two clients, it
+/// waits for itself.
 ///
 /// Keep the mutex, or a clone, for as long as you use it: it remembers when it was last locked,
 /// which saves a look at the queue if no other client has come since.
 ///
 /// # In place of `parking_lot::Mutex`
 ///
-/// This mutex holds no data, and locking it can fail. Where a hundred call sites say
-/// `value.lock()`, a type of your own keeps them unchanged, and panics where the lock cannot be
-/// acquired:
+/// This mutex holds no data, and locking it can fail. If a hundred call sites say `value.lock()`, a
+/// type of your own keeps them unchanged, and panics if the lock cannot be acquired:
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -178,10 +177,10 @@ impl Mutex {
 
     /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
-    /// Blocks for two round trips, for a second at most without a connection, and for the session
-    /// timeout if a server does not answer. If the mutex is taken, the servers refuse one write, which changes
-    /// nothing. A release that was answered counts, whatever server it was answered by: one that lags has
-    /// caught up by that write, and is asked again.
+    /// Blocks for two round trips, for at most a second without a connection, and for the session
+    /// timeout if a server does not answer. If the mutex is taken, the servers refuse one write,
+    /// which changes nothing. A release that some server has confirmed counts: that write makes a
+    /// lagging server catch up, and the client asks it again.
     ///
     /// # Errors
     ///
@@ -280,7 +279,7 @@ impl Mutex {
         if request.for_a_hold {
             queue.lasting = Lasting::Always(Journal::EMPTY);
         }
-        // A node taken over from another thread would not show or do what these options ask for.
+        // A node taken over from another thread would not carry out these options.
         let inherits = request.is_plain();
         let locks = &self.locks;
         let locked = locks.lock(&self.path, &queue, inherits, &mut request)?;
@@ -360,7 +359,7 @@ impl MutexGuard {
 }
 
 impl SendMutexGuard {
-    /// Makes the lock the calling thread's.
+    /// Assigns the lock to the calling thread.
     pub(crate) fn into_local(self) -> MutexGuard {
         self.grant.turn.attach();
         self.grant.raw.belongs(true);

@@ -184,7 +184,7 @@ impl Nodes {
                 for (node, answer) in nodes.iter().rev().zip(self.ask(&requests, path, &limit)?) {
                     match answer {
                         Ok(_) => deleted += 1,
-                        // It is gone, or it has new nodes below it, which the next look finds.
+                        // The node is gone, or it has new nodes below it, which the next round finds.
                         Err(ErrorCode::NO_NODE | ErrorCode::NOT_EMPTY) => {}
                         Err(code) => return Err(refused(node, code)),
                     }
@@ -193,7 +193,7 @@ impl Nodes {
         }
     }
 
-    /// Lists a node and all below it, parents first; `None` if it does not exist.
+    /// Lists a node and all nodes below it, parents first; returns `None` if it does not exist.
     fn below(&self, path: &str, limit: &Limit) -> Result<Option<Vec<String>>> {
         let mut all = Vec::new();
         let mut level = vec![path.to_owned()];

@@ -37,7 +37,7 @@ pub struct LockOptions<'a> {
     cancel: Option<Receiver<()>>,
     note: Option<String>,
     on_wait: Option<Box<WaitCallback<'a>>>,
-    /// The path below which circles are looked for.
+    /// The path below which circles of waiters are looked for.
     circles: Option<String>,
     overdue: Option<Rule>,
     hold_at_least: Option<Duration>,
@@ -108,9 +108,9 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Stops waiting when this channel has a message, or when its senders are dropped; the
-    /// result is then `Ok(None)`. A message is taken out of the channel, so it ends one call; dropping the
-    /// senders ends all that wait with it. Defaults to never.
+    /// Stops waiting when this channel has a message, or when its senders are dropped; the result
+    /// is then `Ok(None)`. A message is taken out of the channel, so it ends one call. Dropping the
+    /// senders ends all calls that wait with it. Defaults to never.
     pub fn cancel(mut self, cancel: Receiver<()>) -> Self {
         self.cancel = Some(cancel);
         self
@@ -123,12 +123,12 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Calls this when the wait begins, and again when the nearest contender ahead, or the known
-    /// number of contenders ahead, changes.
+    /// Calls this closure when the wait begins, and again when the nearest contender ahead, or the
+    /// known number of contenders ahead, changes.
     ///
     /// The callback runs on the waiting thread, and the wait continues when it returns. In it,
-    /// [`Client::blockers`](crate::Client::blockers) returns what those ahead wait for, to the end
-    /// of the chain. Defaults to no callback.
+    /// [`Client::blockers`](crate::Client::blockers) returns what the contenders ahead wait for, to
+    /// the end of the chain. Defaults to no callback.
     pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {
         self.on_wait = Some(Box::new(callback));
         self
@@ -136,28 +136,29 @@ impl<'a> LockOptions<'a> {
 
     /// Fails with [`Error::Deadlock`](crate::Error::Deadlock) instead of waiting forever in a
     /// circle.
-    /// For threads of different clients: threads of one client that wait behind each other without
-    /// the server are not seen. The thread looks when the wait begins, and again when the contender
-    /// ahead changes. The wait fails if the holders ahead wait, through any number of locks below
-    /// `root`, for one that this thread holds, or that `zklock` holds around this process. At least
-    /// one thread of a circle fails; if several close it at once, all of them may: release what you
-    /// hold, wait for a random time, and try again. A look ends with the deadline or the
-    /// cancellation of the wait, and has then found nothing.
+    ///
+    /// This is for threads of different clients: threads of one client that wait behind each other
+    /// without the server are not seen. The thread looks when the wait begins, and again when the
+    /// contender ahead changes. The wait fails if the holders ahead wait, through any number of
+    /// locks below `root`, for a lock that this thread holds, or that `zklock` holds around this
+    /// process. At least one thread of a circle fails; if several close it at once, all of them
+    /// may: release what you hold, wait for a random time, and try again. A look ends with the
+    /// deadline or the cancellation of the wait, and has then found nothing.
     ///
     /// Contenders belong together as for [`Client::blockers`](crate::Client::blockers). A client of
     /// another library counts as one thread if it waits for one lock only, so it may seem to wait
-    /// while another of its threads works; if it waits for several, no circle is seen through it. A
-    /// guard that can change threads belongs to none, and a permit to the thread that acquired it.
-    /// With [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs), another
-    /// client's lock counts as held by the thread that the server granted it to, whichever thread
-    /// has it now.
+    /// while another of its threads works. If it waits for several locks, no circle is seen through
+    /// it. A guard that can change threads belongs to no thread, and a permit to the thread that
+    /// acquired it. With [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs),
+    /// another client's lock counts as held by the thread that the server granted it to, whichever
+    /// thread has it now.
     ///
     /// A thread that holds nothing does not look, which costs no request
-    /// (`who_looks_for_circles_and_holds_nothing_asks_no_more`). Each look of another one reads all nodes
-    /// below `root`: choose one that has few. A `root` that is neither a
-    /// path nor `/` fails the call with [`Error::BadPath`](crate::Error::BadPath); below one that
-    /// does not exist, nothing is found. Semaphores, jobs and databases ignore this option.
-    /// Defaults to never.
+    /// (`who_looks_for_circles_and_holds_nothing_asks_no_more`). Each look reads all nodes below
+    /// `root`: choose a path that has few. A `root` that is neither a path nor `/`
+    /// fails the call with [`Error::BadPath`](crate::Error::BadPath); below a `root` that does not
+    /// exist, nothing is found. Semaphores, jobs and databases ignore this option. Defaults to
+    /// never.
     pub fn detect_deadlock(mut self, root: &str) -> Self {
         self.circles = Some(root.to_owned());
         self
@@ -166,11 +167,11 @@ impl<'a> LockOptions<'a> {
     /// Keeps the lock for at least this long, even if the guard is dropped earlier.
     ///
     /// For short jobs that several machines start at the same time, by clocks that differ: a late
-    /// machine finds the lock still taken. Dropping the guard does not block. Unlocking it does, as
-    /// long as the lock is not lost; so does closing the client or dropping its last owner, because
-    /// a lock ends with its session. A time that is too long to be counted, such as
+    /// machine finds the lock still taken. Dropping the guard does not block. Unlocking it blocks
+    /// as long as the lock is not lost. So does closing the client or dropping its last owner,
+    /// because a lock ends with its session. A time that is too long to be counted, such as
     /// [`Duration::MAX`], lasts until the client ends, and the client does not wait for it.
-    /// Multi-locks and semaphores ignore it. Defaults to zero.
+    /// Multi-locks and semaphores ignore this option. Defaults to zero.
     pub fn hold_at_least(mut self, time: Duration) -> Self {
         self.hold_at_least = Some(time);
         self
@@ -180,20 +181,21 @@ impl<'a> LockOptions<'a> {
     /// learn the same about this client; see [`MutexGuard::abandoned`](crate::MutexGuard::abandoned).
     ///
     /// A holder leaves without releasing if its session expires, its process dies, its critical
-    /// section panics or it loses the lock. Every call that locks this path should track: one
+    /// section panics or it loses the lock. Every call that locks this path should track: a call
     /// that does not, of this library or another, neither learns nor reports it. The mark is the
     /// data of the lock's directory. A client that tracks must have created the directory, because
     /// the server would otherwise delete it when it is empty; if not, locking fails with
-    /// [`Error::Unmarked`](crate::Error::Unmarked). Costs one round trip when the mutex is locked, two
-    /// after a wait for others, and one more at first. Other locks than a [`Mutex`](crate::Mutex) ignore it. Defaults to no.
+    /// [`Error::Unmarked`](crate::Error::Unmarked). Costs one round trip when the mutex is locked,
+    /// two after a wait for others, and one more at first. Locks other than a
+    /// [`Mutex`](crate::Mutex) ignore this option. Defaults to no.
     pub fn track_abandonment(mut self) -> Self {
         self.tracking.get_or_insert_default();
         self
     }
 
-    /// Waits for `delay` before locking a mutex after a holder that left without releasing, to let
-    /// operations end that it began and that cannot be fenced off (Chubby's lock-delay). The
-    /// deadline of the wait is one of the delay, too. Includes
+    /// Waits for `delay` before locking a mutex after a holder that left without releasing. The
+    /// operations that this holder began, and that cannot be fenced off, can end meanwhile
+    /// (Chubby's lock-delay). The deadline of the wait applies to the delay too. Includes
     /// [`track_abandonment`](Self::track_abandonment). Defaults to zero.
     pub fn successor_delay(mut self, delay: Duration) -> Self {
         self.tracking.get_or_insert_default().delay = delay;
@@ -204,20 +206,20 @@ impl<'a> LockOptions<'a> {
     ///
     /// While this thread waits, a contender that is at the head of the queue for longer than
     /// `held_longer_than` is asked to release the lock, and after another `grace` its node is
-    /// deleted. The time counts from when this thread first saw it there, at most 5 s later; the next
-    /// two in the queue of a mutex see it at once. In
-    /// [`Dialect::LeaderLatch`](crate::Dialect::LeaderLatch), nobody is asked, as
-    /// [`Contender::revoke`](crate::Contender::revoke) says. Both sides log the eviction. Permits held by the
-    /// same call are skipped. If the sequence numbers of the directory are used up, no holder is
-    /// evicted.
+    /// deleted. The time counts from when this thread first saw the contender there, at most 5 s
+    /// later; the next two in the queue of a mutex see it at once. In
+    /// [`Dialect::LeaderLatch`](crate::Dialect::LeaderLatch), no holder is asked, as
+    /// [`Contender::revoke`](crate::Contender::revoke) says. Both sides log the eviction. Permits
+    /// held by the same call are skipped. If the sequence numbers of the directory are used up, no
+    /// holder is evicted.
     ///
-    /// **Dangerous**: a holder that does not watch its guard continues beside the next one. Use it
-    /// where the holder checks its guard, or where what the lock protects checks fencing tokens. A
-    /// holder that is cut off from the servers when it is evicted learns of it late: its guard stays
-    /// valid for up to half of its session timeout beside the next one. Only fencing tokens exclude that.
-    /// Costs the server one listing every half of the shorter time, 5 s at most, one when a time
-    /// is up, and one when what this thread watches of the queue moves. [`Duration::MAX`] means never.
-    /// Defaults to never.
+    /// **Dangerous**: a holder that does not watch its guard continues beside the next one. Use
+    /// this only if the holder checks its guard, or if what the lock protects checks fencing
+    /// tokens. A holder that is cut off from the servers when it is evicted learns of it late: its
+    /// guard stays valid for up to half of its session timeout beside the next one. Only fencing
+    /// tokens exclude that. Costs the server one listing every half of the shorter time, 5 s at
+    /// most, one when a time is up, and one when what this thread watches of the queue moves.
+    /// [`Duration::MAX`] means never. Defaults to never.
     pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
         self.overdue = Some(Rule {
             held_longer_than,
@@ -226,15 +228,15 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Has a deadline that comes sooner than this count only when a server has said that the lock is
-    /// taken, for the program.
+    /// Makes a deadline that comes sooner than this count only once a server has said that the lock
+    /// is taken, for the program.
     #[doc(hidden)]
     pub fn answered_within(mut self, least: Duration) -> Self {
         self.least = least;
         self
     }
 
-    /// Has the guard know how those that were ahead have left, for the program; see
+    /// Makes the guard know how the holders that were ahead have left, for the program; see
     /// [`LockGuard::follows_release`](crate::LockGuard::follows_release).
     #[doc(hidden)]
     pub fn sees_ahead(mut self) -> Self {
@@ -242,26 +244,26 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Has a directory that is missing be one that a job may use, too, for the program: a hold may be what
-    /// a path is made for.
+    /// Creates a missing directory so that a job can use it too, for the program: the path may be
+    /// created just for a hold.
     #[doc(hidden)]
     pub fn for_a_hold(mut self) -> Self {
         self.for_a_hold = true;
         self
     }
 
-    /// Options of a wait that ends after this long.
+    /// Returns the options of a wait that ends after this long.
     pub(crate) fn within(limit: Duration) -> Self {
         Self::new().timeout(limit)
     }
 
-    /// The limit of the wait, and the note shown to waiters; the other options need a queue.
+    /// Returns the limit of the wait, and the note shown to waiters; the other options need a queue.
     #[cfg(feature = "mysql")]
     pub(crate) fn limit_and_note(self) -> (Limit, Option<String>) {
         (Limit::new(self.deadline, self.cancel), self.note)
     }
 
-    /// The request that the locks carry out.
+    /// Returns the request that the locks carry out.
     pub(crate) fn request(
         self,
         session: &Arc<Session>,
@@ -295,7 +297,7 @@ impl<'a> LockOptions<'a> {
 }
 
 impl Ahead {
-    /// The nearest, as users see it.
+    /// Returns the nearest contender ahead, as users see it.
     pub(crate) fn contender(&self, session: &Arc<Session>) -> Contender {
         let (node, holds) = (self.nearest.clone(), self.holds);
         Contender::new(session, node, holds, self.stat, &self.data)
@@ -330,7 +332,7 @@ impl Waiting {
         self.position
     }
 
-    /// Returns the nearest contender ahead, which has to leave first.
+    /// Returns the nearest contender ahead, which must leave first.
     pub fn ahead(&self) -> Option<&Contender> {
         self.ahead.as_ref()
     }

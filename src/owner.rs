@@ -1,6 +1,6 @@
-//! The data that a contender writes into its node: who it is, for the clients that wait for it.
+//! The data that a contender writes into its node: its identity, for the clients that wait for it.
 //!
-//! This library writes a small JSON object. Curator writes an address, kazoo an identifier,
+//! This library writes a small JSON object. Curator writes an address, kazoo an identifier, and
 //! some clients nothing; such data is shown unchanged.
 
 use std::fmt;
@@ -19,8 +19,8 @@ const MOST_AROUND: usize = 8;
 
 /// Who created a contender's node, according to its data.
 ///
-/// Any client that may write to the node could have written this: it is for people to read, not for
-/// programs to trust.
+/// Any client that may write to the node could have written this data: it is for people to read,
+/// not for programs to trust.
 ///
 /// # Example
 ///
@@ -57,7 +57,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Reads a node's data, written by this library or another.
+    /// Parses a node's data, written by this library or another.
     pub(crate) fn parse(data: &[u8]) -> Self {
         match serde_json::from_slice(data) {
             Ok(Value::Object(card)) => Self::read(&card),
@@ -76,7 +76,7 @@ impl Owner {
             (None, Some(host), pid) => {
                 let name = self.note.as_ref().or(self.program.as_ref());
                 let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
-                // A hold is no process's.
+                // A hold belongs to no process.
                 let pid = pid.map(|pid| format!(" pid {pid}")).unwrap_or_default();
                 format!("{host}{pid}{name}")
             }
@@ -103,7 +103,7 @@ impl Owner {
     }
 }
 
-/// Names the owner, as `db1 pid 4711 (report.sh)`, or as `unknown` if the data name nobody.
+/// Formats the owner as `db1 pid 4711 (report.sh)`, or as `unknown` if the data names no owner.
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.named().as_deref().unwrap_or("unknown"))
@@ -136,8 +136,8 @@ impl Card {
         self.write(note).to_string().into_bytes()
     }
 
-    /// Returns the data of a hold, which is no thread's and no process's, with the token of the node
-    /// in whose place it stands.
+    /// Returns the data of a hold, which belongs to no thread and no process, with the token of the
+    /// node that it replaces.
     pub(crate) fn of_hold(&self, reason: &str, hold: Value, token: Option<i64>) -> Vec<u8> {
         let mut card = json!({
             "host": self.host,
@@ -186,7 +186,7 @@ impl Card {
     }
 }
 
-/// Reads a list of nodes.
+/// Parses a list of nodes.
 fn nodes(list: Option<&Value>) -> Vec<String> {
     let list = list.and_then(Value::as_array).into_iter().flatten();
     let texts = list.filter_map(Value::as_str).map(shorten);

@@ -5,7 +5,7 @@ use zklock_jute::is_refused_in_paths;
 
 pub(crate) use zklock_core::path::{ancestors, name, parent};
 
-/// Checks that `root` can have locks below it: as [`check`], but `/` passes too.
+/// Checks that `root` can have locks below it: like [`check`], but `/` passes too.
 pub(crate) fn check_root(root: &str) -> Result<()> {
     match root {
         "/" => Ok(()),

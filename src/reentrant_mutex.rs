@@ -18,8 +18,8 @@ use zklock_core::dialect::Role;
 /// A mutex that the thread holding it may lock again.
 ///
 /// It and a [`Mutex`](crate::Mutex) on the same path exclude each other. Locking it again costs no
-/// request, but fails if the lock has been lost. It is released when the last of the thread's
-/// guards is dropped.
+/// request, but fails if the lock has been lost. The mutex is released when the last of the
+/// thread's guards is dropped.
 ///
 /// # Example
 ///
@@ -44,9 +44,9 @@ pub struct ReentrantMutex {
 
 /// One of the guards of the thread that holds a [`ReentrantMutex`].
 ///
-/// It cannot be sent to another thread, and has no `into_send`: the thread tells a second lock
-/// apart from another holder's. For a guard that moves, use [`Mutex`](crate::Mutex); on the same
-/// path, it and this lock exclude each other.
+/// The guard cannot be sent to another thread, and has no `into_send`: the mutex recognises
+/// its holder's second lock by the thread. For a guard that moves, use [`Mutex`](crate::Mutex); on
+/// the same path, it and this lock exclude each other.
 ///
 /// # Example
 ///

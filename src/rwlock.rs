@@ -28,11 +28,11 @@ use zklock_core::dialect::Role;
 ///
 /// # Why no reader becomes a writer
 ///
-/// An upgrade without a gap would put a writer's node in the place of the reader's, and wait for
-/// the readers that came later. A Curator reader that came just before holds the lock if it looked
-/// at the queue before the upgrade, and waits for the new writer if it looks afterwards. The queue
-/// does not show which, so the two could wait for each other. Ask for [`write`](Self::write) from
-/// the start, and downgrade when only reading is left.
+/// An upgrade without a gap would replace the reader's node by a writer's, and wait for the readers
+/// that came later. A Curator reader that came just before holds the lock if it looked at the queue
+/// before the upgrade, and waits for the new writer if it looks afterwards. The queue does not show
+/// which, so the two could wait for each other. Ask for [`write`](Self::write) from the start, and
+/// downgrade when only reading is left.
 ///
 /// # Example
 ///

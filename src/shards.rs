@@ -1,9 +1,10 @@
 //! Work that is divided among the processes that are up.
 //!
-//! What is here says who should work on a shard: [`shard_owners`](zklock_core::shard_owners)
-//! decides from the list of the members. Who may work on it is for the shard's mutex to say, so a
-//! member that has not yet heard of another one does no harm. A shard that moves is released by its
-//! old owner and waited for by its new one.
+//! This module decides which member should work on a shard:
+//! [`shard_owners`](zklock_core::shard_owners) computes it from the list of the members. Which
+//! member may work on it is decided by the shard's mutex, so a member that does not know of another
+//! one yet does no harm. A shard that moves is released by its old owner and waited for by its new
+//! one.
 
 mod members;
 mod threads;
@@ -25,14 +26,14 @@ use crate::standby::{Standby, Term};
 use crate::system::channel::{Receiver, Sender, bounded, unbounded, wait_any};
 use zklock_core::shard_owners::shards_of;
 
-/// More shards than this are refused: each that a process owns is a thread and a lock.
+/// More shards than this are refused: each shard that a process owns takes a thread and a lock.
 const MOST: u32 = 10_000;
 
 /// Work in a fixed number of shards, divided among the processes that are up.
 ///
 /// Every process that calls [`run`](Self::run) is a member and owns its part of the shards: as many
-/// as any other, or one more. When a member comes or goes, some shards move. A shard is never worked
-/// on by two processes that both pass [`Term::check`]: each is the mutex of the path
+/// as any other, or one more. When a member comes or goes, some shards move. A shard is never
+/// worked on by two processes that both pass [`Term::check`]: it is the mutex of the path
 /// `<path>/<number>`, which its new owner waits for and its old owner releases. A member that dies
 /// gives up its shards when its session times out.
 ///
@@ -88,15 +89,16 @@ impl Shards {
     /// Works on the shards that are this process's, until `work` returns [`ControlFlow::Break`] for
     /// one of them.
     ///
-    /// Calls `work` with a shard's number, from 0, and its [`Term`], in a thread for each shard that
-    /// this process owns. It should return [`ControlFlow::Continue`] soon after [`Term::is_over`]
-    /// turns true: until then, the next owner waits. If it returns before, it is called again, after
-    /// a pause if it took less than 100 ms, as in [`Standby::run`](crate::Standby::run).
+    /// Calls `work` with a shard's number, from 0, and its [`Term`], in a thread for each shard
+    /// that this process owns. `work` should return [`ControlFlow::Continue`] soon after
+    /// [`Term::is_over`] turns true: until then, the next owner waits. If it returns before, it is
+    /// called again, after a pause if it took less than 100 ms, as in
+    /// [`Standby::run`](crate::Standby::run).
     ///
-    /// Blocks for all that time; at the end until `work` has returned for each shard. All members
+    /// Blocks all that time, and at the end until `work` has returned for each shard. All members
     /// must name the same number of shards. A lost connection does not end the call: terms that are
-    /// lost are over, and begin anew when a server answers. A panic of `work` ends the call, releases
-    /// all shards and propagates.
+    /// lost are over, and begin anew when a server answers. A panic of `work` ends the call,
+    /// releases all shards and propagates.
     ///
     /// # Errors
     ///
@@ -132,7 +134,7 @@ impl Shards {
             workers: BTreeMap::new(),
         };
         let served = part.serve(&cancel, &told);
-        // The others learn first that this member goes, and wait for its shards meanwhile.
+        // The other members must learn first that this member leaves, so that they already wait for its shards.
         let left = members.leave();
         let ended = part.end();
         match served.and(left).and(ended) {
@@ -144,8 +146,8 @@ impl Shards {
 
     /// Returns the members, the one that has been here longest first.
     ///
-    /// Blocks for a few round trips, at most 15 s each. Who works on which shard, and who waits, is in
-    /// [`Client::locks`](crate::Client::locks) of the path.
+    /// Blocks for a few round trips, at most 15 s each. [`Client::locks`](crate::Client::locks) of
+    /// the path tells which member works on which shard, and which ones wait.
     ///
     /// # Errors
     ///
@@ -175,7 +177,7 @@ struct Part<'a, W> {
     work: Arc<W>,
     tell: Sender<News>,
     owned: BTreeSet<u32>,
-    /// Those of the owned shards, and of others that are still at work.
+    /// The workers of the owned shards, and of others that are still at work.
     workers: BTreeMap<u32, Worker>,
 }
 
@@ -183,7 +185,7 @@ impl<W> Part<'_, W>
 where
     W: Fn(u32, &Term<'_>) -> ControlFlow<()> + Send + Sync + 'static,
 {
-    /// Owns what the members' list says, until `cancel` or a thread ends the call.
+    /// Follows the members' list, until `cancel` or a thread ends the call.
     fn serve(
         &mut self,
         cancel: &Receiver<()>,
@@ -212,7 +214,7 @@ where
         }
     }
 
-    /// Begins the shards that have come, and has those end that have gone.
+    /// Starts work on the shards that this member has got, and ends it on those that it has lost.
     fn follow(&mut self) -> Result<()> {
         for (shard, worker) in &mut self.workers {
             if !self.owned.contains(shard) {

@@ -27,12 +27,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A place among processes of which one is active and the others take over when it ends.
 ///
 /// A service that must be active exactly once in a cluster runs on several machines, which all call
-/// [`run`](Self::run): one is let in, for a [`Term`], and the others wait in the queue. When its
-/// process ends, the next one is let in at once; when its machine dies or its network is cut, after
-/// the session timeout ([`ClientBuilder::session_timeout`](crate::ClientBuilder::session_timeout)).
-/// Two terms never both pass [`Term::check`].
+/// [`run`](Self::run): one is let in, for a [`Term`], and the others wait in the queue. When the
+/// process of the active one ends, the next one is let in at once; when its machine dies or its
+/// network is cut, after the session timeout
+/// ([`ClientBuilder::session_timeout`](crate::ClientBuilder::session_timeout)). Two terms never
+/// both pass [`Term::check`].
 ///
-/// It is the mutex of the same path, and excludes whatever that mutex excludes: Curator's
+/// A standby is the mutex of the same path, and excludes whatever that mutex excludes: Curator's
 /// `LeaderSelector`; with [`Dialect::Kazoo`](crate::Dialect::Kazoo), kazoo's `Election`; and with
 /// [`Dialect::LeaderLatch`](crate::Dialect::LeaderLatch), Curator's `LeaderLatch`.
 ///
@@ -73,10 +74,10 @@ type WaitCallback = dyn Fn(&Waiting) + Send + Sync;
 
 /// A time during which this process is the active one.
 ///
-/// It has the methods of every guard, except that it ends when the function returns.
+/// A term has the methods of every guard, except that it ends when the function returns.
 pub struct Term<'a> {
     raw: &'a RawGuard,
-    /// Another client deleted the node with which this one waited before.
+    /// Whether another client deleted the node with which this process waited before.
     evicted: bool,
     number: u64,
     resigned: AtomicBool,
@@ -103,8 +104,8 @@ impl Standby {
         self
     }
 
-    /// Calls this when the contender ahead in the queue is known, and again when it changes; see
-    /// [`LockOptions::on_wait`].
+    /// Calls this closure when the contender ahead in the queue is known, and again when it
+    /// changes; see [`LockOptions::on_wait`].
     #[must_use]
     pub fn on_wait(mut self, callback: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
         self.on_wait = Some(Arc::new(callback));
@@ -132,18 +133,18 @@ impl Standby {
     /// Waits in the queue and calls `term` whenever it is this process's turn, until `term` returns
     /// [`ControlFlow::Break`].
     ///
-    /// Blocks for all that time. When `term` returns, the lock is released, which lets the next one
-    /// be active, and the call waits for the confirmation. After [`ControlFlow::Continue`], and
-    /// after a loss, it queues again, at the end. After a term of less than 100 ms it first pauses
-    /// outside the queue, and for twice as long, up to 10 s, each time that the next term is shorter
-    /// than its pause: a process that fails at once burdens nobody. A lost connection does not end the
-    /// wait. A panic of `term` releases the lock and propagates.
+    /// Blocks for all that time. When `term` returns, the lock is released, which lets the next
+    /// process be active, and the call waits for the confirmation. After [`ControlFlow::Continue`],
+    /// and after a loss, the process queues again, at the end. After a term of less than 100 ms it
+    /// first pauses outside the queue, and for twice as long, up to 10 s, each time that the next
+    /// term is shorter than its pause: a process that fails at once must not burden the others. A
+    /// lost connection does not end the wait. A panic of `term` releases the lock and propagates.
     ///
     /// # Errors
     ///
     /// Fails if this thread has the lock already, if a contender in the queue would not wait for
     /// this client, if the server refuses a request, and if the client is closed, as
-    /// [`Mutex::lock`]. A waiter whose node another client deletes queues again.
+    /// [`Mutex::lock`]. A waiter whose node is deleted by another client queues again.
     pub fn run(&self, term: impl FnMut(&Term<'_>) -> ControlFlow<()>) -> Result<()> {
         self.terms(None, term)
     }
@@ -202,14 +203,14 @@ impl Standby {
                 resigned: AtomicBool::new(false),
                 limit: &limit,
             });
-            // A loss is no error here: another process has taken over.
+            // A loss is not an error here: another process has taken over.
             if let Err(error) = guard.unlock() {
                 tell_loss(number, self.path(), &error);
             }
             if done.is_break() || limit.is_over() {
                 return Ok(());
             }
-            // Terms that last for so long follow each other seldom enough.
+            // Terms of this length follow each other seldom enough.
             if pause <= clock::now().saturating_duration_since(began) {
                 pause = FIRST_PAUSE;
                 continue;
@@ -223,8 +224,8 @@ impl Standby {
         Ok(())
     }
 
-    /// Waits in the queue; `None` if the wait is cancelled. Says whether another client deleted a
-    /// node of this one meanwhile, and perhaps those ahead with it.
+    /// Waits in the queue; returns `None` if the wait is cancelled. Also returns whether another
+    /// client deleted this process's node meanwhile, and perhaps those ahead with it.
     fn elected(&self, cancel: Option<&Receiver<()>>) -> Result<Option<(MutexGuard, bool)>> {
         if let Some(first) = self.first.lock().take() {
             return Ok(Some((first.into_local(), false)));
@@ -307,8 +308,8 @@ impl Term<'_> {
         self.raw.unlock_noting();
     }
 
-    /// As [`MutexGuard::hand_over`]. The term is over then; [`Standby::first_term`] continues it in the
-    /// new process.
+    /// As [`MutexGuard::hand_over`]. The term is over then; [`Standby::first_term`] continues it in
+    /// the new process.
     ///
     /// # Errors
     ///
@@ -323,7 +324,7 @@ impl Term<'_> {
     }
 }
 
-/// A lock that was handed over is lost as planned.
+/// Logs a loss. A lock that was handed over was lost as planned.
 fn tell_loss(number: u64, path: &str, error: &Error) {
     let planned = matches!(
         error,

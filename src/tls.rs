@@ -90,7 +90,7 @@ impl Tls {
         Ok(Security::new(config, Box::new(renew)))
     }
 
-    /// The time and length of each file; these show that it has changed.
+    /// Returns the time and length of each file, which show whether it has changed.
     fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
         let pair = self.client.iter().flat_map(|(chain, key)| [chain, key]);
         let stamp = |file: &PathBuf| {

@@ -4,9 +4,9 @@ use std::fmt;
 
 /// A number that grows with every grant of one lock.
 ///
-/// Send it with each write to what the lock protects, and have that refuse a number lower than one
-/// it has seen. Nothing else protects against a holder that was paused and acts late. Compare only
-/// tokens of one path on one ensemble.
+/// Send it with each write to what the lock protects, and have that refuse a number lower than the
+/// highest it has seen. Nothing else protects against a holder that was paused and acts late.
+/// Compare only tokens of one path on one ensemble.
 ///
 /// # Example
 ///

@@ -57,19 +57,19 @@ use zklock_jute::{Access, CreateMode, Op};
 /// ```
 #[must_use = "a transaction does nothing until it is committed"]
 pub struct Transaction<'a> {
-    /// None over a database.
+    /// Absent over a database.
     lock: Option<&'a dyn Lock>,
     ops: Vec<Op>,
-    /// What is wrong with the steps.
+    /// The error of the steps so far.
     wrong: Option<Error>,
 }
 
-/// What guards a transaction.
+/// The lock that guards a transaction.
 pub(crate) trait Lock {
-    /// Carries out all of this while the lock is held, or nothing.
+    /// Carries out all of these operations while the lock is held, or none of them.
     fn commit(&self, ops: Vec<Op>) -> Result<()>;
 
-    /// The access control list of the nodes that are created.
+    /// Returns the access control list of the nodes that are created.
     fn acl(&self) -> Vec<Access>;
 }
 

@@ -1,11 +1,11 @@
-//! Settings that cannot work.
+//! Refuses settings that cannot work.
 
 use super::ClientBuilder;
 use crate::error::{Error, Result};
 use crate::transport::native::{self, Credentials};
 
 impl ClientBuilder {
-    /// Whether the client gives the servers no identity. A certificate may carry one.
+    /// Returns whether the client gives the servers no identity. A certificate may carry one.
     fn is_anonymous(&self) -> bool {
         #[cfg(feature = "sasl")]
         if self.sasl.is_some() {

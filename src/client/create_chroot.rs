@@ -1,4 +1,4 @@
-//! Creates the chroot for a client that is to have one.
+//! Creates the chroot of a client that needs one.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::system::clock;
 use crate::time::limit::Limit;
 
 impl ClientBuilder {
-    /// Creates the chroot, which every request of the client goes below, through another session
-    /// without one.
+    /// Creates the chroot through another session without one, because every request of the client
+    /// goes below the chroot.
     pub(super) fn make_chroot_for(self, session: &Session, limit: &Limit) -> Result<()> {
         let left = limit.deadline().map_or(Duration::MAX, |deadline| {
             deadline.saturating_duration_since(clock::now())

@@ -1,4 +1,4 @@
-//! What the program needs besides, and nobody else.
+//! Methods that only the program needs.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ impl Client {
         self.locks.session.transport.key().map(|key| key.text())
     }
 
-    /// Returns for how long no server has answered; `None` if one has since the client is connected. For the
-    /// program.
+    /// Returns how long no server has answered; `None` if one has answered on this connection. For
+    /// the program.
     #[doc(hidden)]
     pub fn silent_for(&self) -> Option<Duration> {
         self.locks.session.status.silent_for()
@@ -69,15 +69,15 @@ impl Client {
         Ok(present.filter(|_| !limit.is_over()))
     }
 
-    /// Returns whether the holders with these nodes, which are gone, have said that they released in
+    /// Returns whether the holders of these nodes, which are gone, have noted that they released in
     /// order, for the program. Blocks for a round trip or two.
     #[doc(hidden)]
     pub fn have_released(&self, nodes: &[String]) -> bool {
         self.locks.session.have_released(nodes)
     }
 
-    /// Puts a hold at the end of the queue at a path, for the program; returns its node. Blocks for a
-    /// few round trips, and waits for nobody.
+    /// Puts a hold at the end of the queue at a path, for the program; returns its node. Blocks for
+    /// a few round trips, and waits for no contender.
     #[doc(hidden)]
     pub fn pause(&self, path: &str, hold: &Hold) -> Result<String> {
         let (session, job) = (&self.locks.session, Job::new(&self.locks, path)?);
@@ -85,8 +85,9 @@ impl Client {
             Err(Error::NoAuth { .. }) => None,
             there => there?,
         };
-        // What a command has left is as good as nothing. Whose any other node is, is not known, and the end
-        // of the pause deletes what the job has taken over. kazoo remembers that it exists.
+        // A node that a command has left counts as nothing. The owner of any other node is unknown,
+        // and the end of the pause deletes a node that the job has taken over. kazoo remembers that
+        // its node exists.
         let is_left = matches!(there, Some(Reply::Data { data, stat })
             if stat.num_children == 0 && is_note(&Vec::from(data.clone())));
         if is_left && session.settings.dialect.takes_containers() {
@@ -95,23 +96,24 @@ impl Client {
         session.plant_hold(path, hold)
     }
 
-    /// Deletes a directory that [`pause`](Self::pause) has made and that nothing has used since, for
-    /// the program.
+    /// Deletes a directory that [`pause`](Self::pause) has created and that has not been used
+    /// since, for the program.
     #[doc(hidden)]
     pub fn tidy_after_hold(&self, path: &str) -> Result<()> {
         path::check(path)?;
         self.locks.session.tidy_after_hold(path)
     }
 
-    /// Returns the lock that the last wait or try has found taken, and the hold that has it, for the
-    /// program; `None` if it is the only one that was asked for, and no hold has it. Does no I/O.
+    /// Returns the lock that the last wait or try found taken, and the hold that has it, for the
+    /// program; `None` if only one lock was asked for, and no hold has it. Does no I/O.
     #[doc(hidden)]
     pub fn found_taken(&self) -> Option<(String, Option<Hold>)> {
         self.locks.session.taken.lock().clone()
     }
 
-    /// Returns how long a lock that nobody is ahead for is not granted yet, if that takes long, for the
-    /// program: the connection broke, and the leader must have heard of the session since. Does no I/O.
+    /// Returns how long a lock that nobody is ahead for is held back, if that takes long, for the
+    /// program: the connection broke, and the leader must have heard of the session since. Does no
+    /// I/O.
     #[doc(hidden)]
     pub fn held_back(&self) -> Option<Duration> {
         self.locks.session.held_back()

@@ -1,5 +1,5 @@
-//! What a client reports: of others, the holders, the waiters and what they wait for; of itself, its
-//! counters.
+//! The reports of a client: on others, the holders, the waiters and what they wait for; on itself,
+//! its counters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Client {
     /// ZooKeeper itself is fenced by [`LockGuard::transaction`](crate::LockGuard::transaction);
     /// storage that remembers the highest token does not need to ask.
     ///
-    /// Blocks for a few round trips, at most 15 s each, also when the connection is lost. It reads
+    /// Blocks for a few round trips, at most 15 s each, also when the connection is lost. Reads
     /// from a server that has caught up with the leader: the answer was true at some time after the
     /// call began. A leader that was replaced and does not know it yet makes the answer older, by
     /// as long as the servers wait for each other (`syncLimit` ticks). A holder whose token is no
@@ -54,9 +54,9 @@ impl Client {
     /// Lists the holders of the lock at `path` and its waiters, in the order of the queue.
     ///
     /// Blocks for a few round trips, at most 15 s each. A path that does not exist has no
-    /// contenders, and is not created. It reads from a server that has caught up with its leader: whoever has
-    /// been told that the lock is theirs, or released, is listed so. A server that leads may be a few
-    /// milliseconds behind.
+    /// contenders, and is not created. Reads from a server that has caught up with its leader: a
+    /// client that was told that it has the lock, or has released it, is listed accordingly. A
+    /// leading server may be a few milliseconds behind.
     ///
     /// # Errors
     ///
@@ -82,13 +82,14 @@ impl Client {
         Locks::below(&self.locks.session, root)
     }
 
-    /// Returns the holders that keep the first waiter at `path` waiting, and those they wait for.
+    /// Returns the holders that keep the first waiter at `path` waiting, and the holders that they
+    /// wait for.
     ///
-    /// A holder that waits for another lock, below `root`, is blocked by the holders of that one,
-    /// and so on to the end. Contenders belong together by session and thread. Those that name no
-    /// thread, as those of other libraries, belong together by session alone, which counts as
-    /// waiting for the first of its locks. A waiter for a permit waits for any one of its holders,
-    /// any other waiter for all of them. Blocks as [`locks`](Self::locks).
+    /// A holder that waits for another lock, below `root`, is blocked by the holders of that lock,
+    /// and so on to the end. Contenders belong together by session and thread. Contenders that name
+    /// no thread, such as those of other libraries, belong together by session alone, which counts
+    /// as waiting for the first of its locks. A waiter for a permit waits for any one of its
+    /// holders, any other waiter for all of them. Blocks as [`locks`](Self::locks).
     ///
     /// # Errors
     ///
@@ -108,10 +109,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`contenders`](Self::contenders). A lost connection is not an error, unless no server has told
-    /// of the contenders by the limit: then it fails with
-    /// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout). A limit of zero ends before a server can
-    /// answer.
+    /// As [`contenders`](Self::contenders). A lost connection is not an error, unless no server has
+    /// listed the contenders by the limit: then this fails with
+    /// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout). A limit of zero ends before a
+    /// server can answer.
     ///
     /// # Example
     ///
@@ -149,8 +150,8 @@ impl Client {
         metrics
     }
 
-    /// Returns the counters of each lock that is counted by itself, by the locks' paths, and under the
-    /// empty path those of all others. Costs no I/O.
+    /// Returns the counters of each lock that is counted by itself, by the locks' paths; those of
+    /// all other locks are under the empty path. Costs no I/O.
     ///
     /// Empty without [`ClientBuilder::metrics_by_lock`](crate::ClientBuilder::metrics_by_lock).
     ///

@@ -216,7 +216,6 @@ impl Contender {
     /// its guard fails as soon as its client learns of the deletion, and at its deadline if that client is paused or
     /// cut off. Ask first, with [`revoke`](Self::revoke), and evict only a contender that does not react. Blocks for
     /// three round trips, at most 15 s each, also when the connection is lost.
-    /// round trips, at most 15 s each, also when the connection is lost.
     ///
     /// # Errors
     ///

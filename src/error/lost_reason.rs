@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Why a lock was lost; see [`Error::Lost`](crate::Error::Lost).
 ///
-/// The message of the error, the log and
-/// [`LockGuard::lost_reason`](crate::LockGuard::lost_reason) give the same reason. It is the
-/// first one that the client knew of: a holder whose machine slept finds
-/// [`NotConfirmed`](Self::NotConfirmed) when it wakes, and learns later that its session has
+/// The message of the error, the log and [`LockGuard::lost_reason`](crate::LockGuard::lost_reason)
+/// give the same reason. It is the first one that the client knew of: a holder whose machine slept
+/// finds [`NotConfirmed`](Self::NotConfirmed) when it wakes, and learns later that its session has
 /// expired.
 ///
 /// # Example
@@ -35,7 +34,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[non_exhaustive]
 pub enum LostReason {
     /// Another client deleted the lock's node while the session went on, or took over or deleted
-    /// its row. The server does not report which client that was; one that calls
+    /// its row. The server does not report which client that was; a client that calls
     /// [`Contender::evict`](crate::Contender::evict) logs it.
     Evicted,
     /// The session expired: the servers heard nothing from the client for the session timeout.
@@ -60,9 +59,10 @@ pub enum LostReason {
     /// is still there: nobody else gets the lock before the run has ended. If the lock itself is lost
     /// before that, the reason becomes that one.
     OverTime,
-    /// The lock was handed over to another process: by this guard
-    /// ([`MutexGuard::hand_over`](crate::MutexGuard::hand_over)), or what this process wanted to take
-    /// over ([`ClientBuilder::take_over`](crate::ClientBuilder::take_over)) another one has taken over.
+    /// The lock was handed over to another process: either by this guard
+    /// ([`MutexGuard::hand_over`](crate::MutexGuard::hand_over)), or by a hand-over that this
+    /// process wanted to take over and another has taken
+    /// ([`ClientBuilder::take_over`](crate::ClientBuilder::take_over)).
     HandedOver,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// A place for a reason. It is written once, and can then only be made more exact.
+/// A cell for a reason. It is written once, and can then only be made more exact.
 #[derive(Debug, Default)]
 pub(crate) struct LossCell(AtomicU8);
 

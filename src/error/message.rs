@@ -1,4 +1,4 @@
-//! What the errors say.
+//! The messages of the errors.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The name of the variant, and the message.
+/// Formats the error as the name of its variant, followed by the message.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {self}", self.name())
@@ -62,7 +62,7 @@ fn fmt_foreign(
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     match node.strip_suffix("/leases") {
-        // The directory itself, which may be empty.
+        // The node is the directory itself, which may be empty.
         Some(path) => write!(f, "{path} is {library}, which no other lock waits for: ")?,
         None => write!(
             f,
@@ -75,7 +75,7 @@ fn fmt_foreign(
     }
 }
 
-/// The messages; each function writes those of its variants, and nothing for the others.
+/// The messages: each function writes those of its variants, and nothing for the others.
 impl Error {
     fn fmt_lock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -249,7 +249,7 @@ impl Error {
         }
     }
 
-    /// The name of the variant, which `Debug` puts before the message.
+    /// Returns the name of the variant, which `Debug` puts before the message.
     fn name(&self) -> &'static str {
         match self {
             Self::Lost { .. } => "Lost",

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The end of the reason why a server gave no session, if its port seems not to use TLS.
 pub(crate) const NO_TLS: &str = "as by a port without TLS";
 
-/// The same, if the port may be one for TLS.
+/// The same, if the port may be for TLS.
 pub(crate) const TLS_PORT: &str =
     "as a port for TLS does, a server without a quorum, or one that has too many clients here";
 
@@ -19,7 +19,7 @@ pub(super) fn unanswered(
     tried: &[String],
 ) -> fmt::Result {
     if tried.is_empty() {
-        // With a connection: some of it may have been answered.
+        // There is a connection, so some of the requests may have been answered.
         return write!(
             f,
             "no ZooKeeper server answered all that was asked within {limit:?}: allow more time, and look whether the servers run"
@@ -32,7 +32,7 @@ pub(super) fn unanswered(
     )
 }
 
-/// What was tried, each as `host:port: reason`, with the servers together that have the same reason.
+/// Groups the lines `host:port: reason` by their reasons, with all servers of each reason.
 pub(crate) fn by_reason(tried: &[String]) -> Vec<String> {
     let mut found: Vec<(String, &str)> = Vec::new();
     for one in tried {
@@ -46,7 +46,7 @@ pub(crate) fn by_reason(tried: &[String]) -> Vec<String> {
     found.into_iter().map(line).collect()
 }
 
-/// The advice about servers that could not be used, by the reasons given for them.
+/// Returns the advice about servers that could not be used, given their reasons.
 fn to_do(tried: &[String]) -> &'static str {
     let table = [
         (
@@ -67,7 +67,7 @@ fn to_do(tried: &[String]) -> &'static str {
             "name the authority that signed the servers' certificates",
         ),
         ("CertificateRequired", CERTIFICATE),
-        // Older servers say no more than this.
+        // Older servers give no other reason.
         ("HandshakeFailure", CERTIFICATE),
         ("BadCertificate", CERTIFICATE),
         ("received fatal alert: CertificateUnknown", CERTIFICATE),

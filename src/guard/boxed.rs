@@ -1,4 +1,4 @@
-//! A boxed guard, of which only the trait may be known, is a guard.
+//! Makes a boxed guard, of which only the trait may be known, a guard.
 
 use std::time::Duration;
 

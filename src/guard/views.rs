@@ -14,7 +14,7 @@ macro_rules! guard_views {
     };
 }
 
-/// All of them but the path. The lock's state has another name where `state` means something else.
+/// Gives the same methods without the path. The lock's state has another name where `state` means something else.
 macro_rules! guard_checks {
     ($guard:ty, $($raw:ident).+) => {
         $crate::guard::guard_checks!($guard, $($raw).+, state);
@@ -42,9 +42,9 @@ macro_rules! guard_checks {
 
             /// Asks the quorum whether the lock is still held.
             ///
-            /// Blocks for one committed round trip, at most until the guard's deadline. If the connection
-            /// breaks, it waits for another one, for an eighth of the session timeout and for one second at most,
-            /// and asks again once.
+            /// Blocks for one committed round trip, at most until the guard's deadline. If the
+            /// connection breaks, waits for another one, for an eighth of the session timeout and
+            /// for one second at most, and asks once more.
             ///
             /// # Errors
             ///

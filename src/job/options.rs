@@ -125,7 +125,6 @@ impl<'a> JobOptions<'a> {
     ///
     /// A time of zero is refused with [`Error::BadArgument`]. Over a database this fails with
     /// [`Error::Unsupported`].
-    /// [`Error::Unsupported`].
     ///
     /// # Example
     ///

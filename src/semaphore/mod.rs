@@ -204,6 +204,7 @@ impl Semaphore {
     /// several queues once for each, and may hold some while it waits behind this call: alongside
     /// such clients, use [`acquire_many_with`](Self::acquire_many_with) and a deadline. The same
     /// holds for a thread that has a permit and asks for more.
+    ///
     /// One [`Permit`] stands for all of them: they are released together, and if one is lost, all
     /// are.
     ///

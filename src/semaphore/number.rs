@@ -36,6 +36,7 @@ impl Permit {
     /// where it is not used. Curator's and kazoo's clients have none, and count as before. The
     /// first call finds the number and blocks for two round trips, a few more if others ask at the
     /// same time, and at most as long as the permit is valid. Later calls do no I/O.
+    ///
     /// # Errors
     ///
     /// Fails with [`Error::Lost`] if the permit is lost, with [`Error::Suspect`] if no server answers

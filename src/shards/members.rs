@@ -1,4 +1,4 @@
-//! A member's node among the others, and the news of them.
+//! A member's node among the others, and the reports of changes.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::thread::{self, JoinHandle};
 use crate::time::limit::Limit;
 
-/// The thread that is a member, and tells who the others are.
+/// The thread that is a member, and reports the other members.
 pub(super) struct Members {
     thread: JoinHandle<Result<()>>,
-    /// Ends it when it is dropped.
+    /// Ends the thread when it is dropped.
     quit: Sender<()>,
 }
 
@@ -39,14 +39,14 @@ impl Members {
         })
     }
 
-    /// Leaves; waits for the thread.
+    /// Leaves, and waits for the thread.
     pub(super) fn leave(self) -> std::result::Result<(), Stop> {
         drop(self.quit);
         join(self.thread)
     }
 }
 
-/// Becomes a member; `None` if it is to leave.
+/// Becomes a member; returns `None` if it is told to leave before.
 fn enter(lock: &RwLock, leave: &Receiver<()>) -> Result<Option<RwLockReadGuard>> {
     loop {
         match lock.read_with(LockOptions::new().cancel(leave.clone())) {
@@ -56,8 +56,8 @@ fn enter(lock: &RwLock, leave: &Receiver<()>) -> Result<Option<RwLockReadGuard>>
     }
 }
 
-/// Tells of each change of the members. Returns whether it is to leave; otherwise this member's node
-/// is gone.
+/// Reports each change of the members. Returns `true` when the member is told to leave, and `false`
+/// when its node is gone.
 fn follow(
     locks: &Arc<Locks>,
     lock: &RwLock,
@@ -84,7 +84,7 @@ fn follow(
                 mine.to_owned(),
             ));
         } else if member.verify().is_err() {
-            // The guard itself may not have heard of it yet, and nothing need change any more.
+            // Without this proof, the guard itself may not know of the loss yet, and no other change may follow.
             return Ok(false);
         }
         present = Some(names);

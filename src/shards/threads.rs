@@ -1,4 +1,4 @@
-//! What the threads of a call tell the calling one, and how they end.
+//! What the threads of a call report to the calling thread, and how they end.
 
 use std::any::Any;
 
@@ -6,9 +6,9 @@ use crate::error::{Error, Result};
 use crate::system::channel::Sender;
 use crate::system::thread::JoinHandle;
 
-/// What the threads of a call tell the calling one.
+/// A report of a thread of the call to the calling thread.
 pub(super) enum News {
-    /// These are the members' nodes, and the second is this member's.
+    /// The nodes of the members, and this member's node.
     Members(Vec<String>, String),
     /// The thread of this shard has ended, or that of the members.
     Ended(Option<u32>),

@@ -9,7 +9,7 @@ use crate::standby::{Standby, Term};
 use crate::system::channel::{Sender, bounded};
 use crate::system::thread::{self, JoinHandle};
 
-/// A shard's thread, which waits for its lock and works.
+/// The thread of a shard, which waits for the shard's lock and works.
 pub(super) struct Worker {
     thread: JoinHandle<Result<ControlFlow<()>>>,
     /// Ends the terms when it is dropped.
@@ -44,7 +44,7 @@ impl Worker {
         })
     }
 
-    /// Has the present term end, and no other one begin.
+    /// Ends the present term, and lets no other one begin.
     pub(super) fn stop(&mut self) {
         self.stop = None;
     }

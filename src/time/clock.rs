@@ -54,7 +54,7 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// A duration as a number, for atomics.
+/// Returns a duration as a number, for atomics.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use zklock_core::validity::Stamp;
 
-    /// A stamp of zero says that nothing is known.
+    /// A stamp of zero means that nothing is known.
     #[test]
     fn what_was_at_zero_is_longer_ago_than_any_session_lasts() {
         let longest = Duration::from_millis(i32::MAX as u64);

@@ -8,16 +8,16 @@ use crate::system::channel::{Receiver, Waitable, wait_any};
 use crate::system::clock;
 use crate::time::clock::Moment;
 
-/// Longer than any wait: a century.
+/// A century, which is longer than any wait.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// The time `duration` from now, or a century from now if that is sooner.
+/// Returns the time `duration` from now, or a century from now if that is sooner.
 pub(crate) fn from_now(duration: Duration) -> Instant {
     let now = clock::now();
     now.checked_add(duration.min(FAR)).unwrap_or(now)
 }
 
-/// This time since boot; the longest duration if it is so late that no wait lasts until then.
+/// Returns this time since boot, or the longest duration if no wait lasts until then.
 pub(crate) fn since_boot(time: Instant) -> Duration {
     let ahead = time.saturating_duration_since(clock::now());
     match FAR / 2 < ahead {
@@ -28,24 +28,24 @@ pub(crate) fn since_boot(time: Instant) -> Duration {
 
 /// A deadline and a way to cancel; either may be absent.
 ///
-/// A limit that was reached stays reached, although a channel reports a cancel only once.
+/// A limit that was reached stays reached, although a channel reports a cancellation only once.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     cancel: Option<Receiver<()>>,
     cancelled: Arc<AtomicBool>,
     deadline: Option<Instant>,
-    /// How long to wait for a connection, from when it was first missing, if not to the end.
+    /// How long to wait for a connection, from when it was first missing, if not until the deadline.
     offline: Option<(Duration, Arc<OnceLock<Instant>>)>,
     /// When the call began.
     begun: Instant,
 }
 
-/// The limit was reached.
+/// The error of a limit that was reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct LimitReached;
 
 impl Limit {
-    /// A limit at the `deadline`, or when `cancel` has a message.
+    /// Creates a limit at the `deadline`, or when `cancel` has a message.
     pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
         Self {
             cancel,
@@ -69,7 +69,7 @@ impl Limit {
         self.clone().until(until)
     }
 
-    /// A limit after `duration`; no limit if that is too long for the clock to count.
+    /// Creates a limit after `duration`, or none if that is too long for the clock to count.
     pub(crate) fn after(duration: Duration) -> Self {
         Self::new(clock::now().checked_add(duration), None)
     }
@@ -85,7 +85,7 @@ impl Limit {
 
     /// Takes the next message out of a channel; a disconnected channel counts as the limit.
     ///
-    /// Without a limit it waits for the one channel alone, which is cheaper.
+    /// Without a limit, waits for the one channel alone, which is cheaper.
     pub(crate) fn recv<T>(&self, channel: &Receiver<T>) -> Result<T, LimitReached> {
         while self.cancel.is_some() || self.deadline.is_some() {
             match channel.try_recv() {
@@ -101,7 +101,7 @@ impl Limit {
         self.wait_any_for(None, channels)?.ok_or(LimitReached)
     }
 
-    /// As `wait_any`, but no longer than `pause`: then it returns `None`.
+    /// Like `wait_any`, but returns `None` after `pause`.
     pub(crate) fn wait_any_for(
         &self,
         pause: Option<Duration>,
@@ -118,7 +118,7 @@ impl Limit {
             match wait_any(&all, until) {
                 Some(place) if place < channels.len() => return Ok(Some(place)),
                 None if until == paused => return Ok(None),
-                // Cancelled, unless another call that shares the channel took the message.
+                // The call is cancelled, unless another call that shares the channel took the message.
                 _ => {}
             }
         }
@@ -128,7 +128,7 @@ impl Limit {
             .ok_or(LimitReached)
     }
 
-    /// Returns for how long the call has waited.
+    /// Returns how long the call has waited.
     pub(crate) fn spent(&self) -> Duration {
         clock::now().saturating_duration_since(self.begun)
     }
@@ -155,7 +155,7 @@ impl Limit {
             || self.is_cancelled()
     }
 
-    /// Takes a message out of the channel that cancels. One message ends one call: the next
+    /// Takes a message out of the channel that cancels. One message ends one call: the next message
     /// is for another call that shares the channel.
     fn is_cancelled(&self) -> bool {
         let said = |cancel: &Receiver<()>| !cancel.try_recv().is_err_and(|error| error.is_empty());

@@ -1,8 +1,8 @@
-//! Times in messages.
+//! Formats times in messages.
 
 use std::time::SystemTime;
 
-/// Writes a time as `2026-11-22T10:45:18Z`.
+/// Formats a time as `2026-11-22T10:45:18Z`.
 pub(crate) fn written(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.unwrap_or_default().as_secs();

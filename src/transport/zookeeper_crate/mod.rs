@@ -6,6 +6,7 @@
 //!                        ▼                           ▼
 //!     Status ◄── the supervising thread ◄────────── news
 //! ```
+//!
 //! The crate's calls block, for ever if the network swallows packets. The crate reports neither its
 //! session nor the beginning of another one. This transport therefore promises little:
 //!
@@ -17,7 +18,6 @@
 //!
 //! Listeners and watchers run on the crate's threads and under its locks, so they only forward into
 //! a channel.
-//! but forward into a channel.
 //!
 //! Containers are created as persistent nodes, because the crate sends the wrong request.
 
