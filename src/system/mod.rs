@@ -1,13 +1,13 @@
-//! What the client takes from the operating system: locks, channels, threads, clocks,
-//! sockets, names, randomness, and the description of the process.
+//! What the client takes from the operating system: mutexes, channels, threads, clocks, sockets,
+//! names, randomness, and the description of the process.
 //!
-//! There are two sides. `real` is made of std, parking_lot and crossbeam. With
-//! `--cfg zklock_sim`, `simulated` takes its place: the threads of a whole test share a
-//! baton, the clock jumps when no thread can go on, the network is in memory, and a seed
-//! decides the rest, so a run can be repeated. The rest of the client cannot tell the two
-//! apart, and takes none of this from anywhere else (`tests/house`).
+//! There are two sides. `real` is made of std, parking_lot and crossbeam. With `--cfg zklock_sim`,
+//! `simulated` replaces it: the threads of a whole test share a baton, the clock jumps when no
+//! thread can go on, the network is in memory, and a seed decides the rest, so a run can be
+//! repeated. The rest of the client cannot tell the two apart, and takes none of this from anywhere
+//! else (`tests/house`).
 //!
-//! What the scheduler need not see (atomics, `Arc`, thread ids) is std's on both sides.
+//! Whatever the scheduler need not see (atomics, `Arc`, thread ids) is std's on both sides.
 
 #[cfg(not(zklock_sim))]
 mod real;

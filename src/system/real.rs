@@ -1,4 +1,4 @@
-//! The real side: what the client runs on.
+//! The real side, on which the client runs.
 
 pub(crate) mod channel {
     //! Channels, and the one wait for several of them.
@@ -24,8 +24,8 @@ pub(crate) mod channel {
         }
     }
 
-    /// Blocks until one of the channels has a message or no sender, and returns its place in the
-    /// list; `None` at the deadline.
+    /// Blocks until one of the channels has a message or no sender, and returns its index in the
+    /// list; returns `None` at the deadline.
     ///
     /// Another thread that reads the same channel may be faster: use `try_recv`, and wait again.
     pub(crate) fn wait_any(channels: &[&dyn Waitable], until: Option<Instant>) -> Option<usize> {
@@ -36,8 +36,8 @@ pub(crate) mod channel {
         let Some(until) = until else {
             return Some(select.ready());
         };
-        // A wait with a deadline of its own yields a few times behind it, each time for a time slice of
-        // every other thread if the machine is busy.
+        // A wait with a deadline of its own yields a few times after the deadline, each time for a
+        // time slice of every other thread if the machine is busy.
         let deadline = at(until);
         select.recv(&deadline);
         match select.ready() {
@@ -56,15 +56,16 @@ pub(crate) mod clock {
         Instant::now()
     }
 
-    /// Added to the time since boot: longer than any session timeout. Whatever happened at zero, or is not known to
-    /// have happened at all, is then too long ago to rest on, also soon after the machine has started.
+    /// Added to the time since boot: longer than any session timeout. An event at zero, or one that
+    /// is not known to have happened, is then too long ago to rely on, even soon after the machine
+    /// has started.
     const BEFORE: Duration = Duration::from_millis(1 << 32);
 
-    /// Names the clock of [`since_boot`]: processes whose clocks have one name read the same times.
+    /// Names the clock of [`since_boot`]: processes whose clocks have the same name read the same times.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn name() -> Option<String> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        // A container may have a clock of its own. Before Linux 5.6 there is no such file.
+        // A container may have a clock of its own. Before Linux 5.6 this file does not exist.
         let own = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
         Some(format!("{} {}", boot.trim(), own.display()))
     }
@@ -82,7 +83,7 @@ pub(crate) mod clock {
 
         #[cfg(any(target_os = "linux", target_os = "android"))]
         const CLOCK: ClockId = ClockId::Boottime;
-        // On macOS this clock counts suspend; for other systems that is not known.
+        // On macOS this clock counts suspend; for other systems this is not known.
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         const CLOCK: ClockId = ClockId::Monotonic;
 
@@ -95,7 +96,7 @@ pub(crate) mod clock {
     pub(crate) fn since_boot() -> Duration {
         use std::sync::OnceLock;
 
-        // Counts suspend on Windows.
+        // This clock counts suspend on Windows.
         static START: OnceLock<Instant> = OnceLock::new();
         START.get_or_init(Instant::now).elapsed() + BEFORE
     }
@@ -115,7 +116,7 @@ pub(crate) mod net {
         TcpStream::connect_timeout(address, limit)
     }
 
-    /// Asks the system's resolver, which sets no limit.
+    /// Asks the system's resolver, which has no time limit.
     pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         Ok((host, port).to_socket_addrs()?.collect())
     }
@@ -149,7 +150,7 @@ pub(crate) mod process {
         name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
-    /// Returns a number that no other thread of this process has, whatever they are called.
+    /// Returns a number that no other thread of this process has, even if the threads have the same name.
     pub(crate) fn thread() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         thread_local! {
@@ -162,7 +163,7 @@ pub(crate) mod process {
     pub(crate) fn locks_around() -> Vec<String> {
         let nodes = std::env::var("ZKLOCK_NODES").unwrap_or_default();
         let nodes = nodes.lines().filter(|node| node.starts_with('/'));
-        // The nearest come last.
+        // The nearest locks come last.
         let nearest = nodes.rev().take(8);
         nearest.map(str::to_owned).collect()
     }
@@ -182,14 +183,14 @@ pub(crate) mod random {
         uuid::Uuid::new_v4().into_bytes()
     }
 
-    /// Returns a number below this one, which another process hardly draws, too.
+    /// Returns a number below this one, which another process is unlikely to draw too.
     pub(crate) fn rare_number(below: i32) -> i32 {
         fastrand::i32(0..below)
     }
 }
 
 pub(crate) mod sync {
-    //! Locks that do not poison.
+    //! Mutexes that do not poison.
 
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 }

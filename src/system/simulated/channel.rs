@@ -29,12 +29,12 @@ pub struct Sender<T>(Arc<Shared<T>>);
 /// The receiving side.
 pub struct Receiver<T>(Arc<Shared<T>>);
 
-/// A channel with room for `room` messages.
+/// Creates a channel with room for `room` messages.
 pub fn bounded<T>(room: usize) -> (Sender<T>, Receiver<T>) {
     channel(Some(room))
 }
 
-/// A channel with room for any number of messages.
+/// Creates a channel with room for any number of messages.
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     channel(None)
 }
@@ -71,7 +71,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends if there is room.
+    /// Sends a message if there is room.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         self.0.step();
         {
@@ -89,7 +89,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Sends, and waits for room.
+    /// Sends a message, and waits for room.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         let mut message = Some(message);
         loop {
@@ -156,22 +156,22 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Whether there is no message.
+    /// Returns whether there is no message.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many messages there are.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.0.inner().messages.len()
     }
 
-    /// The messages that are there.
+    /// Returns an iterator over the messages that have arrived.
     pub fn try_iter(&self) -> impl Iterator<Item = T> {
         iter::from_fn(|| self.try_recv().ok())
     }
 
-    /// The messages, until there is no sender.
+    /// Returns an iterator over the messages, until there is no sender.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         iter::from_fn(|| self.recv().ok())
     }

@@ -25,7 +25,7 @@ pub enum Choice {
 #[derive(Clone, Debug)]
 pub struct Bounded {
     most: usize,
-    /// What was chosen, of how many, and whether anything but the first is a preemption.
+    /// The choices so far: what was chosen, of how many, and whether anything but the first is a preemption.
     path: Vec<(usize, usize, bool)>,
     at: usize,
 }

@@ -11,7 +11,7 @@ fn base() -> Instant {
     *BASE.get_or_init(Instant::now)
 }
 
-/// The clock for plain timeouts: it stands still while the process is suspended.
+/// Returns the time of the clock for plain timeouts, which stands still while the process is suspended.
 pub fn now() -> Instant {
     let Some(here) = try_here() else {
         return base();
@@ -21,12 +21,12 @@ pub fn now() -> Instant {
     base() + Duration::from_nanos(state.now - suspended.min(state.now))
 }
 
-/// All processes of a run are on one machine.
+/// Returns the same name for all processes: those of a run are on one machine.
 pub(crate) fn name() -> Option<String> {
     Some("simulated".to_owned())
 }
 
-/// The clock that goes on while the process is suspended.
+/// Returns the time of the clock that goes on while the process is suspended.
 pub(crate) fn since_boot() -> Duration {
     // The machine has been up for a day.
     let day = Duration::from_secs(24 * 60 * 60);
@@ -43,7 +43,7 @@ pub(super) fn at(here: &Here, time: Instant) -> u64 {
         .saturating_add(suspended)
 }
 
-/// The time on the run's clock at `time` from now.
+/// Returns the time on the run's clock at `time` from now.
 pub(super) fn after(here: &Here, time: Duration) -> u64 {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
     here.state().now.saturating_add(nanos)

@@ -1,7 +1,7 @@
-//! Keeps the threads of a run on one core of the machine: one of them runs at a time, and passes the
-//! baton many times faster there than from core to core.
+//! Keeps the threads of a run on one core of the machine: only one of them runs at a time, and
+//! passing the baton is many times faster on one core than from core to core.
 
-/// Keeps this thread, and those that it starts, on the core where it is. Where that is not allowed, the
+/// Keeps this thread, and those that it starts, on its current core. If that is not allowed, the
 /// run is slower.
 #[cfg(target_os = "linux")]
 pub(super) fn stay_here() {

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::{Bounded, Choice, Options, run};
 
-/// Runs a piece in every order with at most `most` preemptions; returns the results, and the
+/// Runs a closure in every order with at most `most` preemptions; returns the results, and the
 /// number of orders.
 pub(crate) fn all_orders<T: Ord + Send + 'static>(
     most: usize,

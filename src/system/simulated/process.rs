@@ -1,7 +1,7 @@
 //! The description of a process, the same on every machine and in every run.
 //!
-//! It is written into nodes: if a process's id had one digit more, a connection that is cut
-//! after some number of bytes would be cut elsewhere.
+//! The description is written into nodes. If a process's id had one digit more, a connection that
+//! is cut after some number of bytes would be cut elsewhere.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) fn locks_around() -> Vec<String> {
     Vec::new()
 }
 
-/// Two in three processes have a clock that differs from the servers'.
+/// Returns the time of the process's wall clock. Two in three processes have a clock that differs from the servers'.
 pub(crate) fn since_epoch() -> Duration {
     let begin = Duration::from_secs(1_700_000_000);
     let Some(here) = try_here() else {

@@ -15,40 +15,40 @@ use super::state::{Key, State, Task, TaskState, text_of};
 
 /// How long, on the run's clock, threads may take to end after the test's own has.
 const END_LIMIT: Duration = Duration::from_secs(300);
-/// How often the run is looked at, on the real clock.
+/// How often the run is checked, on the real clock.
 const LOOK: Duration = Duration::from_secs(1);
-/// After this many looks in a row without a step, a thread is taken to wait for something outside
-/// the simulation. Looks are counted, not seconds: what stops or starves the run stops the looks.
+/// After this many looks in a row without a step, a thread is assumed to wait for something outside the simulation.
+/// Looks are counted, not seconds: whatever stops or starves the run stops the looks.
 const STUCK: u32 = 10;
 const STACK: usize = 512 * 1024;
 
 /// A run's settings.
 #[derive(Debug)]
 pub struct Options {
-    /// Decides all that is left to chance.
+    /// The seed of everything that is left to chance.
     pub seed: u64,
     /// Decides which thread goes on.
     pub choice: Choice,
-    /// Keep the lines that are noted, for a story.
+    /// Whether to keep the lines that are noted, for a story.
     pub record: bool,
 }
 
-/// A run that ended as it should.
+/// The report of a run that ended normally.
 #[derive(Debug)]
 pub struct Report<T> {
     /// What the test's own thread returned.
     pub value: T,
-    /// How threads were chosen, to go on from.
+    /// The state of the choice, to continue with the next run.
     pub choice: Choice,
-    /// How long it took on the run's own clock.
+    /// How long the run took on its own clock.
     pub elapsed: Duration,
-    /// How many points there were at which another thread could have gone on.
+    /// The number of points at which another thread could have gone on.
     pub steps: u64,
     /// The lines that were noted.
     pub lines: Vec<String>,
 }
 
-/// A run that failed.
+/// The report of a run that failed.
 pub struct Failure {
     /// What went wrong.
     pub reason: String,
@@ -56,7 +56,7 @@ pub struct Failure {
     pub threads: String,
     /// The lines that were noted.
     pub lines: Vec<String>,
-    /// How threads were chosen, to go on from.
+    /// The state of the choice, to continue with the next run.
     pub choice: Choice,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Here {
     pub(super) me: usize,
 }
 
-/// A thread that was started, and where its result will be.
+/// A thread that was started, and the place for its result.
 pub(super) struct Started<T> {
     pub(super) task: usize,
     pub(super) real: thread::Thread,
@@ -102,7 +102,7 @@ pub(super) fn new_key() -> Key {
     KEYS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The run that this thread is part of, if any.
+/// Returns the run that this thread is part of, if any.
 pub(super) fn try_here() -> Option<Here> {
     HERE.try_with(|here| here.borrow().clone()).ok().flatten()
 }
@@ -116,7 +116,7 @@ impl Here {
         self.world.state()
     }
 
-    /// A point at which another thread may go on.
+    /// Marks a point at which another thread may go on.
     pub(super) fn step(&self) {
         if thread::panicking() {
             return;
@@ -127,7 +127,7 @@ impl Here {
         }
     }
 
-    /// Waits until one of the keys is woken or the time comes; may return earlier.
+    /// Waits until one of the keys is woken or the time passes; may return earlier.
     pub(super) fn block(&self, on: Vec<Key>, until: Option<u64>, what: &'static str) {
         let mut state = self.state();
         state.steps += 1;
@@ -136,7 +136,7 @@ impl Here {
         self.pass(state);
     }
 
-    /// Waits until the check returns something, or the time comes.
+    /// Waits until the check returns something, or the time passes.
     pub(super) fn wait<R>(
         &self,
         keys: &[Key],
@@ -181,7 +181,7 @@ fn wait_for(go: &AtomicBool) {
     }
 }
 
-/// What a thread does after its run has failed: nothing, for ever.
+/// Blocks for ever: the rest of a thread's life after its run has failed.
 fn stand_still() -> ! {
     loop {
         thread::park();
@@ -222,7 +222,8 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread that waits for something outside the simulation keeps the baton: no other goes on.
+    /// Waits for the outcome. A thread that waits for something outside the simulation keeps the
+    /// baton, so that no other thread goes on.
     fn await_the_end(&self, ended: &mpsc::Receiver<Outcome>) -> Outcome {
         let (mut steps, mut looks) = (None, 0);
         while looks < STUCK {
@@ -249,7 +250,7 @@ impl World {
     }
 }
 
-/// Runs a test's own thread, and all that it starts, until all have ended.
+/// Runs a test's own thread, and all threads that it starts, until all have ended.
 pub fn run<T: Send + 'static>(
     options: Options,
     main: impl FnOnce() -> T + Send + 'static,
@@ -309,7 +310,7 @@ pub fn run<T: Send + 'static>(
 }
 
 /// Waits for the baton. Until then, nothing in the run may depend on the thread: the machine
-/// decides when it begins.
+/// decides when it starts.
 fn begin(here: &Here, go: &AtomicBool, seed: u64) {
     HERE.with(|slot| *slot.borrow_mut() = Some(here.clone()));
     fastrand::seed(seed);

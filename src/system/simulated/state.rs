@@ -1,4 +1,4 @@
-//! What the scheduler knows of the threads, and how it picks the next one.
+//! The state of the threads, and how the scheduler picks the next one.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use super::choice::Choice;
 
-/// What happens outside the threads, and wakes them.
+/// Events outside the threads, which wake them.
 pub(super) trait Outside: Send {
-    /// Does all that is due.
+    /// Does everything that is due.
     fn run_until(&mut self, now: u64);
 
     fn next_at(&self) -> Option<u64>;
 
-    /// The keys whose waiters are to be woken.
+    /// Takes the keys whose waiters must be woken.
     fn take_woken(&mut self) -> Vec<Key>;
 
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// What a thread waits for.
+/// The key of something that a thread waits for.
 pub(super) type Key = u64;
 
-/// A run that takes more steps than this while the clock hardly moves goes round in circles.
+/// A run that takes more steps than this while the clock hardly moves is in an endless loop.
 const CIRCLE: u64 = 2_000_000;
 /// How many lines of the story are kept.
 const LINES: usize = 200_000;
@@ -33,7 +33,7 @@ const LINES: usize = 200_000;
 const STEP: u64 = 100;
 
 pub(super) struct State {
-    /// Since the run began, in nanoseconds.
+    /// The time since the run began, in nanoseconds.
     pub(super) now: u64,
     pub(super) rng: fastrand::Rng,
     pub(super) choice: Choice,
@@ -55,13 +55,13 @@ pub(super) struct Task {
     pub(super) thread: Option<std::thread::Thread>,
     pub(super) go: Arc<AtomicBool>,
     pub(super) state: TaskState,
-    /// `unpark` was called since the last `park`.
+    /// Whether `unpark` was called since the last `park`.
     pub(super) token: bool,
-    /// The scheduler has paused the thread until then.
+    /// The time until which the scheduler has paused the thread.
     pub(super) paused_until: u64,
     pub(super) park_key: Key,
     pub(super) end_key: Key,
-    /// How often it has gone to sleep.
+    /// How often the thread has gone to sleep.
     pub(super) sleeps: u64,
 }
 
@@ -76,12 +76,12 @@ pub(super) enum TaskState {
     Done,
 }
 
-/// A process, as far as its threads and clocks are concerned.
+/// A process: its name and its clocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
     pub(super) name: String,
     pub(super) frozen_until: u64,
-    /// How long it has been suspended so far, with its plain clock standing still.
+    /// How long the process has been suspended so far, with its plain clock standing still.
     pub(super) suspended: u64,
 }
 
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// A point at which another thread may go on. Returns whether one should.
+    /// Marks a point at which another thread may go on. Returns whether one should.
     pub(super) fn step(&mut self, me: usize) -> bool {
         self.steps += 1;
         self.now += STEP;
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Decides which thread goes on; the clock jumps if it has to. Fails if no thread ever can.
+    /// Decides which thread goes on; the clock jumps if necessary. Fails if no thread can ever go on.
     pub(super) fn pick(&mut self, me: usize) -> Result<usize, String> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -179,11 +179,11 @@ impl State {
         self.ready[place]
     }
 
-    /// Wakes the threads whose time has come, and those for which the network has something.
+    /// Wakes the threads whose time has come, and those for which something has arrived.
     fn bring(&mut self) -> Result<(), String> {
         let now = self.now;
         if let Some(mut outside) = self.outside.take() {
-            // Any thread may run this: a panic is the run's failure, not that thread's.
+            // Any thread may run this, so a panic is the run's failure, not that thread's.
             catch_unwind(AssertUnwindSafe(|| outside.run_until(now)))
                 .map_err(|panic| format!("the servers panicked: {}", text_of(&*panic)))?;
             for key in outside.take_woken() {
@@ -199,7 +199,7 @@ impl State {
         Ok(())
     }
 
-    /// The threads that can go on, `me` first.
+    /// Finds the threads that can go on, `me` first.
     fn find_ready(&mut self, me: usize) {
         self.ready.clear();
         for (number, task) in self.tasks.iter().enumerate() {
@@ -244,7 +244,7 @@ impl State {
         self.lines.push_back(format!("{now:12.6} {who:<24} {text}"));
     }
 
-    /// What each thread waits for.
+    /// Describes what each thread waits for.
     pub(super) fn story(&self) -> String {
         let mut story = String::new();
         for task in &self.tasks {

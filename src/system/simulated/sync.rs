@@ -1,4 +1,4 @@
-//! Locks at which the scheduler decides which thread is first.
+//! Mutexes at which the scheduler decides which thread is first.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,13 +10,13 @@ use super::clock;
 use super::scheduler::{new_key, try_here};
 use super::state::Key;
 
-/// A lock that does not poison.
+/// A mutex that does not poison.
 pub(crate) struct Mutex<T> {
     key: Key,
     inner: sync::Mutex<T>,
 }
 
-/// The lock is held while this lives.
+/// A guard: the mutex is locked while this lives.
 pub(crate) struct MutexGuard<'a, T> {
     lock: &'a Mutex<T>,
     inner: Option<sync::MutexGuard<'a, T>>,
@@ -71,7 +71,7 @@ impl<T> Mutex<T> {
 }
 
 impl<'a, T> MutexGuard<'a, T> {
-    /// Releases the lock while `run` runs.
+    /// Unlocks the mutex while `run` runs.
     pub(crate) fn unlocked<R>(guard: &mut Self, run: impl FnOnce() -> R) -> R {
         guard.inner = None;
         guard.lock.wake();
@@ -123,7 +123,7 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 /// A condition variable.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    /// One key for each waiting thread.
+    /// The keys of the waiting threads.
     waiting: sync::Mutex<VecDeque<Key>>,
 }
 
@@ -156,7 +156,7 @@ impl Condvar {
         WaitTimeoutResult(!self.wait_until(guard, Some(until)))
     }
 
-    /// Returns whether it was notified.
+    /// Returns whether the thread was notified.
     fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Option<u64>) -> bool {
         let here = super::scheduler::here();
         let key = new_key();

@@ -1,4 +1,4 @@
-//! What a test does in a run.
+//! What a test can do in a run.
 
 use std::time::Duration;
 
@@ -23,18 +23,18 @@ pub fn process<T: Send + 'static>(
     (number, JoinHandle::new(here.start("main", number, run)))
 }
 
-/// The time since the run began.
+/// Returns the time since the run began.
 pub fn elapsed() -> Duration {
     Duration::from_nanos(here().state().now)
 }
 
-/// How often the calling thread has gone to sleep, whatever it waited for.
+/// Returns how often the calling thread has gone to sleep, whatever it waited for.
 pub fn sleeps() -> u64 {
     let here = here();
     here.state().tasks[here.me].sleeps
 }
 
-/// A number below `limit`, from the run's seed.
+/// Returns a number below `limit`, from the run's seed.
 pub fn roll(limit: u64) -> u64 {
     here().state().rng.u64(..limit.max(1))
 }
@@ -46,22 +46,22 @@ pub fn note(text: &str) {
     }
 }
 
-/// Whether the calling thread is part of a run.
+/// Returns whether the calling thread is part of a run.
 pub fn is_inside() -> bool {
     try_here().is_some()
 }
 
-/// Whether lines are kept.
+/// Returns whether lines are kept.
 pub fn records() -> bool {
     try_here().is_some_and(|here| here.state().record)
 }
 
-/// What each thread waits for now.
+/// Describes what each thread waits for now.
 pub fn story() -> String {
     here().state().story()
 }
 
-/// How many threads there are.
+/// Returns the number of threads.
 pub fn threads() -> usize {
     let here = here();
     let state = here.state();
@@ -69,7 +69,7 @@ pub fn threads() -> usize {
     state.tasks.iter().filter(alive).count()
 }
 
-/// The pauses of threads: in which process, from when, until when.
+/// Returns the pauses of threads: in which process, from when, until when.
 pub fn pauses() -> Vec<(usize, Duration, Duration)> {
     let time = Duration::from_nanos;
     let here = here();
@@ -101,7 +101,7 @@ pub fn thaw(process: usize) {
     here().state().processes[process].frozen_until = 0;
 }
 
-/// As [`freeze`], but the process's plain clock and its timeouts stand still too, as when a
+/// Like [`freeze`], but the process's plain clock and its timeouts stand still too, as when a
 /// machine sleeps.
 pub fn suspend(process: usize, time: Duration) {
     let here = here();

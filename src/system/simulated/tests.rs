@@ -1,4 +1,4 @@
-//! The scheduler finds the bugs that it exists to find.
+//! Shows that the scheduler finds the bugs that it exists to find.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -69,7 +69,7 @@ impl Thread {
         Self { task, real }
     }
 
-    /// The id of the thread.
+    /// Returns the id of the thread.
     pub fn id(&self) -> ThreadId {
         self.real.id()
     }
@@ -96,12 +96,12 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// The thread.
+    /// Returns the thread.
     pub fn thread(&self) -> &Thread {
         &self.thread
     }
 
-    /// Whether the thread has ended.
+    /// Returns whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         let Some(here) = try_here() else { return true };
         here.step();

@@ -1,4 +1,4 @@
-//! One connection, and what is on its way in it.
+//! One connection, and the data on its way in it.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -11,12 +11,12 @@ pub(super) struct Connection {
     pub(super) server: usize,
     pub(super) key: Key,
     pub(super) stage: Stage,
-    /// The peer's number for it.
+    /// The peer's number for the connection.
     pub(super) number: Option<u64>,
     pub(super) inbound: VecDeque<u8>,
     pub(super) end: Option<End>,
     pub(super) shut: bool,
-    /// Nothing that the server sends from here on arrives.
+    /// Whether the data that the server sends from now on is lost.
     pub(super) cut: bool,
     /// When the last message in each direction arrives.
     pub(super) last_up: u64,
@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Takes what has arrived, at most a piece; `None` if there is nothing yet.
+    /// Takes data that has arrived, at most a piece; returns `None` if there is none yet.
     pub(super) fn read(&mut self, into: &mut [u8], piece: usize) -> Option<io::Result<usize>> {
         if self.shut {
             return Some(Ok(0));

@@ -4,21 +4,21 @@ use std::any::Any;
 use std::ops::Range;
 use std::time::Duration;
 
-/// The servers: told what arrives and when, they say what leaves.
+/// The servers: they are told what arrives and when, and return what they send.
 pub trait Peer: Send {
-    /// A client connects; `None` if the server does not listen.
+    /// Accepts a client's connection; returns `None` if the server does not listen.
     fn accept(&mut self, now: Duration, server: usize) -> Option<u64>;
-    /// Bytes of a client, in order, cut anywhere.
+    /// Receives a client's bytes, in order, cut anywhere.
     fn receive(&mut self, now: Duration, connection: u64, bytes: &[u8]);
-    /// A client's side of a connection has ended.
+    /// Ends a client's side of a connection.
     fn hang_up(&mut self, now: Duration, connection: u64);
-    /// When the servers next have something to do by themselves.
+    /// Returns when the servers next have something to do by themselves.
     fn next_at(&self) -> Option<Duration>;
-    /// Does all that is due.
+    /// Does everything that is due.
     fn run_until(&mut self, now: Duration);
-    /// What leaves for the clients, in order.
+    /// Takes the output for the clients, in order.
     fn take_output(&mut self) -> Vec<(u64, Output)>;
-    /// The peer itself, for tests.
+    /// Returns the peer itself, for tests.
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
@@ -36,11 +36,11 @@ pub enum Output {
 pub struct Link {
     /// How long a message takes.
     pub latency: Range<Duration>,
-    /// Nothing arrives at the server until this ends, and then what was sent does.
+    /// Holds up everything for the server until this is cleared, and then delivers it.
     pub holds_up: bool,
-    /// Nothing arrives at the client.
+    /// Holds up everything for the client.
     pub holds_down: bool,
-    /// Connections are refused.
+    /// Refuses connections.
     pub refuses: bool,
     /// How many bytes may be on their way to the server.
     pub window: usize,
@@ -50,7 +50,7 @@ pub struct Link {
     pub cut_up_after: Option<u64>,
     /// A connection is cut once this many bytes have come down.
     pub cut_down_after: Option<u64>,
-    /// Arrives at the client in place of what a server sends next.
+    /// Replaces what a server sends next.
     pub garbage: Option<Vec<u8>>,
 }
 

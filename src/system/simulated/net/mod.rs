@@ -1,4 +1,4 @@
-//! A network in memory: connections whose bytes take time, and what can happen to them.
+//! A network in memory: connections whose bytes take time, and the faults of connections.
 
 // Imports go downwards.
 mod connection;

@@ -19,7 +19,7 @@ pub struct Network {
     usual: Link,
     links: BTreeMap<(usize, usize), Link>,
     connections: BTreeMap<u64, Connection>,
-    /// The connection that each of the peer's numbers stands for.
+    /// The connections, by the numbers that the peer has for them.
     numbers: BTreeMap<u64, u64>,
     latest: u64,
     queue: BinaryHeap<Reverse<(u64, u64, Arrival)>>,
@@ -31,7 +31,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network with these servers.
+    /// Creates a network with these servers.
     pub fn new(peer: Box<dyn Peer>, usual: Link, seed: u64) -> Self {
         Self {
             peer,
@@ -49,17 +49,17 @@ impl Network {
         }
     }
 
-    /// The servers.
+    /// Returns the servers.
     pub fn peer(&mut self) -> &mut dyn Peer {
         &mut *self.peer
     }
 
-    /// Sends what the peer has to say, after something was done to it.
+    /// Sends the peer's output, after something was done to the peer.
     pub fn peer_changed(&mut self, now: u64) {
         self.collect(now);
     }
 
-    /// Changes the link between a process and a server. What it no longer holds up goes on.
+    /// Changes the link between a process and a server. Messages that the link no longer holds up go on.
     pub fn change_link(
         &mut self,
         process: usize,
@@ -82,14 +82,14 @@ impl Network {
                 }
             }
         }
-        // They arrive before what was sent later and is already on its way.
+        // Released messages arrive before later ones that are already on their way.
         for arrival in released {
             self.sequence += 1;
             self.queue.push(Reverse((now, self.sequence, arrival)));
         }
     }
 
-    /// Cuts the connections of a process to a server: some of what is on its way is lost.
+    /// Cuts the connections of a process to a server: some of the data on its way is lost.
     pub fn cut(&mut self, process: usize, server: usize, now: u64) {
         let ids: Vec<u64> = self
             .connections
@@ -102,7 +102,7 @@ impl Network {
         }
     }
 
-    /// From here on a name cannot be resolved, or can again.
+    /// Makes a name unresolvable from now on, or resolvable again.
     pub fn make_unknown(&mut self, host: &str, unknown: bool) {
         match unknown {
             true => self.unknown.insert(host.to_owned()),
@@ -110,17 +110,17 @@ impl Network {
         };
     }
 
-    /// From here on every name takes `by` to be resolved.
+    /// Makes every name take `by` to be resolved from now on.
     pub fn slow_names(&mut self, by: Duration) {
         self.slow_names = by;
     }
 
-    /// How many connections have a client.
+    /// Returns how many connections have a client.
     pub fn connections(&self) -> usize {
         self.connections.values().filter(|one| !one.dropped).count()
     }
 
-    /// How far a connection has come, and what wakes the threads that wait for it.
+    /// Returns how far a connection has come, and the key that wakes the threads that wait for it.
     pub(super) fn stage(&self, id: u64) -> (Stage, Key) {
         let connection = &self.connections[&id];
         (connection.stage, connection.key)
@@ -130,7 +130,7 @@ impl Network {
         self.unknown.contains(host)
     }
 
-    /// How long it takes to resolve a name.
+    /// Returns how long it takes to resolve a name.
     pub(super) fn takes_for_a_name(&self) -> Duration {
         self.slow_names
     }
@@ -201,7 +201,7 @@ impl Network {
         }
     }
 
-    /// Sends what the peer has to say.
+    /// Sends the peer's output.
     fn collect(&mut self, now: u64) {
         for (number, output) in self.peer.take_output() {
             let Some(id) = self.numbers.get(&number).copied() else {
@@ -243,7 +243,7 @@ impl Network {
         }
     }
 
-    /// A cut after a number of bytes happens to one connection only.
+    /// Removes the planned cuts of a link: a cut after a number of bytes happens to one connection only.
     fn forget_cuts(&mut self, id: u64) {
         if let Some(link) = self.own_link(id) {
             link.cut_down_after = None;
@@ -255,7 +255,7 @@ impl Network {
         self.own_link(id)?.garbage.take()
     }
 
-    /// The link of a connection, if it differs from the usual one.
+    /// Returns the link of a connection, if it differs from the usual one.
     fn own_link(&mut self, id: u64) -> Option<&mut Link> {
         let connection = self.connections.get(&id)?;
         let place = (connection.process, connection.server);

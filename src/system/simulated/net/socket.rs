@@ -1,4 +1,4 @@
-//! The client's side of connections, as the rest of the client sees it.
+//! The sockets of the simulated network, as the rest of the client sees them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
@@ -16,7 +16,7 @@ use crate::system::simulated::thread;
 /// The port of every server.
 const PORT: u16 = 2181;
 
-/// Builds the network of the calling thread's run.
+/// Installs the network of the calling thread's run.
 pub fn build(network: Network) {
     here().state().outside = Some(Box::new(network));
 }
@@ -26,7 +26,7 @@ pub fn network<R>(run: impl FnOnce(&mut Network, u64) -> R) -> R {
     with(&here(), run)
 }
 
-/// Runs a function on the network, and wakes the threads that this concerns.
+/// Runs a function on the network, and wakes the threads that the change concerns.
 fn with<R>(here: &Here, run: impl FnOnce(&mut Network, u64) -> R) -> R {
     let mut state = here.state();
     let now = state.now;

@@ -1,4 +1,4 @@
-//! What a client does with its side of a connection.
+//! The client's side of the connections.
 
 use std::io::{self, ErrorKind};
 
