@@ -1,8 +1,8 @@
-//! How a lock is acquired: the caller waits here, the workers ask the database.
+//! How a lock is acquired: the caller waits here, and the workers ask the database.
 //!
-//! An attempt that got no answer is repeated under the same owner. If the first attempt was
-//! carried out after all, the second finds its row by the unique key. If the first arrives
-//! later, the unique key makes it fail. Either way, its outcome need not be known.
+//! An attempt that got no answer is repeated under the same owner. If the first attempt was carried
+//! out after all, the second finds its row by the unique key. If the first arrives later, the
+//! unique key makes it fail. Either way, its outcome need not be known.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use crate::owner::Owner;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 
-/// What the caller asked for, for errors.
+/// The caller's request, for errors.
 const WHAT: &str = "take the lock";
 
 /// How often a caller that waits for a release checks whether its wait has ended.
@@ -45,7 +45,7 @@ pub(super) enum Until {
 #[derive(Debug)]
 enum AttemptOutcome {
     Acquired(Arc<RowLease>),
-    /// Another client has the lock: this one, unless it was faster when the lock was free.
+    /// Another client has the lock: this holder, unless that client was faster when the lock was free.
     Taken(Option<Holder>),
     Failed(StatementError),
 }
@@ -63,7 +63,7 @@ impl Until {
         Self::Limit(Limit::new(Some(deadline), None))
     }
 
-    /// A limit beyond the range of the clock means no limit.
+    /// Returns a limit after `limit`; one beyond the range of the clock means no limit.
     pub(super) fn after(limit: Duration) -> Self {
         Self::Limit(Limit::after(limit))
     }
@@ -74,7 +74,7 @@ pub(super) enum Acquired {
     New(Held),
     /// The thread already holds the lock and shares it.
     Again(Arc<Held>),
-    /// Another client held the lock until the limit: this one, if the database named it.
+    /// Another client held the lock until the limit: this owner, if the database named it.
     Taken(Option<Owner>),
 }
 
@@ -106,7 +106,7 @@ pub(super) fn acquire(
         }
         Entry::Closed => return Err(Error::Closed),
     };
-    // Described here, because a worker would put its own thread's name there.
+    // The row is described here, because a worker would put its own thread's name there.
     let row = OwnRow::new(client.database.clone(), name.clone(), description(note));
     let row = Arc::new(row);
     let mut acquisition = Acquisition::new(&row, until, limit);
@@ -118,7 +118,7 @@ pub(super) fn acquire(
     Ok(Acquired::New(Held { lease, row }))
 }
 
-/// Waits until the row that this client released is deleted; returns the limit for an answer.
+/// Waits until the row that this client has released is deleted; returns the limit for an answer.
 fn wait_for_release(client: &SharedClient, name: &Arc<str>, limit: &Limit) -> Result<Limit> {
     let answered = Instant::now() + client.database.answer_limit();
     let limit = limit.clone().until(Some(answered));
@@ -134,18 +134,18 @@ fn wait_for_release(client: &SharedClient, name: &Arc<str>, limit: &Limit) -> Re
 struct Acquisition<'a> {
     row: &'a Arc<OwnRow>,
     limit: Limit,
-    /// One look is enough.
+    /// Whether one look is enough.
     tries: bool,
     pause: Duration,
     /// The holder that the database named.
     holder: Option<Owner>,
-    /// A thread of this client had the lock, or was told that it is taken, while this one stood in line.
+    /// Whether a thread of this client had the lock, or found it taken, while this one stood in line.
     taken: bool,
-    /// Read the row before trying to write it.
+    /// Whether to read the row before trying to write it.
     look_first: bool,
     /// Why the last attempt failed, if it did.
     failed: Option<StatementError>,
-    /// Since when the server takes no writes; the next primary may be about to take over.
+    /// When the server was first found to take no writes; the next primary may be about to take over.
     read_only: Option<Instant>,
 }
 
@@ -181,7 +181,7 @@ impl<'a> Acquisition<'a> {
                     self.row.set_in_table(in_doubt);
                 }
                 Some(AttemptOutcome::Taken(holder)) => {
-                    // Whoever looks first over a slow link is too late each time that the lock is free.
+                    // Over a slow link, a client that looks first is too late each time that the lock is free.
                     self.look_first = holder.is_some();
                     let Holder { left, owner } = holder.unwrap_or_default();
                     self.holder = Some(owner);
@@ -213,7 +213,7 @@ impl<'a> Acquisition<'a> {
         Ok(lease)
     }
 
-    /// Whether an attempt that failed like this may succeed later.
+    /// Returns whether an attempt that failed like this may succeed later.
     fn may_pass(&mut self, class: ErrorClass) -> bool {
         if class != ErrorClass::ReadOnly {
             return class.is_transient();
@@ -222,19 +222,19 @@ impl<'a> Acquisition<'a> {
         since.elapsed() < self.row.database.timings.connect_timeout
     }
 
-    /// Has a worker make an attempt; returns `None` if there is no answer by the deadline.
+    /// Makes a worker attempt to take the lock; returns `None` if there is no answer by the deadline.
     fn attempt(&self) -> Result<Option<AttemptOutcome>> {
         let (to, outcome) = bounded(1);
         let (row, look_first) = (self.row.clone(), self.look_first);
         let deadline = self.limit.deadline();
-        // If the caller is gone, the client's last clone waits for the attempt and its deletion.
+        // If the caller is gone, the client's last clone waits for the attempt and the deletion of its row.
         let pending = row.database.backlog().expect_row();
         let job = move |connection: &mut DatabaseConnection| {
             let _pending = pending;
             let in_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
             let outcome = in_time.then(|| attempt(connection, &row, look_first));
-            // Dropped before the answer is sent, so that the caller drops it last. If the
-            // caller is gone, this drop deletes what is in the table.
+            // Dropped before the answer is sent, so that the caller drops it last. If the caller is
+            // gone, this drop deletes what is in the table.
             drop(row);
             connection.job = None;
             if let Some(outcome) = outcome {
@@ -253,7 +253,7 @@ impl<'a> Acquisition<'a> {
     fn sleep(&mut self, left: Option<Duration>) -> Result<bool> {
         let database = &self.row.database;
         let (first, longest) = database.timings.poll;
-        // Random, so that waiters that began together do not ask together.
+        // The pause is random, so that waiters that began together do not ask together.
         let pause = self.pause.mul_f64(0.75 + 0.5 * fastrand::f64());
         let lease_end = left.map_or(Duration::MAX, |left| left + Duration::from_millis(1));
         self.pause = self.pause.mul_f64(1.5).min(longest);

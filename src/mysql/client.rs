@@ -54,13 +54,13 @@ impl Client {
 
     /// Returns a client that takes up to five connections from a pool and keeps them.
     ///
-    /// It needs two, one of them for renewals alone. The pool should have more than the application
-    /// takes at a time. Connections are reset when taken and when given back, or closed.
+    /// The client needs two connections, one of them for renewals alone. The pool should have more than the
+    /// application takes at a time. Connections are reset when taken and when given back, or closed.
     ///
-    /// Give the pool timeouts for connecting, reading and writing: without them, a connection
-    /// into a dead network is occupied until the kernel gives it up. No call hangs because of
-    /// that, but later calls may find no connection. Where the address is a tunnel's or a proxy's
-    /// on this machine, give it `prefer_socket(false)` as well.
+    /// Give the pool timeouts for connecting, reading and writing: without them, a connection into
+    /// a dead network is occupied until the kernel gives it up. No call hangs because of that, but
+    /// later calls may find no connection. If the address is a tunnel's or a proxy's on this
+    /// machine, give the pool `prefer_socket(false)` as well.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Client {
             .ask(deadline, "create the tables", |connection| {
                 let created = connection.run(schema::create);
                 let found = connection.run(schema::inspect)?;
-                // A user without the right to create tables does not need it if they exist.
+                // A user without the right to create tables does not need it if the tables exist.
                 match created {
                     Err(error) if found != Schema::Good => Err(error),
                     _ => Ok(found),

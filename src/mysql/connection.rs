@@ -53,15 +53,15 @@ pub(super) struct DatabaseConnection {
     open: Option<OpenConnection>,
     used: Instant,
     count: Arc<ConnectionCount>,
-    /// Set while a job needs it; a job unsets it before it answers who may have the next one.
+    /// The token of the running job. A job drops it before it answers a caller, which may submit the next job.
     pub(super) job: Option<Arc<()>>,
 }
 
-/// Counts the connections of some workers, including those that were given up while the
-/// server may still be working on a statement of theirs.
+/// Counts the connections of some workers, including those that were given up while the server may
+/// still be working on a statement of theirs.
 ///
-/// The server does not notice that a client has gone while it waits for a lock, a replica or
-/// a disk. Without a bound, each new try would leave one more connection on it.
+/// The server does not notice that a client has gone while it waits for a lock, a replica or a
+/// disk. Without a bound, each new try would leave one more connection on it.
 #[derive(Debug)]
 pub(super) struct ConnectionCount {
     /// Each connection has a clone.
@@ -134,7 +134,7 @@ impl DatabaseConnection {
         })
     }
 
-    /// As [`run`](Self::run), for statements that only read: they are repeated if the connection
+    /// Like [`run`](Self::run), for statements that only read: they are repeated if the connection
     /// turns out to be dead.
     pub(super) fn read<T>(
         &mut self,
@@ -314,13 +314,13 @@ impl OpenConnection {
         }
     }
 
-    /// Makes a pool's session as new for whoever gets it next; returns whether it is.
+    /// Resets a pool's session for its next user; returns whether that succeeded.
     fn make_new(&mut self) -> bool {
         match &mut self.conn {
             Connected::Own(_) => true,
             Connected::Pooled(conn) => {
                 let is_new = self.can_reset && conn.as_mut().reset().is_ok();
-                // If it has been reset, do not reset it again; otherwise have the pool drop it.
+                // If the session has been reset, it must not be reset again; otherwise the pool must drop it.
                 conn.reset_connection(!is_new);
                 is_new
             }
@@ -343,13 +343,14 @@ impl OpenConnection {
         while answers < MOST_ANSWERS && begun.elapsed() < LONGEST_END {
             let asked = match answers {
                 // The outstanding answer may belong to a login. The driver would take it for the
-                // beginning of rows, and panic. It does not look into what comes after a ping.
+                // beginning of rows, and panic. It does not look into an answer to a ping.
                 0 => self.conn().ping(),
-                // Read after all that was sent before; its answer is the end of the connection.
+                // The server reads this after everything that was sent before; its answer is the
+                // end of the connection.
                 _ => self.conn().query_drop("KILL CONNECTION_ID()"),
             };
             match asked {
-                // The server took it for a password. It will not answer the pool, which drops it.
+                // The server took it for a password. It will not answer the pool, which drops the connection.
                 Err(error) if is_silence(&error) && self.logs_in && answers > 0 => return,
                 Err(error) if is_silence(&error) => {}
                 // A pool drops a connection that it cannot reset.
@@ -357,7 +358,7 @@ impl OpenConnection {
                 Ok(()) | Err(_) => answers += 1,
             }
         }
-        // A proxy that does not carry out KILL, or does not answer at all.
+        // A proxy does not carry out KILL, or does not answer at all.
         self.close();
     }
 }

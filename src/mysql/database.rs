@@ -93,10 +93,10 @@ impl Database {
         })
     }
 
-    /// Whether this is the copy of a client in a forked child.
+    /// Returns whether this is the copy of a client in a forked child.
     ///
-    /// A thread that does not exist in the child may have locked something in here, so all of
-    /// it is left alone, and never dropped.
+    /// A thread that does not exist in the child may have locked something in here, so all of it is
+    /// left alone, and never dropped.
     pub(super) fn is_inherited(self: &Arc<Self>) -> bool {
         let inherited = self.process.is_another();
         if inherited {
@@ -109,7 +109,7 @@ impl Database {
         self.timings.lease
     }
 
-    /// How long a call without a deadline waits for an answer.
+    /// Returns how long a call without a deadline waits for an answer.
     pub(super) fn answer_limit(&self) -> Duration {
         answer_limit(self.timings.lease)
     }
@@ -139,12 +139,12 @@ impl Database {
         });
     }
 
-    /// Has a worker do the job.
+    /// Makes a worker run the job.
     pub(super) fn submit(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
         self.workers.submit(job);
     }
 
-    /// As [`submit`](Self::submit), when nothing else is to be done: one look of a wait.
+    /// Like [`submit`](Self::submit), for one look of a wait, which runs when nothing else is to be done.
     pub(super) fn submit_later(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
         self.workers.submit_later(job);
     }
@@ -190,7 +190,7 @@ impl Database {
         }
     }
 
-    /// Names the server that does not answer.
+    /// Adds the server that does not answer to an error.
     fn locate(&self, error: Error) -> Error {
         match (error, &self.server) {
             (Error::Database { what, message }, Some(server))
@@ -250,7 +250,7 @@ fn run_until<T>(
     }
 }
 
-/// Longer than the one second for which a statement waits for a locked row.
+/// Returns a limit longer than the one second for which a statement waits for a locked row.
 fn answer_limit(lease: Duration) -> Duration {
     (lease / 4).clamp(Duration::from_secs(2), Duration::from_secs(5))
 }

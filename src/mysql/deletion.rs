@@ -1,7 +1,7 @@
 //! The deletion of a row in the background, repeated until it is certain.
 //!
-//! A deletion that got no answer is repeated until it gets one, or until the lease has ended
-//! and the row no longer keeps anybody out.
+//! A deletion that got no answer is repeated until it gets one, or until the lease has ended and
+//! the row no longer keeps any client out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ pub(super) struct Deletion {
     lease_end: Moment,
     /// A statement that creates the row may still arrive after the deletion.
     in_doubt: bool,
-    /// An earlier try may have deleted the row without saying so.
+    /// An earlier try may have deleted the row without an answer.
     tried: bool,
     pause: Duration,
     /// Set if the lock was held; dropped after the first try, whatever its outcome.
     release: Option<Release>,
-    /// What is written into the job's journal when the row with this token is deleted.
+    /// The data to write into the job's journal when the row with this token is deleted.
     journal: Option<(i64, Vec<u8>)>,
     answer: Option<Sender<bool>>,
     pending: Option<PendingRow>,
@@ -123,7 +123,7 @@ impl Deletion {
     }
 
     fn answered(mut self, deleted: bool) -> Option<Retry> {
-        // Nobody takes the row before its lease ends: an earlier try has deleted it.
+        // No client takes the row before its lease ends, so an earlier try has deleted it.
         self.tell(deleted || self.tried && Moment::now() < self.lease_end);
         self.pending = None;
         // Each statement in doubt may create the row once more.
@@ -171,7 +171,7 @@ struct BacklogState {
 }
 
 impl Backlog {
-    /// Waits until it is empty, or for `limit`.
+    /// Waits until the backlog is empty, or for `limit`.
     pub(super) fn wait(&self, limit: Duration) {
         self.wait_while(Instant::now() + limit, |state| state.rows > 0);
     }
@@ -242,7 +242,7 @@ impl Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        // The next thread in line has the turn before anybody is told.
+        // The next thread in line must have the turn before any thread is told of the release.
         self.turn = None;
         self.backlog.change(|state| {
             let place = state.releasing.iter().position(|name| *name == self.name);

@@ -1,4 +1,4 @@
-//! The description in a row: who holds the lock, for people who read the table.
+//! The description in a row: the holder of the lock, for people who read the table.
 
 use std::thread;
 

@@ -1,6 +1,7 @@
 //! The methods that all guards over a database share, as a macro.
 
-/// Adds the methods that inspect the lock to a guard, or its lender, with a field `held`.
+/// Adds the methods that inspect the lock to a guard with a field `held`, or to a type that lends
+/// one.
 ///
 /// The lock's state has another name where `state` means something else.
 macro_rules! guard_views {
@@ -9,7 +10,7 @@ macro_rules! guard_views {
     };
     ($guard:ident, $state:ident) => {
         impl $guard {
-            /// Returns `Ok` as long as nobody else can have the lock; costs no I/O.
+            /// Returns `Ok` as long as no other client can have the lock; costs no I/O.
             ///
             /// # Errors
             ///
@@ -30,7 +31,7 @@ macro_rules! guard_views {
                 self.held.verify()
             }
 
-            /// Returns `true` as long as nobody else can have the lock: while Held or Suspect.
+            /// Returns `true` as long as no other client can have the lock: while Held or Suspect.
             pub fn is_valid(&self) -> bool {
                 self.held.check().is_ok()
             }

@@ -1,8 +1,8 @@
 //! A lock that is held, and the duty to delete its row.
 //!
-//! [`OwnRow`] is the one type over the database that acts on drop. Every way out of an
-//! acquisition and of a guard ends in it: it hands what may be in the table to the
-//! background, which deletes it.
+//! [`OwnRow`] is the only type over the database that acts on drop. Every way out of an acquisition
+//! and of a guard ends in it: it hands what may be in the table to the background, which deletes
+//! it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ pub(super) struct Held {
     pub(super) row: Arc<OwnRow>,
 }
 
-/// The row of one acquisition. It may exist, and is deleted when this is dropped.
+/// The row of one acquisition. The row may exist, and is deleted when this is dropped.
 #[derive(Debug)]
 pub(super) struct OwnRow {
     pub(super) database: Arc<Database>,
     pub(super) name: Arc<str>,
-    /// Names this acquisition in the table.
+    /// The name of this acquisition in the table.
     pub(super) owner: String,
     /// A description of the holder, for people.
     pub(super) description: String,
     in_table: Mutex<InTable>,
-    /// A statement got no answer: it may yet create the row again.
+    /// Whether a statement got no answer, which may yet create the row again.
     was_in_doubt: AtomicBool,
-    /// What is written into the job's journal when the row is deleted.
+    /// The data to write into the job's journal when the row is deleted.
     journal: Mutex<Option<Vec<u8>>>,
     /// The turn of the thread, once the lock is held; passed on when the row is deleted.
     turn: Mutex<Option<Turn<(), Held>>>,
@@ -64,7 +64,7 @@ impl Held {
         }
     }
 
-    /// Writes what a guard is, for [`fmt::Debug`].
+    /// Formats a guard for [`fmt::Debug`].
     pub(super) fn describe(&self, guard: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut told = f.debug_struct(guard);
         told.field("path", &self.lease.name);
@@ -181,13 +181,13 @@ impl OwnRow {
         }
     }
 
-    /// Has this written into the job's journal when the row is deleted, and only then.
+    /// Stores data to be written into the job's journal when the row is deleted, and only then.
     pub(super) fn set_journal(&self, journal: Vec<u8>) {
         *self.journal.lock() = Some(journal);
     }
 
-    /// Deletes the row; returns a channel that tells whether the journal was written with it.
-    /// The channel is disconnected if nobody knows.
+    /// Deletes the row; returns a channel that tells whether the journal was written with it. The
+    /// channel is disconnected if the outcome is unknown.
     pub(super) fn release(&self) -> Option<Receiver<bool>> {
         let in_table = std::mem::replace(&mut *self.in_table.lock(), InTable::Nothing);
         let InTable::Row(lease) = in_table else {

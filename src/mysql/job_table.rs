@@ -1,6 +1,6 @@
 //! The table of jobs: what each statement does, and why it is safe.
 //!
-//! A job's journal is a row of its own, because the row of a lock goes with the lock. The
+//! A job's journal is a row of its own, because the row of a lock is deleted with the lock. The
 //! same statement that checks the row of the lock, or ends its lease, writes the journal. One
 //! statement is undone as a whole or not at all, even by a node of Galera.
 
@@ -11,14 +11,14 @@ use crate::mysql::lock_table::{Key, text};
 use crate::mysql::primary::{changes_on_primary, expect_primary};
 use zklock_core::journal::Journal;
 
-/// What a database knows of a job.
+/// The state of a job in the database.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) journal: Vec<u8>,
     pub(super) version: i32,
-    /// When it was written, in milliseconds since 1970 by the database's clock.
+    /// When the journal was written, in milliseconds since 1970 by the database's clock.
     pub(super) changed: i64,
-    /// The row of the lock still belongs to the acquisition that asks.
+    /// Whether the row of the lock still belongs to the acquisition that asks.
     pub(super) is_ours: bool,
 }
 
@@ -28,11 +28,11 @@ pub(super) enum Written {
     Yes,
     /// The journal has another version.
     BadVersion,
-    /// The lock is no longer ours.
+    /// The lock belongs to another acquisition.
     Gone,
 }
 
-/// Reads the state of a job; `None` if it was never begun.
+/// Reads the state of a job; returns `None` if the job was never begun.
 pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
     let sql = format!(
         "SELECT CAST(`journal` AS BINARY), `version`, \
@@ -44,7 +44,7 @@ pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
     );
     let found = conn.query_first_opt::<(Vec<u8>, i32, i64, bool), _>(sql)?;
     Ok(found.map(|row| {
-        // What another program has written may be NULL or out of range: then it is no journal.
+        // A value of another program may be NULL or out of range: then it is no journal.
         let (journal, version, changed, is_ours) = row.unwrap_or_default();
         Found {
             journal,
@@ -57,7 +57,7 @@ pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
 
 /// Like [`read`]; fails if the server is read-only.
 ///
-/// A run may have been written down on a server that another one had replaced by then.
+/// A run may have been recorded on a server that another one had replaced by then.
 pub(super) fn read_on_primary(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
     let found = read(conn, key)?;
     expect_primary(conn)?;
@@ -101,7 +101,7 @@ pub(super) fn write(
 
 /// Ends the lease of our row and writes the journal; returns whether the row was ours.
 ///
-/// From then on anybody may take the row, which is deleted next.
+/// From then on any client may take the row, which is deleted next.
 pub(super) fn end(
     conn: &mut Conn,
     key: Key<'_>,
@@ -137,7 +137,8 @@ fn set(journal: &[u8]) -> String {
 /// Selects the rows of a job whose lock belongs to this acquisition.
 ///
 /// If an INSERT of the acquisition is carried out late, the row that it leaves has another token.
-/// Others may have run the job before that, and another late statement must not undo their marks.
+/// Other clients may have run the job before that, and another late statement must not undo their
+/// marks.
 fn ours(key: Key<'_>, token: i64) -> String {
     format!(
         "`l`.`lock` = {name} AND `l`.`owner` = {} AND `l`.`token` = {token} \

@@ -27,7 +27,7 @@ pub(super) struct RowLease {
     pub(super) name: Arc<str>,
     pub(super) owner: String,
     pub(super) token: i64,
-    /// T.
+    /// The length T of the lease.
     length: Duration,
     known: Mutex<Known>,
     to: Sender<GuardEvent>,
@@ -40,7 +40,7 @@ struct Known {
     confirmed: Moment,
     /// When the last renewal was sent, confirmed or not.
     sent: Moment,
-    /// The last renewal waited for another program that had locked the row.
+    /// Whether the last renewal waited for another program that had locked the row.
     blocked: bool,
     /// Why the lock is lost, if a reason was given; otherwise its time ran out.
     why: Option<LostReason>,
@@ -49,7 +49,7 @@ struct Known {
 }
 
 impl RowLease {
-    /// The lease on a row that was written by a statement sent at `sent`.
+    /// Creates the lease on a row that was written by a statement sent at `sent`.
     pub(super) fn new(
         name: Arc<str>,
         owner: String,
@@ -102,7 +102,7 @@ impl RowLease {
     /// Returns how long after `now` the next event is due if nothing more is confirmed.
     pub(super) fn steady_for(&self, now: Moment) -> Option<Duration> {
         let known = self.known.lock();
-        // After the state that was told last: a change that has passed untold is due at once.
+        // This uses the state that was reported last: a change that was not reported is due at once.
         let next = self.validity(&known).next_change(known.told)?;
         Some(next.saturating_sub(now.since_boot()))
     }

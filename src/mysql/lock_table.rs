@@ -1,9 +1,9 @@
 //! The statements on the table of locks: what each does, and why it is safe.
 //!
-//! - Every write is one transaction in one packet. So a slow or dead client keeps no
+//! - Every write is one transaction in one packet. A slow or dead client therefore keeps no
 //!   transaction open on the server, and a lock costs one round trip.
-//! - Time is the database's UTC time at the start of the statement, which is never earlier
-//!   than the client sent it. Neither the client's clock nor a session's time zone matters.
+//! - Time is the database's UTC time at the start of the statement, which is never earlier than the
+//!   client sent it. Neither the client's clock nor a session's time zone matters.
 //! - Text travels as hexadecimal literals, which the server reads alike in every SQL mode.
 
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ const TAKE: usize = 1;
 const WRITE_TOKEN: usize = 3;
 const COMMIT: usize = 4;
 
-/// What is selected instead of a token if the server is read-only.
+/// The value that is selected instead of a token if the server is read-only.
 const NOT_GRANTED: i64 = -1;
 
 /// A prefix of a statement; a comment for MySQL.
@@ -40,7 +40,7 @@ const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     pub(super) name: &'a str,
-    /// New for each acquisition, so that a late statement of an old one does nothing.
+    /// New for each acquisition, so that a late statement of an old acquisition does nothing.
     pub(super) owner: &'a str,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum RowState {
 /// The holder of a lock.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Holder {
-    /// What is left of its lease; a program that uses the plain form has none.
+    /// What is left of the lease; a program that uses the plain form has none.
     pub(super) left: Option<Duration>,
     pub(super) owner: Owner,
 }
@@ -118,13 +118,13 @@ pub(super) fn take_over(
 /// Runs `take`; if it made the row ours, draws the row's token in the same transaction.
 ///
 /// The token is drawn while the row is locked, so the grants of one lock draw tokens in their
-/// order. In the other order, waiting for a row that a foreign program has locked would keep
-/// the counter locked, and other locks with it. The row's AUTO_INCREMENT number is not
-/// enough: it is drawn before the row is locked, and some servers set it back at a restart.
+/// order. In the other order, waiting for a row that a foreign program has locked would keep the
+/// counter locked, and other locks with it. The row's AUTO_INCREMENT number is not enough: it is
+/// drawn before the row is locked, and some servers set it back at a restart.
 ///
 /// The token is read after the COMMIT. A node of Galera may undo a transaction between two
-/// statements of a packet in favour of another node's, and carry out the rest, including
-/// COMMIT, without an error.
+/// statements of a packet in favour of another node's, and carry out the rest, including COMMIT,
+/// without an error.
 fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64>> {
     let slot = format!("CRC32({}) % {SLOTS}", text(key.name));
     let ours = format!(
@@ -149,7 +149,7 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
     let taken = [TAKE, WRITE_TOKEN].map(|place| changed.get(place) == Some(&true)) == [true; 2];
     match token {
         Ok(None) if taken => Err(in_doubt("the server has undone the transaction")),
-        // The row that this leaves is deleted as soon as a primary answers.
+        // The row that may be left is deleted as soon as a primary answers.
         Ok(Some(NOT_GRANTED)) => Err(in_doubt("the server has become read-only")),
         Err(error) if changed.len() > COMMIT => Err(in_doubt(&error.to_string())),
         token => Ok(token?.filter(|_| taken)),
@@ -187,10 +187,10 @@ pub(super) fn look_ahead(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
 
 /// Renews leases, each in a transaction of its own; returns which rows were still there.
 ///
-/// A row that exists changes in any case, if only by a microsecond. So the answer was proven
-/// by this statement, and not by an earlier one. A lease never becomes shorter, because a
-/// delayed renewal may arrive after a later one. A lease that has ended stays ended. Stops at
-/// the first error, and then returns the rows before it.
+/// A row that exists changes in any case, if only by a microsecond. The answer was therefore proven
+/// by this statement, and not by an earlier one. A lease never becomes shorter, because a delayed
+/// renewal may arrive after a later one. A lease that has ended stays ended. Stops at the first
+/// error, and then returns the rows before it.
 pub(super) fn renew(
     conn: &mut Conn,
     keys: &[Key<'_>],
@@ -246,7 +246,7 @@ pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
 
 /// Deletes the row; returns whether it existed.
 ///
-/// MariaDB may answer a DELETE that was killed (KILL QUERY) as if there had been no row. So a
+/// MariaDB may answer a DELETE that was killed (KILL QUERY) as if there had been no row, so a
 /// SELECT checks that.
 pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
     let ours = format!(

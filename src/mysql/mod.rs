@@ -1,11 +1,11 @@
 //! The same locks over a table in MySQL or MariaDB.
 //!
-//! For shops that have a database and no ZooKeeper. A lock is a row of the table
-//! `database_lock`: INSERT takes it and DELETE frees it. That is the well-known form of such
-//! a lock. Programs that use the plain form on the same table exclude these locks, and are
-//! excluded by them. Beyond the plain form, a lock here has a *lease*: it ends some time
-//! after its holder died, by the database's clock, and a thread of the client renews it. A
-//! client can wait for it, it can be reentrant, and it carries a [`FencingToken`].
+//! For shops that have a database and no ZooKeeper. A lock is a row of the table `database_lock`:
+//! INSERT takes it and DELETE frees it. That is the well-known form of such a lock. Programs that
+//! use the plain form on the same table exclude these locks, and are excluded by them. Beyond the
+//! plain form, a lock here has a *lease*: it ends some time after its holder died, by the
+//! database's clock, and a thread of the client renews it. A client can wait for the lock, the lock
+//! can be reentrant, and it carries a [`FencingToken`].
 //!
 //! ```no_run
 //! use zklock::mysql::Client;

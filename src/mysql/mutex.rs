@@ -44,10 +44,10 @@ impl Mutex {
         }
     }
 
-    /// Locks the mutex if nobody holds it.
+    /// Locks the mutex if no client or thread holds it.
     ///
-    /// Waits for the database's answer for at most five seconds, including the time for a
-    /// release by this client that is under way.
+    /// Waits for the database's answer for at most five seconds, including the time for a release
+    /// by this client that is in progress.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ pub struct MutexGuard {
 
 /// A [`MutexGuard`] that can be sent to another thread.
 ///
-/// If the thread that made it locks the mutex again, that thread waits for itself.
+/// If the thread that created it locks the mutex again, that thread waits for itself.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendMutexGuard {
     held: Held,

@@ -1,19 +1,19 @@
 //! Packets of statements that write, and that only a primary carries out.
 //!
 //! A server that another one has replaced is read-only, and so is a replica. But an account may
-//! have the right to write there all the same. What it wrote would be a row that the primary does
-//! not have, or the end of one that it has, and would sooner or later stop the replication.
+//! have the right to write there all the same. Such a write would create a row that the primary
+//! does not have, or end one that it has, and would sooner or later stop the replication.
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Error, MySqlError, Result};
 
 use crate::mysql::statement_error::in_doubt;
 
-/// Whether the server is read-only. As a condition of a write, it would be unsafe for some formats
-/// of the binary log.
+/// The expression that tells whether the server is read-only. As a condition of a write, it would
+/// be unsafe for some formats of the binary log.
 pub(super) const IS_READ_ONLY: &str = "CONCAT(@@global.read_only) NOT IN ('0', 'OFF')";
 
-/// What overflows if 1 is added.
+/// The number that overflows if 1 is added.
 const GREATEST: i64 = i64::MAX;
 
 /// The server's error code for a number that is too large (`ER_DATA_OUT_OF_RANGE`).
@@ -22,16 +22,16 @@ const OUT_OF_RANGE: u16 = 1690;
 /// The server's error code for a write that it does not accept (`ER_OPTION_PREVENTS_STATEMENT`).
 const READ_ONLY: u16 = 1290;
 
-/// Returns a statement that fails where the server is read-only, and otherwise sets the session's
-/// `lock_wait_timeout` to the 1 that it has. It is no SELECT, because a proxy might send a packet
-/// that begins with one to a replica.
+/// Returns a statement that fails if the server is read-only, and otherwise sets the session's
+/// `lock_wait_timeout` to the 1 that it has. The statement is not a SELECT, because a proxy might
+/// send a packet that begins with one to a replica.
 fn fail_if_read_only() -> String {
     let less = GREATEST - 1;
     format!("SET SESSION lock_wait_timeout = {GREATEST} + ({IS_READ_ONLY}) - {less}")
 }
 
-/// Runs a packet of statements unless the server is read-only; then it fails before the first of
-/// them. Otherwise like [`run`].
+/// Runs a packet of statements unless the server is read-only; then fails before the first of them.
+/// Otherwise like [`run`].
 pub(super) fn run_unless_read_only(
     conn: &mut Conn,
     sql: &str,
@@ -63,7 +63,7 @@ pub(super) fn run_on_primary(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>
     let done = run_unless_read_only(conn, &packet, changed);
     let answer = match &done {
         Ok(answer) => *answer,
-        // What came before the error has been done.
+        // The statements before the error were carried out.
         Err(Error::MySqlError(_)) if !changed.is_empty() => is_read_only(conn).unwrap_or(None),
         Err(_) => None,
     };
@@ -71,7 +71,7 @@ pub(super) fn run_on_primary(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>
     if !on_primary {
         changed.clear();
     } else if done.is_ok() {
-        // The SELECT's own.
+        // The last result is that of the SELECT.
         changed.pop();
     }
     match done {
@@ -108,7 +108,7 @@ pub(super) fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result
     let mut selected = None;
     while let Some(rows) = results.iter() {
         let count = rows.affected_rows();
-        // A value of an earlier statement must not stand for a last one that finds no row.
+        // A value of an earlier statement must not stand for a last statement that finds no row.
         selected = None;
         for row in rows {
             selected = row?.get_opt(0).and_then(std::result::Result::ok);

@@ -42,7 +42,7 @@ impl ReentrantMutex {
         }
     }
 
-    /// Locks the mutex if nobody else holds it.
+    /// Locks the mutex if no other client or thread holds it.
     ///
     /// # Errors
     ///

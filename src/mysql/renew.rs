@@ -1,4 +1,4 @@
-//! The renewal of leases, in as few packets as can be.
+//! The renewal of leases, in as few packets as possible.
 
 use std::slice;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ const BATCH: usize = 50;
 
 /// Renews leases; one that cannot be renewed now does not hold up the others.
 ///
-/// A row that another program had locked at the last try comes after the rest, and only one
-/// of them, so that the next round comes soon.
+/// Rows that another program had locked at the last try come after the rest, and only one of them
+/// is tried, so that the next round comes soon.
 pub(super) fn renew_all(
     connection: &mut DatabaseConnection,
     leases: &[Arc<RowLease>],

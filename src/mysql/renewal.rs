@@ -1,8 +1,8 @@
 //! The single thread of a client that renews its leases.
 //!
-//! It also tells guards when they become Suspect or Lost, repeats deletions that failed, and
-//! from time to time deletes rows whose lease ended long ago. It never waits for the database
-//! itself, because then it could not tell a guard that the database is silent.
+//! It also tells guards when they become Suspect or Lost, repeats deletions that failed, and from
+//! time to time deletes rows whose lease ended long ago. It never waits for the database itself,
+//! because then it could not tell a guard that the database is silent.
 
 use std::io;
 use std::mem;
@@ -26,9 +26,9 @@ use crate::time::clock::Moment;
 /// How many threads may hang in dead connections before no more are started.
 const MOST_ABANDONED: u32 = 8;
 
-/// What the rest of the client asks of the thread.
+/// A request of the rest of the client to the thread.
 pub(super) enum Command {
-    /// Run this on the connection for renewals, which opens that connection.
+    /// Run this closure on the connection for renewals, which opens that connection.
     Connect(Box<dyn FnOnce(&mut DatabaseConnection) + Send>),
     /// A lock was acquired: renew its lease.
     Renew(Arc<RowLease>),
@@ -50,15 +50,15 @@ struct Renewal {
     /// How many renewers hang in a dead connection.
     abandoned: u32,
     leases: Vec<Arc<RowLease>>,
-    /// The client is closed, and renews no more leases.
+    /// Whether the client is closed, and renews no more leases.
     closed: bool,
     deletions: Vec<(Moment, Deletion)>,
-    /// How many deletions are under way.
+    /// The number of deletions in progress.
     deleting: usize,
-    /// The number of the renewal that is under way, and when it began.
+    /// The number of the renewal in progress, and when it began.
     renewing: Option<(u64, Moment)>,
     renewals: u64,
-    /// The last renewals failed, and the failure was logged.
+    /// Whether the last renewals failed, and the failure was logged.
     failing: bool,
     renew_at: Moment,
     clean_at: Moment,
@@ -73,7 +73,7 @@ enum Done {
     Deleted(Option<Box<Retry>>),
 }
 
-/// Reports what a job has done; if the job panicked or never ran, what it was set up with.
+/// Reports what a job has done. If the job panicked or never ran, reports the initial value.
 struct Report {
     done: Option<Done>,
     to: Sender<Done>,
@@ -131,8 +131,8 @@ impl Renewal {
             renewals: 0,
             failing: false,
             renew_at: now,
-            // Random, so that clients that start together do not clean together, and that among many
-            // short-lived clients some clean.
+            // Random, so that clients that start together do not clean together, and that among
+            // many short-lived clients some clean.
             clean_at: now + clean_every.mul_f64(fastrand::f64()),
             to_self,
             done,
@@ -190,7 +190,7 @@ impl Renewal {
         self.renewer.submit(move |connection| {
             let renewed = renew_all(connection, &due, lease);
             match renewed {
-                // The server may have no place for one more connection, and a worker may have one.
+                // The server may have no place for one more connection, but a worker may have one.
                 Err(error) if error.class == ErrorClass::Unreachable && workers.can_help() => {
                     workers.submit(move |connection| {
                         let renewed = renew_all(connection, &due, lease);
@@ -213,7 +213,7 @@ impl Renewal {
         }
     }
 
-    /// Returns when the renewal that is under way is given up, if that is allowed.
+    /// Returns when the renewal in progress is given up, if that is allowed.
     fn hangs_at(&self) -> Option<Moment> {
         let (_, since) = self.renewing?;
         (self.abandoned < MOST_ABANDONED).then(|| since + self.lease / 3)
@@ -249,12 +249,12 @@ impl Renewal {
         if now < self.clean_at {
             return;
         }
-        // A moment that is over would have the thread turn without a pause until the last deletion.
+        // A moment in the past would make the thread spin until the last deletion.
         self.clean_at = now + self.clean_every;
         if !open {
             return;
         }
-        // A waiter takes over an expired row at once; this is for names without waiters.
+        // A waiter takes over an expired row at once, so this is for names without waiters.
         let ago = self.lease;
         self.workers.submit(move |connection| {
             match connection.run(|conn| lock_table::clean(conn, ago)) {
@@ -265,7 +265,7 @@ impl Renewal {
         });
     }
 
-    /// Returns how long there is nothing to do.
+    /// Returns how long nothing is due.
     fn until_next(&self, now: Moment) -> Duration {
         let changes = self.leases.iter().filter_map(|lease| lease.steady_for(now));
         let due = self.leases.iter().map(|lease| lease.due()).min();
@@ -282,7 +282,7 @@ impl Renewal {
     fn command(&mut self, command: Command) {
         match command {
             Command::Connect(job) => self.renewer.submit(job),
-            // Acquired while another thread closed the client.
+            // The lock was acquired while another thread closed the client.
             Command::Renew(lease) if self.closed => lease.lose(LostReason::Closed),
             Command::Renew(lease) => self.leases.push(lease),
             Command::DeleteLater(retry) => self.delete_later(retry),
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
     use crate::mysql::source::{Purpose, Source};
 
-    /// Its thread turned without a pause while a deletion was left.
+    /// The thread used to spin while a deletion was left.
     #[test]
     fn what_is_closed_sleeps_when_the_time_to_clean_has_come() {
         const HOUR: Duration = Duration::from_secs(3600);

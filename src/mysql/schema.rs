@@ -1,4 +1,4 @@
-//! The tables, and whether those in the database suit the locks.
+//! The tables, and the check whether those in the database suit the locks.
 
 use ::mysql::prelude::{FromRow, Queryable};
 use ::mysql::{Conn, QueryResult, Result, Text, from_row_opt};
@@ -56,7 +56,7 @@ ALTER TABLE `database_lock`
   ADD COLUMN `lease_end` DATETIME(6) NULL DEFAULT NULL,
   ADD COLUMN `token` BIGINT NULL DEFAULT NULL";
 
-/// The name of the table is appended.
+/// The query of the columns; the name of the table is appended.
 const COLUMNS: &str = "\
 SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
 COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0), LOWER(EXTRA) FROM information_schema.COLUMNS \
@@ -69,22 +69,23 @@ SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() \
 AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job')";
 
-/// Whether a commit survives a failure of the server, and how long a packet of statements may
-/// be.
+/// The query that tells whether a commit survives a failure of the server, and how long a packet of
+/// statements may be.
 const VARIABLES: &str = "\
 SHOW GLOBAL VARIABLES WHERE Variable_name IN \
 ('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'max_allowed_packet')";
 
-/// Whether other servers have each commit too. The variable `wsrep_on` may be ON without them.
+/// The query that tells whether other servers have each commit too. The variable `wsrep_on` may be ON without them.
 const CLUSTER: &str = "\
 SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_size')";
 
 /// More bytes than a packet of renewals has.
 const PACKET: u64 = 128 * 1024;
 
-/// The table and the columns of each unique key; an expression, and a column that is compared
-/// only by its prefix, have no name here. Last, whether it is an index: in MariaDB's InnoDB, a key
-/// USING HASH is not, and neither is one on a text too long for an index.
+/// The query of the table and the columns of each unique key; an expression, and a column that is
+/// compared only by its prefix, have no name here. The last column tells whether the key is an
+/// index: in MariaDB's InnoDB, a key USING HASH is not, and neither is a key on a text too long for
+/// an index.
 const KEYS: &str = "\
 SELECT LOWER(TABLE_NAME), \
 GROUP_CONCAT(IF(SUB_PART IS NULL, COALESCE(LOWER(COLUMN_NAME), ''), '')), \
@@ -92,7 +93,7 @@ MIN(INDEX_TYPE = 'BTREE') FROM information_schema.STATISTICS WHERE TABLE_SCHEMA 
 AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job') \
 AND NON_UNIQUE = 0 GROUP BY TABLE_NAME, INDEX_NAME";
 
-/// What the database has under the names of the tables.
+/// The state of the tables in the database.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Schema {
     Good,
@@ -124,8 +125,8 @@ pub(super) fn create(conn: &mut Conn) -> Result<()> {
 
 /// Reads which tables exist.
 ///
-/// It sends two packets, because each round trip delays the first lock of every program that starts;
-/// one would be too long for a server that the first tells from others.
+/// This sends two packets, because each round trip delays the first lock of every program that
+/// starts. One packet would be too long for a server that the first packet tells from others.
 pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if let Some(wrong) = wrong_server(conn)? {
         return Ok(Schema::Wrong(wrong));
@@ -152,7 +153,7 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     })
 }
 
-/// What is wrong with the server, whatever tables it has.
+/// Returns what is wrong with the server, whatever tables it has.
 fn wrong_server(conn: &mut Conn) -> Result<Option<&'static str>> {
     let mut results = conn.query_iter([DATABASE, VARIABLES, CLUSTER].join("; "))?;
     if next::<Option<String>>(&mut results)? == [None] {
@@ -190,7 +191,7 @@ fn is_in_cluster(status: &Variables) -> bool {
     is("wsrep_ready", &|ready| ready == "ON") && is("wsrep_cluster_size", &several)
 }
 
-/// What makes a crash lose locks; logs a warning if only a crash of the whole machine does.
+/// Returns why a crash would lose locks; logs a warning if only a crash of the whole machine does.
 fn forgets(variables: &Variables, in_cluster: bool) -> Option<&'static str> {
     let is = |name: &str, value: &str| variables.contains(&(name.to_owned(), value.to_owned()));
     let flush = |value: &str| is("innodb_flush_log_at_trx_commit", value);
@@ -205,7 +206,7 @@ fn forgets(variables: &Variables, in_cluster: bool) -> Option<&'static str> {
     if flush("2") {
         warn!("a crash of the database's machine loses locks: innodb_flush_log_at_trx_commit is 2");
     } else if is("log_bin", "ON") && !is("sync_binlog", "1") && !flush("3") {
-        // The binary log decides then which transactions a server that starts again has.
+        // The binary log then decides which transactions a restarted server has.
         warn!(
             "a crash of the database's machine loses locks: sync_binlog is not 1, and there is a binary log"
         );
@@ -215,7 +216,7 @@ fn forgets(variables: &Variables, in_cluster: bool) -> Option<&'static str> {
 
 type Variables = Vec<(String, String)>;
 
-/// Name, type, collation, length in characters, fractional digits, and what else there is to say.
+/// Name, type, collation, length in characters, fractional digits, and the remaining attributes.
 type Column = (String, String, String, u64, u64, String);
 
 /// The table and the columns of a unique key, and whether it is an index.
@@ -227,7 +228,7 @@ const LONGEST_NAME: u64 = 255;
 /// The length of a UUID.
 const OWNER: u64 = 36;
 
-/// What is wrong with the table of the locks, if there is one.
+/// Returns what is wrong with the table of the locks, if there is one.
 fn wrong_locks(columns: &[Column], keys: &[Key]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     let is = |name, data_type| column(name).is_some_and(|column| column.1 == data_type);
@@ -265,13 +266,13 @@ fn wrong_locks(columns: &[Column], keys: &[Key]) -> Option<&'static str> {
     (!admits).then_some("database_lock has one more unique key, so free locks seem taken: drop it")
 }
 
-/// What is wrong with the table of the counters, if there is one.
+/// Returns what is wrong with the table of the counters, if there is one.
 fn wrong_tokens(columns: &[Column], keys: &[Key]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     if columns.is_empty() {
         return None;
     }
-    // Other types round what is counted, or end sooner.
+    // Other types round the count, or end sooner.
     if column("token").is_none_or(|token| token.1 != "bigint") {
         return Some("`token` of database_lock_token must be a BIGINT, as in CREATE_TABLE");
     }
@@ -296,8 +297,8 @@ fn wrong_engine(engines: &[(String, String)]) -> Option<&'static str> {
     (!all_are).then_some("the tables must be InnoDB: ALTER TABLE .. ENGINE = InnoDB")
 }
 
-/// What keeps the table of the jobs, if there is one, from having a row for each name and room
-/// for its journal.
+/// Returns what keeps the table of the jobs, if there is one, from having a row for each name and
+/// room for its journal.
 fn wrong_jobs(columns: &[Column], keys: &[Key]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     if columns.is_empty() {
@@ -336,8 +337,9 @@ fn wrong_jobs(columns: &[Column], keys: &[Key]) -> Option<&'static str> {
     )
 }
 
-/// Otherwise names that differ only in case, in characters that the column cannot store, or
-/// beyond its length would share one row, although they name two locks.
+/// Returns whether the column tells names apart. Otherwise names that differ only in case, in
+/// characters that the column cannot store, or beyond its length would share one row, although they
+/// name two locks.
 fn tells_names_apart(data_type: &str, collation: &str, length: u64) -> bool {
     let is_text = ["varchar", "char"].contains(&data_type)
         && collation.starts_with("utf8mb4_")
@@ -350,8 +352,8 @@ fn is_unique(keys: &[Key], table: &str, column: &str) -> bool {
     keys.any(|(name, columns, is_index)| name == table && columns == column && *is_index)
 }
 
-/// Whether each unique key, an index or not, has one of these columns; otherwise a row may block
-/// another's.
+/// Returns whether each unique key, an index or not, has one of these columns; otherwise a row may
+/// block another's.
 fn admits_all(keys: &[Key], table: &str, columns: &[&str]) -> bool {
     let mut keys = keys.iter().filter(|(name, ..)| name == table);
     keys.all(|(_, key, _)| key.split(',').any(|column| columns.contains(&column)))

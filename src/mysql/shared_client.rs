@@ -1,4 +1,4 @@
-//! What the clones of a client and the mutexes made from it share.
+//! The state that the clones of a client and the mutexes made from it share.
 //!
 //! Guards and jobs share only the [`Database`] and, while they hold it, a turn in the line.
 
@@ -18,7 +18,7 @@ const CLEANUP_LIMIT: Duration = Duration::from_secs(2);
 /// See the module's documentation.
 pub(super) struct SharedClient {
     pub(super) database: Arc<Database>,
-    /// Only one thread of the client at a time asks the database for a name.
+    /// The lines of threads, so that only one thread of the client at a time asks the database for a name.
     pub(super) turnstile: Turnstile<(), Held>,
 }
 
@@ -38,7 +38,7 @@ impl SharedClient {
         self.turnstile.close();
     }
 
-    /// Writes the client, or a lock of it with a name, for [`fmt::Debug`].
+    /// Formats the client, or a lock of it with a name, for [`fmt::Debug`].
     pub(super) fn describe(
         &self,
         what: &str,

@@ -1,4 +1,4 @@
-//! Where connections come from, and who gets the next one if a pool has few.
+//! Where connections come from, and which one goes first if a pool has few.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -19,9 +19,9 @@ pub(super) enum Source {
 /// A pool that an application may use too.
 pub(super) struct SharedPool {
     pool: Pool,
-    /// The database to which the first connection has led.
+    /// The database of the first connection.
     schema: OnceLock<String>,
-    /// Until when connections are reserved for the renewals, which have none.
+    /// The time until which connections are reserved for the renewals, which have none.
     reserved: Mutex<Option<Instant>>,
 }
 
@@ -48,7 +48,7 @@ impl SharedPool {
 
     /// Wakes a thread that waits for a place.
     ///
-    /// A pool that drops a connection wakes nobody (mysql 28.0). One that gets it back does.
+    /// A pool that drops a connection wakes no thread (mysql 28.0). A pool that gets one back does.
     pub(super) fn wake_one(&self, limit: Duration) {
         drop(self.pool.try_get_conn(limit));
     }

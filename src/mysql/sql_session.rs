@@ -11,15 +11,15 @@ use crate::mysql::statement_error::in_doubt;
 
 /// Sets what the locks rely on, whatever the server or a pool's first statements have set.
 ///
-/// Every statement is a transaction of its own, and waits for only one second, the shortest
-/// time that can be set, for a row or a table that another program has locked. No statement
-/// is too long, too big or too unsafe. The connection lasts from one renewal to the next. A
-/// transaction whose client falls silent ends after a second (except on MySQL, which cannot do that). Transactions may write, in a way that
-/// every format of the binary log takes. Answers are text that the driver can read. Comments
-/// are for MariaDB (`M!`) and MySQL.
+/// Every statement is a transaction of its own, and waits for only one second, the shortest time
+/// that can be set, for a row or a table that another program has locked. No statement is too long,
+/// too big or too unsafe. The connection lasts from one renewal to the next. A transaction whose
+/// client falls silent ends after a second (except on MySQL, which cannot do that). Transactions
+/// may write, in a way that every format of the binary log accepts. Answers are text that the
+/// driver can read. Comments are for MariaDB (`M!`) and MySQL.
 ///
-/// A session's clock that was stopped runs again. A server that lets nobody stop it refuses
-/// that setting, so it comes last.
+/// A session's clock that was stopped runs again. This setting comes last, because a server that
+/// allows no client to stop the clock refuses it.
 const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
                        innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                        unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
@@ -29,10 +29,10 @@ const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
                        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE; \
                        SET NAMES utf8mb4";
 
-/// Has no statement cut short, and ends no transaction.
+/// Removes the limits that cut statements short, and ends no transaction.
 ///
-/// It is sent alone: if a statement's time is up just as it ends, MariaDB (10.11) drops the rest of
-/// the packet and sends nothing more, although it has announced more answers.
+/// This is sent alone: if a statement's time is up just as it ends, MariaDB (10.11) drops the rest
+/// of the packet and sends nothing more, although it has announced more answers.
 const LIFT_LIMITS: &str = "SET SESSION sql_select_limit = 18446744073709551615\
                            /*M!100101 , max_statement_time = 0 */\
                            /*!50708 , max_execution_time = 0 */";
@@ -42,7 +42,7 @@ const START_CLOCK: &str = "SET SESSION timestamp = DEFAULT";
 /// The server's error code for a variable that must not be set (`ER_OPTION_PREVENTS_STATEMENT`).
 const MUST_NOT_BE_SET: u16 = 1290;
 
-/// What a connection leads to.
+/// The destination of a connection.
 #[derive(Debug)]
 pub(super) struct Destination {
     /// The database; empty if none is selected.
@@ -50,10 +50,10 @@ pub(super) struct Destination {
     pub(super) version: String,
 }
 
-/// Returns whether a connection of a pool answers what it is asked.
+/// Returns whether a connection of a pool answers the question that it is asked.
 ///
-/// The driver also gives a connection back to its pool if an answer came too late. Whoever
-/// asks next would take that answer for its own. This ends no transaction.
+/// The driver also gives a connection back to its pool if an answer came too late. The next user
+/// would take that answer for its own. This ends no transaction.
 pub(super) fn answers(conn: &mut Conn) -> Result<bool> {
     let number = fastrand::u32(..);
     conn.query_drop(LIFT_LIMITS)?;
@@ -62,7 +62,7 @@ pub(super) fn answers(conn: &mut Conn) -> Result<bool> {
     Ok(answer == Some(i64::from(number)))
 }
 
-/// Prepares a new connection; returns what it leads to.
+/// Prepares a new connection; returns its destination.
 pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
     conn.query_drop(LIFT_LIMITS)?;
     let sql = format!("{PREPARE}; SELECT COALESCE(DATABASE(), ''), VERSION(); {START_CLOCK}");
@@ -80,8 +80,8 @@ pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
     Ok(Destination { schema, version })
 }
 
-/// Returns `true` if the driver can reset a session of this server, and rerun the pool's
-/// first statements. It cannot where there is no COM_RESET_CONNECTION.
+/// Returns `true` if the driver can reset a session of this server, and rerun the pool's first
+/// statements. It cannot do so without COM_RESET_CONNECTION.
 pub(super) fn can_reset(conn: &Conn, to: &Destination) -> bool {
     /// The version with which MariaDB introduced itself to old clients.
     const MARIADB: (u16, u16, u16) = (5, 5, 5);

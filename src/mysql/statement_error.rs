@@ -25,11 +25,11 @@ pub(super) struct StatementError {
 pub(super) enum ErrorClass {
     /// There was no connection: nothing was sent.
     Unreachable,
-    /// The answer did not come: the statement may have been carried out, or may be later.
+    /// The answer did not arrive: the statement may have been carried out, or may still be.
     InDoubt,
     /// The server rolled the statement back; it may succeed when tried again.
     Busy,
-    /// Like `Busy`, because others want the same row, as is usual for a lock.
+    /// Like `Busy`, because other transactions want the same row, as is usual for a lock.
     Contended,
     /// The server rolled the statement back, because another transaction has locked the row.
     Locked,
@@ -114,7 +114,7 @@ impl ErrorClass {
 }
 
 impl StatementError {
-    /// The error of a call whose time is up.
+    /// Returns the error of a call whose time is up.
     pub(super) fn no_answer() -> Self {
         Self {
             class: ErrorClass::Unreachable,
@@ -122,7 +122,7 @@ impl StatementError {
         }
     }
 
-    /// The connection could not be made.
+    /// Returns the error of a connection that could not be made.
     pub(super) fn before_sending(error: &DriverError) -> Self {
         let sent = Self::after_sending(error);
         let class = match sent.class {
@@ -134,7 +134,7 @@ impl StatementError {
         Self { class, ..sent }
     }
 
-    /// A statement failed.
+    /// Returns the error of a statement that failed.
     pub(super) fn after_sending(error: &DriverError) -> Self {
         let class = match error {
             DriverError::MySqlError(error) => ErrorClass::of_code(error.code),
@@ -185,7 +185,7 @@ impl fmt::Display for StatementError {
     }
 }
 
-/// An error that leaves the outcome of the statements open.
+/// Returns an error that leaves the outcome of the statements open.
 pub(super) fn in_doubt(message: &str) -> DriverError {
     io::Error::other(message).into()
 }

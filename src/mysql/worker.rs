@@ -1,8 +1,8 @@
 //! Threads that talk to the database, so that callers do not have to.
 //!
-//! A connection can block until its own timeouts or the kernel's end it. The caller waits for
-//! the answer only as long as it likes; a later answer is dropped, and what it contains
-//! cleans up after itself.
+//! A connection can block until its own timeouts or the kernel's end it. The caller waits for the
+//! answer only until its own deadline. A later answer is dropped, and its content cleans up after
+//! itself.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::mysql::connection::{ConnectionCount, DatabaseConnection};
 use crate::mysql::source::{Purpose, Source};
 
-/// A job, and what counts it.
+/// A job, and the token that counts it.
 type Queued = (Arc<()>, DatabaseJob);
 
 type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
@@ -34,7 +34,7 @@ pub(super) struct WorkerPool {
     max: usize,
     to: Sender<Queued>,
     jobs: Receiver<Queued>,
-    /// What is done when no job is left.
+    /// The channel of the jobs to run when no other job is left.
     to_later: Sender<Queued>,
     later: Receiver<Queued>,
     /// Each job that waits or runs has a clone.
@@ -87,12 +87,12 @@ impl WorkerPool {
         }
     }
 
-    /// Has a worker do the job as soon as one is free.
+    /// Makes a worker run the job as soon as one is free.
     pub(super) fn submit(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
         self.queue(&self.to, Box::new(job));
     }
 
-    /// As [`submit`](Self::submit), after all jobs that wait and that come meanwhile.
+    /// Like [`submit`](Self::submit), after all jobs that wait and that come meanwhile.
     pub(super) fn submit_later(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
         self.queue(&self.to_later, Box::new(job));
     }
@@ -103,12 +103,12 @@ impl WorkerPool {
         self.start_thread();
     }
 
-    /// Whether the connections may serve renewals as well. Those of a pool are given back instead.
+    /// Returns whether the connections may also serve renewals. Those of a pool are given back instead.
     pub(super) fn can_help(&self) -> bool {
         matches!(*self.source, Source::Server(_))
     }
 
-    /// Has idle workers give their connections back if the renewals are waiting for one.
+    /// Makes idle workers give their connections back if the renewals are waiting for one.
     pub(super) fn give_way(&self) {
         if self.source.renewal_waits() {
             let started = self.threads.lock().started;
@@ -130,7 +130,7 @@ impl WorkerPool {
         let thread = thread::Builder::new().name(self.name.to_owned());
         match thread.spawn(move || work(connection, (&jobs, &later), &threads)) {
             Ok(_) => count.started += 1,
-            // The other threads take the job; without any, the caller's deadline ends its wait.
+            // The other threads run the job. If there are none, the caller's deadline ends its wait.
             Err(error) => warn!("cannot start the thread {}: {error}", self.name),
         }
     }
@@ -160,7 +160,7 @@ fn work(
     }
 }
 
-/// A panic would come from the driver; this thread has more to do.
+/// Catches a panic, which would come from the driver, because this thread has more to do.
 fn survive<R>(
     connection: &mut DatabaseConnection,
     what: impl FnOnce(&mut DatabaseConnection) -> R,

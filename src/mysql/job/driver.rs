@@ -26,7 +26,7 @@ use crate::time::limit::{Limit, LimitReached};
 use zklock_core::job::{Action, Event, Once, Outcome, Wish};
 use zklock_core::journal::{End, Outcome as Ending};
 
-/// What the caller asked for, for errors.
+/// The caller's request, for errors.
 const WHAT: &str = "run the job";
 
 /// The pause before a failed request is repeated.
@@ -38,18 +38,18 @@ pub(super) struct JobDriver<'a> {
     name: &'a Arc<str>,
     once: Once,
     until: Until,
-    /// How long answers are waited for.
+    /// How long to wait for answers.
     limit: Limit,
     note: Option<String>,
     held: Option<Held>,
     /// The lease of the lock that was held last.
     lease: Option<Arc<RowLease>>,
-    /// The holder of the lock when we gave up.
+    /// The holder of the lock when this call gave up.
     holder: Option<Owner>,
     has_run: bool,
 }
 
-/// Has a panic recorded as the end of the run.
+/// Records a panic as the end of the run.
 struct IfPanicking<'a> {
     row: &'a OwnRow,
     journal: Option<Vec<u8>>,
@@ -83,7 +83,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Continues until the work can begin; returns the outcome if it ends otherwise.
+    /// Proceeds until the work can begin; returns the outcome if it cannot.
     pub(super) fn begin(&mut self) -> Result<Option<Outcome>> {
         if self.client.database.is_inherited() {
             return Err(Error::Closed);
@@ -166,7 +166,7 @@ impl<'a> JobDriver<'a> {
 
     /// Returns the holder when the caller gave up, if the database has named it.
     pub(super) fn holder(&mut self) -> Result<Option<Owner>> {
-        // A thread of this client holds it, and has not asked the database.
+        // A thread of this client holds the lock, and this call has not asked the database.
         if self.holder.is_none() && matches!(self.until, Until::Now(_)) {
             let key = self.name.clone();
             let look = move |conn: &mut Conn| {
@@ -189,7 +189,7 @@ impl<'a> JobDriver<'a> {
             }),
             Action::Line => self.line(),
             Action::Write(journal, version) => self.write(journal, version),
-            // `begin` does not come here with these.
+            // `begin` does not call this with these actions.
             Action::Run | Action::End(..) | Action::Finish(_) => Ok(Event::Cancel),
         }
     }
@@ -223,9 +223,9 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Writes the journal if our row still exists.
+    /// Writes the journal if the lock's row still exists.
     fn write(&self, journal: Vec<u8>, version: i32) -> Result<Event> {
-        // Answers that had come were accepted all the same, but a run must not begin now.
+        // Answers that had arrived were still accepted, but a run must not begin now.
         if self.limit.is_over() {
             return Ok(Event::Cancel);
         }
@@ -257,7 +257,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// After our row went, or may have gone, reads what is recorded.
+    /// Reads what is recorded, after the lock's row has gone, or may have.
     fn confirm(&self) -> Event {
         let read = self.ask_with_key(job_table::read_on_primary);
         let read = read.unwrap_or_else(|error| {
@@ -273,7 +273,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Whether the lease was still running when the row was found to be gone.
+    /// Returns whether the lease was still running when the row was found to be gone.
     fn was_in_time(&self) -> bool {
         let lease = self.lease.as_ref();
         lease.is_some_and(|lease| lease.state(Moment::now()) != GuardState::Lost)
@@ -290,7 +290,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Like [`ask`](Self::ask), with the key of our row.
+    /// Like [`ask`](Self::ask), with the key of the lock's row.
     fn ask_with_key<T: Send + 'static>(
         &self,
         work: impl Fn(&mut Conn, Key<'_>) -> SqlResult<T> + Clone + Send + 'static,
@@ -302,7 +302,7 @@ impl<'a> JobDriver<'a> {
         })
     }
 
-    /// Asks the database until it answers; `None` if the call ended first.
+    /// Asks the database until it answers; returns `None` if the call ended first.
     fn ask<T: Send + 'static>(
         &self,
         work: impl Fn(&mut Conn) -> SqlResult<T> + Clone + Send + 'static,
@@ -343,7 +343,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Says why there was no answer, unless the caller stopped waiting for one.
+    /// Returns why there was no answer, unless the caller stopped waiting for one.
     fn gave_up<T>(&self, failed: Option<StatementError>) -> Result<Option<T>> {
         let deadline = self.limit.deadline();
         let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
@@ -364,7 +364,7 @@ impl Drop for IfPanicking<'_> {
     }
 }
 
-/// Whether a request that failed like this may succeed later.
+/// Returns whether a request that failed like this may succeed later.
 fn may_pass(error: &StatementError, begun: Instant, patience: Duration) -> bool {
     match error.class {
         // The next primary may be about to take over.

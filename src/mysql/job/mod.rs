@@ -22,16 +22,16 @@ use crate::owner::Owner;
 use zklock_core::job::{Due, Outcome as Ended, Wish};
 use zklock_core::journal::{Journal, PastRun};
 
-/// What the caller asked for, for errors.
+/// The caller's request, for errors.
 const WHAT: &str = "read the job";
 
 /// Something that is to be run once: a nightly report, a daily import, a migration.
 ///
 /// Made by [`Client::job`](crate::mysql::Client::job). It has the promises and options of a
-/// [`zklock::Job`](crate::Job): the statement that ends the lock also writes what has been
-/// run into the table `database_lock_job`. So either a run has held the lock to its end and
-/// its slot is done, or the slot is not done, and the next machine that waits or comes runs
-/// it. All times are the database's.
+/// [`zklock::Job`](crate::Job): the statement that ends the lock also writes what has been run into
+/// the table `database_lock_job`. Either a run has held the lock to its end and its slot is done,
+/// or the slot is not done, and the next machine that waits or arrives runs it. All times are the
+/// database's.
 ///
 /// Unlike ZooKeeper, a database has no queue: a waiter has no place in it, and
 /// [`JobOptions::on_wait`] is not called. [`Once::Running`] names the holder, as the holder
@@ -70,16 +70,16 @@ impl Job {
     /// Runs the job for this slot, unless this slot or one above it is done; see
     /// [`zklock::Job::once`](crate::Job::once).
     ///
-    /// Blocks for one round trip if the slot is done. Otherwise it waits while another client runs
-    /// the job, even while there is no connection to the database. After `run` has returned, it
-    /// blocks until the end is recorded: for one round trip, and for a lease at most.
+    /// Blocks for one round trip if the slot is done. Otherwise the call waits while another client
+    /// runs the job, even while there is no connection to the database. After `run` has returned,
+    /// the call blocks until the end is recorded: for one round trip, and for a lease at most.
     ///
     /// # Errors
     ///
     /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
-    /// control characters. After `run` it fails with [`Error::Lost`] if the lock was lost before
-    /// the end, and with [`Error::Unconfirmed`] if it could not learn whether the end was recorded;
-    /// the next call learns it. Otherwise as [`Mutex::lock`](crate::mysql::Mutex::lock).
+    /// control characters. After `run`, fails with [`Error::Lost`] if the lock was lost before the
+    /// end, and with [`Error::Unconfirmed`] if it is unknown whether the end was recorded; the next
+    /// call finds out. Otherwise as [`Mutex::lock`](crate::mysql::Mutex::lock).
     pub fn once<T, E>(
         &self,
         slot: &str,
@@ -157,8 +157,8 @@ impl Job {
         Ok(self.settled()?.failed.map(RunRecord::new))
     }
 
-    /// Returns the runs that are [kept](JobOptions::keep) and have ended, the newest first; without
-    /// that, the last one that finished and the last one that failed.
+    /// Returns the runs that are [kept](JobOptions::keep) and have ended, the newest first. If none
+    /// are kept, returns the last one that finished and the last one that failed.
     ///
     /// Blocks for three round trips, each for at most five seconds.
     ///
@@ -171,7 +171,7 @@ impl Job {
         Ok(runs.map(RunRecord::new).collect())
     }
 
-    /// Returns the run that is under way; `None` if there is none.
+    /// Returns the run in progress; `None` if there is none.
     ///
     /// Blocks for two round trips, each for at most five seconds.
     ///
@@ -276,18 +276,18 @@ impl Job {
         }
     }
 
-    /// The record, in which a run that is gone counts as failed.
+    /// Returns the record, in which a run that is gone counts as failed.
     fn settled(&self) -> Result<Journal> {
         self.journal()?.settled(|run| self.is_gone(run))
     }
 
-    /// Whether nobody has written down how this run ended, and its lock is free.
+    /// Returns whether the end of this run is not recorded, and its lock is free.
     fn is_gone(&self, run: &PastRun) -> Result<bool> {
-        // It may have ended since it was read.
+        // The run may have ended since it was read.
         Ok(!self.is_held(run)? && self.journal()?.running.as_ref() == Some(run))
     }
 
-    /// Whether this run still has the lock.
+    /// Returns whether this run still has the lock.
     fn is_held(&self, run: &PastRun) -> Result<bool> {
         let database = &self.shared.database;
         let deadline = Instant::now() + database.answer_limit();

@@ -1,4 +1,4 @@
-//! A run that is under way.
+//! A run in progress.
 
 use parking_lot::Mutex;
 
@@ -9,8 +9,8 @@ use crate::mysql::held::Held;
 
 /// A run of a [`Job`](super::Job), passed to the function that does the work.
 ///
-/// It has what every guard has, but it ends when the function returns, and the state of its lock is
-/// [`guard_state`](Self::guard_state).
+/// It has the methods of every guard, but it ends when the function returns, and the state of its
+/// lock is [`guard_state`](Self::guard_state).
 pub struct Run {
     pub(super) held: Held,
     pub(super) slot: String,
@@ -44,20 +44,20 @@ impl Run {
         self.state.as_deref()
     }
 
-    /// Leaves this for the next run, at most 8,192 bytes, in place of what this one got; see
+    /// Leaves this state for the next run, at most 8,192 bytes, in place of what this run got; see
     /// [`zklock::Run::set_state`](crate::Run::set_state). The statement that marks the run as done
     /// writes it.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadArgument`](crate::Error::BadArgument) if it is longer.
+    /// Fails with [`Error::BadArgument`](crate::Error::BadArgument) if the state is longer.
     pub fn set_state(&self, state: impl Into<Vec<u8>>) -> Result<()> {
         *self.next_state.lock() = Some(fitting(state.into())?);
         Ok(())
     }
 
-    /// Sets the message of the run's record, its first 512 characters; it is written with the
-    /// end of the run.
+    /// Sets the message of the run's record, its first 512 characters. The message is written with
+    /// the end of the run.
     pub fn set_message(&self, text: &str) {
         *self.message.lock() = Some(shortened(text));
     }
