@@ -1,9 +1,9 @@
 //! How `zklock run` acquires its lock.
 //!
-//! A lock without `-s` is a mutex, so it excludes every program's mutex on the same path. Where
-//! another library has readers or writers, which do not wait for a mutex, it queues as a writer. A
-//! semaphore and another kind of lock do not share a queue, and the library refuses to hold one
-//! next to the other: `run` waits until the other kind has gone, and tries again.
+//! A lock without `-s` is a mutex, so it excludes every program's mutex on the same path. If
+//! another library has readers or writers there, which do not wait for a mutex, the lock queues as
+//! a writer. A semaphore and another kind of lock do not share a queue, and the library refuses to
+//! hold one next to the other: `run` waits until the other kind has gone, and tries again.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -31,14 +31,14 @@ const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// there, one for that kind, and one for changes in the meantime.
 const MIN_ATTEMPTS: u32 = 3;
 
-/// How long a server has to say whether the lock is taken, though connecting has used the time up.
+/// How long a server has to say whether the lock is taken, even if connecting has used up the time.
 const LEAST: Duration = Duration::from_millis(500);
 
 /// A lock that was acquired.
 #[derive(Debug)]
 pub(crate) struct Acquired {
     pub(crate) lock: HeldLock,
-    /// Those that used the path for another kind of lock before are known to have released it.
+    /// Whether all holders that used the path for another kind of lock before are known to have released it.
     pub(crate) in_order: bool,
 }
 
@@ -115,7 +115,7 @@ impl AcquireRequest<'_> {
             let path = self.wanted.path_of(node);
             let present = self.client.contenders(path)?;
             let stays = refused.count(&present);
-            // Unknown is who was ahead of an earlier attempt, or has come and gone since.
+            // It is unknown who was ahead of an earlier attempt, or has come and gone since.
             in_order &= !waited && refused.count == 1 && !present.is_empty();
             match next(kind, node, &present) {
                 Some(Next::Try(next)) if !stays => kind = next,
@@ -136,8 +136,8 @@ impl AcquireRequest<'_> {
         }
     }
 
-    /// Deletes what a hold that is over may have left: its directory, which looks like a new job's.
-    /// Returns whether another attempt may help. Fails if the path is a job's.
+    /// Deletes the directory that a past hold may have left, which looks like a new job's. Returns
+    /// whether another attempt may help. Fails if the path is a job's.
     fn tidies(&self, path: &str, count: &mut u32) -> Result<bool, Failure> {
         self.is_no_jobs(path)?;
         *count += 1;
@@ -145,8 +145,8 @@ impl AcquireRequest<'_> {
         Ok(tidied.is_ok() && *count < MIN_ATTEMPTS)
     }
 
-    /// Waits until no contender of another kind is left; returns what [`others_go`](Self::others_go)
-    /// does.
+    /// Waits until no contender of another kind is left; returns the result of
+    /// [`others_go`](Self::others_go).
     fn give_way(
         &self,
         kind: LockKind,
@@ -169,8 +169,8 @@ impl AcquireRequest<'_> {
         Ok(gone)
     }
 
-    /// Waits in the queue of a hold, where no permit waits: who does so removes it at its time.
-    /// Returns `false` at the end of the wait.
+    /// Waits in the queue of a hold, where no permit waits: a waiter there removes the hold when
+    /// its time is up. Returns `false` at the end of the wait.
     fn hold_ends(&self, path: &str, present: &[Contender]) -> Result<bool, Failure> {
         let mutex = self.client.mutex(path)?;
         let acquired = match self.limit {
@@ -188,7 +188,7 @@ impl AcquireRequest<'_> {
         };
         match acquired {
             Ok(guard) => Ok(guard.is_some()),
-            // A semaphore was there before it.
+            // A semaphore was there before the hold.
             Err(Error::ForeignContender { .. }) => Ok(true),
             Err(error) => self.evicted(error).map(|_| false),
         }
@@ -205,7 +205,7 @@ impl AcquireRequest<'_> {
 
     /// Pauses before another attempt; returns `false` if there is none.
     fn pause(&self, refused: &RefusedAttempts) -> bool {
-        // A queue of another kind may be gone by now.
+        // The queue of another kind may be gone by now.
         if self.limit.is_over() && MIN_ATTEMPTS <= refused.count {
             return false;
         }
@@ -252,8 +252,8 @@ impl AcquireRequest<'_> {
         })
     }
 
-    /// While others have permits of another number, a call without a limit fails, and one with a limit
-    /// waits for its turn.
+    /// Acquires a permit. While other clients have permits of another number, a call without a
+    /// limit fails, and a call with a limit waits for its turn.
     fn permit(&self, semaphore: &Semaphore, waited: &mut bool) -> zklock::Result<Option<Permit>> {
         let far = Instant::now().checked_add(FOREVER);
         match (semaphore.acquire_with(self.options(waited)), far) {
@@ -281,7 +281,7 @@ impl AcquireRequest<'_> {
         }
     }
 
-    /// The options for the end of a wait.
+    /// Returns the options for the end of a wait.
     fn limits<'b>(&self) -> LockOptions<'b> {
         let options = LockOptions::new().cancel(self.cancel.clone()).sees_ahead();
         match self.limit {
@@ -315,7 +315,7 @@ impl AcquireRequest<'_> {
             if is_on_hold(kind, &present) {
                 return Ok(Some(false));
             }
-            // Whoever waits for a permit has none, and gets another node with it.
+            // A waiter for a permit holds none, and gets another node together with the permit.
             let may_hold = |one: &&Contender| one.holds() || one.role() != Role::Permit;
             seen.extend(others.filter(may_hold).map(|one| one.node().to_owned()));
             let changed =
@@ -364,8 +364,8 @@ impl AcquireRequest<'_> {
         }
     }
 
-    /// An eviction is reported with the exit code for a lock that is taken, and so are permits of
-    /// another number.
+    /// Reports an eviction with the exit code for a lock that is taken, and also permits of another
+    /// number.
     fn evicted(&self, error: Error) -> Result<Option<Acquired>, Failure> {
         match error {
             Error::Evicted { .. } | Error::PermitsDisagree { .. } => {

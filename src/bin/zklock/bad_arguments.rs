@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::command_line;
 use crate::failure::{Failure, USAGE};
 
-/// How many characters of a message are shown, which repeats what the user wrote.
+/// The most characters of a message, which repeats what the user wrote.
 const LONGEST: usize = 1_000;
 
 /// Prints help and versions, or says in one line what is wrong.
@@ -70,7 +70,7 @@ fn of_run(task: &str, error: &Error) -> Option<String> {
                 "{word} is an option of zklock {other}, not of {task}"
             ))
         }
-        // What looks like a second path may be the command.
+        // A word that looks like a second path may be the command.
         (ErrorKind::ValueValidation, ContextValue::String(arg)) if arg.contains("[PATH]") => {
             let ContextValue::String(word) = error.get(ContextKind::InvalidValue)? else {
                 return None;
@@ -102,7 +102,7 @@ fn whose(option: &str) -> Option<String> {
     task.map(|task| task.get_name().to_owned())
 }
 
-/// Says that the user must name the lock to list, or list all.
+/// Returns the message that the user must name the lock to list, or list all.
 fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
     if error.kind() != ErrorKind::MissingRequiredArgument || task != Some("list") {
         return None;
@@ -118,7 +118,7 @@ fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
     lacks("PATH").then(|| "which lock? name its path, or say -r for all of them".to_owned())
 }
 
-/// Says which argument is missing.
+/// Returns the message that says which argument is missing.
 fn lacks_argument(task: &str, error: &Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::InvalidArg)?) {
         (ErrorKind::MissingRequiredArgument, ContextValue::Strings(missing)) => {
@@ -128,7 +128,7 @@ fn lacks_argument(task: &str, error: &Error) -> Option<String> {
     }
 }
 
-/// Says so if the user asks for a feature that this program was built without.
+/// Returns a message if the user asks for a feature that this program was built without.
 fn lacks_tls(error: &Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
         return None;

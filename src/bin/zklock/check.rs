@@ -1,4 +1,4 @@
-//! Checks whether a token is that of the holder.
+//! Checks whether a token is the holder's.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::args::{Args, Check};
 use crate::connect::connect;
 use crate::failure::Failure;
 
-/// The exit status if another client holds the token's lock, or nobody does.
+/// The exit status if another client holds the token's lock, or no client does.
 const OTHER: u8 = 1;
 
 pub(crate) fn check(args: &Args, check: &Check) -> Result<u8, Failure> {

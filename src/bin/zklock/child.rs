@@ -27,21 +27,21 @@ use crate::state_files::{STATE_IN, STATE_OUT};
 /// The variable that names the lock's node.
 pub(crate) const NODE: &str = "ZKLOCK_NODE";
 
-/// The variable that names that node after those of the locks around it, one a line.
+/// The variable that names that node after the nodes of the locks around it, one a line.
 pub(crate) const NODES: &str = "ZKLOCK_NODES";
 
 const TOKEN: &str = "ZKLOCK_TOKEN";
 
-/// The variable that tells the number of a permit.
+/// The variable that has the number of a permit.
 pub(crate) const PERMIT: &str = "ZKLOCK_PERMIT";
 
-/// The status after the process that keeps the command's has been killed.
+/// The status after the keeper of the command's processes has been killed.
 const NOT_KEPT: u8 = 70;
 
 /// How long the keeper may take to say that it kills, and to take a message.
 const ANSWER: Duration = Duration::from_millis(100);
 
-/// How often to look for what a killed keeper has left.
+/// How often to look for the processes that a killed keeper has left.
 const REST_POLL: Duration = Duration::from_millis(20);
 
 /// The command's processes, which end with `zklock run`, however it ends.
@@ -49,18 +49,18 @@ const REST_POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Child {
     pub(crate) group: Pid,
     keeper: UnixStream,
-    /// What the keeper says; disconnected when it is gone.
+    /// The reports of the keeper; disconnected when it is gone.
     pub(crate) reports: Receiver<Message>,
     descendants: Descendants,
     /// The keeper, until it is reaped.
     process: Option<Pid>,
     /// How the command ended.
     pub(crate) ending: Ending,
-    /// Whether nothing that the command has started is left.
+    /// Whether no process that the command has started is left.
     pub(crate) is_gone: bool,
-    /// Whether the keeper is there.
+    /// Whether the keeper exists.
     pub(crate) is_kept: bool,
-    /// How many signals to all were asked for, and how many found something that was still there.
+    /// How many signals to all processes were asked for, and how many found a process that was still there.
     asked: i32,
     pub(crate) obeyed: i32,
 }
@@ -70,17 +70,17 @@ pub(crate) struct Child {
 pub(crate) struct Variables<'a> {
     pub(crate) path: &'a str,
     pub(crate) node: &'a str,
-    /// If there is none, the variable is removed: another `zklock run` around this one may
-    /// have set it.
+    /// The token; if there is none, the variable is removed, because another `zklock run` around
+    /// this one may have set it.
     pub(crate) token: Option<String>,
     pub(crate) more: &'a [(&'static str, OsString)],
 }
 
 impl Child {
-    /// Starts the command, which waits to [begin](Self::begin).
+    /// Starts the command, which waits to begin.
     ///
-    /// `unblocked` are the signals that the command does not block, and `key` is what is needed
-    /// to end the session if this process is killed. What kept the command `before` is relieved.
+    /// `unblocked` are the signals that the command does not block, and `key` is the key to end the
+    /// session if this process is killed. The keeper of the command `before` is relieved.
     pub(crate) fn start(
         command: &[OsString],
         variables: &Variables<'_>,
@@ -99,7 +99,7 @@ impl Child {
         keeper.set_read_timeout(Some(ANSWER))?;
         let answer = loop {
             match receive(&keeper) {
-                // Somebody may have stopped it: this process would hear of nothing else.
+                // Somebody may have stopped the keeper: this process would get no other report.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => go_on(process),
                 answer => break answer?,
             }
@@ -121,18 +121,18 @@ impl Child {
         })
     }
 
-    /// Asks the keeper, which says so when it is gone. If it takes no more, it has been stopped.
+    /// Sends a request to the keeper, which reports its own end. If the keeper takes no messages, it is stopped.
     pub(crate) fn ask(&self, kind: Kind) {
         self.pass_on(kind, 0);
     }
 
-    /// As above, with the number of a signal.
+    /// Like [`ask`](Self::ask), with the number of a signal.
     pub(crate) fn pass_on(&self, kind: Kind, signal: i32) {
         self.tell(kind, signal, b"");
     }
 
-    /// Tells the keeper until when the lock can be trusted: if this process is stopped then, the command is
-    /// killed.
+    /// Tells the keeper until when the lock can be trusted: if this process is stopped by then, the
+    /// command is killed.
     pub(crate) fn trust(&self, until: Duration) {
         self.tell(Kind::Trust, 0, &trust::message(until));
     }
@@ -143,7 +143,7 @@ impl Child {
         }
     }
 
-    /// Passes a signal on to everything; returns its number among these.
+    /// Passes a signal on to all processes; returns its number among these signals.
     pub(crate) fn signal(&mut self, signal: Signal) -> i32 {
         self.pass_on(Kind::SignalAll, signal as i32);
         self.asked += 1;
@@ -160,23 +160,22 @@ impl Child {
                 return;
             }
         }
-        // A debugger holds it, or it is frozen: it is as good as gone.
+        // The keeper is held by a debugger, or frozen: it is as good as gone.
         self.spare_bystanders();
         self.descendants.kill();
         self.reports = bounded(0).1;
     }
 
-    /// Takes none of the orphans that this process has adopted for the command's, which the keeper
-    /// adopts.
+    /// Excludes the orphans that this process has adopted: the keeper adopts the command's.
     pub(crate) fn spare_bystanders(&mut self) {
         if let Some(keeper) = self.process {
             self.descendants.only_of(keeper);
         }
     }
 
-    /// Notes a report; returns the signal that has stopped the command, if one has. Without a report, because
-    /// the keeper is gone, kills what it has left to this process; this must be repeated until the command [is
-    /// gone](Self::is_gone).
+    /// Notes a report; returns the signal that has stopped the command, if one has. Without a
+    /// report, the keeper is gone: kills the processes that it has left to this process. This must
+    /// be repeated until the command [is gone](Self::is_gone).
     pub(crate) fn note(&mut self, report: Option<&Message>) -> Option<i32> {
         let Some(Message { kind, number, .. }) = report else {
             self.is_kept = false;
@@ -206,15 +205,15 @@ impl Child {
         let _ = rustix::process::kill_process_group(self.group, rustix::process::Signal::KILL);
         self.descendants.kill();
         let (_, is_left) = self.reap(None);
-        // A keeper that is frozen keeps nothing any more.
+        // A frozen keeper keeps nothing any more.
         self.is_gone = !is_left || self.descendants.are_dead_but(self.process);
         if !self.is_gone {
             thread::sleep(REST_POLL);
         }
     }
 
-    /// Reaps the processes of this one that have ended, continues the keeper if it has stopped, and
-    /// returns whether the other one has, and whether there are others.
+    /// Reaps the children of this process that have ended, and continues the keeper if it has
+    /// stopped. Returns whether `other` has stopped, and whether there are other children.
     pub(crate) fn reap(&mut self, other: Option<Pid>) -> (bool, bool) {
         let mut has_stopped = false;
         let (changed, has_others) = self.descendants.reap();
@@ -240,16 +239,16 @@ impl Drop for Child {
         if !self.is_gone {
             self.kill();
         } else if let Some(keeper) = self.process.take().filter(|_| self.is_kept) {
-            // Leaves no zombie to the first process of a container, which may not reap any.
+            // The keeper is reaped here, because the first process of a container may reap no zombies.
             helper::reap(keeper, &self.reports);
         }
     }
 }
 
-/// Returns what the keeper is told.
+/// Returns the brief for the keeper.
 fn brief(command: &[OsString], key: Option<&str>) -> Vec<u8> {
     let key = iter::once(key.unwrap_or_default().into());
-    // It connects as this process did.
+    // The arguments let the keeper connect as this process did.
     let args = env::args_os().skip(1);
     let words = key.chain(command.iter().cloned()).chain(args);
     words.map(OsString::into_vec).collect::<Vec<_>>().join(&0)

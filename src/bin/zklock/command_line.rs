@@ -22,7 +22,7 @@ pub(crate) fn in_the_manual() -> Command {
 }
 
 fn finished(command: Command) -> Command {
-    // A question needs no command.
+    // With `--status`, no command is needed.
     let mut command = command.mut_subcommand("standby", |task| {
         task.mut_arg("command", |arg| {
             arg.required(false).required_unless_present("status")

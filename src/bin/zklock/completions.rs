@@ -66,7 +66,7 @@ pub(crate) fn write(shell: Shell) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Completes the arguments that are paths of locks with a function of ours.
+/// Completes the arguments that are paths of locks with a function of this program.
 fn with_paths(words: &str) -> String {
     let mut with = String::new();
     for line in words.lines() {
@@ -85,7 +85,7 @@ fn with_paths(words: &str) -> String {
     with
 }
 
-/// Writes the paths that begin with this, one a line, to stdout; nothing if they cannot be read.
+/// Writes the paths that begin with this text, one a line, to stdout; nothing if they cannot be read.
 pub(crate) fn paths(args: &Args, beginning: &str) {
     let _ = print_paths(args, beginning);
 }
@@ -97,7 +97,7 @@ fn print_paths(args: &Args, beginning: &str) -> Option<()> {
     let names = client.nodes().limit(PATIENCE).children(dir).ok()?;
     let mut out = io::stdout().lock();
     for child in names.iter().filter(|child| child.starts_with(name)) {
-        // Nobody types the name of a contender, or what a terminal cannot show.
+        // Users do not type the name of a contender, or a name that a terminal cannot show.
         if NodeName::parse(child).is_none() && plain(child) == **child {
             writeln!(out, "{above}/{child}").ok()?;
         }

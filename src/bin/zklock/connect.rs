@@ -1,5 +1,5 @@
-//! Makes the client that the arguments describe. Credentials come from the environment or a
-//! file, because every user of the machine can read the arguments.
+//! Creates the client that the arguments describe. Credentials come from the environment or a file,
+//! because every user of the machine can read the arguments.
 
 use std::env;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::status_line::ConnectingLine;
 use crate::stderr::say;
 
 const AUTH: &str = "ZKLOCK_AUTH";
-/// Takes the place of the scheme of other credentials.
+/// Replaces the scheme of other credentials.
 const SASL: &str = "sasl";
 
 /// Connects; gives up after `limit`, or earlier if the user set a shorter limit.
@@ -98,7 +98,8 @@ fn dialect(dialect: LockDialect) -> Dialect {
     }
 }
 
-/// With -n, a command outlasts half a session timeout without a server: the time of an election.
+/// Sets the timeouts. With -n, a command waits longer than half a session timeout for a server: the
+/// time of an election.
 fn with_timeouts(args: &Args, builder: ClientBuilder) -> ClientBuilder {
     let builder = builder
         .session_timeout(args.session_timeout)
@@ -207,7 +208,7 @@ fn tls(said: &crate::args::TlsArgs) -> Option<zklock::Tls> {
     wanted.then_some(tls)
 }
 
-/// Where the credentials come from.
+/// Returns where the credentials come from.
 fn source(args: &Args) -> String {
     match &args.auth_file {
         Some(file) => file.display().to_string(),
@@ -259,7 +260,7 @@ fn parse(text: &str) -> Option<Vec<(String, String)>> {
         .map(|line| {
             let (scheme, credentials) = line.split_once(':')?;
             let scheme = scheme.trim();
-            // Servers accept a user without a password, who then has no rights.
+            // Servers accept a user without a password, but give it no rights.
             let is_whole = !["digest", SASL].contains(&scheme) || credentials.contains(':');
             (!scheme.is_empty() && is_whole).then(|| (scheme.to_owned(), credentials.to_owned()))
         })
@@ -284,7 +285,7 @@ mod tests {
         "\u{85}", "😀",
     ];
 
-    /// Either every line has a scheme and credentials, taken as they are, or the text is refused.
+    /// Asserts that every line has a scheme and credentials, taken as they are, or that the text is refused.
     fn are_taken_as_they_are_or_refused(text: &str) {
         let lines: Vec<_> = text
             .lines()

@@ -1,9 +1,9 @@
 //! The descendants of this process, as Linux lists them, and signals to them.
 //!
-//! A process can leave its group and its session. It cannot leave its ancestors: an orphan
-//! becomes the child of the nearest subreaper. Whether any descendant is left, the kernel
-//! tells: a subreaper without children has none. What is read here, the lists of children in
-//! `/proc`, only finds those to send a signal to. What cannot be read counts as running.
+//! A process can leave its group and its session, but not its ancestors: an orphan becomes the
+//! child of the nearest subreaper. The kernel tells whether any descendant is left: a subreaper
+//! without children has none. The lists of children in `/proc`, which are read here, only find the
+//! processes to send a signal to. A process that cannot be read counts as running.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -23,15 +23,15 @@ const CHASE: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum State {
     Dead,
-    /// It still has its open files, and adopts nothing any more.
+    /// The process still has its open files, but adopts no orphans any more.
     Ending,
     Stopped,
-    /// In the hands of a debugger, which may let it run on: stopped only if it is sent a signal, too.
+    /// Held by a debugger, which may let it run on: the process is stopped only if it gets a signal too.
     Traced,
     /// In a call that no signal interrupts, such as vfork(2) or a write to a disk.
     Uninterruptible,
     Running,
-    /// It cannot be read, nor what its children are.
+    /// The process and its children cannot be read.
     Hidden,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Process {
     pub(crate) state: State,
     /// When it was started, in the kernel's ticks.
     started: u64,
-    /// Its number and its name.
+    /// The process's number and its name.
     pub(crate) what: String,
     children: Vec<Pid>,
 }
@@ -63,7 +63,7 @@ impl Process {
 fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let opened = pidfd_open(process.id, PidfdFlags::empty())?;
-    // The number may have been another process's when it was opened.
+    // The number may have been another process's when the descriptor was opened.
     match read(process.id).is_some_and(|now| now.started == process.started) {
         true => pidfd_send_signal(opened, signal),
         false => Err(Errno::SRCH),
@@ -80,13 +80,14 @@ fn send(_: &Process, _: Signal) -> rustix::io::Result<()> {
 pub(crate) struct Descendants {
     /// The list of the children. It stays open, so that a limit of open files hides none.
     list: io::Result<File>,
-    /// Children that do not count, nor do theirs.
+    /// Children that do not count, and whose descendants do not either.
     strangers: Vec<Pid>,
 }
 
 impl Descendants {
-    /// Returns those of this process, to be called in its first thread, which adopts orphans from now on. The
-    /// children that it has are not among them: it was a shell before, or is the first process of a container.
+    /// Returns the descendants of this process, which adopts orphans from now on; to be called in
+    /// its first thread. The children that it has already do not count: it was a shell before, or
+    /// is the first process of a container.
     pub(crate) fn new() -> Self {
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_child_subreaper(Some(getpid()));
@@ -96,20 +97,20 @@ impl Descendants {
         all
     }
 
-    /// Takes the other children for none of them, while this one lives: it adopts its orphans itself.
+    /// Excludes the other children while `child` lives, because it adopts its orphans itself.
     pub(crate) fn only_of(&mut self, child: Pid) {
         let mut others = self.children().unwrap_or_default();
         others.retain(|other| *other != child);
-        // Asked afterwards: from when it begins to end, orphans become this process's. waitid(2) does not tell
-        // of that, nor of its end if a debugger hides it.
+        // `child` is checked afterwards: once it begins to end, its orphans become this process's.
+        // waitid(2) does not report that, nor the end of `child` if a debugger hides it.
         let adopts = || read_threads(child).is_some_and(|one| one.state > State::Ending);
         if !others.is_empty() && adopts() {
             self.strangers.extend(others);
         }
     }
 
-    /// Reaps the children that have ended; returns them, those that have stopped, and whether there
-    /// are others.
+    /// Reaps the children that have ended. Returns them, the children that have stopped, and
+    /// whether there are others.
     pub(crate) fn reap(&mut self) -> (Vec<(Pid, WaitStatus)>, bool) {
         let mut changed = Vec::new();
         loop {
@@ -125,7 +126,7 @@ impl Descendants {
         }
     }
 
-    /// Returns the children, of which some may be dead.
+    /// Returns the children, some of which may be dead.
     fn children(&self) -> io::Result<Vec<Pid>> {
         let list = self.list.as_ref();
         let mut list = list.map_err(|error| io::Error::other(error.to_string()))?;
@@ -136,7 +137,7 @@ impl Descendants {
         Ok(numbers(&text).filter(is_ours).collect())
     }
 
-    /// Returns the living descendants. Those that are started during the look can be missed.
+    /// Returns the living descendants. Processes that are started during the look can be missed.
     pub(crate) fn living(&self) -> io::Result<Vec<Process>> {
         let until = Instant::now() + CHASE;
         let (mut all, mut is_still) = self.look()?;
@@ -147,7 +148,7 @@ impl Descendants {
         Ok(all)
     }
 
-    /// Whether all are dead but this one.
+    /// Returns whether all descendants but this one are dead.
     pub(crate) fn are_dead_but(&self, child: Option<Pid>) -> bool {
         let is_it = |one: &Process| one.state < State::Hidden && Some(one.id) == child;
         let is_dead = |one: &Process| one.state == State::Dead || is_it(one);
@@ -157,7 +158,8 @@ impl Descendants {
 
     /// Returns the descendants, and whether a second look has found the same.
     ///
-    /// Who is orphaned meanwhile goes to an ancestor, so ancestors are looked at again last.
+    /// A process that is orphaned meanwhile goes to an ancestor, so the second look reads ancestors
+    /// last.
     fn look(&self) -> io::Result<(Vec<Process>, bool)> {
         let children = self.children()?;
         let all: Vec<_> = below(&children).collect();
@@ -168,8 +170,8 @@ impl Descendants {
         Ok((all, are_same && self.children()? == children))
     }
 
-    /// Stops the descendants that are found, and adds them to these. Fails if that was not all: repeat it,
-    /// until none that is found is in a greater state than this.
+    /// Stops the descendants that are found, and adds them to `stopped`. Fails if those were not
+    /// all: repeat this until no descendant is in a greater state than `at_most`.
     pub(crate) fn stop(&self, at_most: State, stopped: &mut Vec<Process>) -> io::Result<()> {
         let (all, is_still) = self.look()?;
         let before = stopped.len();
@@ -188,20 +190,20 @@ impl Descendants {
         Err(io::Error::other(why))
     }
 
-    /// Kills the descendants that are found, without waiting for their end: repeat it, as others may
-    /// have started meanwhile.
+    /// Kills the descendants that are found, without waiting for their end: repeat this, because
+    /// others may have started meanwhile.
     pub(crate) fn kill(&self) {
         let children = self.children().unwrap_or_default();
         for child in &children {
-            // Not reaped yet, so the number is its own. This needs no file, unlike what follows.
+            // The child is not reaped yet, so the number is its own. This needs no file, unlike the next step.
             let _ = kill_process(*child, Signal::KILL);
         }
-        // Each as it is found: what is dead starts no other.
+        // Each process is killed as it is found, because a dead process starts no others.
         below(&children).for_each(|one| drop(one.signal(Signal::KILL)));
     }
 }
 
-/// Whether the thread of this `stat` is stopped.
+/// Returns whether the thread of this `stat` is stopped.
 pub(crate) fn is_stopped(stat: &[u8]) -> bool {
     let stopped = State::Stopped..=State::Traced;
     Stat::from_read(stat).is_ok_and(|stat| stopped.contains(&state(&stat)))
@@ -226,7 +228,7 @@ fn below(children: &[Pid]) -> impl Iterator<Item = Process> {
     })
 }
 
-/// Returns nothing if it is gone. One that `/proc` hides is not.
+/// Reads a process; returns `None` if it is gone. A process that `/proc` hides is not gone.
 fn read(id: Pid) -> Option<Process> {
     let hidden = || Process {
         id,
@@ -245,11 +247,11 @@ fn read_threads(id: Pid) -> Option<Process> {
     let threads = fs::read_dir(format!("/proc/{id}/task")).ok()?;
     for thread in threads.collect::<Vec<_>>() {
         let folder = thread.ok()?.path();
-        // In this order: what is stopped has no more children afterwards.
+        // The order matters: a stopped thread starts no more children after its state was read.
         let read = fs::read(folder.join("stat"));
         let read = read.and_then(|stat| Ok((stat, fs::read_to_string(folder.join("children"))?)));
         match read.map_err(|error| Errno::from_io_error(&error)) {
-            // Its children are another thread's now, which may have been read already.
+            // The thread's children are another thread's now, which may have been read already.
             Err(Some(Errno::NOENT | Errno::SRCH)) => greatest = State::Running,
             read => {
                 let (stat, list) = read.ok()?;

@@ -8,8 +8,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::stderr;
 
-/// With an exit status, or by a signal if the command ended by one, so that the caller sees
-/// what it would see of the command.
+/// An exit status, or a signal if the command ended by one, so that the caller sees what it would
+/// see of the command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ending {
     Code(u8),
@@ -26,7 +26,7 @@ impl fmt::Display for Ending {
 }
 
 impl Ending {
-    /// The exit status that a shell sees.
+    /// Returns the exit status that a shell sees.
     pub(crate) fn status(self) -> u8 {
         match self {
             Self::Code(code) => code,

@@ -8,7 +8,7 @@ use zklock::Error;
 use crate::exit::Ending;
 use crate::stderr::say;
 
-/// These codes are those of sysexits.h.
+/// The exit codes of sysexits.h.
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const OTHER: u8 = 70;
@@ -20,7 +20,7 @@ pub(crate) const CONFIG: u8 = 78;
 /// The answer of servers that admit only clients that have logged in.
 const LOGIN_REQUIRED: i32 = -124;
 
-/// What a path is not that cannot keep a job's record.
+/// The use that a path is not for if it cannot keep a job's record.
 const A_JOB: &str = "a job";
 
 /// See the module's documentation.
@@ -51,13 +51,13 @@ impl Failure {
         self.code == LOST
     }
 
-    /// Why neither a hold nor a pause is made there.
+    /// Returns the failure of a hold or a pause at a semaphore's path.
     pub(crate) fn of_a_semaphore(path: &str, kind: &str) -> Self {
         let message = format!("{path} is a semaphore's, whose permits do not wait for a {kind}");
         Self::new(CONFIG, message)
     }
 
-    /// Why no permit is made there.
+    /// Returns the failure of a permit at a job's path.
     pub(crate) fn of_a_job(path: &str) -> Self {
         let message = format!(
             "{path} is a job's, whose record a semaphore would replace: give the permits a path of their own"
@@ -73,7 +73,7 @@ impl Failure {
         &self.message
     }
 
-    /// Tells the user about the failure; the program continues.
+    /// Reports the failure to the user; the program continues.
     pub(crate) fn tell(&self) {
         say(&self.message);
     }

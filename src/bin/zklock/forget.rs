@@ -1,4 +1,4 @@
-//! Forgets what a job has done, all of it or one slot, or gives it a record where its own was replaced.
+//! Forgets all runs of a job or one slot, or gives the job a record where its own was replaced.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::stderr::say;
 /// The exit status if there was nothing to forget, or to mend.
 const NOTHING: u8 = 1;
 
-/// What a server answers for a node that has children.
+/// The server's code for a node that has children.
 const NOT_EMPTY: i32 = -111;
 
 pub(crate) fn forget(args: &Args, forget: &Forget) -> Result<u8, Failure> {

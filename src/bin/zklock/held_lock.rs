@@ -1,4 +1,4 @@
-//! A lock that `run` holds, of whichever kind.
+//! A lock of any kind that `run` holds.
 
 use zklock::{
     FencingToken, LockGuard, MultiGuard, MutexGuard, Permit, RwLockReadGuard, RwLockWriteGuard,
@@ -10,10 +10,10 @@ use crate::stderr::say;
 #[derive(Debug)]
 pub(crate) struct HeldLock {
     pub(crate) guard: Box<dyn LockGuard>,
-    /// Its node; of several locks one a line.
+    /// The lock's node; for several locks, one node a line.
     pub(crate) node: String,
     pub(crate) token: Option<FencingToken>,
-    /// Which of the permits it is.
+    /// The number of the permit.
     pub(crate) permit: Option<u32>,
 }
 
@@ -37,7 +37,7 @@ macro_rules! held_lock_from {
 held_lock_from! { MutexGuard RwLockReadGuard RwLockWriteGuard }
 
 impl From<Permit> for HeldLock {
-    /// Blocks for a few round trips. A permit whose number is not to be had is one all the same.
+    /// Blocks for a few round trips. A permit whose number is not available is still a permit.
     fn from(guard: Permit) -> Self {
         let number = guard.number().inspect_err(|error| {
             if !error.is_lost() {

@@ -46,7 +46,7 @@ pub(crate) fn hold(args: &Args, hold: &Hold) -> Result<Ending, Failure> {
     told.map(|()| Ending::Code(0))
 }
 
-/// The hold that the arguments describe.
+/// Returns the hold that the arguments describe.
 pub(crate) fn wanted(reason: &str, lasting: Option<Duration>, until: Option<SystemTime>) -> Held {
     let wanted = Held::new(reason, user().as_deref());
     match (lasting, until) {
@@ -56,7 +56,7 @@ pub(crate) fn wanted(reason: &str, lasting: Option<Duration>, until: Option<Syst
     }
 }
 
-/// Says what stands there now.
+/// Reports the contenders that are there now.
 fn tell(client: &Client, path: &str, node: &str) -> Result<(), Failure> {
     let present = client.contenders(path)?;
     let one = present.iter().find(|one| one.node() == node);
@@ -66,7 +66,7 @@ fn tell(client: &Client, path: &str, node: &str) -> Result<(), Failure> {
     written(writeln!(io::stdout(), "{line}"))
 }
 
-/// The wait of a command that would run under the lock.
+/// Returns the options of a command that waits like one that would run under the lock.
 fn waits_as(hold: &Hold) -> Run {
     Run {
         shared: false,
@@ -90,7 +90,7 @@ fn waits_as(hold: &Hold) -> Run {
     }
 }
 
-/// Who runs this, as the environment or the system says, or the number of the user: for people to read.
+/// Returns the user who runs this, as the environment or the system says, or the user's number: for people to read.
 fn user() -> Option<String> {
     let names = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
     let mut names = names.filter_map(|name| env::var(name).ok());

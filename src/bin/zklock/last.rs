@@ -14,7 +14,7 @@ use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
 use crate::table::{brief, hold, millis, who};
 
-/// What is said of a run without an end.
+/// The description of a run without an end.
 const LOST: &str = "and nobody wrote down how it ended";
 
 /// The exit status of a job that was never done.
@@ -57,7 +57,7 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The last runs that are kept and have ended, this many at most.
+/// Returns the last runs that are kept and have ended, at most this many.
 fn newest(mut runs: Vec<RunRecord>, most: u32) -> Vec<RunRecord> {
     runs.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     runs

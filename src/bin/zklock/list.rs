@@ -17,7 +17,7 @@ use crate::table::{json, table};
 use crate::values::absolute;
 
 /// How often the connection is checked and the times on a terminal are updated. This sends no
-/// server a request.
+/// request.
 const REDRAW: Duration = Duration::from_secs(1);
 
 /// The shortest time between two lists, however often the contenders change.
@@ -54,7 +54,7 @@ fn tell_what_lies_below(path: &str, below: &[String]) {
     }
 }
 
-/// Lists again at each change, until nobody reads the output any more.
+/// Lists again at each change, until the output has no reader any more.
 fn watch(client: &Client, list: &List, mut present: Vec<Contender>) -> Result<(), Failure> {
     let screen = !list.json && io::stdout().is_terminal();
     let changes = start_watching(client, list, &present)?;
@@ -96,7 +96,7 @@ fn start_watching(
     Ok(changes)
 }
 
-/// Ends at the first change after the receiver is gone.
+/// Waits for changes; ends at the first change after the receiver is gone.
 fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Listing>) {
     let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
     loop {

@@ -41,7 +41,7 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
     }
     let signal = stage.signals.ended_by();
     let is_connected = stage.is_connected();
-    // A client that is ahead of us in the queue but does not hold the lock is not running it.
+    // A client that is ahead in the queue but does not hold the lock is not running the job.
     let contenders = match &ran {
         Err(Error::GaveUp { path }) if is_connected => {
             stage.client.wait_for_change(path, &[], GLANCE).ok()
@@ -93,7 +93,7 @@ fn run(
     let work = |run: &Run<'_>| {
         drop(line.take());
         if run.follows_release() == Some(false) {
-            // However it ends, its end is written down, and the next one relies on that.
+            // The end of the run will be recorded in any case, and the next run relies on that.
             let granted = Instant::now();
             while !stage.settle(granted) {}
         }
@@ -105,7 +105,7 @@ fn run(
     }
 }
 
-/// The options that the user has set.
+/// Returns the options that the user has set.
 fn options<'a>(once: &Once, started: Instant) -> JobOptions<'a> {
     let mut options = JobOptions::new()
         .wait(!once.nonblock)
@@ -162,10 +162,10 @@ fn execute(
     }
 }
 
-/// Waits for servers that can write down how the run ended.
+/// Waits for servers that can record how the run ended.
 fn await_servers(once: &Once, stage: &Stage, run: &Run<'_>, ending: Ending) {
     if ending == Ending::Code(0) {
-        // What is not written down as done is done again.
+        // A run that is not recorded as done is repeated.
         stage.take_time();
     }
     match stage.await_servers(&once.path) {
@@ -181,8 +181,8 @@ fn why_failed(once: &Once, ending: Ending, over_time: bool) -> String {
     over.unwrap_or_else(|| ending.to_string())
 }
 
-/// Makes the files for what the runs leave for each other. Without room for them, the command of a job
-/// whose runs have left nothing yet runs all the same.
+/// Creates the files for the state of the runs. If there is no room for them, the command of a job
+/// without a state runs all the same.
 fn state_files(run: &Run<'_>) -> Result<Option<StateFiles>, Failure> {
     let folder = env::temp_dir();
     let made = StateFiles::make(run.state().unwrap_or_default());
@@ -202,7 +202,7 @@ fn state_files(run: &Run<'_>) -> Result<Option<StateFiles>, Failure> {
     }
 }
 
-/// Leaves for the next run what the command has written.
+/// Leaves the state that the command has written for the next run.
 fn leave(run: &Run<'_>, files: &StateFiles) -> Result<(), Failure> {
     let failure = |why: String| {
         let what =
@@ -214,13 +214,13 @@ fn leave(run: &Run<'_>, files: &StateFiles) -> Result<(), Failure> {
     left.map_err(|error| failure(error.to_string()))
 }
 
-/// Has the record say why the run failed.
+/// Makes the record say why the run failed.
 fn failed(run: &Run<'_>, failure: Failure) -> Result<Ending, Failure> {
     run.set_message(failure.message());
     Err(failure)
 }
 
-/// Says why the command was not run; returns the exit status.
+/// Reports why the command was not run; returns the exit status.
 fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     let path = plain(&once.path);
     let written = |record: &RunRecord| plain(&record.to_string());
@@ -258,7 +258,7 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     }
 }
 
-/// Says which client runs it, if that is known.
+/// Returns the failure of a wait, with the client that runs the job, if that is known.
 fn gave_up(path: &str, holder: Option<Contender>) -> Failure {
     let holder = holder.map(|holder| format!(" is {}", run_by(&holder)));
     let holder = holder.unwrap_or_else(|| " was not to be had in time".to_owned());

@@ -1,4 +1,4 @@
-//! What it means for a command that a path is in use for another kind of lock.
+//! Decides what to do if a path is in use for another kind of lock.
 
 use zklock::{Contender, Role};
 use zklock_core::name::NodeName;
@@ -9,7 +9,7 @@ pub(crate) enum LockKind {
     Read,
     Write,
     Permit(u32),
-    /// Several, each exclusive or shared.
+    /// Several locks, each exclusive or shared.
     Together,
 }
 
@@ -43,13 +43,13 @@ pub(crate) fn next(kind: LockKind, node: &str, present: &[Contender]) -> Option<
     Some(Next::Try(next))
 }
 
-/// Whether a permit is kept away by a hold that a mutex waits for.
+/// Returns whether a hold that a mutex would wait for keeps a permit away.
 pub(crate) fn is_on_hold(kind: LockKind, present: &[Contender]) -> bool {
     let is_hold = |one: &Contender| one.hold().is_some() && one.role() == Role::Exclusive;
     matches!(kind, LockKind::Permit(_)) && present.iter().any(is_hold)
 }
 
-/// Whether this contender keeps that kind of lock away as long as it is there.
+/// Returns whether this contender keeps that kind of lock away as long as it is there.
 pub(crate) fn is_of_another_kind(kind: LockKind, node: &str, other: &Contender) -> bool {
     match (kind, other.role()) {
         // A semaphore of another layout has its permits elsewhere.
@@ -59,7 +59,7 @@ pub(crate) fn is_of_another_kind(kind: LockKind, node: &str, other: &Contender) 
     }
 }
 
-/// Whether a client of this library made it, which leaves when it meets another kind.
+/// Returns whether the contender is a client of this library, which leaves when it meets another kind.
 fn is_ours(other: &Contender) -> bool {
     let name = other.node().rsplit('/').next().unwrap_or_default();
     NodeName::parse(name).is_some_and(|name| name.is_ours())

@@ -1,4 +1,4 @@
-//! Since when no server has answered, so that nothing old is shown as if it were new.
+//! Tracks since when no server has answered, so that nothing old is shown as if it were new.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
@@ -7,23 +7,23 @@ use zklock::Client;
 
 use crate::table::{CLEAR, brief};
 
-/// When a server has answered last, if none does.
+/// When a server last answered, if none answers now.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     since: Option<SystemTime>,
-    /// As of the last look.
+    /// The length of the silence at the last look.
     silent: Duration,
 }
 
 impl Outage {
-    /// Looks whether a server answers; returns for how long none has.
+    /// Checks whether a server answers; returns how long none has.
     pub(crate) fn look(&mut self, client: &Client) -> Option<Duration> {
         let silent = client.silent_for();
         let Some(now) = silent else {
             *self = Self::default();
             return None;
         };
-        // A shorter silence is another one.
+        // A shorter silence is a new one.
         if self.since.is_none() || now < self.silent {
             self.since = SystemTime::now().checked_sub(now);
         }
@@ -36,7 +36,7 @@ impl Outage {
         self.since
     }
 
-    /// Writes what stands above a table, on an empty `screen` if that is to be updated.
+    /// Writes the lines above a table, on an empty `screen` if the table is to be updated.
     pub(crate) fn write_above(&self, to: &mut impl Write, screen: bool) -> io::Result<()> {
         if screen {
             write!(to, "{CLEAR}")?;

@@ -24,11 +24,11 @@ const COLUMNS: [&str; 7] = [
     "LOCK", "KIND", "HOLDER", "SINCE", "WAITERS", "LONGEST", "NUMBERS",
 ];
 
-/// If reading takes longer than this, the user is told.
+/// A reading that takes longer than this is reported to the user.
 const LONG: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often it looks again with `--watch`.
+/// How often to look again with `--watch`.
 const AGAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
@@ -45,7 +45,7 @@ pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Reads all locks; if that takes long, says so in a line on the terminal.
+/// Reads all locks; if that takes long, shows a line on the terminal.
 fn read(client: &Client, root: &str) -> Result<Locks, Error> {
     let bar = ProgressBar::new_spinner();
     let (done, reading) = bounded::<()>(0);
@@ -66,7 +66,7 @@ fn read(client: &Client, root: &str) -> Result<Locks, Error> {
     })
 }
 
-/// Looks repeatedly and shows what has changed, until nobody reads the output any more.
+/// Looks repeatedly and shows what has changed, until the output has no reader any more.
 fn watch(client: &Client, list: &List, mut found: Locks) -> Result<(), Failure> {
     let screen = !list.json && io::stdout().is_terminal();
     let mut outage = Outage::default();
@@ -100,7 +100,7 @@ fn contenders<'a>(queues: impl Iterator<Item = &'a LockQueue>) -> Vec<(String, b
         .collect()
 }
 
-/// Says how many unread nodes may hide more locks.
+/// Reports how many unread nodes may hide more locks.
 pub(crate) fn tell_what_was_not_read(unreadable: &[String]) {
     if let Some(first) = unreadable.first() {
         say(&format!(
@@ -238,7 +238,7 @@ fn entry(queue: &LockQueue) -> Value {
     })
 }
 
-/// The servers' clock may be ahead.
+/// Returns the age of a time; zero if the servers' clock is ahead.
 fn age(since: SystemTime, now: SystemTime) -> Duration {
     now.duration_since(since).unwrap_or_default()
 }

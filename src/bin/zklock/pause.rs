@@ -1,4 +1,4 @@
-//! Lets nobody begin who comes from now on.
+//! Keeps all clients that come from now on from beginning.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) fn pause(args: &Args, pause: &Pause) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Says who is ahead: they do not wait for the pause.
+/// Reports the contenders ahead, which do not wait for the pause.
 fn tell_who_goes_on(path: &str, ahead: &[Contender]) {
     let (holders, line): (Vec<_>, Vec<_>) = ahead.iter().partition(|one| one.holds());
     for holder in holders {

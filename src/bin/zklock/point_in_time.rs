@@ -13,8 +13,8 @@ pub(crate) fn future(text: &str) -> Result<SystemTime, String> {
     }
 }
 
-/// Parses `2026-11-26T06:00:00Z`. A space may stand for the `T`, any offset for the `Z`, and the
-/// seconds may be left out.
+/// Parses `2026-11-26T06:00:00Z`. A space may replace the `T`, any offset the `Z`, and the seconds
+/// may be left out.
 fn parse(text: &str) -> Option<SystemTime> {
     let (local, offset) = match text.strip_suffix(['Z', 'z']) {
         Some(local) => (local, 0),
@@ -29,7 +29,7 @@ fn parse(text: &str) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(since)
 }
 
-/// The days from the epoch to `2026-11-26`.
+/// Returns the days from the epoch to `2026-11-26`.
 fn days(date: &str) -> Option<i64> {
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -57,7 +57,7 @@ fn days(date: &str) -> Option<i64> {
     Some(years + before.iter().sum::<i64>() + day - 1)
 }
 
-/// The seconds from midnight to `06:00:00`, without a fraction.
+/// Returns the seconds from midnight to `06:00:00`, without a fraction.
 fn seconds(time: &str) -> Option<i64> {
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
     let is_fraction = !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit());

@@ -12,7 +12,7 @@ use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::{has_session, named, who};
 
-/// The exit status if there is nobody to ask.
+/// The exit status if there is no contender to ask.
 const NOBODY: u8 = 1;
 
 pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
@@ -60,7 +60,7 @@ fn chosen<'a>(revoke: &Revoke, present: &'a [Contender]) -> Vec<&'a Contender> {
     chosen.collect()
 }
 
-/// Asks the contender to release, unless nobody would hear that and it `is_evicted` next.
+/// Asks the contender to release, unless no client would get the request and it `is_evicted` next.
 fn ask(contender: &Contender, is_evicted: bool) -> Result<(), Failure> {
     if is_evicted && !has_session(contender) {
         return Ok(());

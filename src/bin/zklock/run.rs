@@ -23,7 +23,7 @@ use crate::signals::{Signals, ends};
 use crate::stderr::say;
 use crate::wanted::Wanted;
 
-/// How long a look that is not needed may take.
+/// How long an optional look may take.
 const GLANCE: Duration = Duration::from_secs(1);
 
 /// How often to check whether the lock is still held.
@@ -80,21 +80,21 @@ fn by_signal(signal: Signal) -> Ending {
     Ending::Signal(signal as i32)
 }
 
-/// Returns the signal that came meanwhile, if one did.
+/// Releases the lock and ends the session; returns the signal that came meanwhile, if one did.
 fn release(stage: &Stage, lock: HeldLock, path: &str) -> Option<Signal> {
     let is_served = stage.await_servers(path);
     stage.signals.waiting();
     lock.guard.unlock_noting();
-    // Its deletion leaves ahead of the end of the session: who waits knows by it that nothing was lost.
+    // The deletion of the node leaves ahead of the end of the session, so the waiters know that nothing was lost.
     drop(lock);
     stage.end(is_served);
     stage.signals.ended_by()
 }
 
-/// Tells the user what a lock on a directory of locks means, while the lock is asked for. The command does
-/// not begin before that is told, or this time has come.
+/// Tells the user what a lock on a directory of locks means, while the lock is requested. The
+/// command does not begin before that is reported, or this time has come.
 struct Glance {
-    /// While it is there, something may be told.
+    /// The permission to report: the thread reports nothing once this is dropped.
     _asks: Arc<()>,
     told: Receiver<Infallible>,
     until: Instant,
@@ -117,7 +117,7 @@ impl Glance {
                 }
             }
         };
-        // Without a thread, nothing is told.
+        // Without a thread, nothing is reported.
         let _ = thread::Builder::new()
             .name("zklock-glance".into())
             .spawn(look);
@@ -180,8 +180,9 @@ fn acquire(
     Ok(Some(lock))
 }
 
-/// Whether the lock is lost already: what comes after a grant, such as a permit's number, may have met with
-/// servers that fell silent. Waits while that is in doubt, as nothing has begun.
+/// Returns whether the lock is lost already: steps after a grant, such as finding a permit's
+/// number, may have met silent servers. Waits while the lock is in doubt, because nothing has
+/// begun.
 fn is_lost(lock: &HeldLock, signals: &Signals) -> bool {
     let guard = &lock.guard;
     while guard.state() == GuardState::Suspect && signals.cancel.is_empty() {
@@ -192,8 +193,8 @@ fn is_lost(lock: &HeldLock, signals: &Signals) -> bool {
     guard.state() == GuardState::Lost
 }
 
-/// Keeps the lock as long as the user asked for, or until a signal comes, which it returns. If this
-/// process is killed, the lock lasts as long as the session.
+/// Keeps the lock as long as the user asked for, or until a signal comes, and returns the signal.
+/// If this process is killed, the lock lasts as long as the session.
 fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, stage: &Stage) -> Option<Signal> {
     let until = acquired_at.checked_add(run.hold_at_least?);
     stage.dismiss_keeper();

@@ -1,4 +1,4 @@
-//! What a command that runs under a lock needs: a client, the signals, the terminal.
+//! The setup of a command that runs under a lock: a client, the signals, the terminal.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -27,17 +27,17 @@ use crate::supervisor::{Ended, News, Order, Supervisor};
 use crate::table::brief;
 use crate::terminal::Terminal;
 
-/// How long after the grant the command is held back if others held the lock a moment ago, and did not all say
-/// that they released it. A holder that was evicted, or whose session the server has ended, learns of
-/// that at the same time, or as soon as it has connected again.
+/// How long after the grant the command is held back if others held the lock a moment ago, and have
+/// not all noted their release. A holder that was evicted, or whose session the server has ended,
+/// learns of that at the same time, or as soon as it has reconnected.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// How often the connection is looked at while there is none, and how long it may be missing before
-/// that is told.
+/// How often the connection is checked while it is missing, and how long it may be missing before
+/// that is reported.
 const LOOK: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(1);
 
-/// How long servers are waited for after a signal, so that an election keeps no lock.
+/// How long to wait for servers after a signal, so that an election keeps no lock.
 pub(crate) const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
 
 /// See the module's documentation.
@@ -48,10 +48,11 @@ pub(crate) struct Stage {
     /// See [`with_hook`](Self::with_hook).
     has_hook: bool,
     terminal: Terminal,
-    /// A signal has told this program to end, and ended the command.
+    /// Whether a signal has told this program to end, and ended the command.
     hurries: Cell<bool>,
-    /// The last command, which is gone. If this process is killed before the lock is free, or before the
-    /// next command has a keeper of its own, its keeper ends the session.
+    /// The last command, which is gone. If this process is killed before the lock is free, or
+    /// before the next command has a keeper of its own, the keeper of this command ends the
+    /// session.
     gone: RefCell<Option<Child>>,
 }
 
@@ -73,7 +74,7 @@ impl Stage {
         })
     }
 
-    /// Whether something is to run when the command is gone, before the lock can be lost.
+    /// Sets whether a hook is to run when the command is gone, before the lock can be lost.
     pub(crate) fn with_hook(mut self, has_hook: bool) -> Self {
         self.has_hook = has_hook;
         self
@@ -84,7 +85,7 @@ impl Stage {
         StatusLine::new(name, self.terminal.is_no_others(), &self.client)
     }
 
-    /// Holds the command back; returns whether no signal came. The lock was granted by then.
+    /// Holds the command back after the lock was `granted`; returns whether no signal came.
     pub(crate) fn settle(&self, granted: Instant) -> bool {
         let cancelled = self.signals.cancel.recv_deadline(granted + SETTLE);
         cancelled == Err(RecvTimeoutError::Timeout)
@@ -94,19 +95,19 @@ impl Stage {
         self.client.state() == SessionState::Connected
     }
 
-    /// Whether a signal has told this program to end: whoever sent it does not wait for long.
+    /// Returns whether a signal has told this program to end: its sender does not wait for long.
     pub(crate) fn hurries(&self) -> bool {
         self.hurries.get()
     }
 
-    /// Has this program take its time all the same.
+    /// Lets this program take its time despite such a signal.
     pub(crate) fn take_time(&self) {
         self.hurries.set(false);
     }
 
-    /// Without a connection, waits for one as long as servers that come back keep the session: the
-    /// lock is free as soon as they do. Returns whether there is one. A signal shortens the wait; one that
-    /// comes meanwhile ends the program if it was in vain.
+    /// Without a connection, waits for one as long as returning servers keep the session: the
+    /// lock can be released as soon as they do. Returns whether there is a connection. A signal
+    /// shortens the wait, and ends the program if the wait was in vain.
     pub(crate) fn await_servers(&self, path: &str) -> bool {
         let (began, timeout) = (Instant::now(), self.client.session_timeout());
         let longest = match self.hurries() {
@@ -140,16 +141,15 @@ impl Stage {
         !is_away()
     }
 
-    /// Ends the session, and with it all nodes of this client, even if a deletion was lost on the way.
-    /// If that frees no lock, if servers were waited for in vain, or after a signal, it takes two seconds at
-    /// most.
-    /// Returns whether a server has confirmed it.
+    /// Ends the session, and with it all nodes of this client, even if a deletion was lost on the
+    /// way. Takes two seconds at most if that frees no lock, if the wait for servers was in vain,
+    /// or after a signal. Returns whether a server has confirmed the end.
     pub(crate) fn end(&self, patiently: bool) -> bool {
         let limit = match patiently && !self.hurries() {
             true => self.client.session_timeout(),
             false => Duration::ZERO,
         };
-        // Its keeper ends meanwhile.
+        // The keeper ends meanwhile.
         let gone = self.gone.take();
         gone.inspect(|gone| gone.ask(Kind::Spare));
         self.client.close_within(limit).is_ok()
@@ -163,8 +163,8 @@ impl Stage {
         }
     }
 
-    /// Ends without the lock that was to be acquired: by the signal, or with the status for a lock that is
-    /// taken.
+    /// Ends without the lock that was to be acquired: by the signal, or with the status for a lock
+    /// that is taken.
     pub(crate) fn end_without(
         &self,
         path: &str,
@@ -175,7 +175,7 @@ impl Stage {
         if let Some(signal) = signal {
             return Ok(Ending::Signal(signal as i32));
         }
-        // One try has just had its answer.
+        // A single try has just got its answer.
         if !run.tries_once() {
             check_answered(answered, path)?;
         }
@@ -238,18 +238,18 @@ impl Stage {
         )
     }
 
-    /// Keeps a command that is gone, with its keeper.
+    /// Keeps a command that is gone, together with its keeper.
     pub(crate) fn keep(&self, gone: Child) {
         self.gone.replace(Some(gone));
     }
 
-    /// From now on, the session goes on without a keeper.
+    /// Dismisses the keeper; the session goes on without one from now on.
     pub(crate) fn dismiss_keeper(&self) {
         drop(self.gone.take());
     }
 }
 
-/// Fails if no server answers at the end of a wait: what one said before need not be true any more.
+/// Fails if no server answers at the end of a wait: an earlier answer need not be true any more.
 pub(crate) fn check_answered(answered: bool, path: &str) -> Result<(), Failure> {
     if answered {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Makes the text of other clients harmless for a terminal.
 
-/// Characters that are invisible or change how others are shown: format characters, such as
-/// those for the direction of text, fillers, and line separators.
+/// Characters that are invisible or change how others are shown: format characters, such as those
+/// for the direction of text, fillers, and line separators.
 const HIDDEN: &[(char, char)] = &[
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),

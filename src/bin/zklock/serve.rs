@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::stderr::{log, say};
 
 pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
-    // Nobody else tells why it serves no clients any more.
+    // There is no other report of why the server serves no clients any more.
     log(LevelFilter::Warn);
     let mut builder = Server::builder()
         .listen(serve.listen.ip())
@@ -39,9 +39,9 @@ pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
             serve.listen
         ));
     }
-    // Printed for scripts that choose port 0.
+    // The address is printed for scripts that choose port 0.
     drop(writeln!(std::io::stdout(), "{}", server.hosts()));
-    // A signal ends the program; what is to be saved, is.
+    // A signal ends the program; everything that must be saved is saved.
     let failure = server.failure();
     Err(Failure::other(format!(
         "this server ends, to be started again once its data folder can be written: {failure}"

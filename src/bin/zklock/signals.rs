@@ -1,7 +1,7 @@
 //! Turns signals into values in a channel.
 //!
-//! All threads block the signals, and one thread waits for them, so nothing runs in a
-//! handler. Only the dispositions of SIGCHLD and SIGXFSZ change: the one must not be ignored, and the other must
+//! All threads block the signals, and one thread waits for them, so nothing runs in a handler. Only
+//! the dispositions of SIGCHLD and SIGXFSZ change: SIGCHLD must not be ignored, and SIGXFSZ must
 //! not end the program.
 
 use std::io;
@@ -22,14 +22,14 @@ use crate::exit::Ending;
 /// removes the node.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
-/// As above, after a second signal.
+/// How long leaving the queue may take after a second signal.
 const SECOND_LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A signal that comes again within this time is the same one: timeout(1) sends it to its child, and then to
-/// the group of both.
+/// A signal that is repeated within this time is the same one: timeout(1) sends it to its child,
+/// and then to the group of both.
 const ECHO: Duration = Duration::from_millis(100);
 
-/// How long a stop may take to begin: SIGCONT cancels one that has not.
+/// How long a stop may take to begin: SIGCONT cancels a stop that has not begun.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// The signals that are turned into values.
@@ -48,11 +48,11 @@ const TAKEN: [Signal; 9] = [
 /// What a signal does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
-    /// It ends the program: there is nothing to clean up.
+    /// A signal ends the program: there is nothing to clean up.
     Connecting,
-    /// It ends the wait: the queue has to be left first.
+    /// A signal ends the wait: the queue must be left first.
     Waiting,
-    /// It goes to the command.
+    /// A signal goes to the command.
     Running,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Signals {
 #[derive(Debug)]
 struct SignalState {
     phase: Phase,
-    /// Signals that this process sends to its own group, and must ignore itself.
+    /// Signals that this process sends to its own group, and must itself ignore.
     own: SigSet,
 }
 
@@ -81,15 +81,15 @@ impl Signals {
         let ignored = ignored();
         let wanted = |one: &Signal| *one == Signal::SIGCHLD || !ignored.contains(*one);
         let set: SigSet = TAKEN.into_iter().filter(wanted).collect();
-        // SIGTTOU would stop a background process that writes to its terminal, and the
-        // heartbeat of its session with it.
+        // SIGTTOU would stop a background process that writes to its terminal, and the heartbeat of
+        // its session with it.
         let mut blocked = set;
         blocked.add(Signal::SIGTTOU);
         let before = SigSet::thread_get_mask()?;
         blocked.thread_block()?;
         let unblocked = blocked.iter().filter(|signal| !before.contains(*signal));
         let unblocked: Vec<_> = unblocked.map(Signal::as_str).collect();
-        // The system would discard the status of children that have ended.
+        // If SIGCHLD were ignored, the system would discard the status of children that have ended.
         handle(Signal::SIGCHLD)?;
         // A file that may not grow is an error of the write, not the end of a program that holds a lock.
         if !ignored.contains(Signal::SIGXFSZ) {
@@ -116,12 +116,12 @@ impl Signals {
         })
     }
 
-    /// From now on, a signal ends the wait for the lock.
+    /// Makes a signal end the wait for the lock from now on.
     pub(crate) fn waiting(&self) {
         self.state.lock().phase = Phase::Waiting;
     }
 
-    /// From now on, a signal goes to the command.
+    /// Makes a signal go to the command from now on.
     pub(crate) fn running(&self) {
         self.state.lock().phase = Phase::Running;
     }
@@ -155,16 +155,16 @@ impl Signals {
     }
 }
 
-/// What becomes of a signal.
+/// How a signal was handled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Taken {
     Passed,
     Ignored,
-    /// It stops this process.
+    /// The signal stops this process.
     Stops,
 }
 
-/// What kill(2) takes for the group of this process.
+/// The argument of kill(2) for the group of this process.
 const GROUP: Pid = Pid::from_raw(0);
 
 /// Sets a handler that does nothing, for a signal that must be neither ignored nor fatal. No command inherits it.
@@ -207,21 +207,21 @@ fn forward(
         if taken != Taken::Passed {
             continue;
         }
-        // After the signal, for which the receiver looks.
+        // The message follows the signal, for which its receiver looks.
         if early && ends(signal) {
             let is_first = cancels.try_send(()).is_ok();
             limit(signal, is_first, state.clone());
         }
         if ends(signal) {
-            // An echo that has come meanwhile is one, however long that took on a busy machine.
+            // An echo that has arrived meanwhile is still an echo, however long this took on a busy machine.
             last = Some((signal, Instant::now()));
         }
     }
 }
 
-/// Passes a signal on, unless it is this process's own; returns whether no command runs yet, too. Whoever
-/// changes the phase afterwards finds the signal: one on its way between two phases would end neither the
-/// wait nor the command.
+/// Passes a signal on, unless it is this process's own. Also returns whether no command runs yet.
+/// The mutex ensures that a later change of the phase finds the signal: one on its way between two
+/// phases would end neither the wait nor the command.
 fn take(
     state: &Mutex<SignalState>,
     signal: Signal,
@@ -232,7 +232,7 @@ fn take(
     let own = state.own.contains(signal);
     state.own.remove(signal);
     if state.phase == Phase::Connecting && ends(signal) {
-        // Until then nothing is asked for that outlasts this process: that would wait for the state.
+        // Until then the program requests nothing that outlasts this process: `waiting` locks the mutex first.
         exit_by(signal);
     }
     let early = state.phase != Phase::Running;
@@ -279,7 +279,7 @@ fn exit_by(signal: Signal) {
     std::process::exit(128 + signal as i32);
 }
 
-/// Returns the signals that the caller ignores, as nohup(1) does, where the system tells.
+/// Returns the signals that the caller ignores, as nohup(1) does, if the system tells.
 pub(crate) fn ignored() -> SigSet {
     let mask = Status::from_file("/proc/self/status").map_or(0, |status| status.sigign);
     let is_ignored = |signal: &Signal| mask >> (*signal as u32 - 1) & 1 == 1;
@@ -296,7 +296,7 @@ mod tests {
             phase: Phase::Running,
             own: SigSet::empty(),
         }));
-        // A send that lasts until somebody receives.
+        // This send lasts until a receiver takes it.
         let (to, taken) = bounded(0);
         let shared = state.clone();
         let passes = thread::spawn(move || take(&shared, Signal::SIGTERM, false, &to));

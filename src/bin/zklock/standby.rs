@@ -52,7 +52,7 @@ fn standby_under(args: &Args, standby: &Standby, metrics: &Metrics) -> Result<En
         late = ended.as_ref().ok().and_then(|ended| ended.late);
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();
-        // A signal that came after the command, and before a signal ended the wait.
+        // A signal may have come after the command, before a signal ended the wait.
         late = late.or_else(|| stage.signals.ended_by());
         if !again || late.is_some() {
             return ControlFlow::Break(());
@@ -70,8 +70,8 @@ fn standby_under(args: &Args, standby: &Standby, metrics: &Metrics) -> Result<En
     by_signal.or(last).unwrap_or(Ok(Ending::Code(0)))
 }
 
-/// Shows the place in the line. Without a terminal, it does so only when a wait begins: a log
-/// then shows that this machine is there.
+/// Returns a callback that shows the place in the queue. Without a terminal, it reports only the
+/// beginning of a wait: a log then shows that this machine is there.
 fn place_teller(
     standby: &Standby,
     line: &Arc<Mutex<Option<StatusLine>>>,
@@ -93,7 +93,7 @@ fn place_teller(
     }
 }
 
-/// Says why this machine joins the line again.
+/// Reports why this machine queues again.
 fn tell(ended: &Result<Ended, Failure>) {
     match ended {
         Err(failure) => failure.tell(),
@@ -106,7 +106,7 @@ fn tell(ended: &Result<Ended, Failure>) {
     }
 }
 
-/// One term, and its numbers.
+/// Runs one term, and counts it.
 fn one_term(
     standby: &Standby,
     stage: &Stage,
@@ -120,7 +120,7 @@ fn one_term(
     Ok(ended)
 }
 
-/// The hooks, and between them the command.
+/// Runs the hooks, and the command between them.
 fn run(
     standby: &Standby,
     stage: &Stage,
@@ -155,7 +155,7 @@ fn run(
     ended
 }
 
-/// The first hook, and the command unless that fails.
+/// Runs the first hook, and the command unless the hook fails.
 fn run_active(
     standby: &Standby,
     stage: &Stage,
@@ -182,7 +182,7 @@ fn run_active(
     stage.run(&standby.what, term, variables, &told)
 }
 
-/// Whether to join the line again.
+/// Returns whether to queue again.
 fn again(restart: Restart, ended: &Result<Ended, Failure>) -> bool {
     let ended = match ended {
         Ok(ended) => ended,

@@ -1,9 +1,10 @@
-//! The files by which a job's command gets what the last run left, and leaves what the next one gets.
+//! The files through which a job's command gets the state of the last run, and leaves one for the
+//! next.
 //!
-//! They are in a folder of their own, which only this user may enter. The one to read is always there,
-//! so that `cat` works in the first run too. The one to write is not: a command that does not
-//! write it leaves what it got. The folder goes with [`StateFiles`]; if `zklock` is killed, its keeper
-//! removes it.
+//! They are in a folder of their own, which only this user may enter. The file to read always
+//! exists, so that `cat` works in the first run too. The file to write does not: a command that
+//! does not write it leaves the state that it got. The folder is deleted with [`StateFiles`]; if
+//! `zklock` is killed, its keeper deletes it.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use zklock_core::journal::Journal;
 
-/// The variables that name them.
+/// The variables that name the files.
 pub(crate) const STATE_IN: &str = "ZKLOCK_STATE_IN";
 pub(crate) const STATE_OUT: &str = "ZKLOCK_STATE_OUT";
 
@@ -31,7 +32,7 @@ pub(crate) struct StateFiles {
 }
 
 impl StateFiles {
-    /// Makes the folder, and the file with what the last run has left.
+    /// Creates the folder, and the file with the state of the last run.
     pub(crate) fn make(state: &[u8]) -> io::Result<Self> {
         let id = uuid::Uuid::new_v4().simple();
         let folder = env::temp_dir().join(format!("{PREFIX}{id}"));
@@ -43,7 +44,7 @@ impl StateFiles {
         Ok(made)
     }
 
-    /// The variables of the command.
+    /// Returns the variables of the command.
     pub(crate) fn variables(&self) -> [(&'static str, OsString); 2] {
         [
             (STATE_IN, self.input().into()),
@@ -51,10 +52,10 @@ impl StateFiles {
         ]
     }
 
-    /// What the command has left for the next run; `None` if it has written nothing.
+    /// Returns the state that the command has left for the next run; `None` if it has written nothing.
     pub(crate) fn left(&self) -> io::Result<Option<Vec<u8>>> {
         let file = self.output();
-        // A pipe, for example, would never end.
+        // Reading a pipe, for example, would never end.
         let found = match fs::symlink_metadata(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             found => found?,
@@ -88,7 +89,7 @@ impl Drop for StateFiles {
     }
 }
 
-/// Removes the files of a `zklock` that was killed, from the variables of its command.
+/// Removes the files of a `zklock` that was killed, which the variables of its command name.
 pub(crate) fn remove_what_is_left() {
     let file = env::var_os(STATE_OUT).map(PathBuf::from);
     let Some(folder) = file.as_deref().and_then(Path::parent) else {

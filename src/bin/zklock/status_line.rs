@@ -1,5 +1,5 @@
-//! The line that a terminal shows during the wait for a server and for a lock, and what a log
-//! gets instead.
+//! The line that a terminal shows during the wait for a server and for a lock, and the messages
+//! that a log gets instead.
 
 use std::convert::Infallible;
 use std::io::{self, IsTerminal};
@@ -28,12 +28,12 @@ const SOON: Duration = Duration::from_secs(1);
 const SILENT: Duration = Duration::from_secs(10);
 const STILL_SILENT: Duration = Duration::from_secs(60);
 
-/// Draws nothing unless stderr is a terminal, and this process is in its foreground. A log is
-/// told when no server answers, and that the lock is on hold.
+/// Draws nothing unless stderr is a terminal, and this process is in its foreground. Otherwise a
+/// log reports that no server answers, or that the lock is on hold.
 #[derive(Debug)]
 pub(crate) struct StatusLine(Option<Drawing<Seen>>);
 
-/// Says that no server has answered yet, if that takes long: on a terminal while it lasts, and
+/// Shows that no server has answered yet, if that takes long: on a terminal while it lasts, and
 /// elsewhere once.
 #[derive(Debug)]
 pub(crate) struct ConnectingLine {
@@ -48,15 +48,15 @@ struct Drawing<T> {
     ended: Receiver<()>,
 }
 
-/// How long to wait for the line to be erased. A terminal that was stopped with Ctrl-S must
-/// not delay what follows.
+/// How long to wait for the line to be erased. A terminal that was stopped with Ctrl-S must not
+/// delay the next step.
 const ERASE: Duration = Duration::from_millis(100);
 
 /// What the line shows.
 #[derive(Clone, Debug)]
 struct Seen {
     place: String,
-    /// What the lock is on hold for.
+    /// The reason why the lock is on hold.
     hold: Option<String>,
     since: SystemTime,
 }
@@ -85,7 +85,7 @@ impl StatusLine {
 
 impl ConnectingLine {
     pub(crate) fn new(hosts: &str) -> Self {
-        // The library's log tells of it too.
+        // The library's log reports this too.
         let is_shown = log::max_level() < log::Level::Info
             && io::stderr().is_terminal()
             && Terminal::open().is_ours();
@@ -96,7 +96,7 @@ impl ConnectingLine {
         }
     }
 
-    /// Says why each server has given no session so far.
+    /// Reports why each server has given no session so far.
     pub(crate) fn tell(&self, trouble: &[String]) {
         if self.drawing.is_none() {
             let trouble = trouble.join("; ");
@@ -106,7 +106,7 @@ impl ConnectingLine {
 }
 
 impl<T: Send + 'static> Drawing<T> {
-    /// Runs `draw` in a thread, until what it receives from is disconnected.
+    /// Runs `draw` in a thread, until its receiver is disconnected.
     fn start(draw: impl FnOnce(&Receiver<T>) + Send + 'static) -> Option<Self> {
         let (to, seen) = unbounded();
         let (end, ended) = bounded::<()>(1);
@@ -192,8 +192,8 @@ fn draw_connecting(hosts: &str, seen: &Receiver<Infallible>) {
     bar.finish_and_clear();
 }
 
-/// Reports from time to time that no server answers, and what delays the grant after that, until the
-/// sender is gone.
+/// Reports from time to time that no server answers, and what delays the grant after that, until
+/// the sender is gone.
 fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
     let (mut outage, mut next, mut told) = (Outage::default(), SILENT, false);
     let mut told_hold = None;
@@ -215,11 +215,11 @@ fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
             None => next = SILENT,
         }
         match seen.recv_timeout(LOOK) {
-            // It may take long.
+            // The hold may last long.
             Ok(Seen {
                 hold: Some(hold), ..
             }) if told_hold.as_ref() != Some(&hold) => {
-                // One of several locks.
+                // The lock is one of several.
                 let taken = client.found_taken().map(|(path, _)| plain(&path));
                 let path = taken.as_deref().unwrap_or(path);
                 say(&format!("waiting for {path}, which is {hold}"));
@@ -231,9 +231,9 @@ fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
     }
 }
 
-/// What is said of a lock that is free and not granted yet.
+/// Returns the text about a lock that is free and not granted yet.
 fn held_back(path: &str, left: Duration) -> String {
-    // Rounded up, for what starts meanwhile.
+    // The time is rounded up, to allow for what starts meanwhile.
     let left = brief(Duration::from_secs(left.as_secs() + 1));
     format!(
         "{path}: nobody is ahead, and it is granted in {left}: the connection was lost, and the servers may \

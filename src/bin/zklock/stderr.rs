@@ -1,7 +1,7 @@
 //! Messages on stderr, without ever waiting for it.
 //!
-//! Stderr can block for ever: a terminal after Ctrl-S, a full pipe, a file on a server that
-//! is gone. So one thread writes the lines in order. Lines that come faster than they can be
+//! Stderr can block for ever: a terminal after Ctrl-S, a full pipe, a file on a server that is
+//! gone. One thread therefore writes the lines in order. Lines that come faster than they can be
 //! written are counted and dropped, so that no other thread waits before it acts.
 
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
 
 enum Message {
     Line(String),
-    /// Answered when everything before it has been written.
+    /// A request that is answered when everything before it has been written.
     Flush(Sender<()>),
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn say(message: &str) {
     post(format!("zklock: {}", plain(&line)));
 }
 
-/// Writes what the library and the program log, from now on.
+/// Starts to write the log of the library and the program.
 pub(crate) fn log(level: LevelFilter) {
     if log::set_logger(&Logger).is_ok() {
         log::set_max_level(level);

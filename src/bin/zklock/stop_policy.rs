@@ -1,4 +1,4 @@
-//! When a suspect lock, or the end of its time, stops the command: a decision, without I/O.
+//! Decides when a suspect lock, or the end of its time, stops the command, without I/O.
 //!
 //! ```text
 //! last proof                                              valid_for() = 0
@@ -7,9 +7,9 @@
 //!                        SIGTERM             SIGKILL
 //! ```
 //!
-//! SIGTERM comes as late as the grace allows, but not before the lock is suspect: a
-//! connection that breaks and recovers in time costs nothing. SIGKILL follows even if the
-//! lock is held again: half of the group may have ended by then.
+//! SIGTERM comes as late as the grace allows, but not before the lock is suspect: a connection that
+//! breaks and recovers in time costs nothing. SIGKILL follows even if the lock is held again: half
+//! of the group may have ended by then.
 
 use std::time::Duration;
 
@@ -37,21 +37,21 @@ pub(crate) enum StopAction {
 }
 
 impl StopPolicy {
-    /// Leaves a margin of a tenth of the time that a proof lasts, for killing the command.
-    /// The default grace is what is left when the lock becomes suspect because the quorum is
-    /// silent.
+    /// Creates a policy that leaves a margin of a tenth of the time that a proof lasts, for killing
+    /// the command. The default grace is the time that is left when the lock becomes suspect
+    /// because the quorum is silent.
     pub(crate) fn new(session_timeout: Duration, grace: Option<Duration>) -> Self {
         Self {
             grace: grace.unwrap_or(session_timeout / 8),
             margin: session_timeout / 20,
-            // The keeper of the command hears of a proof at the next look. If it came late, a stop of this
-            // process that the lock survives would cost the command.
+            // The keeper of the command learns of a proof at the next look. If it learned of it
+            // late, a stop of this process that the lock survives would cost the command.
             look: LOOK.min(session_timeout / 8),
         }
     }
 
-    /// The same, with as much time again for a hook that runs when the command is gone. By default
-    /// both have half of the grace.
+    /// Creates a policy with as much time again for a hook that runs when the command is gone. By
+    /// default both have half of the grace.
     pub(crate) fn before_a_hook(session_timeout: Duration, grace: Option<Duration>) -> Self {
         let grace = grace.unwrap_or(session_timeout / 16);
         let policy = Self::new(session_timeout, Some(grace));
@@ -61,8 +61,8 @@ impl StopPolicy {
         }
     }
 
-    /// How long that hook may run, once the command is gone. If the lock is lost already, it is all
-    /// the more needed.
+    /// Returns how long that hook may run, once the command is gone. If the lock is lost already,
+    /// the hook is needed all the more.
     pub(crate) fn time_for_the_hook(self, valid_for: Duration) -> Duration {
         let before_margin = valid_for.saturating_sub(self.margin - self.grace);
         match valid_for.is_zero() {
@@ -71,13 +71,13 @@ impl StopPolicy {
         }
     }
 
-    /// How long a connection may be lost until the command is told to stop, if that happens right
-    /// before the lock would have been confirmed: a sixth of the timeout after the last time.
+    /// Returns how long a connection may be lost until the command is told to stop, if that happens
+    /// right before the lock would have been confirmed: a sixth of the timeout after the last time.
     pub(crate) fn spare(self, session_timeout: Duration) -> Duration {
         (session_timeout / 3).saturating_sub(self.margin + self.grace)
     }
 
-    /// Says that next to no time is left for a reconnect, if so.
+    /// Returns a complaint if next to no time is left for a reconnect.
     pub(crate) fn complaint(self, session_timeout: Duration) -> Option<String> {
         let spare = self.spare(session_timeout);
         (spare < RECONNECT).then(|| {
@@ -132,7 +132,7 @@ impl StopPolicy {
     }
 }
 
-/// A client that loses its server needs that long for the next one.
+/// The time that a client needs for the next server after it has lost its own.
 const RECONNECT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -178,10 +178,10 @@ mod tests {
         for seconds in [1, 2, 4, 10, 20, 60] {
             let timeout = Duration::from_secs(seconds);
             let policy = StopPolicy::new(timeout, None);
-            // Suspect only because of silence, a third of the timeout after the last proof.
+            // The lock is suspect only because of silence, a third of the timeout after the last proof.
             let silent = policy.decide(Suspect, timeout / 2 - timeout / 3, None);
             assert_eq!(silent, Terminate, "{timeout:?}");
-            // Suspect since the connection broke, right before another proof was due.
+            // The lock is suspect since the connection broke, right before another proof was due.
             let broken = policy.decide(Suspect, timeout / 2 - timeout / 6, None);
             assert!(matches!(broken, Wait(_)), "{timeout:?}: {broken:?}");
         }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_hook_has_as_much_time_as_the_command_and_ends_before_the_lock_is_lost() {
         let policy = StopPolicy::before_a_hook(tenths(200), Some(tenths(20)));
-        // The hook takes what comes before the margin of a second.
+        // The hook takes the time before the margin of a second.
         for (valid, term_sent, action) in [
             (60, None, Wait(LOOK)),
             (51, None, Wait(tenths(1))),

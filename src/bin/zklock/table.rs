@@ -1,4 +1,4 @@
-//! How contenders are shown: as a table to people, as JSON to machines.
+//! Shows contenders: to people as a table, to programs as JSON.
 //!
 //! Control characters are removed from text in other clients' nodes.
 
@@ -34,8 +34,8 @@ pub(crate) fn table(contenders: &[Contender], outage: Option<SystemTime>) -> Str
     lines.join("\n")
 }
 
-/// Returns the contenders, and since when no server answers, if none does. Fields may be
-/// added, but are not removed.
+/// Returns the contenders, and since when no server answers, if none does. Fields may be added, but
+/// are not removed.
 pub(crate) fn json(path: &str, contenders: &[Contender], outage: Option<SystemTime>) -> Value {
     let contenders: Vec<_> = contenders
         .iter()
@@ -137,7 +137,7 @@ pub(crate) fn one(place: usize, contender: &Contender) -> Value {
     })
 }
 
-/// What a hold says of itself.
+/// Returns the description of a hold.
 pub(crate) fn hold(hold: &Hold) -> Value {
     json!({
         "reason": hold.reason(),
@@ -146,7 +146,7 @@ pub(crate) fn hold(hold: &Hold) -> Value {
     })
 }
 
-/// Names a contender, or says what it is on hold for.
+/// Names a contender, or says why it is on hold.
 pub(crate) fn named(contender: &Contender) -> String {
     match contender.hold() {
         Some(hold) => plain(&hold.to_string()),
@@ -158,7 +158,7 @@ fn session(contender: &Contender) -> String {
     format!("{:#x}", contender.session_id())
 }
 
-/// Whether a session owns the contender's node.
+/// Returns whether a session owns the contender's node.
 pub(crate) fn has_session(contender: &Contender) -> bool {
     contender.session_id() != 0
 }

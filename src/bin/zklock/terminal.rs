@@ -1,10 +1,10 @@
 //! Which process group has the terminal.
 //!
-//! The command has its own process group, so it does not start in the foreground. If stdin,
-//! stdout and stderr are all the terminal, the command gets it at once. Otherwise other
-//! processes of a pipeline may be using it. The command then gets it when it reads from it,
-//! for which the system stops it. While the command has the terminal, a `terminal_listener`
-//! reports what the terminal sends.
+//! The command has its own process group, so it does not start in the foreground. If stdin, stdout
+//! and stderr are all the terminal, the command gets it at once. Otherwise other processes of a
+//! pipeline may be using it. The command then gets the terminal when it reads from it, for which
+//! the system stops the command. While the command has the terminal, a `terminal_listener` reports
+//! what the terminal sends.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -12,13 +12,13 @@ use std::io::{self, IsTerminal};
 use nix::unistd::{Pid as Number, getpgrp, getpid, getppid, getsid, tcgetpgrp, tcsetpgrp};
 use rustix::process::Pid;
 
-/// What the kernel says of a process, a group or a session outside of this process's namespace,
-/// as those of who starts a container may be. rustix takes it for a number.
+/// The number that the kernel reports for a process, a group or a session outside of this process's
+/// namespace, such as those of a process that starts a container. rustix treats it as a number.
 const OUTSIDE: Number = Number::from_raw(0);
 
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// Absent if the program was started from none.
+    /// The terminal; absent if the program was not started from one.
     file: Option<File>,
     ours: Number,
 }
@@ -44,7 +44,7 @@ impl Terminal {
         self.foreground() == Some(self.ours)
     }
 
-    /// Returns whether a message would be in nobody's way.
+    /// Returns whether a message would not get in the way of another process.
     pub(crate) fn is_no_others(&self) -> bool {
         !self.is_there() || self.is_ours()
     }

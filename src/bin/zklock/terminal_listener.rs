@@ -1,10 +1,10 @@
-//! Hears what the terminal sends to the command's group, for the other foreground processes.
+//! Reports what the terminal sends to the command's group, for the other foreground processes.
 //!
-//! The command has a process group of its own, and a terminal has only one foreground group.
-//! So while the command has the terminal, Ctrl-C does not reach `zklock run`, the script that
-//! waits for it, or the rest of a pipeline. A helper in the command's group gets the signal
-//! too, and reports it; the command itself decides how to react. Signals that a process sends
-//! to that group are not reported.
+//! The command has a process group of its own, and a terminal has only one foreground group. While
+//! the command has the terminal, Ctrl-C therefore does not reach `zklock run`, the script that
+//! waits for it, or the rest of a pipeline. A helper in the command's group gets the signal too,
+//! and reports it; the command itself decides how to react. Signals that a process sends to that
+//! group are not reported.
 
 use std::io;
 use std::net::Shutdown;
@@ -19,7 +19,7 @@ use rustix::process::Pid;
 use crate::helper::wire::{Message, listen_to};
 use crate::helper::{self, LISTEN};
 
-/// The helper process in the command's group, which listens until nothing more can come from this end.
+/// The helper process in the command's group, which listens until this end of the socket is closed.
 #[derive(Debug)]
 pub(crate) struct TerminalListener {
     pub(crate) process: Pid,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::sanitize::plain;
 
-/// How many characters of a reason others are shown.
+/// The most characters of a reason that others are shown.
 const LONGEST_REASON: usize = 512;
 
 /// Parses a path; the library checks the rest of it.
@@ -38,7 +38,7 @@ pub(crate) fn slot(text: &str) -> Result<String, String> {
         .ok_or_else(|| rule.to_owned())
 }
 
-/// Parses why something is done, which others are shown.
+/// Parses the reason for an action, which others are shown.
 pub(crate) fn reason(text: &str) -> Result<String, String> {
     let is_good = (1..=LONGEST_REASON).contains(&text.chars().count()) && plain(text) == text;
     is_good.then(|| text.to_owned()).ok_or_else(|| {
@@ -88,7 +88,7 @@ pub(crate) fn time_above_zero(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Like [`time_above_zero`], but refuses what no calendar has.
+/// Like [`time_above_zero`], but refuses a time beyond any calendar.
 pub(crate) fn time_of_a_hold(text: &str) -> Result<Duration, String> {
     const CENTURY: Duration = Duration::from_secs(36_500 * 86_400);
     match time_above_zero(text)? {
@@ -99,7 +99,7 @@ pub(crate) fn time_of_a_hold(text: &str) -> Result<Duration, String> {
 
 /// Parses seconds, or a number with one of the units ms, s, m, h and d.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    /// In seconds; `ms` also ends with an `s`.
+    /// The units in seconds; `ms` comes first, because it also ends with an `s`.
     const UNITS: [(&str, f64); 5] = [
         ("ms", 0.001),
         ("s", 1.0),

@@ -46,7 +46,7 @@ impl Wanted {
         self.parts.iter().map(|part| part.path.as_str())
     }
 
-    /// The only one, if there are no others.
+    /// Returns the only lock, if there are no others.
     pub(crate) fn single(&self) -> Option<&Part> {
         match &self.parts[..] {
             [part] => Some(part),
@@ -54,7 +54,7 @@ impl Wanted {
         }
     }
 
-    /// The lock that has this node.
+    /// Returns the path of the lock that has this node.
     pub(crate) fn path_of(&self, node: &str) -> &str {
         let has_it = |path: &&str| {
             let rest = node.strip_prefix(*path);
@@ -64,12 +64,12 @@ impl Wanted {
         path.unwrap_or_else(|| &self.parts[0].path)
     }
 
-    /// The paths, one a line.
+    /// Returns the paths, one a line.
     pub(crate) fn lines(&self) -> String {
         self.paths().collect::<Vec<_>>().join("\n")
     }
 
-    /// The paths, for messages.
+    /// Returns the paths, for messages.
     pub(crate) fn name(&self) -> String {
         self.paths().collect::<Vec<_>>().join(", ")
     }

@@ -14,7 +14,7 @@ use crate::overview::tell_what_was_not_read;
 use crate::sanitize::{plain, plain_json};
 use crate::table::{brief, millis, one, who};
 
-/// The exit statuses if nobody holds the lock, and if there is a deadlock.
+/// The exit statuses if no client holds the lock, and if there is a deadlock.
 const FREE: u8 = 1;
 const DEADLOCK: u8 = 2;
 

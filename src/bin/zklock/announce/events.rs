@@ -1,8 +1,9 @@
 //! A stream of events, one JSON object a line.
 //!
-//! One thread writes them in order. A pipe without a reader, or with one that does not read, a disk
-//! that is full or gone: what cannot be written is left out, and the numbers of the events tell. So
-//! nothing waits for a reader, and a reader of a pipe that comes late hears what comes next.
+//! One thread writes them in order. An event that cannot be written is left out, and the numbers of
+//! the events show that: a pipe may have no reader, or one that does not read, and a disk may be
+//! full or gone. Nothing waits for a reader, and a late reader of a pipe gets the events from then
+//! on.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,12 +24,12 @@ use crate::stderr::say;
 /// How many events may wait to be written.
 const MOST: usize = 1_024;
 
-/// How long what comes next waits for an event to be written.
+/// How long the next step waits for an event to be written.
 const FLUSH_LIMIT: Duration = Duration::from_millis(250);
 
 enum Message {
     Line(String),
-    /// Answered when everything before it has been written, or left out.
+    /// A request that is answered when everything before it has been written, or left out.
     Flush(Sender<()>),
 }
 
@@ -45,7 +46,7 @@ impl Events {
             let path = path.display();
             Failure::other(format!("cannot write events to {path}: {error}"))
         };
-        // A pipe without a reader has one later.
+        // A pipe may get its reader later.
         match open_without_waiting(path) {
             Err(error) if error.raw_os_error() != Some(Errno::NXIO.raw_os_error()) => {
                 return Err(failure(error));
@@ -86,9 +87,9 @@ impl Events {
 
 struct Writer {
     path: PathBuf,
-    /// A pipe stays open, or its reader would take each line for the last.
+    /// The pipe, which stays open: otherwise its reader would take each line for the last.
     pipe: Option<File>,
-    /// The last line is not complete.
+    /// Whether the last line is incomplete.
     is_broken: bool,
     has_told: bool,
 }
@@ -109,7 +110,7 @@ impl Writer {
     fn write(&mut self, line: &str) -> io::Result<()> {
         if let Some(mut pipe) = self.pipe.take() {
             match pipe.write_all(line.as_bytes()) {
-                // Its reader has gone; there may be another.
+                // The reader has gone; there may be another later.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 written => {
                     self.pipe = Some(pipe);
@@ -126,7 +127,7 @@ impl Writer {
         written
     }
 
-    /// Says once that events are left out, and not if only a pipe's reader is missing or slow.
+    /// Says once that events are left out, unless a pipe's reader is only missing or slow.
     fn tell(&mut self, error: Option<io::Error>) {
         let Some(error) = error else {
             self.has_told = false;

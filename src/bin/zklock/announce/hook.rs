@@ -1,4 +1,4 @@
-//! Runs what is to happen when this machine is no longer active, for a limited time.
+//! Runs the hook for when this machine is no longer active, for a limited time.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::helper::wire::Kind;
 use crate::run_setup::Stage;
 use crate::stderr::say;
 
-/// How long what was killed may take to be gone.
+/// How long killed processes may take to be gone.
 pub(crate) const KILL_LIMIT: Duration = Duration::from_millis(250);
 
 /// Returns the command that a shell runs for this text.
@@ -19,14 +19,14 @@ pub(crate) fn shell(text: &str) -> Vec<std::ffi::OsString> {
     ["sh", "-c", text].map(Into::into).to_vec()
 }
 
-/// Runs a hook, and kills it with all that it has started if it takes longer; says so if it fails.
+/// Runs a hook; kills it with all processes that it has started if it takes longer. Reports a failure.
 pub(crate) fn run_within(limit: Duration, text: &str, variables: &Variables<'_>, stage: &Stage) {
     let name = "--on-passive";
     let mut child = match stage.start(&shell(text), variables) {
         Ok(child) => child,
         Err(error) => return say(&format!("cannot run {name}: {error}")),
     };
-    // If this process is stopped, nobody else kills it.
+    // If this process is stopped, the keeper must kill the hook.
     child.trust(since_boot().saturating_add(limit));
     child.ask(Kind::Begin);
     if !await_end(&mut child, Instant::now() + limit) {
@@ -45,7 +45,7 @@ pub(crate) fn run_within(limit: Duration, text: &str, variables: &Variables<'_>,
     stage.keep(child);
 }
 
-/// Returns whether nothing of it is left.
+/// Waits for the end of the hook; returns whether none of its processes is left.
 fn await_end(child: &mut Child, until: Instant) -> bool {
     while !child.is_gone {
         match child.reports.recv_deadline(until) {

@@ -1,13 +1,13 @@
-//! Tells others whether this standby is active: a file, the service manager, a stream of events; and
-//! runs what its user wants to happen then.
+//! Announces whether this standby is active: to a file, to the service manager, in a stream of
+//! events. Also runs the hooks of its user.
 //!
 //! ```text
 //!  waiting ──► active ──► ready ──► (suspect, held, lost) ──► stopping ──► passive ──► waiting
 //!              --on-active   the command runs                 --on-passive   the lock is released
 //! ```
 //!
-//! These are the events. Nothing in here can hold the command back for long, or keep it from being
-//! stopped in time.
+//! These are the events. Nothing in this module can hold the command up for long, or keep it from
+//! being stopped in time.
 
 mod events;
 pub(crate) mod hook;
@@ -32,7 +32,7 @@ pub(crate) struct Announcer {
     file: Option<ReadyFile>,
     manager: Option<ServiceManager>,
     events: Option<Events>,
-    /// The wait, or the end of the command, has been written.
+    /// Whether the wait, or the end of the command, has been written.
     is_waiting: AtomicBool,
     is_stopping: AtomicBool,
 }
@@ -52,7 +52,7 @@ impl Announcer {
         })
     }
 
-    /// This machine stands in line, behind this contender.
+    /// Announces that this machine is in the queue, behind this contender.
     pub(crate) fn waits(&self, behind: &str) {
         self.tell(|| format!("standing by for {}, behind {behind}", self.path));
         if !self.is_waiting.swap(true, Ordering::Relaxed) {
@@ -60,14 +60,14 @@ impl Announcer {
         }
     }
 
-    /// The lock is held.
+    /// Announces that the lock is held.
     pub(crate) fn is_active(&self, term: &Term<'_>) {
         self.is_waiting.store(false, Ordering::Relaxed);
         self.is_stopping.store(false, Ordering::Relaxed);
         self.write("active", about(term));
     }
 
-    /// The command begins.
+    /// Announces that the command begins.
     pub(crate) fn is_ready(&self, term: &Term<'_>) {
         if let Some(file) = &self.file {
             file.make(term.node());
@@ -76,7 +76,7 @@ impl Announcer {
         self.write("ready", about(term));
     }
 
-    /// The lock's state has changed.
+    /// Announces that the lock's state has changed.
     pub(crate) fn is(&self, state: GuardState, why: Option<LostReason>) {
         match state {
             GuardState::Held => self.write("held", json!({})),
@@ -88,7 +88,7 @@ impl Announcer {
         }
     }
 
-    /// The command is to end, or has ended.
+    /// Announces that the command is to end, or has ended.
     pub(crate) fn stops(&self) {
         if let Some(file) = &self.file {
             file.remove();
@@ -98,7 +98,7 @@ impl Announcer {
         }
     }
 
-    /// The lock is about to be released, or is lost.
+    /// Announces that the lock is about to be released, or is lost.
     pub(crate) fn is_passive(&self, term: &Term<'_>) {
         self.tell(|| format!("passive for {}", self.path));
         self.write("passive", about(term));

@@ -1,6 +1,7 @@
-//! A file that is there while the command runs.
+//! A file that exists while the command runs.
 //!
-//! It has the path of the lock's node, so that whoever removes it after a kill knows whose it is.
+//! It contains the path of the lock's node, so that a process that removes it after a kill knows
+//! whose it is.
 
 use std::fs;
 use std::io;
@@ -17,7 +18,7 @@ pub(crate) struct ReadyFile {
 }
 
 impl ReadyFile {
-    /// Removes what an earlier process has left, and looks whether the file can be made.
+    /// Removes the file of an earlier process, and checks whether the file can be created.
     pub(super) fn new(path: &Path) -> Result<Self, Failure> {
         let file = Self {
             path: path.to_owned(),
@@ -29,7 +30,7 @@ impl ReadyFile {
                 "--ready-file {path} is there and is no file: name one that zklock may make and remove"
             )));
         }
-        // Its own name would say for a moment that this machine is active.
+        // A file with its own name would say for a moment that this machine is active.
         let beside = file.beside();
         let tried = fs::write(&beside, "\n").and_then(|()| fs::remove_file(&beside));
         let tried = tried.and_then(|()| gone(fs::remove_file(path)));
@@ -41,7 +42,7 @@ impl ReadyFile {
         Ok(file)
     }
 
-    /// Makes it at once, with all that is in it.
+    /// Creates the file together with its content.
     pub(super) fn make(&self, node: &str) {
         let beside = self.beside();
         let made = fs::write(&beside, format!("{node}\n"));
@@ -76,7 +77,7 @@ impl ReadyFile {
     }
 }
 
-/// What is not there need not be removed.
+/// Treats a missing file as removed.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,7 +1,7 @@
-//! The service manager that has started this process, as sd_notify(3) talks to it.
+//! The service manager that has started this process, by the protocol of sd_notify(3).
 //!
-//! READY is sent once this machine stands in line or is active: a passive one is well, and what waits
-//! for its start goes on. STATUS says which it is.
+//! READY is sent once this machine is in the queue or active: a passive machine is well, and units
+//! that wait for its start can go on. STATUS tells which of the two it is.
 
 use std::env;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -22,7 +22,7 @@ pub(super) struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Returns none if nobody listens.
+    /// Returns `None` if there is no service manager.
     pub(super) fn new() -> Option<Self> {
         let manager = Self::open()?;
         if let Some(every) = watchdog() {
@@ -36,7 +36,7 @@ impl ServiceManager {
     fn open() -> Option<Self> {
         let address = address(env::var_os("NOTIFY_SOCKET")?.to_str()?)?;
         let socket = UnixDatagram::unbound().ok()?;
-        // A manager that does not read must not hold anything back.
+        // A manager that does not read must not hold anything up.
         socket.set_nonblocking(true).ok()?;
         let is_ready = AtomicBool::new(false);
         Some(Self {
@@ -57,14 +57,14 @@ impl ServiceManager {
         }
     }
 
-    /// Returns whether it was sent.
+    /// Sends a message; returns whether it was sent.
     fn send(&self, message: &str) -> bool {
         let sent = self.socket.send_to_addr(message.as_bytes(), &self.address);
         sent.inspect_err(|error| log::info!("cannot tell the service manager: {error}"))
             .is_ok()
     }
 
-    /// Reports from time to time that this process runs, as long as it looks after its command.
+    /// Reports from time to time that this process runs, as long as it supervises its command.
     fn keep_alive(&self, every: Duration) {
         loop {
             if supervisor::is_attended() {
@@ -81,14 +81,14 @@ impl Drop for ServiceManager {
     }
 }
 
-/// Half of the time after which the manager takes this process for dead, if it watches it.
+/// Returns half of the time after which the manager takes this process for dead, if it watches it.
 fn watchdog() -> Option<Duration> {
     let micros: u64 = env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
     let ours = env::var("WATCHDOG_PID").map_or(true, |pid| pid == process::id().to_string());
     (ours && micros > 0).then(|| Duration::from_micros(micros / 2))
 }
 
-/// A path, or a name after an `@`.
+/// Parses a path, or an abstract name after an `@`.
 fn address(text: &str) -> Option<SocketAddr> {
     match text.strip_prefix('@') {
         Some(name) => named(name),

@@ -1,4 +1,4 @@
-//! What a check has found.
+//! The result of a check.
 
 use comfy_table::{ContentArrangement, Table, presets};
 use console::{StyledObject, Term, style};
@@ -14,14 +14,14 @@ pub(super) enum Level {
     Trouble = 2,
 }
 
-/// What was found about one thing.
+/// A finding about one thing.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) level: Level,
     /// The server or the path.
     about: String,
     what: String,
-    /// What to do.
+    /// The advice what to do.
     advice: Option<String>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn columns() -> Option<u16> {
     Term::stdout().size_checked().map(|size| size.1)
 }
 
-/// Returns one line for each finding; in so many columns, as many lines as that takes.
+/// Returns one line for each finding, or as many as a table of this many columns takes.
 pub(super) fn table(findings: &[Finding], columns: Option<u16>) -> String {
     let mut table = Table::new();
     table
@@ -96,7 +96,7 @@ pub(super) fn table(findings: &[Finding], columns: Option<u16>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// In fewer columns, words would be cut.
+/// The narrowest table: in fewer columns, words would be cut.
 const NARROWEST: u16 = 60;
 
 /// Colours the state at the beginning of a line if stdout is a terminal that supports

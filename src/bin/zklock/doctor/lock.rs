@@ -1,4 +1,4 @@
-//! One lock: which contenders there are, and whether they exclude each other.
+//! Examines one lock: its contenders, and whether they exclude each other.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
@@ -171,7 +171,7 @@ fn asked_to_leave(queue: &LockQueue) -> Vec<Finding> {
         .collect()
 }
 
-/// Reports what keeps the lock without a session, and if that is over.
+/// Reports what keeps the lock without a session, and whether that is over.
 fn holds(queue: &LockQueue) -> Vec<Finding> {
     let finding = |one: &Contender| {
         let hold = one.hold()?;
@@ -185,12 +185,12 @@ fn holds(queue: &LockQueue) -> Vec<Finding> {
     queue.contenders().iter().filter_map(finding).collect()
 }
 
-/// Reports nodes that will not leave: of no session, or of one that the leader does not know.
+/// Reports nodes that will not leave: they have no session, or one that the leader does not know.
 fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> {
     let id = |one: &Contender| format!("{:#x}", one.session_id());
     let mut known = tracked(servers);
     if let Some(known) = &mut known {
-        // The list may miss one that is touched meanwhile, which moves to another row.
+        // The list may miss a session that is touched meanwhile, because that moves it to another row.
         if queue
             .contenders()
             .iter()
@@ -227,7 +227,7 @@ fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> 
     .collect()
 }
 
-/// The sessions that the leader lists, if it does.
+/// Returns the sessions that the leader lists, if it does.
 fn tracked(servers: &[View]) -> Option<HashSet<String>> {
     let leads = |view: &&View| matches!(view.role.as_deref(), Some("leader" | "standalone"));
     let leader = servers.iter().find(leads);
@@ -237,7 +237,7 @@ fn tracked(servers: &[View]) -> Option<HashSet<String>> {
     }
 }
 
-/// The sessions in a leader's answer to `dump`. The nodes of all sessions are listed after
+/// Returns the sessions in a leader's answer to `dump`. The nodes of all sessions are listed after
 /// them, even those of a session that has ended.
 fn sessions(dump: &str) -> Option<HashSet<String>> {
     let (_, tracked) = dump.split_once("SessionTracker dump:")?;
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_session_with_nodes_is_none_that_is_alive() {
-        // The answer as ZooKeeper 3.8 writes it.
+        // This is the answer as ZooKeeper 3.8 writes it.
         let dump = "SessionTracker dump:\nSession Sets (1)/(1):\n1 expire at Mon Nov 23 12:00:00 UTC 2026:\n\t0x100000b5f0001\n\
             ephemeral nodes dump:\nSessions with Ephemerals (2):\n0x100000b5f000:\n\t/locks/a/lock-0000000000\n\
             Connections dump:\n";

@@ -1,7 +1,7 @@
-//! Checks whether the servers and a lock are well, and says what to do. It changes no lock.
+//! Checks whether the servers and a lock are well, and gives advice. It changes no lock.
 //!
-//! What a check finds is a [`Finding`]; the worst one is the exit status. Each server is checked on
-//! its own, over a connection to it alone, and by its four-letter words where allowed.
+//! The result of a check is a [`Finding`]; the worst one is the exit status. Each server is checked
+//! on its own, over a connection to it alone, and by its four-letter words where they are allowed.
 
 mod finding;
 mod lock;
@@ -31,10 +31,10 @@ use crate::stderr::say;
 /// How long each server may take for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long all of them may take before it is said which do.
+/// How long the servers may take before the slow ones are named.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What was found at a server, and seen of it.
+/// The findings about a server, and its properties.
 type Looked = (Vec<Finding>, View);
 
 pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
@@ -73,7 +73,7 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
     Ok(worst.map_or(0, |level| level as u8))
 }
 
-/// Takes a lock and looks at the path. Fails if no server answers any more.
+/// Takes a lock and examines the path. Fails if no server answers any more.
 fn ask(client: &Client, doctor: &Doctor, seen: &[View]) -> Result<Vec<Finding>, Finding> {
     let mut findings = trial::go_through(client, doctor.path.as_deref())?;
     if let Some(path) = &doctor.path {
@@ -83,7 +83,7 @@ fn ask(client: &Client, doctor: &Doctor, seen: &[View]) -> Result<Vec<Finding>, 
     Ok(findings)
 }
 
-/// Looks at all servers at once, and says which of them take long.
+/// Examines all servers at once, and names those that take long.
 fn look_at_all(
     args: &Args,
     (servers, chroot): (&[&str], &str),
@@ -128,7 +128,7 @@ fn split(hosts: &str) -> (Vec<&str>, &str) {
     let (hosts, chroot) = hosts.split_at(hosts.find('/').unwrap_or(hosts.len()));
     let mut servers = Vec::new();
     for server in hosts.split(',').map(str::trim) {
-        // A server that is named twice would look like two that do not belong together.
+        // A server that is named twice would look like two servers that do not belong together.
         if !server.is_empty() && !servers.contains(&server) {
             servers.push(server);
         }

@@ -1,4 +1,4 @@
-//! Whether a path's own node has what it should keep.
+//! Examines whether a path's own node has the data that it should keep.
 
 use zklock::Client;
 use zklock_core::mending::{Standing, standing};
@@ -30,7 +30,7 @@ pub(super) fn look(client: &Client, path: &str) -> Option<Finding> {
     }
 }
 
-/// Whether it is a semaphore's number, or nothing, and nobody has a permit.
+/// Returns whether the data is a semaphore's number, or empty, and no client has a permit.
 fn is_unused(client: &Client, path: &str, data: &[u8]) -> bool {
     let permits = client.nodes().children(&format!("{path}/leases"));
     (data.is_empty() || number(data).is_some()) && permits.unwrap_or_default().is_empty()

@@ -1,4 +1,4 @@
-//! One server: whether it answers, in which role, and what it grants.
+//! Examines one server: whether it answers, in which role, and what it grants.
 
 use std::time::{Duration, Instant};
 
@@ -21,22 +21,22 @@ const SLOW: Duration = Duration::from_millis(500);
 /// Servers of ZooKeeper's protocol that end sessions by a wall clock.
 const WALL_CLOCK: [&str; 2] = ["ClickHouse Keeper", "RaftKeeper"];
 
-/// What was seen of a server, for comparison with the others.
+/// The properties of a server, for comparison with the others.
 #[derive(Debug, Default)]
 pub(super) struct View {
     /// `leader`, `follower` or `standalone`, if the server says so.
     pub(super) role: Option<String>,
     version: Option<String>,
     pub(super) is_there: bool,
-    /// The session timeout that it grants.
+    /// The session timeout that the server grants.
     granted: Option<Duration>,
     /// See [`differs`].
     mismatches: Option<u64>,
-    /// The address at which it answers four-letter words.
+    /// The address at which the server answers four-letter words.
     pub(super) server: String,
 }
 
-/// Looks at a server through its four-letter words and a session.
+/// Examines a server through its four-letter words and a session.
 pub(super) fn look(
     args: &Args,
     hosts: &str,
@@ -129,7 +129,7 @@ fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
     findings
 }
 
-/// How often this server's data were not what its leader's should have been after a transaction.
+/// Returns how often this server's data differed from its leader's after a transaction.
 fn mismatches(server: &str, patience: Duration) -> Option<u64> {
     let Said::Text(mntr) = ask(server, "mntr", patience) else {
         return None;
@@ -140,12 +140,13 @@ fn mismatches(server: &str, patience: Duration) -> Option<u64> {
         .ok()
 }
 
-/// Says whether the server's data differ, by these counts from before and after a session, whose beginning
-/// and end are transactions.
+/// Reports whether the server's data differ, given these counts from before and after a session,
+/// whose beginning and end are transactions.
 ///
-/// Each transaction has the digest of the leader's data with it, and a server that has others counts
-/// each one (`DataTree.compareDigest` in ZooKeeper). It compares also what it carries out again from its
-/// log when it starts, on a snapshot that may contain later changes.
+/// Each transaction carries the digest of the leader's data, and a server with other data counts
+/// each difference (`DataTree.compareDigest` in ZooKeeper). The server also compares the
+/// transactions that it repeats from its log when it starts, on a snapshot that may contain later
+/// changes.
 fn differs(server: &str, before: u64, now: Option<u64>) -> Finding {
     let times = format!("since its start, its data differed from its leader's {before} times");
     let advice = "stop it, delete its data and start it: it takes a snapshot from the leader";
@@ -255,7 +256,7 @@ fn margin(server: &str, granted: Duration) -> Option<Finding> {
     Some(finding.advice("ask for a longer --session-timeout, and have the server grant it"))
 }
 
-/// Reports what the servers are as an ensemble.
+/// Reports the state of the servers as an ensemble.
 pub(super) fn compare(views: &[View]) -> Vec<Finding> {
     let of = |role: &str| {
         views
@@ -287,7 +288,8 @@ pub(super) fn compare(views: &[View]) -> Vec<Finding> {
     findings
 }
 
-/// A server that grants less than another shortens a session before its client can know.
+/// Reports servers that grant different timeouts: a server that grants less than another shortens a
+/// session before its client can know.
 fn grants(views: &[View]) -> Option<Finding> {
     let granted = || views.iter().filter_map(|view| view.granted);
     let (least, most) = (granted().min()?, granted().max()?);

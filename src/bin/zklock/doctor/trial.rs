@@ -1,4 +1,4 @@
-//! Tries what a lock needs, below a node of its own.
+//! Tries everything that a lock needs, below a node of its own.
 
 use std::result::Result as StdResult;
 use std::time::{Duration, SystemTime};
@@ -14,8 +14,8 @@ const ODD: Duration = Duration::from_secs(60);
 /// How long servers may take to grant a lock that nobody else takes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Takes a lock that nobody else takes, asks the quorum, writes, and cleans up. Fails if no server answers
-/// any more: nothing else can be asked then.
+/// Takes a lock that nobody else takes, asks the quorum, writes, and cleans up. Fails if no server
+/// answers any more: nothing else can be asked then.
 pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<Finding>, Finding> {
     let above = path.map_or("", |path| lowest_above(client, path));
     let base = format!("{above}/zklock-doctor-{}", uuid::Uuid::new_v4());
@@ -28,7 +28,7 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<F
         Err(error @ Error::ConnectTimeout { .. }) => return Err(refused(error)),
         tried => tried,
     };
-    // What could not be deleted is reported below.
+    // A failed deletion is reported below.
     let tidied = client.nodes().delete_all(&base);
     let mut findings = match tried {
         Ok(clock) => vec![
@@ -54,8 +54,8 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<F
     Ok(findings)
 }
 
-/// Returns the lowest existing node above a path. A trial of a path that nobody uses must
-/// leave no nodes of that path behind.
+/// Returns the lowest existing node above a path. A trial of an unused path must leave no nodes of
+/// that path behind.
 fn lowest_above<'a>(client: &Client, path: &'a str) -> &'a str {
     let mut above = path;
     while let Some((parent, _)) = above.rsplit_once('/') {
@@ -68,7 +68,7 @@ fn lowest_above<'a>(client: &Client, path: &'a str) -> &'a str {
     above
 }
 
-/// Returns how far the servers' clock is ahead.
+/// Tries the operations; returns how far the servers' clock is ahead.
 fn go(client: &Client, base: &str) -> Result<i128> {
     let guard = client.mutex(base)?.try_lock_for(PATIENCE)?;
     let guard = guard.ok_or_else(|| Error::GaveUp {

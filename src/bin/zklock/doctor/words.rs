@@ -1,4 +1,4 @@
-//! The four-letter words, with which a server describes itself where its administrator allows them.
+//! The four-letter words, with which a server describes itself if its administrator allows them.
 
 use std::collections::HashMap;
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
@@ -12,19 +12,19 @@ const PORT: u16 = 2181;
 /// Longer than any answer.
 const LONGEST: u64 = 16 << 20;
 
-/// What a server answers to a word.
+/// A server's answer to a word.
 pub(super) enum Said {
     Text(String),
-    /// It does not answer this word.
+    /// The server does not answer this word.
     NotAllowed,
-    /// It closes the connection, as a port for TLS does, and a server that has as many clients at this
-    /// address as it takes.
+    /// The server closes the connection, as a port for TLS does, or a server that has as many
+    /// clients at this address as it accepts.
     HungUp,
-    /// It keeps the connection, and answers nothing in time.
+    /// The server keeps the connection, and answers nothing in time.
     Silent,
-    /// It knows no leader.
+    /// The server knows no leader.
     NotServing,
-    /// Its name has no address.
+    /// The server's name has no address.
     NoAddress(io::Error),
     /// There is no connection.
     Nothing(io::Error),

@@ -1,4 +1,4 @@
-//! What a helper process does: it becomes the command, keeps its processes, or listens.
+//! The tasks of a helper process: it becomes the command, keeps the command's processes, or listens.
 
 use std::env;
 use std::ffi::OsString;
@@ -39,7 +39,7 @@ pub(crate) fn main() -> Option<ExitCode> {
 
 /// Becomes the command.
 fn exec(unblocked: &OsString, program: OsString, args: impl Iterator<Item = OsString>) -> ExitCode {
-    // If it fails, `zklock run` still kills the command.
+    // If this fails, `zklock run` still kills the command.
     at_the_parents_end(Signal::KILL);
     if await_input().is_err() {
         return ExitCode::from(NOT_RUN);
@@ -62,7 +62,7 @@ fn await_input() -> io::Result<()> {
     let keeper = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     send(&keeper, Kind::Started, 0, b"")?;
     let mut files = receive_files(&keeper)?.into_iter();
-    // There is none if the keeper has died, also before the kernel was asked to kill this process with it.
+    // There is no file if the keeper has died, even before the kernel was asked to kill this process with it.
     let input = files.next().ok_or(ErrorKind::UnexpectedEof)?;
     Ok(rustix::stdio::dup2_stdin(input)?)
 }

@@ -1,9 +1,8 @@
-//! The process between `zklock run` and its command: the descendants of this one are the
-//! command's, and nobody else's.
+//! The process between `zklock run` and its command. The keeper's descendants are the command's processes only.
 //!
-//! It sends them the signals that `zklock run` asks for, and kills them when `zklock run` is
-//! gone. When the kernel says that there are none, it says so, and only then is the lock released. It
-//! ends when somebody else answers for the session, and ends that if nobody does.
+//! The keeper sends them the signals that `zklock run` asks for, and kills them when `zklock run` is gone. When the
+//! kernel reports that none is left, the keeper reports that, and only then is the lock released. It ends when
+//! another process answers for the session, and ends the session if none does.
 
 use std::env;
 use std::ffi::OsString;
@@ -28,47 +27,47 @@ use crate::helper::{self, EXEC};
 use crate::signals;
 use crate::state_files;
 
-/// How often what is to be killed is looked for, and what is to be stopped.
+/// How often to look for processes to kill, and for processes to stop.
 const POLL: Duration = Duration::from_millis(20);
 const STOP_POLL: Duration = Duration::from_millis(5);
 
-/// How long the group has to stop by itself: an editor restores the terminal first. Then, how
-/// long a call that no signal interrupts may take.
+/// How long the group has to stop by itself: an editor restores the terminal first. The same limit
+/// again applies to a call that no signal interrupts.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// How long everything may take to stop, on a machine that is busy.
 const LAST_STOP: Duration = Duration::from_millis(2_500);
 
-/// How long processes may be left before that is told.
+/// How long processes may be left before that is reported.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How many messages certainly find room in the socket.
+/// How many messages certainly fit into the socket.
 const UNHEARD: u32 = 64;
 
-/// How many of the processes that are left are named.
+/// How many of the remaining processes are named.
 const NAMED: usize = 8;
 
 /// See the module's documentation.
 struct Keeper {
-    /// The same as the input.
+    /// The socket to `zklock run`, which is also the input.
     zklock: UnixStream,
     descendants: Descendants,
     /// The command, which leads its group.
     head: Pid,
-    /// While it is not reaped, its number is its group's.
+    /// Whether the command is not reaped yet: as long as that is so, its number is its group's.
     head_lives: bool,
-    /// Its input, and where it waits for that, until it begins.
+    /// The command's input, and the socket at which it waits for the input, until it begins.
     gate: Option<(UnixStream, OwnedFd)>,
-    /// What `Suspend` has stopped.
+    /// The processes that `Suspend` has stopped.
     suspended: Vec<Process>,
-    /// Whether that was everything.
+    /// Whether these were all processes.
     is_suspended: bool,
-    /// Since when everything is to stop; after that was told, while something has not.
+    /// When the stop of all processes began. Once that was reported, this is set while some have not stopped.
     suspending: Option<Instant>,
     killing: bool,
-    /// How many signals were sent to all.
+    /// How many signals were sent to all processes.
     obeyed: i32,
-    /// Since when the processes that are left should end.
+    /// When the remaining processes should have begun to end.
     left: Option<Instant>,
     told: bool,
     /// Whether `zklock run` is gone.
@@ -76,15 +75,15 @@ struct Keeper {
     trust: Trust,
     /// How often the command has stopped while `zklock run` was stopped.
     unheard: u32,
-    /// The session to end if it is, unless somebody else answers for it.
+    /// The session to end if `zklock run` is gone, unless another process answers for it.
     session: Option<Session>,
 }
 
 pub(super) fn keep() -> io::Result<()> {
     let zklock = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // Who has stopped this process does not keep it from its part when `zklock run` is killed.
+    // A process that has stopped this one must not keep it from its task when `zklock run` is killed.
     helper::at_the_parents_end(Signal::CONT);
-    // Before the command begins, so that no limit of open files can prevent it later.
+    // Opened before the command begins, so that no limit of open files can prevent it later.
     let descendants = Descendants::new();
     signals::handle(Number::SIGCHLD)?;
     let mut files = receive_files(&zklock)?.into_iter();
@@ -128,8 +127,8 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<(Pid, UnixStream
     }
 }
 
-/// Lets go of what the command's readers and its folder's file system wait for, and leaves all
-/// signals to the command.
+/// Releases the outputs and the folder, for which the command's readers and its file system would
+/// wait, and leaves all signals to the command.
 fn become_quiet() -> io::Result<()> {
     SigSet::all().thread_set_mask()?;
     let null = File::options().write(true).open("/dev/null")?;
@@ -174,13 +173,13 @@ impl Keeper {
                 self.kill();
             }
             self.tell_what_is_left();
-            // What has ended gets no signal that comes later.
+            // A process that has ended gets no later signal, so reap first.
             if self.wait()? && !self.reap() {
                 self.hear();
             }
         }
         self.say(Kind::Gone, self.obeyed, "");
-        // A process that is being killed takes messages, and reads none: one that does says so.
+        // A process that is being killed accepts messages but reads none. One that reads answers.
         while self.session.is_some() && !self.orphaned {
             self.hear();
         }
@@ -191,11 +190,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// Reaps what has ended; returns whether nothing is left.
+    /// Reaps the processes that have ended; returns whether none is left.
     fn reap(&mut self) -> bool {
         let (changed, has_others) = self.descendants.reap();
         if self.is_suspended && !changed.is_empty() {
-            // What ends has not stopped, and may have started another.
+            // A process that ends has not stopped, and may have started another.
             self.suspending.get_or_insert_with(Instant::now);
         }
         for (process, status) in changed {
@@ -209,16 +208,16 @@ impl Keeper {
                 }
             }
         }
-        // Where orphans are not adopted, the group has to be gone too.
+        // On systems where orphans are not adopted, the group must be gone too.
         let is_gone =
             || cfg!(target_os = "linux") || test_kill_process_group(self.head) == Err(Errno::SRCH);
-        // What is dead may be a debugger's to reap.
+        // A dead process may be left for a debugger to reap.
         let are_dead = || self.killing && self.descendants.are_dead_but(None);
         (!has_others || are_dead()) && is_gone()
     }
 
-    /// Whether one more stop of the command is to be told. The messages that nobody reads must not fill the
-    /// socket: who waits for room in it kills nothing.
+    /// Returns whether to report one more stop of the command. Unread messages must not fill the
+    /// socket: a keeper that waits for room in it kills nothing.
     fn can_tell(&mut self) -> bool {
         self.unheard = match self.trust.is_alone() {
             true => self.unheard.saturating_add(1),
@@ -227,7 +226,7 @@ impl Keeper {
         self.unheard <= UNHEARD
     }
 
-    /// If `zklock run` is gone, the next look at the socket tells.
+    /// Sends a report. If `zklock run` is gone, the next read from the socket shows that.
     fn say(&self, kind: Kind, number: i32, text: &str) {
         drop(send(&self.zklock, kind, number, text.as_bytes()));
     }
@@ -262,16 +261,16 @@ impl Keeper {
                 self.signal(Signal::CONT, true);
             }
             (Kind::SignalGroup, Some(signal)) => self.signal(signal, false),
-            // Not before it begins: what becomes it would end of SIGUSR1.
+            // Not before the command begins: SIGUSR1 would end the process that becomes it.
             (Kind::SignalHead, Some(signal)) if self.head_lives && self.gate.is_none() => {
-                // Not reaped yet, so the number is still its own.
+                // The command is not reaped yet, so the number is still its own.
                 let _ = kill_process(self.head, signal);
             }
             (Kind::Kill, _) => {
                 self.say(Kind::Killing, 0, "");
                 self.start_killing();
             }
-            // Asked for twice, it is answered once: after the answer, `zklock run` stops, and then continues all.
+            // A repeated request is answered once: after the answer, `zklock run` stops, and then continues all.
             (Kind::Suspend, _) if !self.is_suspended => {
                 self.suspending.get_or_insert_with(Instant::now);
             }
@@ -290,16 +289,16 @@ impl Keeper {
         let quiet = left.map(|left| QUIET.saturating_sub(left.elapsed()));
         let waits = |left: &Duration| !self.is_suspended || !left.is_zero();
         let trust = self.trust.left().filter(waits);
-        // `zklock run` itself comes first, unless it is stopped.
+        // `zklock run` itself acts first, unless it is stopped.
         let trust = trust.map(|left| left.max(POLL));
-        // What is in its call for long is looked for the less often.
+        // A process that stays in its call for long is checked less and less often.
         let stop = self
             .suspending
             .map(|since| STOP_POLL.max(since.elapsed() / 16));
         quiet.into_iter().chain(trust).chain(stop).min()
     }
 
-    /// Sends a signal to the group and, if it is for all, to the processes that have left it.
+    /// Sends a signal to the group and, if it is `for_all`, to the processes that have left the group.
     fn signal(&self, signal: Signal, for_all: bool) {
         // At once, so that no process that starts meanwhile misses it. When the head is reaped, the
         // number may be another group's.
@@ -310,14 +309,14 @@ impl Keeper {
         for process in self.descendants.living().unwrap_or_default() {
             let is_inside = process.group == group;
             if is_inside && !self.head_lives || !is_inside && for_all {
-                // Those of other users are told when they are left.
+                // Processes of other users are reported when they are left.
                 drop(process.signal(signal));
             }
         }
     }
 
-    /// Kills everything if the lock can be trusted no more and `zklock run`, which would do that, is stopped.
-    /// After Ctrl-Z, everything is, unless somebody else has continued the command.
+    /// Kills everything if the lock can no longer be trusted and `zklock run`, which would do that, is stopped. After
+    /// Ctrl-Z, all processes are stopped too, unless somebody has continued the command.
     fn look_at_trust(&mut self) {
         if !self.killing && self.trust.is_over() && !self.is_still() {
             self.start_killing();
@@ -325,8 +324,8 @@ impl Keeper {
         }
     }
 
-    /// Whether what `Suspend` has stopped is stopped still. What is in a call that no signal but SIGKILL
-    /// interrupts may go on, or have a child that does.
+    /// Returns whether the processes that `Suspend` has stopped are still stopped. A process in a
+    /// call that only SIGKILL interrupts may go on, or have a child that does.
     fn is_still(&self) -> bool {
         let is = |all: Vec<Process>| all.iter().all(|one| one.state <= State::Traced);
         self.is_suspended && self.descendants.living().is_ok_and(is)
@@ -360,7 +359,7 @@ impl Keeper {
         if stopped.is_ok() {
             self.suspending = None;
         } else if lasts > 2 * STOP_LIMIT {
-            // It may be in fork(2) and stop after it, and the child has got no signal: it is looked for later.
+            // The process may be in fork(2) and stop after it. Its child got no signal, and is found later.
             let at_most = State::Uninterruptible;
             stopped = self.descendants.stop(at_most, &mut self.suspended);
         }

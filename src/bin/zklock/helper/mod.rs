@@ -6,18 +6,18 @@
 //!              └── __listen            hears what a terminal sends to that group
 //! ```
 //!
-//! `__keep` is a subreaper without other children. So the kernel keeps the set of the
-//! command's processes: they are the descendants of `__keep`, whatever their groups, sessions
-//! and parents are, and the last one has ended when `__keep` has no child. Processes that
-//! `zklock run` had inherited are not among them.
+//! `__keep` is a subreaper without other children, so the kernel keeps the set of the command's
+//! processes: they are the descendants of `__keep`, whatever their groups, sessions and parents
+//! are, and the last one has ended when `__keep` has no child. Processes that `zklock run` had
+//! inherited are not among them.
 //!
-//! If `zklock run` ends before it says that it needs `__keep` no more, `__keep` reads the end of
-//! their socket, kills the command's processes, and ends the session when they are gone, so that
-//! the lock is free at once. If another command follows under the lock, such as a hook, the `__keep` of
-//! that one relieves the one before: at every moment, one of them reads the end.
+//! If `zklock run` ends before it dismisses `__keep`, `__keep` reads the end of their socket, kills the
+//! command's processes, and ends the session when they are gone, so that the lock is free at once. If
+//! another command follows under the lock, such as a hook, its `__keep` relieves the one before: at
+//! every moment, one of them reads the end of the socket.
 //!
-//! If `zklock run` alone is stopped, and so cannot stop the command before the lock is another's, `__keep`
-//! kills the command's processes.
+//! If `zklock run` alone is stopped, and so cannot stop the command before another client has the
+//! lock, `__keep` kills the command's processes.
 //!
 //! If `__keep` ends, the kernel kills the command, and gives its other processes to `zklock run`,
 //! which kills them before it releases the lock. The arguments of `__keep` name neither the lock nor

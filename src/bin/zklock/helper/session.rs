@@ -1,4 +1,4 @@
-//! The session of a `zklock run` that was killed, which another process ends.
+//! The session of a killed `zklock run`, which another process ends.
 
 use std::env;
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ use crate::metrics::note_kill;
 use crate::signals;
 use crate::wanted::Wanted;
 
-/// How long to try to end it.
+/// How long to try to end the session.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// How often to look whether a hook has ended.
@@ -41,8 +41,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Ends it, so that the next holder need not wait for the session timeout. If no server
-    /// answers, it ends by itself.
+    /// Ends the session, so that the next holder need not wait for the session timeout. If no
+    /// server answers, the session ends by itself.
     pub(super) fn end(self, descendants: &mut Descendants) {
         let args = iter::once("zklock".into()).chain(self.args);
         let (Ok(mut args), Some(key)) = (Args::try_parse_from(args), self.key.to_str()) else {
@@ -63,20 +63,20 @@ impl Session {
             }
             _ => {}
         }
-        // Another process may be waiting for what comes out of a pipe.
+        // Another process may be waiting for the content of a pipe.
         if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {
             return;
         }
         if let Ok(builder) = connect::builder(&args) {
-            // Where nothing is left, nothing is to be ended.
+            // If the chroot is gone, there is nothing to end.
             let builder = builder.create_chroot(false);
             let _ = builder.connect_timeout(LIMIT).end_session(key);
         }
     }
 }
 
-/// Runs the last hook of a standby that was killed, and kills it with all that it has started if it takes
-/// longer.
+/// Runs the last hook of a killed standby; kills it with all processes that it has started if it
+/// takes longer.
 fn run_hook(
     hook: &str,
     folder: &Path,
@@ -87,8 +87,8 @@ fn run_hook(
     let mut shell = Command::new("sh");
     shell.args(["-c", hook]).stdin(Stdio::null());
     shell.current_dir(folder).process_group(0);
-    // It must not inherit that all signals are blocked here. Those that came before end nothing; what the
-    // caller ignores stays ignored.
+    // The hook must not inherit the mask that blocks all signals. Signals that came before end
+    // nothing, and signals that the caller ignores stay ignored.
     let ignored = signals::ignored();
     let fatal = |one: &Number| !FORBIDDEN.contains(&(*one as i32)) && !ignored.contains(*one);
     let fatal = Number::iterator().filter(fatal);

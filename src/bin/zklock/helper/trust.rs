@@ -1,4 +1,4 @@
-//! Whether `zklock run` still looks after the lock: nobody else does if it alone is stopped.
+//! Tracks whether `zklock run` still supervises the lock: no other process does if it alone is stopped.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -9,17 +9,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::descendants::is_stopped;
 
-/// How long the lock can be trusted, as far as `zklock run` has said.
+/// How long the lock can be trusted, according to `zklock run`.
 #[derive(Debug)]
 pub(super) struct Trust {
-    /// The state of its first thread, which looks after the lock. It stays open, so that a limit of open files
-    /// does not hide it.
+    /// The `stat` file of the first thread of `zklock run`, which supervises the lock. It stays
+    /// open, so that a limit of open files does not hide it.
     zklock: Option<File>,
     until: Option<Duration>,
 }
 
 impl Trust {
-    /// Of the parent of this process.
+    /// Creates the trust in the parent of this process.
     pub(super) fn new() -> Self {
         let of = |parent| File::open(format!("/proc/{parent}/stat")).ok();
         Self {
@@ -28,23 +28,23 @@ impl Trust {
         }
     }
 
-    /// Takes in a message.
+    /// Notes the time in a message.
     pub(super) fn lasts(&mut self, text: &[u8]) {
         let millis = text.try_into().map(u64::from_le_bytes);
         self.until = millis.ok().map(Duration::from_millis);
     }
 
-    /// How long that is from now; nothing if it is not limited.
+    /// Returns how long the lock can still be trusted; `None` without a limit.
     pub(super) fn left(&self) -> Option<Duration> {
         self.until.map(|until| until.saturating_sub(since_boot()))
     }
 
-    /// Whether that is over, and who would end the command is stopped.
+    /// Returns whether that time is over, and the process that would end the command is stopped.
     pub(super) fn is_over(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero()) && self.is_alone()
     }
 
-    /// Whether `zklock run` is stopped.
+    /// Returns whether `zklock run` is stopped.
     pub(super) fn is_alone(&self) -> bool {
         let mut stat = Vec::new();
         let read = self.zklock.as_ref().map(|mut file| {
@@ -55,13 +55,13 @@ impl Trust {
     }
 }
 
-/// What a message says of the time since the start of the system.
+/// Returns a message with this time since the start of the system.
 pub(crate) fn message(until: Duration) -> [u8; 8] {
     let millis = u64::try_from(until.as_millis());
     millis.unwrap_or(u64::MAX).to_le_bytes()
 }
 
-/// The time by a clock that counts while the machine sleeps, too, as the lock's does.
+/// Returns the time by a clock that counts while the machine sleeps, as the lock's clock does.
 pub(crate) fn since_boot() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;

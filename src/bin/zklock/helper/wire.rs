@@ -1,4 +1,4 @@
-//! What `zklock run` and its helpers say to each other over sockets.
+//! The messages between `zklock run` and its helpers, over sockets.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -14,7 +14,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// A message. Most kinds have a number or a text, or neither.
+/// A message. Most kinds have a number, a text, or neither.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) kind: Kind,
@@ -22,25 +22,25 @@ pub(crate) struct Message {
     pub(crate) text: Vec<u8>,
 }
 
-/// What a message is about. A byte stands for it: its place among the values of this.
+/// The kind of a message. It is sent as one byte: its index among these values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Kind {
     // To `__keep`, first the command and how many words it has, then signals by their numbers.
     Brief,
     /// Lets the command begin.
     Begin,
-    /// To everything, which also continues: what is stopped gets no other signal before.
+    /// A signal to all processes, which are also continued: a stopped process gets no other signal before.
     SignalAll,
     SignalGroup,
     SignalHead,
     Kill,
     /// Stops everything.
     Suspend,
-    /// Continues what `Suspend` has stopped, and the group.
+    /// Continues the processes that `Suspend` has stopped, and the group.
     Continue,
     /// Until when the lock can be trusted, unless another message says more.
     Trust,
-    /// Somebody else answers for the session from now on: `zklock run`, or the next `__keep`.
+    /// Another process answers for the session from now on: `zklock run`, or the next `__keep`.
     Spare,
     // From `__keep`.
     /// The number is the command's; 0 if it could not be started, for what the text says.
@@ -49,13 +49,13 @@ pub(crate) enum Kind {
     Killing,
     /// `zklock run` was stopped for too long: everything is being killed.
     Untrusted,
-    /// The command has stopped or ended; the number is what wait(2) has said.
+    /// The command has stopped or ended; the number is the status of wait(2).
     Changed,
-    /// Everything is stopped, unless the text says what is not.
+    /// All processes are stopped, unless the text says which are not.
     Suspended,
-    /// What is left some time after the end of the command.
+    /// Processes are left some time after the end of the command.
     Left,
-    /// Nothing is left; the number is that of the signals to all that were sent before.
+    /// No process is left; the number is that of the signals to all that were sent before.
     Gone,
     // From `__listen`: the number of a signal.
     Heard,
@@ -91,7 +91,7 @@ pub(crate) fn receive(mut from: &UnixStream) -> io::Result<Message> {
     })
 }
 
-/// Receives messages in a thread of this name; they are disconnected at the end of the other process.
+/// Receives messages in a thread of this name; the channel is disconnected at the end of the other process.
 pub(crate) fn listen_to(from: UnixStream, name: &str) -> io::Result<Receiver<Message>> {
     let (to, messages) = unbounded();
     let listen = move || while receive(&from).is_ok_and(|message| to.send(message).is_ok()) {};
@@ -99,7 +99,7 @@ pub(crate) fn listen_to(from: UnixStream, name: &str) -> io::Result<Receiver<Mes
     thread.spawn(listen).map(|_| messages)
 }
 
-/// Sends open files, two at most.
+/// Sends open files, at most two.
 pub(crate) fn send_files(to: &UnixStream, files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);

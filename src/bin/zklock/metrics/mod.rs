@@ -1,7 +1,8 @@
 //! Numbers about a command, in a file for the textfile collector of node_exporter.
 //!
-//! A thread writes them, so that no disk can hold the command back or keep it from being stopped. What
-//! fails is told, and changes nothing else. Processes that share a file add to what the others have written.
+//! A thread writes them, so that no disk can hold the command up or keep it from being stopped.
+//! Failures are reported, and change nothing else. Processes that share a file add to each other's
+//! numbers.
 
 mod page;
 mod place;
@@ -30,7 +31,7 @@ struct Recorder {
     writer: Writer,
     /// When the wait, or the present term, began.
     since: Mutex<Instant>,
-    /// A loss of the lock has been counted.
+    /// Whether a loss of the lock has been counted.
     has_lost: Mutex<bool>,
 }
 
@@ -55,7 +56,7 @@ impl Metrics {
         ended
     }
 
-    /// The program stands in line.
+    /// Notes that the program is in the queue.
     pub(crate) fn waits(&self) {
         self.note(|page, _| page.waiting = true);
     }
@@ -88,7 +89,7 @@ impl Metrics {
         ended
     }
 
-    /// The command has done what it was to do, under its lock.
+    /// Notes that the command has succeeded, under its lock.
     pub(crate) fn has_succeeded(&self) {
         self.note(|page, _| page.last_success = Some(now()));
     }
@@ -108,7 +109,7 @@ impl Metrics {
         recorder.writer.finish();
     }
 
-    /// Changes the page, which gets how long the wait or the term has lasted, and has it written.
+    /// Changes the page, given how long the wait or the term has lasted, and has it written.
     fn note(&self, change: impl FnOnce(&mut Page, Duration)) {
         if let Some(recorder) = &self.0 {
             let mut since = recorder.since.lock();
@@ -129,12 +130,12 @@ pub(crate) fn note_kill(what: &Guarded, lock: &str) {
     }
 }
 
-/// The file that the user asked for, if any.
+/// Returns the file that the user asked for, if any.
 fn file_of(what: &Guarded, lock: &str) -> Option<PathBuf> {
     place::file(Path::new(what.metrics.as_deref()?), lock)
 }
 
-/// The time since 1970.
+/// Returns the time since 1970.
 fn now() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What is in the file, in Prometheus' text format.
+//! The content of the file, in Prometheus' text format.
 
 use std::fmt;
 use std::mem;
@@ -11,7 +11,7 @@ pub(super) struct Page {
     lock: String,
     pub(super) waiting: bool,
     pub(super) active: bool,
-    /// Points in time are counted from 1970.
+    /// The points in time below are counted from 1970.
     pub(super) last_start: Option<Duration>,
     pub(super) last_success: Option<Duration>,
     pub(super) last_exit: Option<(Duration, u8)>,
@@ -21,7 +21,7 @@ pub(super) struct Page {
     pub(super) losses: u64,
 }
 
-/// A name, whether it is a counter, and what it says. Other files must not say something else.
+/// A name, whether it is a counter, and its description, which must be the same in all files.
 type About = (&'static str, bool, &'static str);
 
 #[rustfmt::skip]
@@ -58,7 +58,7 @@ impl Page {
         mem::replace(self, rest)
     }
 
-    /// Takes from an earlier page what has not happened since, and adds up what is counted.
+    /// Takes over from an earlier page what has not happened since, and adds up the counters.
     pub(super) fn follows(&mut self, earlier: &Self) {
         self.last_start = self.last_start.max(earlier.last_start);
         self.last_success = self.last_success.max(earlier.last_success);
@@ -69,7 +69,7 @@ impl Page {
         self.losses = self.losses.saturating_add(earlier.losses);
     }
 
-    /// Follows an earlier page as it is written. Returns whether there is something.
+    /// Follows an earlier page in its written form. Returns whether the text had any numbers.
     pub(super) fn continues(&mut self, earlier: &str) -> bool {
         let number = |name| self.number_in(name, earlier);
         let time = |name| Duration::try_from_secs_f64(number(name)?).ok();
@@ -101,7 +101,7 @@ impl Page {
         format!("zklock_command_{name}{{lock=\"{}\"}}", self.lock)
     }
 
-    /// The numbers in their order, as text; none of what has not happened.
+    /// Returns the numbers in their order, as text; `None` for what has not happened.
     fn numbers(&self) -> [Option<String>; ABOUT.len()] {
         let yes = |is: bool| Some(u8::from(is).to_string());
         let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());

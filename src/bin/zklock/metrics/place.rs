@@ -1,7 +1,7 @@
 //! Where the file is, and how it is read and replaced.
 //!
-//! node_exporter reads every file of its folder whose name ends with `.prom`, at any moment. So a name with
-//! that end is a file's, and any other a folder's, in which each lock has a file.
+//! node_exporter reads every file of its folder whose name ends with `.prom`, at any moment. A name
+//! with this end is therefore a file's, and any other a folder's, in which each lock has a file.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
@@ -18,17 +18,17 @@ use rustix::io::Errno;
 /// The end of the names that node_exporter reads.
 const END: &str = "prom";
 
-/// Where a file's name that is made of a path is cut; file systems take 255 bytes.
+/// Where a file's name that is made of a path is cut; file systems accept 255 bytes.
 const LONGEST: usize = 200;
 
 /// More than a page has.
 const ENOUGH: u64 = 64 * 1024;
 
-/// How long to wait between two looks whether another process has ended its turn, and how often to look.
+/// How long to wait between two checks whether another process has ended its turn, and how often to check.
 const PAUSE: Duration = Duration::from_millis(2);
 const TRIES: usize = 50;
 
-/// Returns the file for this lock; none if the place is empty, as a variable may be.
+/// Returns the file for this lock; `None` if the place is empty, as a variable may be.
 pub(super) fn file(place: &Path, lock: &str) -> Option<PathBuf> {
     if place.as_os_str().is_empty() {
         return None;
@@ -39,7 +39,8 @@ pub(super) fn file(place: &Path, lock: &str) -> Option<PathBuf> {
     })
 }
 
-/// A name that no other lock has: slashes become dots, and what is no letter, digit, `-` or `_` its bytes.
+/// Returns a name that no other lock has: slashes become dots, and a byte that is not a letter,
+/// digit, `-` or `_` becomes its hexadecimal number.
 fn name(lock: &str) -> String {
     let mut name = "zklock".to_owned();
     for byte in lock.bytes() {
@@ -63,7 +64,7 @@ fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
 }
 
-/// What is in a file; nothing if it cannot be read.
+/// Returns the content of a file; empty if it cannot be read.
 pub(super) fn read(file: &Path) -> String {
     let mut text = String::new();
     if fs::symlink_metadata(file).is_ok_and(|found| found.is_file()) {
@@ -75,8 +76,8 @@ pub(super) fn read(file: &Path) -> String {
     text
 }
 
-/// Keeps other processes from reading a file of this folder, in order to replace it, until it is dropped.
-/// One that is stopped meanwhile is not waited for.
+/// Keeps other processes from reading a file of this folder in order to replace it, until the
+/// returned lock is dropped. Does not wait for a process that is stopped meanwhile.
 pub(super) fn turn(file: &Path) -> Option<OwnedFd> {
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -95,7 +96,7 @@ pub(super) fn turn(file: &Path) -> Option<OwnedFd> {
     Some(folder)
 }
 
-/// Replaces it at once, by one that other users may read: node_exporter is one of them.
+/// Replaces the file atomically by one that other users may read: node_exporter is one of them.
 pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(format!(".{}", uuid::Uuid::new_v4().simple()));

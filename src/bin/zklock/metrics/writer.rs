@@ -17,10 +17,10 @@ use crate::stderr::say;
 /// How long the end of the program waits for the last numbers to be written.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
-/// Writes the page as it is at that time, whenever it is told to.
+/// Writes the page in its current state, whenever it is told to.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// It takes one message: who comes while that waits has its numbers written with it.
+    /// A channel for one message: a caller that comes while it waits has its numbers written too.
     to: Sender<()>,
     ended: Receiver<()>,
 }
@@ -52,7 +52,7 @@ impl Writer {
     }
 }
 
-/// The thread leaves all signals to the others, whenever these block them.
+/// Starts the thread. It blocks all signals and leaves them to the others, whenever these block them.
 fn spawn(write: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let thread = thread::Builder::new().name("zklock-metrics".into());

@@ -13,7 +13,7 @@ use crate::terminal::has_job_control;
 use crate::terminal_listener::TerminalListener;
 
 impl Supervisor<'_> {
-    /// Handles a stopped command: everything that it has started stops, and then this process,
+    /// Handles a stopped command: stops every process that it has started, and then this process,
     /// so that the shell takes over.
     pub(super) fn stopped(&mut self, signal: i32) {
         let asked = mem::take(&mut self.passed_stop);
@@ -31,28 +31,28 @@ impl Supervisor<'_> {
         if wants_terminal && !terminal.is_there() {
             say("the command wants the terminal of another process namespace, and has stopped");
         }
-        // What was sent only to the command leaves it its lock.
+        // A signal that was sent only to the command does not cost it its lock.
         if asked || terminal.is_there() && !is(Signal::SIGSTOP) {
             self.child.ask(Kind::Suspend);
         }
     }
 
-    /// Handles that everything has stopped: stops this process, and continues the command with it, unless its lock
-    /// is lost then.
+    /// Handles that everything has stopped: stops this process, and continues the command with it,
+    /// unless the lock is lost by then.
     pub(super) fn suspended(&mut self, failure: &str) {
         let alone = mem::take(&mut self.stops_alone);
-        // Without this process, the lock would be lost under what goes on.
+        // Without this process, the lock would be lost while other processes go on.
         if !failure.is_empty() {
             say(&format!(
                 "cannot stop what the command has started, it goes on: {failure}"
             ));
         } else if has_job_control() {
-            // Of what the terminal has sent to the command's group alone, this one's group has to hear: a
-            // script in it waits for this process.
+            // This process's group must get what the terminal has sent to the command's group
+            // alone: a script in it waits for this process.
             self.signals.stop(alone);
         }
         self.look_at_lock();
-        // Who reads from it without having got it stops again, and gets it then.
+        // A command that reads from the terminal without having it stops again, and gets the terminal then.
         if self.terminal.is_all_ours() {
             self.give_terminal();
         }
@@ -81,7 +81,7 @@ impl Supervisor<'_> {
         };
         self.signals.tell_group(signal);
         if signal == Signal::SIGHUP {
-            // The terminal is gone: nobody else continues what is stopped.
+            // The terminal is gone, so no shell continues what is stopped.
             self.child.ask(Kind::Continue);
         }
     }

@@ -1,4 +1,4 @@
-//! What becomes of the command when its lock is in doubt, lost or asked for, or its time is over.
+//! Stops the command when its lock is in doubt, lost or asked for, or its time is over.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -12,16 +12,17 @@ use crate::helper::trust::since_boot;
 use crate::stderr::say;
 use crate::stop_policy::StopAction;
 
-/// The keeper is told of what is longer by this part of a session timeout, which each proof adds.
+/// The keeper is told of a time that is longer by this part of a session timeout, which each proof adds.
 const NEWS: u32 = 16;
 
-/// So much less is the same time, read again: it is far from when another can have the lock.
+/// A time that is shorter by no more than this is the same time, read again: another client cannot
+/// have the lock for much longer.
 const JITTER: Duration = Duration::from_millis(10);
 
 impl Supervisor<'_> {
     /// Stops the command if the lock is about to be lost; returns when to look again.
     pub(super) fn look_at_lock(&mut self) -> Duration {
-        // Before the look: this process may be stopped meanwhile.
+        // The time is read before the look, because this process may be stopped meanwhile.
         let now = since_boot();
         let (state, valid_for) = (self.order.lock.state(), self.order.lock.valid_for());
         self.looks.look(state);
@@ -54,7 +55,7 @@ impl Supervisor<'_> {
         LOOK
     }
 
-    /// Tells the keeper until when the lock can be trusted, if it does not know.
+    /// Tells the keeper until when the lock can be trusted, unless it knows.
     pub(super) fn tell_trust(&mut self, now: Duration, valid_for: Duration) {
         let until = now.saturating_add(valid_for);
         let longer = self.order.session_timeout / NEWS;
@@ -66,13 +67,13 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The keeper has killed the command, because this process was stopped alone.
+    /// Handles that the keeper has killed the command, because this process alone was stopped.
     pub(super) fn was_stopped_alone(&mut self) {
         self.look_at_lock();
         if self.killed {
             return;
         }
-        // The servers have confirmed it again since.
+        // The servers have confirmed the lock again since.
         self.killed = true;
         (self.order.told)(News::Stops);
         let (name, stopped) = (&self.order.name, &self.looks);
@@ -96,7 +97,7 @@ impl Supervisor<'_> {
         ));
     }
 
-    /// Stops the command if it has had its time; returns when to look again.
+    /// Stops the command if its time is over; returns when to look again.
     pub(super) fn look_at_time(&mut self) -> Duration {
         let Some(most) = self.order.what.max_time else {
             return Duration::MAX;
@@ -124,7 +125,7 @@ impl Supervisor<'_> {
         self.terminate(&format!("{what}, stopping the command"));
     }
 
-    /// Says why the lock is lost, if that is known.
+    /// Returns why the lock is lost, if that is known.
     pub(super) fn why_lost(&self, because: &str) -> String {
         let why = self.order.lock.lost_reason();
         why.map(|why| format!("{because} {why}"))

@@ -1,5 +1,6 @@
-//! When the command and its lock were looked at last: the service manager's watchdog asks, and a look that
-//! comes late tells how long this process was stopped, as by Ctrl-Z. Nothing confirms a lock meanwhile.
+//! When the command and its lock were last checked. The service manager's watchdog asks for that,
+//! and a late check shows how long this process was stopped, as by Ctrl-Z. Nothing confirms a lock
+//! meanwhile.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use zklock::GuardState;
 
 use crate::table::brief;
 
-/// When that was, while there is a command.
+/// When the last look was, while there is a command.
 static LAST: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Looks are at most a second apart, unless this process is stopped.
@@ -18,8 +19,8 @@ const STOPPED: Duration = Duration::from_secs(3);
 /// How long a look may take.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// Written, it continues the sentence about a lock; it is empty if this process was not stopped since
-/// the lock was held.
+/// How long this process was stopped. Its `Display` continues the sentence about a lock, and is
+/// empty if this process was not stopped since the lock was held.
 #[derive(Debug)]
 pub(super) struct Looks {
     stopped: Option<Duration>,
@@ -52,7 +53,7 @@ impl Drop for Looks {
     }
 }
 
-/// Whether the command, if there is one, is looked after.
+/// Returns whether the command, if there is one, is supervised.
 pub(crate) fn is_attended() -> bool {
     let last = *LAST.lock();
     last.is_none_or(|last| last.elapsed() < STUCK)

@@ -1,7 +1,7 @@
 //! Supervises a command and its lock.
 //!
-//! The command is stopped before anything is said about it, and messages go through `stderr`,
-//! which never blocks: only the loop of [`Supervisor::run`] waits.
+//! The command is stopped before anything is said about it. Messages go through `stderr`, which
+//! never blocks: only the loop of [`Supervisor::run`] waits.
 
 mod job_control;
 mod lock_watch;
@@ -43,7 +43,7 @@ pub(crate) struct Order<'a> {
     pub(crate) told: &'a dyn Fn(News),
 }
 
-/// What others may want to hear while a command runs.
+/// What observers are told while a command runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum News {
     /// The lock's state has changed.
@@ -56,20 +56,20 @@ pub(crate) enum News {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) ending: Ending,
-    /// It was stopped because of its lock, or because another client asked for that.
+    /// Whether the command was stopped because of its lock, or because another client asked for that.
     pub(crate) by_lock: bool,
-    /// The lock was lost, or the command was stopped because it was in doubt.
+    /// Whether the lock was lost, or the command was stopped because the lock was in doubt.
     pub(crate) lost: bool,
-    /// It was stopped because it ran for too long.
+    /// Whether the command was stopped because it ran for too long.
     pub(crate) over_time: bool,
-    /// A signal that ends programs was passed on to it; SIGHUP, and it ended by that.
+    /// Whether a signal that ends programs was passed on to the command; SIGHUP counts only if it ended the command.
     pub(crate) by_signal: bool,
-    /// A signal that ends programs came too late for it.
+    /// A signal that ends programs and came too late for the command.
     pub(crate) late: Option<Signal>,
 }
 
 impl Ended {
-    /// Whether the command did what it was to do, under its lock.
+    /// Returns whether the command succeeded, under its lock.
     pub(crate) fn is_success(&self) -> bool {
         self.ending == Ending::Code(0) && !self.lost
     }
@@ -78,7 +78,7 @@ impl Ended {
 /// See the module's documentation.
 pub(crate) struct Supervisor<'a> {
     order: Order<'a>,
-    /// The last state that was told.
+    /// The last state that was reported.
     state: GuardState,
     looks: Looks,
     child: Child,
@@ -88,22 +88,22 @@ pub(crate) struct Supervisor<'a> {
     /// When SIGTERM was sent because the lock was suspect, and because the time was over.
     doubted: Option<Instant>,
     over_time: Option<Instant>,
-    /// It was killed because of the lock.
+    /// Whether the command was killed because of the lock.
     killed: bool,
-    /// Until when the lock can be trusted, as the keeper knows.
+    /// The time until which the lock can be trusted, as last told to the keeper.
     trusted: Duration,
-    /// Another client has asked for the lock.
+    /// Whether another client has asked for the lock.
     revoked: bool,
-    /// A signal other than SIGHUP that ends programs was passed on to it.
+    /// Whether a signal other than SIGHUP that ends programs was passed on to the command.
     by_signal: bool,
     /// The last signal that ends programs, and its number in `child`.
     last: Option<(Signal, i32)>,
     /// Present once the command has the terminal.
     listener: Option<TerminalListener>,
     had_terminal: bool,
-    /// SIGTSTP was passed on to it.
+    /// Whether SIGTSTP was passed on to the command.
     passed_stop: bool,
-    /// It has stopped for that: this process got SIGTSTP, as its group did if it was typed.
+    /// Whether the command has stopped for it: this process got SIGTSTP, as its group did if it was typed.
     stops_alone: bool,
 }
 
@@ -136,8 +136,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Lets the command begin, unless the lock was lost or a signal came meanwhile: on a slow
-    /// disk, starting a program takes a while.
+    /// Lets the command begin, unless the lock was lost or a signal came meanwhile: on a slow disk,
+    /// starting a program takes a while.
     fn begin(&mut self) -> Result<(), Failure> {
         if self.terminal.is_all_ours() {
             self.give_terminal();
@@ -167,8 +167,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Lets the command begin and waits until no process of it is left; returns what is left to be
-    /// reaped, too.
+    /// Lets the command begin and waits until none of its processes is left. Also returns the child
+    /// that is still to be reaped.
     pub(crate) fn run(mut self) -> Result<(Ended, Child), Failure> {
         self.begin()?;
         let events = self.order.lock.events().clone();
@@ -204,7 +204,7 @@ impl<'a> Supervisor<'a> {
         Ok((ended, self.child))
     }
 
-    /// Whether the command was stopped because of its lock.
+    /// Returns whether the command was stopped because of its lock.
     fn is_doubted(&self) -> bool {
         self.doubted.is_some() || self.killed
     }
@@ -213,7 +213,7 @@ impl<'a> Supervisor<'a> {
         self.is_doubted() || self.over_time.is_some()
     }
 
-    /// Handles what the keeper says; nothing if it is gone.
+    /// Handles a report of the keeper; `None` if the keeper is gone.
     fn reported(&mut self, report: Option<&Message>) {
         if report.is_none() && self.child.is_kept {
             say("lock-keeper, which keeps the command's processes, was killed: so are they");
@@ -236,7 +236,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Whether SIGHUP has ended the command. A daemon may have taken it for a reload.
+    /// Returns whether SIGHUP has ended the command. A daemon may have taken the signal for a reload.
     fn has_died_of_hangup(&self) -> bool {
         let hangup = Signal::SIGHUP as i32;
         let codes = [Ending::Signal(hangup), Ending::Code(128 + hangup as u8)];
@@ -274,8 +274,8 @@ impl<'a> Supervisor<'a> {
                 self.passed_stop = true;
                 self.child.pass_on(Kind::SignalGroup, signal as i32);
             }
-            // A command that has stopped continues with this process. One that has not may have
-            // started something that has, and wait for it, as vfork(2) does.
+            // A stopped command continues with this process. A command that has not stopped may
+            // have started a process that has, and wait for it, as vfork(2) does.
             Signal::SIGCONT => {
                 if mem::take(&mut self.passed_stop) {
                     self.child.ask(Kind::Continue);
