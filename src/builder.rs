@@ -160,7 +160,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How many pings the client sends in a session timeout while it holds nothing and waits for
+    /// Sets how many pings the client sends in a session timeout while it holds nothing and waits for
     /// nothing: from 3, as many as ZooKeeper's own client sends, to 6.
     ///
     /// With ten thousand idle clients, 3 spares the servers half of their packets. In exchange, the

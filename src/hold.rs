@@ -165,7 +165,7 @@ impl fmt::Display for Hold {
     }
 }
 
-/// The data may come from another client, and go to a terminal.
+/// Replaces control characters: the data may come from another client, and go to a terminal.
 fn plain(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }

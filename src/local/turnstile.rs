@@ -310,7 +310,7 @@ impl<T, S, W: Heir> Drop for Turn<T, S, W> {
                 return;
             };
             // The heir has left: the lock goes back to the server. The release takes other mutexes,
-            // so it runs without that of the lines.
+            // so it runs with the lines' mutex unlocked.
             match line.orphan() {
                 Some(handed) => {
                     drop(lines);

@@ -1,4 +1,4 @@
-//! What all locks share.
+//! The code that all locks share.
 //!
 //! ```text
 //!  Locks ──► turnstile ──► RawGuard ──► driver ──► session

@@ -38,7 +38,7 @@ pub(crate) struct Queue<'a> {
     pub(crate) held: &'a [String],
     /// What becomes of the directory once it is empty.
     pub(crate) lasting: Lasting<'a>,
-    /// The reads of the caller that are to be as new as the grant.
+    /// The reads of the caller that must be as new as the grant.
     pub(crate) reads: &'a [Request],
     /// Another lock, which must be held all the while.
     pub(crate) under: Option<&'a Lease>,

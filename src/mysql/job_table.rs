@@ -28,7 +28,7 @@ pub(super) enum Written {
     Yes,
     /// The journal has another version.
     BadVersion,
-    /// The lock belongs to another acquisition.
+    /// The lock is no longer this acquisition's.
     Gone,
 }
 

@@ -220,7 +220,7 @@ pub(super) fn renew(
     (changed, done)
 }
 
-/// A condition that fails with an error on MySQL if another transaction has locked the row.
+/// Returns a condition that fails with an error on MySQL if another transaction has locked the row.
 /// It is tested before the statement locks a row itself. For MariaDB it is a comment.
 fn is_free(key: Key<'_>) -> String {
     format!(

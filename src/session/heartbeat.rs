@@ -187,7 +187,7 @@ impl Heartbeat {
         }
     }
 
-    /// Asks the quorum about those of these leases that are not lost.
+    /// Asks the quorum about these leases, except for the lost ones.
     fn check(&self, leases: Vec<(u64, OpenLease)>) {
         let stamp = self.status.stamp();
         let mut nodes = Vec::new();

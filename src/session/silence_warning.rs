@@ -9,7 +9,7 @@ use crate::transport::status::Status;
 /// How often the warning is logged.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// How many times a waiting thread has logged this silence.
+/// How many periods of a silence a waiting thread has logged.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     told: u32,

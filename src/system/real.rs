@@ -70,7 +70,7 @@ pub(crate) mod clock {
         Some(format!("{} {}", boot.trim(), own.display()))
     }
 
-    /// Elsewhere, clocks are not compared.
+    /// Returns `None`: on other systems, clocks are not compared.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(crate) fn name() -> Option<String> {
         None

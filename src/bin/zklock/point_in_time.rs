@@ -72,7 +72,7 @@ fn seconds(time: &str) -> Option<i64> {
     is_time.then_some(3_600 * hour + 60 * minute + second)
 }
 
-/// The seconds in `+01:00`.
+/// Returns the seconds in `+01:00`.
 fn seconds_of_offset(text: &str) -> Option<i64> {
     let sign = match text.as_bytes().first()? {
         b'+' => 1,

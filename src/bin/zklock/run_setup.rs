@@ -105,7 +105,7 @@ impl Stage {
         self.hurries.set(false);
     }
 
-    /// Without a connection, waits for one as long as returning servers keep the session: the
+    /// Waits for a connection, if there is none, as long as returning servers keep the session: the
     /// lock can be released as soon as they do. Returns whether there is a connection. A signal
     /// shortens the wait, and ends the program if the wait was in vain.
     pub(crate) fn await_servers(&self, path: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The caller's reads that are to be as new as the grant, sent together with the listing.
+//! The caller's reads that must be as new as the grant, sent together with the listing.
 //!
 //! A server answers in order, so the answer to a read behind the listing that grants the lock is as
 //! new as the listing. A thread that has waited for others reads again, because those answers may

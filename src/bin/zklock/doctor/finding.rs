@@ -64,7 +64,7 @@ impl Level {
     }
 }
 
-/// The columns of the terminal that stdout is, if it is one.
+/// Returns the number of columns of stdout, if it is a terminal.
 pub(super) fn columns() -> Option<u16> {
     Term::stdout().size_checked().map(|size| size.1)
 }

@@ -58,7 +58,7 @@ fn name(lock: &str) -> String {
     format!("{name}.{END}")
 }
 
-/// The hash FNV-1a, which is the same on all machines.
+/// Returns the hash FNV-1a, which is the same on all machines.
 fn hash(text: &str) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)

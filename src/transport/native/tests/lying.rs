@@ -13,7 +13,7 @@ use zklock_jute::{ConnectReply, Event, Op, OpReply, ReplyHeader, xid};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A frame with this content.
+/// Returns a frame with this content.
 fn framed(content: &[u8]) -> Vec<u8> {
     [&(content.len() as i32).to_be_bytes()[..], content].concat()
 }

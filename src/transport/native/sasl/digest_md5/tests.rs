@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The user of RFC 2831, section 4.
+/// Returns the login of the user of RFC 2831, section 4.
 fn chris(uri: &'static str, nonce: &str) -> DigestLogin {
     DigestLogin {
         digest: Digest {
