@@ -292,8 +292,9 @@ impl Error {
         Self::NoThread { reason }
     }
 
-    /// Returns `true` if the holder must stop: another client may hold the lock by now, or the run took
-    /// [longer than it may](LostReason::OverTime), after which another client gets the lock when it ends.
+    /// Returns `true` if the holder must stop: another client may hold the lock by now, or the run
+    /// took [longer than it may](LostReason::OverTime), after which another client gets the lock
+    /// when it ends.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::SessionExpired)
     }

@@ -86,8 +86,9 @@ impl Highest {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Stale`] if a higher token was seen: stop, a later holder has been at work.
-    /// Fails with [`Error::Fence`] if the file cannot be read or written; `write` was not run then.
+    /// Fails with [`Error::Stale`] if a higher token was seen: stop, a later holder has been at
+    /// work. Fails with [`Error::Fence`] if the file cannot be read or written; `write` was not run
+    /// then.
     pub fn write<T>(&self, token: FencingToken, write: impl FnOnce() -> T) -> Result<T> {
         match &self.0 {
             Kept::InMemory(highest) => {

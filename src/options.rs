@@ -93,8 +93,8 @@ impl<'a> LockOptions<'a> {
     }
 
     /// Stops waiting at this time; the result is then `Ok(None)`, or
-    /// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) if no server has said that the lock is
-    /// taken. Defaults to never.
+    /// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) if no server has said that the lock
+    /// is taken. Defaults to never.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
@@ -178,7 +178,8 @@ impl<'a> LockOptions<'a> {
     }
 
     /// Learns whether the last holder of a mutex left without releasing, and lets the next holder
-    /// learn the same about this client; see [`MutexGuard::abandoned`](crate::MutexGuard::abandoned).
+    /// learn the same about this client; see
+    /// [`MutexGuard::abandoned`](crate::MutexGuard::abandoned).
     ///
     /// A holder leaves without releasing if its session expires, its process dies, its critical
     /// section panics or it loses the lock. Every call that locks this path should track: a call

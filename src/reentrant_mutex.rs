@@ -91,8 +91,8 @@ impl ReentrantMutex {
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if this thread has guards of the mutex and
     /// the mutex was lost: drop them first. Otherwise as [`Mutex::lock`](crate::Mutex::lock);
-    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) means that the thread holds another lock
-    /// of this path, such as a plain [`Mutex`](crate::Mutex).
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) means that the thread holds another
+    /// lock of this path, such as a plain [`Mutex`](crate::Mutex).
     #[doc(alias = "acquire")]
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))

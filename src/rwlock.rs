@@ -22,9 +22,9 @@ use zklock_core::dialect::Role;
 ///
 /// Any number of readers share it; a writer has it alone. Both queue in order of arrival: a reader
 /// that comes after a waiting writer waits behind it, so writers do not starve, and readers that
-/// are next to each other wake together. A thread that holds the lock, or the mutex of the same path,
-/// and locks it again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader cannot
-/// become a writer. A writer can become a reader, see [`RwLockWriteGuard::downgrade`].
+/// are next to each other wake together. A thread that holds the lock, or the mutex of the same
+/// path, and locks it again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader
+/// cannot become a writer. A writer can become a reader, see [`RwLockWriteGuard::downgrade`].
 ///
 /// # Why no reader becomes a writer
 ///
@@ -108,8 +108,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
-    /// the lock is taken.
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then
+    /// that the lock is taken.
     pub fn try_read_for(&self, limit: Duration) -> Result<Option<RwLockReadGuard>> {
         self.read_with(LockOptions::within(limit))
     }
@@ -120,8 +120,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
-    /// the lock is taken.
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then
+    /// that the lock is taken.
     pub fn try_read_until(&self, deadline: Instant) -> Result<Option<RwLockReadGuard>> {
         self.read_with(LockOptions::new().deadline(deadline))
     }
@@ -133,8 +133,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
-    /// the lock is taken.
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then
+    /// that the lock is taken.
     pub fn read_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockReadGuard>> {
         self.reader(options.request(&self.locks.session, Patience::Waits)?)
     }
@@ -170,8 +170,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
-    /// the lock is taken.
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then
+    /// that the lock is taken.
     pub fn try_write_for(&self, limit: Duration) -> Result<Option<RwLockWriteGuard>> {
         self.write_with(LockOptions::within(limit))
     }
@@ -182,8 +182,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
-    /// the lock is taken.
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then
+    /// that the lock is taken.
     pub fn try_write_until(&self, deadline: Instant) -> Result<Option<RwLockWriteGuard>> {
         self.write_with(LockOptions::new().deadline(deadline))
     }
@@ -195,8 +195,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then that
-    /// the lock is taken.
+    /// As [`read`](Self::read), and with [`Error::ConnectTimeout`] if no server has said by then
+    /// that the lock is taken.
     pub fn write_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockWriteGuard>> {
         self.writer(options.request(&self.locks.session, Patience::Waits)?)
     }

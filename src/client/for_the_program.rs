@@ -49,8 +49,8 @@ impl Client {
         }
     }
 
-    /// As [`wait_for_change`](Self::wait_for_change), to a deadline if there is one, and at most until
-    /// `cancel` has a message; then it returns `None`. For the program.
+    /// As [`wait_for_change`](Self::wait_for_change), to a deadline if there is one, and at most
+    /// until `cancel` has a message; then it returns `None`. For the program.
     ///
     /// # Errors
     ///

@@ -20,12 +20,12 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is gone:
-    /// [`LostReason::SessionExpired`](crate::LostReason::SessionExpired) if it was not taken over in
-    /// time, [`LostReason::HandedOver`](crate::LostReason::HandedOver) if another process has taken it
-    /// over, and [`LostReason::Evicted`](crate::LostReason::Evicted) if another client has deleted its
-    /// node. Otherwise fails as [`connect`](Self::connect), and the lock stays until its session times
-    /// out. After [`Error::ConnectTimeout`](crate::Error::ConnectTimeout), another try may find that
-    /// this one has taken it over.
+    /// [`LostReason::SessionExpired`](crate::LostReason::SessionExpired) if it was not taken over
+    /// in time, [`LostReason::HandedOver`](crate::LostReason::HandedOver) if another process has
+    /// taken it over, and [`LostReason::Evicted`](crate::LostReason::Evicted) if another client has
+    /// deleted its node. Otherwise fails as [`connect`](Self::connect), and the lock stays until
+    /// its session times out. After [`Error::ConnectTimeout`](crate::Error::ConnectTimeout),
+    /// another try may find that this one has taken it over.
     pub fn take_over(self, handover: &Handover) -> Result<(Client, MutexGuard)> {
         let (session, limit) = self.open_inherited(handover.inherited())?;
         let client = Client::over(session);

@@ -55,9 +55,9 @@ pub enum LostReason {
     /// [`SessionExpired`](Self::SessionExpired), except with
     /// [`Client::from_zookeeper`](crate::Client::from_zookeeper), which never learns it.
     NodeGone,
-    /// The run took longer than [`JobOptions::max_time`](crate::JobOptions::max_time). The lock's node
-    /// is still there: nobody else gets the lock before the run has ended. If the lock itself is lost
-    /// before that, the reason becomes that one.
+    /// The run took longer than [`JobOptions::max_time`](crate::JobOptions::max_time). The lock's
+    /// node is still there: nobody else gets the lock before the run has ended. If the lock itself
+    /// is lost before that, the reason becomes that one.
     OverTime,
     /// The lock was handed over to another process: either by this guard
     /// ([`MutexGuard::hand_over`](crate::MutexGuard::hand_over)), or by a hand-over that this

@@ -5,16 +5,18 @@
 //!  check, version ─► guard Lost ─► leave ─► connect with the session ─► mark ─► prove ─► guard
 //! ```
 //!
-//! The old process proves the lock, marks its guard Lost and leaves its connection without sending the request that
-//! ends a session. ZooKeeper gives a session to the connection that asked for it last, and would give it to any
-//! number of processes that know its password, one after the other. The new process therefore first writes a mark of
-//! its own into the lock's node, over the version that the old process has read: of all processes that try, one
-//! succeeds. The others leave without ending the session. One of them may take the connection from the new holder
-//! meanwhile, which then reconnects.
+//! The old process proves the lock, marks its guard Lost and leaves its connection without sending
+//! the request that ends a session. ZooKeeper gives a session to the connection that asked for it
+//! last, and would give it to any number of processes that know its password, one after the other.
+//! The new process therefore first writes a mark of its own into the lock's node, over the version
+//! that the old process has read: of all processes that try, one succeeds. The others leave without
+//! ending the session. One of them may take the connection from the new holder meanwhile, which
+//! then reconnects.
 //!
-//! The node has been at the head of its queue, where no contender comes ahead of it. The new guard trusts its own
-//! messages only: when it connected, and when it wrote the mark. The old process adds when the leader had last heard
-//! of the session, which shows that the session was not about to end when the new process connected.
+//! The node has been at the head of its queue, where no contender comes ahead of it. The new guard
+//! trusts its own messages only: when it connected, and when it wrote the mark. The old process
+//! adds when the leader had last heard of the session, which shows that the session was not about
+//! to end when the new process connected.
 
 use std::sync::Arc;
 

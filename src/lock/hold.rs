@@ -1,14 +1,15 @@
 //! Creates a hold: in place of a lock that is held, or at the end of a queue.
 //!
-//! A contender that waits without a process would get the lock with nobody there. A client that wants to leave a hold
-//! therefore waits as any other contender does, with a node of its session. Once that node is first, one transaction
-//! creates the hold with the same number and deletes the node: no other contender comes in between, and a process
-//! that dies before leaves nothing.
+//! A contender that waits without a process would get the lock with nobody there. A client that
+//! wants to leave a hold therefore waits as any other contender does, with a node of its session.
+//! Once that node is first, one transaction creates the hold with the same number and deletes the
+//! node: no other contender comes in between, and a process that dies before leaves nothing.
 //!
-//! A waiter behind a node that was alone ahead may take its deletion for its turn, without listing the queue again
-//! ([`Kind::passes_on`]). The same transaction therefore writes such a node first. A watch fires once: the waiter
-//! gets the event of the write, and lists the queue, which contains the hold. Other nodes are not written: Curator's
-//! `LeaderLatch` looks again only at a deletion, and would wait for ever.
+//! A waiter behind a node that was alone ahead may take its deletion for its turn, without listing
+//! the queue again ([`Kind::passes_on`]). The same transaction therefore writes such a node first.
+//! A watch fires once: the waiter gets the event of the write, and lists the queue, which contains
+//! the hold. Other nodes are not written: Curator's `LeaderLatch` looks again only at a deletion,
+//! and would wait for ever.
 //!
 //! [`Kind::passes_on`]: zklock_core::dialect::Kind::passes_on
 
@@ -115,8 +116,9 @@ impl RawGuard {
 }
 
 impl Session {
-    /// Creates a hold at the end of the queue at a path and returns its node. Fails if the queue has contenders that
-    /// would not wait for the hold. Readers and writers of other libraries wait for a writer only.
+    /// Creates a hold at the end of the queue at a path and returns its node. Fails if the queue
+    /// has contenders that would not wait for the hold. Readers and writers of other libraries wait
+    /// for a writer only.
     pub(crate) fn plant_hold(&self, path: &str, hold: &Hold) -> Result<String> {
         let limit = Self::query_limit();
         let mut caller = self.caller();

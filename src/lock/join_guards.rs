@@ -7,8 +7,8 @@ use zklock_core::validity::Stamp;
 impl RawGuard {
     /// Returns one guard over the nodes of all these guards, which are of one lock; `None` if there are none.
     ///
-    /// The guard is lost with the first of its nodes. If one of the guards is lost already, or is of another session,
-    /// the returned guard is lost.
+    /// The guard is lost with the first of its nodes. If one of the guards is lost already, or is
+    /// of another session, the returned guard is lost.
     pub(crate) fn join(all: Vec<Self>) -> Option<Self> {
         let (first, others) = all.split_first()?;
         if others.is_empty() {

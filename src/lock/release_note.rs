@@ -121,8 +121,9 @@ impl Session {
     }
 }
 
-/// Returns the note that another one may replace. If somebody has deleted the data, it may have been a job's record:
-/// with a note in its place, a job would [take the path over](zklock_core::mending::is_free).
+/// Returns the note that another one may replace. If somebody has deleted the data, it may have
+/// been a job's record: with a note in its place, a job would [take the path
+/// over](zklock_core::mending::is_free).
 fn replaceable(data: &[u8], stat: &Stat, is_own: bool) -> Option<Note> {
     let was_written = is_own && data.is_empty() && 0 < stat.version;
     Note::parse(data).filter(|_| !was_written)

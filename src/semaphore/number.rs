@@ -39,11 +39,11 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the permit is lost, with [`Error::Suspect`] if no server answers
-    /// while it is valid, with [`Error::NoAuth`] if this client may not write the data of the permits'
-    /// directory, with [`Error::Exhausted`] if more permits than this client knows of have numbers,
-    /// and with [`Error::Unsupported`] over a handle of the `zookeeper` crate, which has no
-    /// transactions.
+    /// Fails with [`Error::Lost`] if the permit is lost, with [`Error::Suspect`] if no server
+    /// answers while it is valid, with [`Error::NoAuth`] if this client may not write the data of
+    /// the permits' directory, with [`Error::Exhausted`] if more permits than this client knows of
+    /// have numbers, and with [`Error::Unsupported`] over a handle of the `zookeeper` crate, which
+    /// has no transactions.
     ///
     /// # Example
     ///

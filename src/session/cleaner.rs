@@ -146,9 +146,10 @@ impl Cleaner {
         let _ = (0..count).try_for_each(|_| endings.recv(&*self.transport, &limit).map(drop));
     }
 
-    /// Begins the deletion of what an attempt left. The node belongs to `session`, or to a later session if the
-    /// session changed unnoticed. The later one is assumed, because the nodes of the earlier one are gone. A create
-    /// may be carried out in the next session just before the status shows that session.
+    /// Begins the deletion of what an attempt left. The node belongs to `session`, or to a later
+    /// session if the session changed unnoticed. The later one is assumed, because the nodes of the
+    /// earlier one are gone. A create may be carried out in the next session just before the status
+    /// shows that session.
     fn put_orphan(&self, dir: &str, session: i64, orphan: Orphan) -> u64 {
         let session = match (self.status.snapshot().session, &orphan) {
             (0, Orphan::Node(_)) => session,

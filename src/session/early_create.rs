@@ -57,8 +57,9 @@ impl EarlyCreate {
         }
     }
 
-    /// Notes that no thread will read the answer. If the answer has arrived, returns when the calls were sent,
-    /// because the node may exist. Otherwise the thread that handles the answer cleans up the node.
+    /// Notes that no thread will read the answer. If the answer has arrived, returns when the calls
+    /// were sent, because the node may exist. Otherwise the thread that handles the answer cleans
+    /// up the node.
     pub(crate) fn give_up(&self) -> Option<Sent> {
         match mem::replace(&mut *self.0.lock(), State::GivenUp) {
             State::Answered(sent) => Some(sent),

@@ -144,8 +144,8 @@ impl Signals {
         let _ = kill(GROUP, signal);
     }
 
-    /// Stops this process `alone`, or its group as Ctrl-Z does: another `zklock` in it first stops what
-    /// its own command has started. Returns when this process continues.
+    /// Stops this process `alone`, or its group as Ctrl-Z does: another `zklock` in it first stops
+    /// what its own command has started. Returns when this process continues.
     pub(crate) fn stop(&self, alone: bool) {
         let _ = self.continued.try_recv();
         self.state.lock().own.add(Signal::SIGTSTP);

@@ -11,10 +11,10 @@
 //! are, and the last one has ended when `__keep` has no child. Processes that `zklock run` had
 //! inherited are not among them.
 //!
-//! If `zklock run` ends before it dismisses `__keep`, `__keep` reads the end of their socket, kills the
-//! command's processes, and ends the session when they are gone, so that the lock is free at once. If
-//! another command follows under the lock, such as a hook, its `__keep` relieves the one before: at
-//! every moment, one of them reads the end of the socket.
+//! If `zklock run` ends before it dismisses `__keep`, `__keep` reads the end of their socket, kills
+//! the command's processes, and ends the session when they are gone, so that the lock is free at
+//! once. If another command follows under the lock, such as a hook, its `__keep` relieves the one
+//! before: at every moment, one of them reads the end of the socket.
 //!
 //! If `zklock run` alone is stopped, and so cannot stop the command before another client has the
 //! lock, `__keep` kills the command's processes.
