@@ -289,7 +289,7 @@ impl<T, S, W: Heir> Turn<T, S, W> {
     /// Returns whether this thread has stood in line, and a server has told the thread ahead of it
     /// about the lock: there may be no time left to ask again.
     pub(crate) fn follows_an_answer(&self) -> bool {
-        // Nobody is ahead in a new line, so the common case locks no mutex.
+        // Nobody is ahead in a new line, so the lines need not be locked for it.
         self.stood_in_line && self.change(|line| mem::take(&mut line.unanswered)) == Some(false)
     }
 

@@ -1,7 +1,7 @@
 //! What a client knows about a lock that it holds.
 //!
 //! A [`Lease`] is shared by the guard, which checks it, and the background thread, which renews it.
-//! It consists of atomics: a check reads the clock once and takes no lock.
+//! It consists of atomics: a check costs one read of the clock.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

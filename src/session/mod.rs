@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A [`Caller`] waits for answers on behalf of a calling thread, always within a limit. The
-//! background thread sends without waiting. Every decision that needs neither a clock nor I/O is in
+//! background thread sends without waiting. Decisions that need neither a clock nor I/O are in
 //! the crate `zklock-core`.
 
 pub(crate) mod background;
