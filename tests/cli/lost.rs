@@ -395,6 +395,33 @@ fn a_shorter_stop_of_zklock_alone_costs_no_command(hosts: &str) {
     assert_eq!(first.end().signal, Some(15));
 }
 
+/// A busy machine may take longer than the servers have, but not three times.
+#[test]
+fn a_lock_that_servers_confirm_after_a_stop_costs_no_command() {
+    let tick = Duration::from_secs(1);
+    let server = Server::builder().tick(tick).start().expect("a server");
+    let goes_on = || goes_on_after_a_stop(server.hosts());
+    assert!((0..3).any(|_| goes_on()), "the command was stopped");
+}
+
+/// Whether a command goes on after its `zklock` was stopped for so long that the lock is in doubt.
+fn goes_on_after_a_stop(hosts: &str) -> bool {
+    let (path, log) = (fresh_path("confirmed"), Log::new());
+    let run = format!("run --session-timeout 20 {path}");
+    let mut first = Zklock::start(hosts, &run, &log.beat("beat"));
+    log.await_word("beat");
+    first.signal("STOP");
+    thread::sleep(Duration::from_millis(6_800));
+    first.signal("CONT");
+    let beats = log.words().len();
+    let goes_on = || beats + 100 < log.words().len();
+    eventually("it goes on or ends", || goes_on() || first.has_ended());
+    let went_on = !first.has_ended();
+    first.signal("TERM");
+    first.end();
+    went_on
+}
+
 /// Runs a command, stops its `zklock` for longer than the session lasts, in this way, which is told the
 /// command's number, and checks that the next one begins after its end.
 #[track_caller]

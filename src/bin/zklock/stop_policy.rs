@@ -88,6 +88,11 @@ impl StopPolicy {
         })
     }
 
+    /// Whether the servers can be waited for before SIGTERM, and as much time is left for the command after it.
+    pub(crate) fn has_time(self, valid_for: Duration, wait: Duration) -> bool {
+        2 * wait < valid_for.saturating_sub(self.margin)
+    }
+
     /// Decides by how long the command has run, and by how long ago SIGTERM was sent for that.
     pub(crate) fn decide_by_time(
         self,

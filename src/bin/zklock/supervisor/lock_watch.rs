@@ -45,6 +45,11 @@ impl Supervisor<'_> {
         match self.order.policy.decide(state, valid_for, doubted) {
             StopAction::Wait(wait) => return wait,
             StopAction::Terminate => {
+                let policy = self.order.policy;
+                let answer_due = self.looks.answer_due();
+                if let Some(due) = answer_due.filter(|due| policy.has_time(valid_for, *due)) {
+                    return due;
+                }
                 self.doubted = Some(Instant::now());
                 let why = format!("the lock {name} is in doubt, no server confirms it{stopped}");
                 self.terminate(&format!("{why}: stopping the command"));

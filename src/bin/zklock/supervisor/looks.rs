@@ -24,6 +24,7 @@ const STUCK: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Looks {
     stopped: Option<Duration>,
+    went_on: Option<Instant>,
     session_timeout: Duration,
 }
 
@@ -32,6 +33,7 @@ impl Looks {
         LAST.lock().replace(Instant::now());
         Self {
             stopped: None,
+            went_on: None,
             session_timeout,
         }
     }
@@ -41,9 +43,19 @@ impl Looks {
         let since = before.map(|before| before.elapsed());
         if since > Some(STOPPED) {
             self.stopped = since;
+            self.went_on = Some(Instant::now());
         } else if state == GuardState::Held {
             self.stopped = None;
+            self.went_on = None;
         }
+    }
+
+    /// How long the servers still have to confirm the lock after a stop of this process, in which nobody asked
+    /// them: the client asks as soon as it goes on.
+    pub(super) fn answer_due(&self) -> Option<Duration> {
+        let due = self.session_timeout / 40;
+        let left = due.saturating_sub(self.went_on?.elapsed());
+        (!left.is_zero()).then_some(left)
     }
 }
 
