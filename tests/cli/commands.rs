@@ -7,7 +7,7 @@ use crate::program::{
     on_every_server,
 };
 use crate::support::proxy::Proxy;
-use crate::support::raw::{Raw, children};
+use crate::support::raw::{EPHEMERAL, Raw, children};
 use crate::support::{eventually, fresh_path, timed};
 
 on_every_server! {
@@ -38,6 +38,7 @@ on_every_server! {
     whoever_does_not_let_go_is_evicted
     a_node_of_no_session_is_evicted_and_not_asked
     a_holder_in_the_queue_of_a_latch_is_evicted_and_not_asked
+    a_refusal_names_the_option_for_a_dialect
     a_lock_is_kept_for_as_long_as_asked
     credentials_come_from_the_environment_and_stay_secret
 }
@@ -675,6 +676,18 @@ fn a_holder_in_the_queue_of_a_latch_is_evicted_and_not_asked(hosts: &str) {
     assert!(evicted.err.contains(refusal), "{evicted:?}");
     assert!(evicted.out.starts_with("evicted"), "{evicted:?}");
     assert_eq!(holder.end().code, Some(75));
+}
+
+fn a_refusal_names_the_option_for_a_dialect(hosts: &str) {
+    let path = fresh_path("kazoos");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&path);
+    let node = format!("{path}/6f9c1c9e5a0b4b579a3e0123456789ab__lock__0000000000");
+    raw.create(&node, b"", EPHEMERAL).expect("a node");
+    let refused = Zklock::run(hosts, &format!("run {path}"), "true");
+    assert_eq!(refused.code, Some(78), "{refused:?}");
+    let advice = "use --dialect kazoo or another path";
+    assert!(refused.err.contains(advice), "{refused:?}");
 }
 
 fn a_lock_is_kept_for_as_long_as_asked(hosts: &str) {

@@ -3,8 +3,10 @@
 use std::io;
 use std::process::ExitCode;
 
+use clap::ValueEnum;
 use zklock::Error;
 
+use crate::args::LockDialect;
 use crate::exit::Ending;
 use crate::stderr::say;
 
@@ -116,6 +118,16 @@ impl From<Error> for Failure {
             }
             _ => "",
         };
-        Self::new(code, format!("{error}{hint}"))
+        Self::new(code, in_options(format!("{error}{hint}")))
     }
+}
+
+/// Has an error of the library advise an option where it advises a dialect.
+fn in_options(message: String) -> String {
+    let dialects = LockDialect::value_variants().iter();
+    dialects.fold(message, |message, dialect| {
+        let option = dialect.to_possible_value().expect("none is hidden");
+        let option = format!("--dialect {}", option.get_name());
+        message.replace(&format!("Dialect::{dialect:?}"), &option)
+    })
 }
