@@ -285,3 +285,22 @@ fn the_makefile_deploys_and_migrates_under_the_lock() {
         assert!(matches!(token, Some(Ok(_))), "{ended:?}");
     }
 }
+
+#[test]
+fn a_script_begins_with_its_lock_and_may_call_itself() {
+    let site = Site::new();
+    let lock = &blocks("docs/coming_from.md", "sh")[0];
+    let inside = "mkdir inside && sleep 0.2 && \"$0\" again && rmdir inside";
+    site.program(
+        "script",
+        &format!("{lock}\n[ \"$1\" = again ] && echo \"$1\" >> ran || {{ {inside}; }}"),
+    );
+    let script = site.folder.path("script").display().to_string();
+    let both = [(); 2].map(|()| site.start(&[&script, "one"]));
+    for one in both {
+        let ended = one.end();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let ran = fs::read_to_string(site.folder.path("ran")).expect("it ran");
+    assert_eq!(ran, "again\nagain\n");
+}
