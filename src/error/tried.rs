@@ -18,6 +18,11 @@ pub(super) fn unanswered(
     limit: Duration,
     tried: &[String],
 ) -> fmt::Result {
+    if tried.is_empty() && limit.is_zero() {
+        return f.write_str(
+            "the limit of zero ended before a server could answer: use try_lock, or allow more time",
+        );
+    }
     if tried.is_empty() {
         // There is a connection, so some of the requests may have been answered.
         return write!(
@@ -82,7 +87,25 @@ fn to_do(tried: &[String]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::by_reason;
+    use crate::Error;
+
+    #[test]
+    fn a_limit_of_zero_is_told_from_a_server_that_does_not_answer() {
+        let told = |limit| {
+            let (tried, round_trip) = (Vec::new(), None);
+            let error = Error::ConnectTimeout {
+                limit,
+                tried,
+                round_trip,
+            };
+            error.to_string()
+        };
+        assert!(told(Duration::ZERO).contains("use try_lock"));
+        assert!(told(Duration::from_secs(1)).contains("look whether the servers run"));
+    }
 
     #[test]
     fn servers_with_the_same_reason_are_told_together() {
