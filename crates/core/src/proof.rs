@@ -45,8 +45,14 @@ pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
 }
 
 /// Judges the answers to [`requests`].
+///
+/// What the server lacks may have been found out since it was asked. Without `multi` there are two answers
+/// to each node.
 pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
-    if capabilities.multi {
+    if answers.is_empty() {
+        return Proof::Unanswered;
+    }
+    if capabilities.multi && answers.len() == 1 {
         return match answers.first() {
             Some(Ok(zklock_jute::Reply::Multi(results))) => {
                 let gone = |result: &Result<_, _>| *result == Err(ErrorCode::NO_NODE);
@@ -135,6 +141,20 @@ mod tests {
             judge(HANDLE, &[Err(Failure::Lost), there]),
             Proof::Unanswered
         );
+    }
+
+    #[test]
+    fn no_answer_is_no_proof_and_what_is_found_out_meanwhile_changes_none() {
+        for knows in [OURS, HANDLE] {
+            assert_eq!(judge(knows, &[]), Proof::Unanswered);
+        }
+        let alive = [
+            Err(Failure::Refused(ErrorCode::NO_NODE)),
+            Ok(Reply::Stat(Stat::default())),
+        ];
+        assert_eq!(judge(OURS, &alive), Proof::Confirmed);
+        let multi = [Ok(Reply::Multi(vec![Ok(OpReply::Checked)]))];
+        assert_eq!(judge(HANDLE, &multi), Proof::Unanswered);
     }
 
     #[test]
