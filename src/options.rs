@@ -218,9 +218,10 @@ impl<'a> LockOptions<'a> {
     /// this only if the holder checks its guard, or if what the lock protects checks fencing
     /// tokens. A holder that is cut off from the servers when it is evicted learns of it late: its
     /// guard stays valid for up to half of its session timeout beside the next one. Only fencing
-    /// tokens exclude that. Costs the server one listing every half of the shorter time, 5 s at
-    /// most, one when a time is up, and one when what this thread watches of the queue moves.
-    /// [`Duration::MAX`] means never. Defaults to never.
+    /// tokens exclude that. A thread that waits behind another thread of its client sees nothing of
+    /// the queue, and evicts nobody. Costs the server one listing and a read every half of the
+    /// shorter time, 5 s at most, the same and a write when a time is up, and one when what this
+    /// thread watches of the queue moves. [`Duration::MAX`] means never. Defaults to never.
     pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
         self.overdue = Some(Rule {
             held_longer_than,

@@ -41,6 +41,8 @@ pub struct Overdue {
     head: Option<Head>,
     /// How long to sleep before the next look.
     pause: Duration,
+    /// A time is up then, if the head is the same.
+    is_up: bool,
     state: State,
 }
 
@@ -57,7 +59,7 @@ struct Head {
 enum State {
     Sleep,
     List,
-    Look(String),
+    Look(String, bool),
     Ask(String),
     Evict(String),
 }
@@ -69,8 +71,8 @@ pub enum Action {
     Sleep(Duration),
     /// List the queue.
     List,
-    /// Ask for this node's birth.
-    Look(String),
+    /// Ask for this node's birth; if the answer may have consequences, ask a server that has caught up.
+    Look(String, bool),
     /// Ask the holder of this node to release.
     Ask(String),
     /// Delete this node.
@@ -101,6 +103,7 @@ impl Overdue {
             head: None,
             // A short wait costs nothing.
             pause: PERIODS.0,
+            is_up: false,
             state: State::Sleep,
         }
     }
@@ -110,7 +113,7 @@ impl Overdue {
         match &self.state {
             State::Sleep => Action::Sleep(self.pause),
             State::List => Action::List,
-            State::Look(node) => Action::Look(node.clone()),
+            State::Look(node, caught_up) => Action::Look(node.clone(), *caught_up),
             State::Ask(node) => Action::Ask(node.clone()),
             State::Evict(node) => Action::Evict(node.clone()),
         }
@@ -131,7 +134,11 @@ impl Overdue {
 
     /// Takes in the result of the last action.
     pub fn handle(&mut self, event: Event<'_>) {
-        self.pause = self.period();
+        // After an eviction the head is another.
+        self.pause = match self.state {
+            State::Evict(_) => PERIODS.0,
+            _ => self.period(),
+        };
         self.state = match (&self.state, event) {
             (State::Sleep, Event::Elapsed) => State::List,
             (State::List, Event::Children(contest, names, own, held)) => {
@@ -142,13 +149,13 @@ impl Overdue {
                 match contenders.iter().find(|name| !is_held(name)) {
                     // The node ahead of us belongs to no contender, or has just gone.
                     Some(head) if own == Some(head.text) => State::Sleep,
-                    Some(head) if ordered => State::Look(head.text.to_owned()),
+                    Some(head) if ordered => State::Look(head.text.to_owned(), self.is_up),
                     _ => State::Sleep,
                 }
             }
-            (State::Look(node), Event::Born(born, now)) => {
-                let node = node.clone();
-                self.saw(node, born, now)
+            (State::Look(node, caught_up), Event::Born(born, now)) => {
+                let (node, caught_up) = (node.clone(), *caught_up);
+                self.saw(node, born, now, caught_up)
             }
             _ => State::Sleep,
         };
@@ -161,7 +168,8 @@ impl Overdue {
     }
 
     /// Takes in which node, identified by its birth, is at the head of the queue now.
-    fn saw(&mut self, node: String, born: i64, now: Duration) -> State {
+    fn saw(&mut self, node: String, born: i64, now: Duration, caught_up: bool) -> State {
+        self.is_up = false;
         let Some(head) = self.head.as_mut().filter(|head| head.born == born) else {
             self.head = Some(Head {
                 born,
@@ -176,8 +184,12 @@ impl Overdue {
         };
         let left = most.saturating_sub(now.saturating_sub(since));
         if !left.is_zero() {
+            self.is_up = left <= self.pause;
             self.pause = self.pause.min(left);
             return State::Sleep;
+        }
+        if !caught_up {
+            return State::Look(node, true);
         }
         match head.asked {
             None => {
@@ -235,11 +247,44 @@ mod tests {
                 Some("a-lock-0000000002"),
                 &[],
             ));
-            assert_eq!(overdue.action(), Action::Look(head.clone()));
+            let caught_up = matches!(time, 10 | 13 | 24);
+            assert_eq!(overdue.action(), Action::Look(head.clone(), caught_up));
             overdue.handle(Event::Born(born, time * second));
             assert_eq!(overdue.action(), *expected, "at {time}");
             overdue.handle(Event::Done);
         }
+    }
+
+    #[test]
+    fn a_server_that_lags_has_nobody_asked_or_evicted_and_the_next_head_is_looked_at_soon() {
+        let rule = Rule {
+            held_longer_than: Duration::ZERO,
+            grace: Duration::from_secs(60),
+        };
+        let contest = Contest {
+            dialect: Dialect::Curator,
+            role: Role::Exclusive,
+            permits: 0,
+        };
+        let mut overdue = Overdue::new(rule);
+        let names: Names = ["a-lock-0000000001"].iter().collect();
+        let head = || "a-lock-0000000001".to_owned();
+        let look = |overdue: &mut Overdue, seconds: u64| {
+            overdue.handle(Event::Elapsed);
+            overdue.handle(Event::Children(contest, &names, None, &[]));
+            overdue.handle(Event::Born(1, Duration::from_secs(seconds)));
+        };
+        look(&mut overdue, 1);
+        look(&mut overdue, 2);
+        assert_eq!(overdue.action(), Action::Look(head(), true));
+        overdue.handle(Event::Born(1, Duration::from_secs(2)));
+        assert_eq!(overdue.action(), Action::Ask(head()));
+        overdue.handle(Event::Done);
+        look(&mut overdue, 62);
+        overdue.handle(Event::Born(1, Duration::from_secs(62)));
+        assert_eq!(overdue.action(), Action::Evict(head()));
+        overdue.handle(Event::Done);
+        assert_eq!(overdue.action(), Action::Sleep(PERIODS.0));
     }
 
     #[test]
@@ -300,7 +345,7 @@ mod tests {
             overdue.handle(Event::Children(contest, &names, None, held.as_slice()));
             overdue.action()
         };
-        let look = |number: u32| Action::Look(format!("{number:032x}"));
+        let look = |number: u32| Action::Look(format!("{number:032x}"), false);
         assert_eq!(kazoo([1, 2], None), look(1));
         assert_eq!(
             kazoo([2, 1], None),

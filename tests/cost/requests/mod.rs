@@ -323,16 +323,38 @@ fn who_evicts_the_overdue_looks_at_a_new_head_when_the_queue_moves() {
             let mutex = scene.client.mutex(&scene.path).unwrap();
             drop(mutex.lock_with(options).unwrap());
         });
-        // It looks at the head of the queue, behind a write that is refused.
-        scene.tap.wait_for(op::DELETE);
+        let looks_at_the_head = || {
+            eventually("it looks at the head", || {
+                scene.tap.log().contains(&vec![op::EXISTS])
+            });
+        };
+        looks_at_the_head();
         scene.tap.take();
         let moved = Instant::now();
         drop(first);
-        scene.tap.wait_for(op::DELETE);
+        looks_at_the_head();
         // Otherwise after a minute.
         assert!(moved.elapsed() < Duration::from_secs(30), "{moved:?}");
         drop(tell);
     });
+}
+
+#[test]
+fn who_may_evict_the_overdue_only_reads_until_a_time_is_up() {
+    let scene = Scene::new("patient");
+    let holder = scene.connect();
+    let _guard = holder.mutex(&scene.path).unwrap().lock().unwrap();
+    let (hour, soon) = (Duration::from_secs(3600), Duration::from_millis(100));
+    let options = LockOptions::new().evict_overdue(hour, soon);
+    let limit = Duration::from_secs(1);
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    let waited = mutex.lock_with(options.timeout(limit)).unwrap();
+    assert!(waited.is_none());
+    let sent = scene.tap.take().concat();
+    let count = |wanted| sent.iter().filter(|op| **op == wanted).count();
+    assert!(4 < count(op::GET_CHILDREN), "{sent:?}");
+    // Its own node's.
+    assert!(count(op::DELETE) <= 1, "{sent:?}");
 }
 
 #[test]

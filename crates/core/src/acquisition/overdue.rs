@@ -56,10 +56,12 @@ impl Acquisition {
             Action::Sleep(_) => {}
             Action::List => self.send(Request::list(&self.path), Step::Head, wire),
             // Without the sync, a server that lags may show an earlier node of the same name.
-            Action::Look(name) => {
-                self.hurry.before = 1;
+            Action::Look(name, caught_up) => {
                 self.hurry.version = NO_VERSION;
-                self.send(wire.capabilities().sync(&self.path), Step::Head, wire);
+                if *caught_up {
+                    self.hurry.before = 1;
+                    self.send(wire.capabilities().sync(&self.path), Step::Head, wire);
+                }
                 let look = Request::exists(&node_in(&self.path, name));
                 self.send(look, Step::Head, wire);
             }

@@ -200,7 +200,7 @@ impl Hurry {
     /// Returns what the request under way is about.
     pub(super) fn about(&self, dir: &str) -> About {
         match self.overdue.as_ref().map(Overdue::action) {
-            Some(Action::Look(name) | Action::Ask(name) | Action::Evict(name)) => {
+            Some(Action::Look(name, _) | Action::Ask(name) | Action::Evict(name)) => {
                 About::Node(node_in(dir, &name))
             }
             _ => About::Queue,

@@ -311,6 +311,7 @@ fn an_overdue_holder_is_asked_again_if_an_answer_is_lost_and_evicted_as_it_was_s
         let sent = sends(waiter, wire);
         match &sent[..] {
             [Request::GetChildren { .. }] => answers(waiter, wire, vec![listing()]),
+            [Request::Exists { .. }] => answers(waiter, wire, vec![stat(30, version)]),
             [Request::Sync { .. }, Request::Exists { .. }] => {
                 let synced = Ok(Reply::Synced { path: "/l".into() });
                 answers(waiter, wire, vec![synced, stat(30, version)]);
@@ -350,9 +351,11 @@ fn a_refused_eviction_ends_the_wait_and_says_what_it_was_about() {
         sends(&mut waiter, &mut wire);
         answers(&mut waiter, &mut wire, vec![names(&[HOLDER])]);
         sends(&mut waiter, &mut wire);
-        let synced = Err(Failure::Refused(ErrorCode::NO_NODE));
-        answers(&mut waiter, &mut wire, vec![synced, stat(30, 0)]);
+        answers(&mut waiter, &mut wire, vec![stat(30, 0)]);
     }
+    sends(&mut waiter, &mut wire);
+    let synced = Err(Failure::Refused(ErrorCode::NO_NODE));
+    answers(&mut waiter, &mut wire, vec![synced, stat(30, 0)]);
     sends(&mut waiter, &mut wire);
     let refused = Failure::Refused(ErrorCode::NO_AUTH);
     answers(&mut waiter, &mut wire, vec![Err(refused)]);

@@ -133,7 +133,7 @@ impl Hurry {
                 self.overdue.handle(Event::Elapsed);
             }
             Action::List => self.list(),
-            Action::Look(name) => {
+            Action::Look(name, _) => {
                 let head = self.ahead.iter().find(|head| head.name == name);
                 self.overdue.handle(match head {
                     Some(_) if self.haste == Haste::GoesByTheName => Event::Born(7, now),
@@ -171,7 +171,9 @@ impl Hurry {
         let own = (self.haste != Haste::AsksItself).then_some(OWN);
         self.overdue
             .handle(Event::Children(contest, &names, own, &[]));
-        if self.haste == Haste::AsksItself && self.overdue.action() == Action::Look(OWN.to_owned())
+        let action = self.overdue.action();
+        if self.haste == Haste::AsksItself
+            && matches!(&action, Action::Look(name, _) if name == OWN)
         {
             self.blame(Property::Ownership, "it hurries itself");
         }
