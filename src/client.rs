@@ -269,7 +269,8 @@ impl Client {
 
     /// Returns a channel of the session's events from now on.
     ///
-    /// It keeps the first 1,024 unread events and drops later ones.
+    /// It keeps the first 1,024 unread events and drops later ones. A channel that is dropped takes some
+    /// memory until the session's next event.
     pub fn events(&self) -> Receiver<SessionEvent> {
         self.locks.session.status.events()
     }

@@ -21,7 +21,7 @@ use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
 use crate::metrics::{self, RequestCounters};
-use crate::system::channel::{Receiver, Sender, bounded};
+use crate::system::channel::{Receiver, Sender, bounded, unbounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
 use zklock_core::grant_proof::{GrantProof, Next};
@@ -169,7 +169,8 @@ impl Status {
 
     /// Returns a channel with every event from now on.
     pub(crate) fn events(&self) -> Receiver<SessionEvent> {
-        let (to, events) = bounded(UNREAD_EVENTS);
+        // Who has left is forgotten at the next event only: until then it is to cost little.
+        let (to, events) = unbounded();
         self.inner.lock().listeners.push(to);
         events
     }
@@ -368,7 +369,7 @@ impl Status {
         inner.subscribers.tell(&now);
         inner
             .listeners
-            .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
+            .retain(|to| UNREAD_EVENTS <= to.len() || to.send(event).is_ok());
         // The user's recorder may be slow, or call this client.
         drop(inner);
         match event {

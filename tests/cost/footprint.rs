@@ -35,6 +35,24 @@ fn idle_clients_leave_the_processor_alone() {
     assert!(busy <= limit, "{busy:?} of at most {limit:?}");
 }
 
+#[test]
+fn channels_of_events_that_were_dropped_take_little_memory() {
+    let server = Server::start().unwrap();
+    let worker = Worker::spawn(worker_that_drops_channels, server.hosts());
+    let [kib] = worker::words(&worker.hear());
+    assert!(kib.parse::<u64>().unwrap() <= 20_000, "{kib} KiB");
+}
+
+#[test]
+#[ignore = "a worker process"]
+fn worker_that_drops_channels() {
+    let Some(hosts) = worker::input() else { return };
+    let client = Client::connect(&hosts).unwrap();
+    let before = status("VmRSS:");
+    (0..10_000).for_each(|_| drop(client.events()));
+    worker::say(&status("VmRSS:").saturating_sub(before).to_string());
+}
+
 /// Returns by how many threads and KiB a process grows with its clients, and how much
 /// processor time they use while nothing is asked of them.
 fn clients(count: u64, idle: Duration) -> (u64, u64, Duration) {

@@ -89,6 +89,10 @@ impl<T> Sender<T> {
         Ok(())
     }
 
+    pub fn len(&self) -> usize {
+        self.0.inner().messages.len()
+    }
+
     /// Sends a message, and waits for room.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         let mut message = Some(message);
