@@ -201,6 +201,19 @@ fn waits_that_were_given_up_leave_no_watch() {
     eventually("no watch is left", || server.watch_count() == 0);
 }
 
+/// The same of one that never creates anything.
+#[test]
+fn who_only_looks_leaves_no_watch() {
+    let server = Server::start().unwrap();
+    let client = client(&server);
+    for i in 0..10 {
+        let moment = Duration::from_millis(50);
+        let path = format!("/looked-at/{i}");
+        let _ = client.wait_for_change(&path, &[], moment);
+    }
+    eventually("no watch is left", || server.watch_count() == 0);
+}
+
 /// Waits until there is a watch for the wait, and then gives up.
 #[track_caller]
 fn give_up_waiting(server: &Server, before: usize, gives_up: impl FnOnce(LockOptions<'_>) -> bool) {

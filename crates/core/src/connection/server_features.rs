@@ -50,9 +50,10 @@ impl Features {
         }
     }
 
-    /// Returns whether `removeWatches` is safe: a server that lacks it closes the connection.
+    /// Returns whether to send `removeWatches`. A server that lacks it closes the connection. A client that
+    /// only reads creates nothing, which would tell whether the server has it, and may have many watches.
     pub fn removes_watches(self) -> bool {
-        self.create2 == Knowledge::Present && self.remove_watches != Knowledge::Missing
+        self.create2 != Knowledge::Missing && self.remove_watches != Knowledge::Missing
     }
 
     /// Puts a request into the form that the server knows.
