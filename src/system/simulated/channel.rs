@@ -89,6 +89,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
+    /// How many messages nobody has received yet.
     pub fn len(&self) -> usize {
         self.0.inner().messages.len()
     }
