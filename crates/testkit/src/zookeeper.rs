@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+pub use super::folder::Folder;
 use super::leash::Leashed;
+use super::raw::Raw;
 use super::{free_port, netns, within};
 
 /// The server, one of slf4j's back ends for its log, and the jars for TLS that its manifest
@@ -46,10 +48,15 @@ impl ZooKeeper {
         Builder::default()
     }
 
-    /// Returns the server that the tests of one binary share; leave it running.
+    /// Returns the server that the tests of one binary share; leave it running. The parent of all
+    /// `fresh_path`s exists, so that no test makes it its own by an access list.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<ZooKeeper> = OnceLock::new();
-        SHARED.get_or_init(|| Self::builder().fsync(false).start())
+        SHARED.get_or_init(|| {
+            let server = Self::builder().fsync(false).start();
+            Raw::connect(&server.hosts()).create_all("/tests");
+            server
+        })
     }
 
     /// Returns what clients connect to.
@@ -372,28 +379,5 @@ impl Builder {
             }
         }
         panic!("ZooKeeper does not start:\n{log}");
-    }
-}
-
-/// A folder for temporary files, removed with its content.
-#[derive(Debug)]
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new() -> Self {
-        let name = format!("zklock-test-{:016x}", fastrand::u64(..));
-        let folder = env::temp_dir().join(name);
-        fs::create_dir_all(&folder).expect("making a temporary folder");
-        Self(folder)
-    }
-
-    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }

@@ -1,5 +1,6 @@
 //! Examines one server: whether it answers, in which role, and what it grants.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use zklock::Client;
@@ -30,6 +31,8 @@ pub(super) struct View {
     pub(super) is_there: bool,
     /// The session timeout that the server grants.
     granted: Option<Duration>,
+    /// How long the server waits for a leader that has fallen silent.
+    waits_for_leader: Option<Duration>,
     /// See [`differs`].
     mismatches: Option<u64>,
     /// The address at which the server answers four-letter words.
@@ -123,7 +126,7 @@ fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
         Said::Text(text) => findings.push(role(server, &text, view)),
     }
     if let Said::Text(text) = ask(server, "conf", patience) {
-        findings.extend(settings(server, &text));
+        findings.extend(settings(server, &values(&text, &['=']), view));
     }
     view.mismatches = mismatches(server, patience);
     findings
@@ -197,15 +200,22 @@ fn goes_by_a_wall_clock(server: &str, product: &str, version: Option<&str>) -> F
 }
 
 /// Reports what the server's settings mean for locks.
-fn settings(server: &str, conf: &str) -> Option<Finding> {
-    let said = values(conf, &['=']);
-    let millis = |name: &str| said.get(name)?.parse::<u64>().ok();
-    let (tick, least) = (millis("tickTime")?, millis("minSessionTimeout")?);
+fn settings(server: &str, said: &HashMap<String, String>, view: &mut View) -> Option<Finding> {
+    let (tick, least) = (
+        number(said, "tickTime")?,
+        number(said, "minSessionTimeout")?,
+    );
+    let waits = number(said, "syncLimit").and_then(|ticks| ticks.checked_mul(tick));
+    view.waits_for_leader = waits.map(Duration::from_millis);
     (least < 2 * tick).then(|| {
         let what = format!("minSessionTimeout is {least} ms, and a tick {tick} ms");
         Finding::new(Level::Warning, server, what)
             .advice("use two ticks at least: shorter sessions end by chance")
     })
+}
+
+fn number(said: &HashMap<String, String>, name: &str) -> Option<u64> {
+    said.get(name)?.parse().ok()
 }
 
 /// Reports what the server grants, and how long it takes.
@@ -285,7 +295,27 @@ pub(super) fn compare(views: &[View]) -> Vec<Finding> {
             .push(Finding::new(Level::Warning, "all servers", what).advice("finish the upgrade"));
     }
     findings.extend(grants(views));
+    findings.extend(silent_leader(views));
     findings
+}
+
+/// Reports that commands do not outlast the wait for a leader that falls silent without closing its
+/// connections. That is so with the settings of ZooKeeper's sample file, so it is no warning.
+fn silent_leader(views: &[View]) -> Option<Finding> {
+    let missed_after = views
+        .iter()
+        .filter_map(|view| view.waits_for_leader)
+        .max()?;
+    let granted = views.iter().filter_map(|view| view.granted).min()?;
+    let spare = StopPolicy::new(granted, None).spare(granted);
+    (spare < missed_after).then(|| {
+        let (missed_after, spare) = (brief(missed_after), spare.as_secs_f64());
+        let what = format!(
+            "a leader whose machine loses power is missed after {missed_after}, and commands may be stopped after {spare:.1} s"
+        );
+        Finding::good("all servers", what)
+            .advice("to spare them, lower tickTime or syncLimit on all servers, or raise --session-timeout")
+    })
 }
 
 /// Reports servers that grant different timeouts: a server that grants less than another shortens a
