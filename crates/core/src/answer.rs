@@ -22,8 +22,11 @@ pub enum Failure {
 
 impl Failure {
     /// Turns refusals that are about the connection, not the request, into [`Failure::Lost`].
+    ///
+    /// A server that has too many requests throws some away before it looks at them (`Request.isThrottled`).
     pub fn sorted(self) -> Self {
         match self {
+            Self::Refused(ErrorCode::THROTTLED) => Self::NotSent,
             Self::Refused(code) if code.is_passing() => Self::Lost,
             failure => failure,
         }

@@ -60,6 +60,7 @@ pub struct Renewals<L> {
 #[derive(Debug)]
 struct Entry<L> {
     lease: L,
+    /// When it began, or was read last; zero if it is to be read again at once.
     since: Duration,
     /// When the quorum was last asked about the lease; at first, when it was asked for the grant.
     asked: Duration,
@@ -274,6 +275,8 @@ impl<L: Clone> Renewals<L> {
             };
             let watch = next();
             entry.watch = Some(watch);
+            // A server that has too many requests is not asked at once again.
+            entry.since = now;
             watched.insert(watch, *id);
             given.push((*id, entry.lease.clone(), watch));
             false

@@ -557,6 +557,21 @@ fn a_look_at_its_own_node_that_was_refused_in_passing_sets_its_watch_again() {
     );
 }
 
+/// The server has not looked at it: nothing was created.
+#[test]
+fn a_create_that_a_server_has_thrown_away_is_sent_again_without_a_look() {
+    let mut wire = Fake::new();
+    let asks = (contest(Role::Exclusive, 0), Patience::Waits);
+    let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+    assert!(comer.advance(&mut wire).is_none());
+    let first = wire.since(0).to_vec();
+    let throttled = Failure::Refused(ErrorCode::THROTTLED).sorted();
+    comer.answered(CallId(0), Err(throttled), &mut wire);
+    assert!(comer.advance(&mut wire).is_none());
+    assert_eq!(wire.since(first.len()), first);
+    comer.cancel(&mut wire);
+}
+
 #[test]
 fn the_end_of_its_own_node_is_heard_while_it_sets_another_watch() {
     let mut wire = Fake::new();

@@ -249,6 +249,7 @@ impl Core {
         };
         self.link.answered(open.sent);
         self.link.last_zxid = self.link.last_zxid.max(answer.zxid);
+        let is_passing = answer.result.as_ref().is_err_and(|code| code.is_passing());
         let answered = match answer.result {
             Ok(Reply::Multi(results)) if failure(&results).is_some_and(ErrorCode::is_passing) => {
                 Err(Failure::Lost)
@@ -262,7 +263,7 @@ impl Core {
             Err(code) => Err(Failure::Refused(code).sorted()),
         };
         // The refusal is about the connection.
-        self.link.hangs_up |= answered == Err(Failure::Lost);
+        self.link.hangs_up |= is_passing || answered == Err(Failure::Lost);
         self.answered(open, answered);
         self.settle();
     }

@@ -15,6 +15,8 @@ use zklock_jute::{ErrorCode, Op, Reply, Request, culprit, failure};
 
 /// How long to wait before a refused request is repeated.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait before repeating a request that a server with too many requests has thrown away.
+const BREATHER: Duration = Duration::from_millis(10);
 /// How long to wait before repeating a request to which the server will hardly ever give another answer.
 pub(super) const LONG_PAUSE: Duration = Duration::from_secs(600);
 
@@ -196,6 +198,10 @@ impl Deletion {
             return Progress::GoesOn(None);
         }
         let ended = self.ended_by(&answered);
+        if answered == Err(Failure::Refused(ErrorCode::THROTTLED)) {
+            self.turn = Turn::Paused(now + BREATHER);
+            return Progress::GoesOn(None);
+        }
         let failed = match self.event(answered) {
             Ok(event) => {
                 self.cleanup.handle(event);
@@ -274,8 +280,7 @@ impl Deletion {
             },
             (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
             (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
-            (_, Err(Failure::Refused(code))) if code.is_passing() => Err(Failure::Lost),
-            (_, Err(failure)) => Err(failure),
+            (_, Err(failure)) => Err(failure.sorted()),
             (_, Ok(_)) => Err(Failure::Lost),
         }
     }

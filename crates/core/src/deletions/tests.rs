@@ -116,6 +116,23 @@ fn a_refusal_is_told_and_the_request_is_repeated_after_a_pause() {
 }
 
 #[test]
+fn what_a_server_has_thrown_away_is_repeated_in_a_moment_and_leaves_no_doubt() {
+    let mut deletions = Deletions::default();
+    let id = deletions.begin(node(), ());
+    let (deletion, ()) = deletions.get(id).unwrap();
+    deletion.ask(OURS);
+    let throttled = Err(Failure::Refused(ErrorCode::THROTTLED));
+    let progress = deletion.answered(NOW, throttled);
+    assert_eq!(progress, Progress::GoesOn(None));
+    assert!(deletions.due(NOW).is_empty());
+    assert_eq!(deletions.due(NOW + PAUSE / 100), [id]);
+    let (deletion, ()) = deletions.get(id).unwrap();
+    deletion.ask(OURS);
+    let ended = deletion.answered(NOW, Ok(Reply::Nothing));
+    assert_eq!(ended, Progress::Ended(Ended::Deleted));
+}
+
+#[test]
 fn a_release_that_is_put_off_is_not_forgotten_when_an_earlier_one_is_due() {
     let mut deletions = Deletions::default();
     let later = NOW + Duration::from_secs(60);

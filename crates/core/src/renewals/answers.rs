@@ -1,6 +1,7 @@
 //! The answers and events about the locks that are held.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::Renewals;
 use super::verdict::{Check, REVOKE, Verdict};
@@ -35,7 +36,7 @@ impl<L: Clone> Renewals<L> {
 
     /// Takes in the answer to a [`watch`](super::watch), or to an [`ask_why`](super::ask_why).
     pub fn was_read(&mut self, id: u64, answered: &Answered) -> Option<(u64, Verdict)> {
-        match answered {
+        match answered.as_ref().map_err(|failure| failure.sorted()) {
             Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
                 Some((id, Verdict::RevokeRequested))
             }
@@ -58,6 +59,9 @@ impl<L: Clone> Renewals<L> {
             // The next look reads and watches the node again.
             _ => {
                 self.unwatch(id);
+                if let Some(entry) = self.leases.get_mut(&id) {
+                    entry.since = Duration::ZERO;
+                }
                 None
             }
         }
@@ -71,8 +75,6 @@ impl<L: Clone> Renewals<L> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::verdict::{BYTES_A_CHECK, NODES_A_CHECK};
     use super::*;
     use crate::validity::Stamp;
@@ -180,7 +182,8 @@ mod tests {
         assert_eq!(read(Ok(Reply::Stat(Stat::default()))), (None, true, vec![]));
         let gone = Err(Failure::Refused(ErrorCode::NO_NODE));
         assert_eq!(read(gone), (Some(Verdict::Missing), true, vec![0]));
-        for lost in [Failure::Lost, Failure::NotSent] {
+        let throttled = Failure::Refused(ErrorCode::THROTTLED);
+        for lost in [Failure::Lost, Failure::NotSent, throttled] {
             assert_eq!(read(Err(lost)), (None, false, vec![]));
         }
     }

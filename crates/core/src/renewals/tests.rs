@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::answer::Failure;
 use crate::lifetime::Lifetime;
 use crate::validity::Stamp;
+use zklock_jute::{ErrorCode, EventKind};
 
 const T: Duration = Duration::from_secs(20);
 const START: Duration = Duration::from_secs(1_000);
@@ -93,6 +95,27 @@ fn what_changes_during_a_look_is_looked_at_again() {
     renewals.look_at_these(&[0]);
     renewals.settle(&look(START), &trust, || 7);
     assert_eq!(renewals.take_due(START).len(), 1);
+}
+
+#[test]
+fn a_watch_that_was_not_set_is_asked_for_again_in_a_moment_and_one_that_has_fired_at_once() {
+    let (mut renewals, trust) = many(1);
+    let mut due = |now, happens: fn(&mut Renewals<()>)| {
+        happens(&mut renewals);
+        renewals.settle(&look(now), &trust, || 7).watches.len()
+    };
+    let now = START + WATCH_AFTER;
+    assert_eq!(due(now, |_| {}), 1);
+    let throttled = |renewals: &mut Renewals<()>| {
+        let answered = Err(Failure::Refused(ErrorCode::THROTTLED));
+        assert_eq!(renewals.was_read(0, &answered), None);
+    };
+    assert_eq!(due(now, throttled), 0, "the server has too many requests");
+    assert_eq!(due(now + WATCH_AFTER, |_| {}), 1);
+    let fired = |renewals: &mut Renewals<()>| {
+        renewals.happened(0, EventKind::DataChanged);
+    };
+    assert_eq!(due(now + WATCH_AFTER, fired), 1);
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub(crate) struct Client {
     /// Until when ticks come late, and how late they come.
     pub(crate) late_ticks: (Time, Duration),
     pub(crate) loses_a_reply: bool,
+    pub(crate) throttled_until: Time,
     pub(crate) was_evicted: bool,
     /// The tick that is planned.
     tick: Option<Time>,
@@ -172,6 +173,7 @@ impl Client {
             stopped_until: Time::ZERO,
             late_ticks: (Time::ZERO, Duration::ZERO),
             loses_a_reply: false,
+            throttled_until: Time::ZERO,
             was_evicted: false,
             tick: None,
             threads: threads.collect(),

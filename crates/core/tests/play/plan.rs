@@ -126,6 +126,14 @@ pub(crate) enum What {
     Write {
         path: usize,
     },
+    /// A server refuses some of a client's requests, as it has too many.
+    Throttle {
+        client: usize,
+    },
+    /// The servers delete a directory if it is empty.
+    Tidy {
+        path: usize,
+    },
 }
 
 impl Plan {
@@ -176,10 +184,36 @@ impl Plan {
             plan.troubles.extend(end(chance, count, span));
         }
         plan.add_writes(&mut Rng::with_seed(!seed), hold);
+        if [7, 13].contains(&(seed % 16)) {
+            plan.add_refusals(&mut Rng::with_seed(!seed), hold);
+        }
         if seed % 4 == 3 {
             plan.add_pauses(&mut Rng::with_seed(!seed), hold);
         }
         plan
+    }
+
+    /// Servers have too many requests, and delete the directories that nobody uses.
+    fn add_refusals(&mut self, chance: &mut Rng, hold: Duration) {
+        if self.is_quiet() {
+            return;
+        }
+        let up_to = |chance: &mut Rng, time: Duration| {
+            Duration::from_nanos(chance.u64(0..time.as_nanos() as u64))
+        };
+        let span = hold * 4 + ms(200);
+        for _ in 0..chance.usize(1..4) {
+            let (at, time) = (up_to(chance, span), up_to(chance, self.timeout / 4));
+            let client = chance.usize(..self.clients.len());
+            let what = What::Throttle { client };
+            self.troubles.push(Trouble { at, what, time });
+        }
+        for _ in 0..chance.usize(1..12) {
+            let (at, time) = (up_to(chance, span), Duration::ZERO);
+            let path = chance.usize(..2);
+            let what = What::Tidy { path };
+            self.troubles.push(Trouble { at, what, time });
+        }
     }
 
     /// What threads write, and what another program writes.

@@ -39,6 +39,8 @@ impl World {
             }
             What::Revoke => self.revoke(),
             What::Write { path } => self.writes_elsewhere(PATHS[path].into(), b"127.0.0.1"),
+            What::Throttle { client } => later(&mut self.clients[client].throttled_until, until),
+            What::Tidy { path } => self.tells_servers(Request::delete(PATHS[path].into())),
             What::Vanish { client } => self.vanish(client),
             What::Close { client } => self.closes(client),
             What::Resign => {
@@ -84,6 +86,7 @@ impl World {
         self.is_calm = true;
         for client in &mut self.clients {
             client.loses_a_reply = false;
+            client.throttled_until = Time::ZERO;
         }
         self.tell_story(|| "all troubles are over".into());
     }

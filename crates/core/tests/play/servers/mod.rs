@@ -187,6 +187,7 @@ pub(crate) enum Work {
     Ping,
     Ordered,
     Sync(Rc<Request>),
+    Throttled,
 }
 
 impl Server {

@@ -108,6 +108,11 @@ impl World {
         let (server, session) = (self.conns[conn].server, self.conns[conn].session);
         self.touch(server, session);
         self.note_asked(conn, &request);
+        let client = self.conns[conn].client;
+        if self.now < self.clients[client].throttled_until && self.chance.bool() {
+            self.conns[conn].waiting.push_back(Work::Throttled);
+            return self.answer_ready(conn);
+        }
         match &*request {
             Request::Create { .. }
             | Request::Delete { .. }
@@ -151,13 +156,14 @@ impl World {
     fn answer_ready(&mut self, conn: ConnNo) {
         let server = self.conns[conn].server;
         while let Some(work) = pop_if(&mut self.conns[conn].waiting, |work| {
-            matches!(work, Work::Read(_) | Work::Ping)
+            matches!(work, Work::Read(_) | Work::Ping | Work::Throttled)
         }) {
             match work {
                 Work::Read(request) => {
                     let result = self.servers[server].tree.read(&request, conn);
                     self.answer(conn, result);
                 }
+                Work::Throttled => self.answer(conn, Err(ErrorCode::THROTTLED)),
                 _ => self.tell(conn, Told::Pong),
             }
         }
