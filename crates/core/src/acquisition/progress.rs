@@ -125,9 +125,9 @@ impl Acquisition {
     /// Returns whether this contender's turn, and nobody else's, comes when one node goes. Many readers may
     /// wait for the same node.
     fn is_next(&self) -> bool {
-        let writes = self.contest.role == Role::Write;
+        let alone = matches!(self.contest.role, Role::Exclusive | Role::Write);
         let is_next = |blocked: &Blocked| {
-            blocked.last || (writes && blocked.ahead == 1 && !may_be_hold(&blocked.nearest))
+            blocked.last || (alone && blocked.ahead == 1 && !may_be_hold(&blocked.nearest))
         };
         self.attempt.blocked().is_some_and(is_next)
     }

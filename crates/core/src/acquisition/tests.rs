@@ -214,26 +214,60 @@ fn waiter(wire: &mut Fake, rule: Option<Rule>) -> Acquisition {
     waiter
 }
 
-/// A writer keeps its proof young behind one other contender. Readers do not: many of them may wait for that one.
+/// A mutex or a writer keeps its proof young behind one other contender. Readers do not: many of them may wait for
+/// that one.
 #[test]
 fn of_those_behind_a_writer_the_next_writer_stays_proven() {
     let name = |at: usize, role: &str| {
         format!("_c_0d1f0bbd-21a2-8a4c-9c2f-00000000000{at}-{role}000000000{at}")
     };
     let (write, read) = ("__WRIT__", "__READ__");
-    for (role, ahead, stays) in [
-        (Role::Write, vec![name(1, write)], true),
-        (Role::Write, vec![name(1, read)], true),
-        (Role::Write, vec![name(1, read), name(2, read)], false),
-        (Role::Write, vec![name(1, write), name(2, write)], false),
-        (Role::Read, vec![name(1, write)], false),
+    let (kazoo, latch) = ("__lock__", "latch-");
+    use Dialect::{Curator, Kazoo, LeaderLatch};
+    for (dialect, role, token, ahead, stays) in [
+        (Curator, Role::Write, write, vec![name(1, write)], true),
+        (Curator, Role::Write, write, vec![name(1, read)], true),
+        (
+            Curator,
+            Role::Write,
+            write,
+            vec![name(1, read), name(2, read)],
+            false,
+        ),
+        (
+            Curator,
+            Role::Write,
+            write,
+            vec![name(1, write), name(2, write)],
+            false,
+        ),
+        (Curator, Role::Read, read, vec![name(1, write)], false),
+        (Kazoo, Role::Exclusive, kazoo, vec![name(1, kazoo)], true),
+        (
+            LeaderLatch,
+            Role::Exclusive,
+            latch,
+            vec![name(1, latch)],
+            true,
+        ),
+        (
+            Kazoo,
+            Role::Exclusive,
+            kazoo,
+            vec![name(1, kazoo), name(2, kazoo)],
+            false,
+        ),
     ] {
         let mut wire = Fake::new();
         let mine = OwnNode {
-            name: name(4, if role == Role::Write { write } else { read }),
+            name: name(4, token),
             ..mine()
         };
-        let asks = (contest(role, 0), Patience::Waits);
+        let contest = Contest {
+            dialect,
+            ..contest(role, 0)
+        };
+        let asks = (contest, Patience::Waits);
         let stands = (mine.clone(), wire.stamp());
         let mut waiter = Acquisition::stand(asks, &"/l".into(), stands);
         let all: Vec<_> = ahead
