@@ -30,6 +30,7 @@ pub use self::wire::{About, CallId, Note, Reached, Refused, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
 use crate::grant_proof::GrantProof;
+use crate::path::node_in;
 use crate::queue::{Blocked, Contest};
 use crate::refusals::Refusals;
 use crate::seen_ahead::SeenAhead;
@@ -358,12 +359,18 @@ impl Acquisition {
                 let about = match step {
                     Step::Parent => About::Parents,
                     Step::Head => self.hurry.about(&self.path),
+                    Step::Proof(..) => self.about_own(),
                     _ => About::Queue,
                 };
                 self.refused = Some(Refused { failure, about });
                 self.attempt.handle(Event::Cancel);
             }
         }
+    }
+
+    fn about_own(&self) -> About {
+        let node = self.attempt.node();
+        node.map_or(About::Queue, |name| About::Node(node_in(&self.path, name)))
     }
 
     fn is_on_its_way(&self, what: impl Fn(&Step) -> bool) -> bool {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::answer::{Answered, Failure};
 use super::connection::Capabilities;
-use zklock_jute::{ErrorCode, Op, Request};
+use zklock_jute::{ErrorCode, Op, Reply, Request};
 
 /// The verdict on the answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,7 +54,7 @@ pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
     }
     if capabilities.multi && answers.len() == 1 {
         return match answers.first() {
-            Some(Ok(zklock_jute::Reply::Multi(results))) => {
+            Some(Ok(Reply::Multi(results))) => {
                 let gone = |result: &Result<_, _>| *result == Err(ErrorCode::NO_NODE);
                 match results.iter().position(gone) {
                     Some(at) => Proof::Gone(at),
@@ -81,8 +81,14 @@ pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
 
 /// Returns why answers are no proof, although they do not say that a node is [`Gone`](Proof::Gone).
 ///
-/// Without `multi`, a proof begins with a refused delete.
+/// Without `multi`, a proof begins with a refused delete. With it, the node has to be one that this client may
+/// read: asking again would not help.
 pub fn failure(answers: Vec<Answered>) -> Failure {
+    const NO_AUTH: ErrorCode = ErrorCode::NO_AUTH;
+    let is_hidden = |answered: &Answered| matches!(answered, Ok(Reply::Multi(results)) if zklock_jute::failure(results) == Some(NO_AUTH));
+    if answers.iter().any(is_hidden) {
+        return Failure::Refused(NO_AUTH);
+    }
     let refusal = [ErrorCode::NO_NODE, ErrorCode::NO_AUTH].map(Failure::Refused);
     let failures = answers.into_iter().filter_map(Result::err);
     let mut others = failures.filter(|failure| !refusal.contains(failure));
@@ -92,7 +98,7 @@ pub fn failure(answers: Vec<Answered>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zklock_jute::{OpReply, Reply, Stat};
+    use zklock_jute::{OpReply, Stat};
 
     const OURS: Capabilities = Capabilities {
         multi: true,

@@ -126,7 +126,7 @@ impl Wire for Fake {
 
     fn creation(&self, dir: &str, prefix: &str) -> Request {
         Request::Create {
-            path: crate::path::node_in(dir, prefix),
+            path: node_in(dir, prefix),
             data: Vec::new().into(),
             acl: Vec::new(),
             mode: CreateMode::EphemeralSequential,
@@ -604,6 +604,27 @@ fn a_create_that_a_server_has_thrown_away_is_sent_again_without_a_look() {
     assert!(comer.advance(&mut wire).is_none());
     assert_eq!(wire.since(first.len()), first);
     comer.cancel(&mut wire);
+}
+
+/// Without READ on it, no check of it is ever confirmed.
+#[test]
+fn who_may_not_read_its_own_node_is_told_so_when_its_turn_comes() {
+    let mut wire = Fake::new();
+    let mut waiter = waiter(&mut wire, None);
+    wire.now += T / 2;
+    waiter.happened(HOLDER, EventKind::Deleted);
+    let hidden = |request: &Request| match request {
+        Request::Multi(_) => Some(Ok(Reply::Multi(vec![Err(ErrorCode::NO_AUTH)]))),
+        _ => None,
+    };
+    match wire.serves(&mut waiter, hidden) {
+        Some(Reached::Refused(Refused { failure, about })) => {
+            assert_eq!(failure, Failure::Refused(ErrorCode::NO_AUTH));
+            assert_eq!(about, About::Node(format!("/l/{}", mine().name)));
+        }
+        reached => panic!("{reached:?}"),
+    }
+    assert_eq!(waiter.orphans(), [Orphan::Node(mine().name)]);
 }
 
 #[test]
