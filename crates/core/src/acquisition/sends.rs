@@ -185,9 +185,7 @@ impl Acquisition {
         let is_plain = |names: &&Names| waits && !names.iter().any(may_be_hold);
         let names = self.listing.as_ref().filter(is_plain);
         match names.map(|names| self.attempt.contest().place(names, name)) {
-            Some(Place::Blocked(blocked)) if blocked.watches_around() => {
-                self.watch(&blocked, Some(name), wire);
-            }
+            Some(Place::Blocked(blocked)) => self.watch(&blocked, Some(name), wire),
             _ => self.look_at_own(name, wire),
         }
     }

@@ -574,6 +574,40 @@ fn behind_a_holder(wire: &mut Fake) -> Acquisition {
     comer
 }
 
+/// As one that was created in a transaction, which does not tell a node's owner.
+#[test]
+fn a_node_without_an_owner_is_looked_at_together_with_the_nearest_in_every_dialect() {
+    for (dialect, token) in [
+        (Dialect::Curator, "-lock-"),
+        (Dialect::Kazoo, "__lock__"),
+        (Dialect::LeaderLatch, "-latch-"),
+    ] {
+        let mut wire = Fake::new();
+        let contest = Contest {
+            dialect,
+            ..contest(Role::Exclusive, 0)
+        };
+        let asks = (contest, Patience::Waits);
+        let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+        assert!(comer.advance(&mut wire).is_none());
+        let created = Ok(Reply::Created {
+            path: format!("/l/{ID}{token}0000000004"),
+            stat: None,
+        });
+        let holder = format!("a{token}0000000003");
+        let all = names(&[&holder, &format!("{ID}{token}0000000004")]);
+        for (call, answered) in (0..).zip([created, all]) {
+            comer.answered(CallId(call), answered, &mut wire);
+            assert!(comer.advance(&mut wire).is_none());
+        }
+        let looks = wire.since(2);
+        assert!(
+            matches!(looks, [Request::Exists { .. }, Request::GetData { .. }]),
+            "{dialect:?}: {looks:?}"
+        );
+    }
+}
+
 #[test]
 fn a_look_at_its_own_node_that_was_refused_in_passing_sets_its_watch_again() {
     let mut wire = Fake::new();
