@@ -15,7 +15,7 @@
 //! A third of the seeds are quiet: nothing breaks, and so nothing may be late, suspect or lost, and no
 //! request may be sent in vain. In the others connections break or go silent, replies are lost, processes
 //! stop, clients are closed, ticks come late, nodes are deleted by others, and servers freeze, lag, crash, lose each
-//! other and elect leaders. In a quarter of the seeds threads write under their locks, in another one releases leave
+//! other, elect leaders and throw requests away. In a quarter of the seeds threads write under their locks, in another one releases leave
 //! notes, and in a third one another program puts holds into the queues.
 //!
 //! `ZKLOCK_PLAY` says how many seeds to play, `ZKLOCK_PLAY_FIRST` from which one on, and
