@@ -86,8 +86,9 @@ impl World {
                 "op {op} was granted {node}, which had gone before its turn"
             ));
         }
-        if self.plan.is_quiet() {
-            self.judge_time(op);
+        match self.plan.is_quiet() {
+            true => self.judge_time(op),
+            false => self.judge_time_after_troubles(op),
         }
     }
 
@@ -275,6 +276,30 @@ impl World {
             let late = self.now - due;
             self.fail(format!(
                 "op {op} was granted {late:?} late without a reason: its last wait was for {why}"
+            ));
+        }
+    }
+
+    /// What has broken delays nobody who comes when nothing breaks any more, unless the client has just
+    /// reconnected, or was stopped: see "When a lock is granted late" in `docs/guarantees.md`.
+    fn judge_time_after_troubles(&mut self, op: usize) {
+        let one = self.ops[op].clone();
+        let (due, why) = self.due(op, &one);
+        let client = &self.clients[one.client];
+        let stopped = client.stopped_until.max(client.delayed_until);
+        let (_, timeout) = self.plan.granted();
+        let recovers = client.connected_at.max(stopped + timeout) + timeout / 4;
+        let is_made = |life: &Life| *life.path == *one.path() && one.asked <= life.from;
+        let is_known = !self.lives.iter().any(is_made);
+        let after = recovers < self.calm_at && self.calm_at < one.asked;
+        if !after || !is_known {
+            return;
+        }
+        self.seen.recovered += 1;
+        if due < self.now {
+            let late = self.now - due;
+            self.fail(format!(
+                "op {op} was granted {late:?} late when all was well again: its last wait was for {why}"
             ));
         }
     }

@@ -120,6 +120,7 @@ fn every_promise_is_kept_whatever_breaks() {
         all.unheld,
         all.told,
         all.explained,
+        all.recovered,
     ] {
         assert!(seeds < 1_000 || seeds / 1_000 < count, "{all:?}");
     }

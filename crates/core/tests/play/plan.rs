@@ -183,6 +183,9 @@ impl Plan {
             plan.troubles = troubles(chance, count, span, timeout);
             plan.troubles.extend(end(chance, count, span));
         }
+        if seed % 8 == 4 {
+            plan.add_wants(&mut Rng::with_seed(!seed), hold);
+        }
         plan.add_writes(&mut Rng::with_seed(!seed), hold);
         if [7, 13].contains(&(seed % 16)) {
             plan.add_refusals(&mut Rng::with_seed(!seed), hold);
@@ -191,6 +194,28 @@ impl Plan {
             plan.add_pauses(&mut Rng::with_seed(!seed), hold);
         }
         plan
+    }
+
+    /// Threads go on when nothing breaks any more.
+    fn add_wants(&mut self, chance: &mut Rng, hold: Duration) {
+        if self.is_quiet() {
+            return;
+        }
+        let timeout = self.timeout;
+        for script in self.clients.iter_mut().flatten() {
+            for _ in 0..3 {
+                let pause = timeout * chance.u32(0..12) / 2;
+                let hold = match chance.bool() {
+                    true => timeout * chance.u32(0..100) / 100,
+                    false => hold,
+                };
+                script.push(Want {
+                    pause,
+                    hold,
+                    ..want(chance, 2, hold)
+                });
+            }
+        }
     }
 
     /// Servers have too many requests, and delete the directories that nobody uses.

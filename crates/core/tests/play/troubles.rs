@@ -84,6 +84,7 @@ impl World {
 
     pub(crate) fn calm(&mut self) {
         self.is_calm = true;
+        self.calm_at = self.now;
         for client in &mut self.clients {
             client.loses_a_reply = false;
             client.throttled_until = Time::ZERO;

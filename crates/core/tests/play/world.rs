@@ -153,6 +153,8 @@ pub(crate) struct Seen {
     pub(crate) unheld: u64,
     /// What waiting threads were told.
     pub(crate) told: u64,
+    /// Locks that were granted when all was well again, in time.
+    pub(crate) recovered: u64,
     /// Losses whose reason was made more exact.
     pub(crate) explained: u64,
 }
@@ -174,6 +176,7 @@ impl Seen {
         self.followed += other.followed;
         self.unheld += other.unheld;
         self.told += other.told;
+        self.recovered += other.recovered;
         self.explained += other.explained;
     }
 }
@@ -204,6 +207,8 @@ pub(crate) struct World {
     /// The directories into which another program has written.
     pub(crate) foreign: Vec<String>,
     pub(crate) is_calm: bool,
+    /// Since when nothing breaks any more.
+    pub(crate) calm_at: Time,
     pub(crate) seen: Seen,
     story: Option<Vec<String>>,
     pub(crate) failure: Option<String>,
@@ -235,6 +240,7 @@ impl World {
             writes: Writes::default(),
             foreign: Vec::new(),
             is_calm: false,
+            calm_at: Time::MAX,
             seen: Seen::default(),
             story: tells.then(Vec::new),
             failure: None,
