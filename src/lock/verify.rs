@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::raw_guard::RawGuard;
 use crate::error::{Error, LostReason, Result};
 use crate::session::caller::Caller;
+use crate::session::confirm_grant::hidden;
 use crate::session::lease;
 use crate::time::limit::Limit;
 use crate::transport::{Answered, Failure};
@@ -37,14 +38,18 @@ impl RawGuard {
         let stamp = self.session().status.stamp();
         let nodes: Vec<_> = self.lease().all_nodes().cloned().collect();
         let answers = caller.prove(&nodes, limit).unwrap_or_default();
-        self.judge(stamp, proof::judge(capabilities, &answers), &answers)
+        let proof = proof::judge(capabilities, &answers);
+        match (self.judge(stamp, proof, &answers), proof) {
+            (Err(Error::Suspect { .. }), Proof::Hidden(at)) => Err(hidden(&nodes, at)),
+            (judged, _) => judged,
+        }
     }
 
     fn judge(&self, stamp: Stamp, proof: Proof, answers: &[Answered]) -> Result<()> {
         match proof {
             Proof::Confirmed => self.lease().confirm(stamp),
             Proof::Gone(_) => self.lease().lose(self.gone()),
-            Proof::Unanswered => {}
+            Proof::Hidden(_) | Proof::Unanswered => {}
         }
         self.check()?;
         if answers.contains(&Err(Failure::Closed)) {

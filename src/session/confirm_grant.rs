@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Session;
 use super::caller::Caller;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 use zklock_core::grant_proof::{GrantProof, Next};
@@ -32,6 +32,8 @@ pub(crate) enum Asked {
     Again,
     /// The node at this index is gone.
     Gone(usize),
+    /// This client may not read the node at this index.
+    Hidden(usize),
     Unanswered,
 }
 
@@ -67,6 +69,7 @@ pub(crate) fn ask(
             Asked::Again
         }
         Proof::Gone(at) => Asked::Gone(at),
+        Proof::Hidden(at) => Asked::Hidden(at),
         Proof::Unanswered => Asked::Unanswered,
     })
 }
@@ -122,11 +125,18 @@ impl Session {
             match ask(&mut proof, self, &mut caller, nodes, limit) {
                 Ok(Asked::Again) => {}
                 Ok(Asked::Gone(at)) => return Ok(Proven::Gone(at)),
+                Ok(Asked::Hidden(at)) => return Err(hidden(nodes, at)),
                 Ok(Asked::Unanswered) if caller.breathe(limit).is_ok() => {}
                 Ok(Asked::Unanswered) | Err(LimitReached) => return Ok(Proven::LimitReached),
             }
         }
     }
+}
+
+/// Returns the error of a client that may not read the node at this index.
+pub(crate) fn hidden(nodes: &[String], at: usize) -> Error {
+    let path = nodes.get(at).cloned().unwrap_or_default();
+    Error::NoAuth { path }
 }
 
 /// Returns the time until this moment, unless it has passed.

@@ -52,6 +52,53 @@ fn show(value: &impl Debug) -> String {
     format!("{value:?} {value:#?}")
 }
 
+/// A check needs READ, so that no answer would ever confirm the lock.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn who_may_not_read_its_own_node_is_told_so_when_it_asks() {
+    let (hosts, path) = (strict().hosts(), fresh_path("hidden"));
+    let open = user(&hosts, "ann").acl(Acl::open()).connect().unwrap();
+    open.rwlock(&path)
+        .unwrap()
+        .write()
+        .unwrap()
+        .unlock()
+        .unwrap();
+    let blind = user(&hosts, "bob").acl(Acl::sasl("ann")).connect().unwrap();
+    let lock = blind.rwlock(&path).unwrap();
+    let named = |told: Error| match told {
+        Error::NoAuth { path: named } => assert!(named.starts_with(&path), "{named}"),
+        told => panic!("{told}"),
+    };
+    // Its create is a proof.
+    let guard = lock.write().unwrap();
+    named(guard.verify().unwrap_err());
+    guard.check().unwrap();
+    named(guard.downgrade().unwrap_err());
+    let (first, second) = (format!("{path}/1"), format!("{path}/2"));
+    let holder = open.mutex(&first).unwrap().lock().unwrap();
+    open.mutex(&second)
+        .unwrap()
+        .lock()
+        .unwrap()
+        .unlock()
+        .unwrap();
+    let both = blind.multi_lock([&*first, &*second]).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| both.try_lock_for(4 * SOON).map(drop));
+        let waits = || open.contenders(&first).unwrap().len() == 2;
+        eventually("it waits", waits);
+        // Its creates are no proof any more.
+        thread::sleep(SOON / 4);
+        holder.unlock().unwrap();
+        named(waiting.join().unwrap().unwrap_err());
+    });
+    for lock in [&path, &first, &second] {
+        let is_free = || open.contenders(lock).unwrap().is_empty();
+        eventually("nothing is left", is_free);
+    }
+}
+
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_users_locks_are_the_users_own() {

@@ -19,6 +19,8 @@ pub enum Proof {
     Confirmed,
     /// The node at this index is gone.
     Gone(usize),
+    /// This client may not read the node at this index. Asking again would not help.
+    Hidden(usize),
     /// No answer decides.
     Unanswered,
 }
@@ -55,11 +57,12 @@ pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
     if capabilities.multi && answers.len() == 1 {
         return match answers.first() {
             Some(Ok(Reply::Multi(results))) => {
-                let gone = |result: &Result<_, _>| *result == Err(ErrorCode::NO_NODE);
-                match results.iter().position(gone) {
-                    Some(at) => Proof::Gone(at),
-                    None if results.iter().all(Result::is_ok) => Proof::Confirmed,
-                    None => Proof::Unanswered,
+                let first = |code| results.iter().position(|result| *result == Err(code));
+                match (first(ErrorCode::NO_NODE), first(ErrorCode::NO_AUTH)) {
+                    (Some(at), _) => Proof::Gone(at),
+                    (_, Some(at)) => Proof::Hidden(at),
+                    _ if results.iter().all(Result::is_ok) => Proof::Confirmed,
+                    _ => Proof::Unanswered,
                 }
             }
             Some(Err(Failure::Refused(ErrorCode::NO_NODE))) => Proof::Gone(0),
@@ -81,14 +84,8 @@ pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
 
 /// Returns why answers are no proof, although they do not say that a node is [`Gone`](Proof::Gone).
 ///
-/// Without `multi`, a proof begins with a refused delete. With it, the node has to be one that this client may
-/// read: asking again would not help.
+/// Without `multi`, a proof begins with a refused delete.
 pub fn failure(answers: Vec<Answered>) -> Failure {
-    const NO_AUTH: ErrorCode = ErrorCode::NO_AUTH;
-    let is_hidden = |answered: &Answered| matches!(answered, Ok(Reply::Multi(results)) if zklock_jute::failure(results) == Some(NO_AUTH));
-    if answers.iter().any(is_hidden) {
-        return Failure::Refused(NO_AUTH);
-    }
     let refusal = [ErrorCode::NO_NODE, ErrorCode::NO_AUTH].map(Failure::Refused);
     let failures = answers.into_iter().filter_map(Result::err);
     let mut others = failures.filter(|failure| !refusal.contains(failure));

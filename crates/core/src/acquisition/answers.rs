@@ -257,6 +257,7 @@ impl Acquisition {
                 Ok(())
             }
             Proof::Gone(_) => self.own_is_gone(),
+            Proof::Hidden(_) => Err(Failure::Refused(ErrorCode::NO_AUTH)),
             Proof::Unanswered => Err(proof::failure(answers)),
         }
     }

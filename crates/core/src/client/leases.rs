@@ -275,7 +275,7 @@ impl Leases {
     ) -> Option<bool> {
         let is_proof = proof::judge(link.knows, slice::from_ref(answered));
         self.checked(&Check::of_one(guard.0, stamp), answered, link);
-        if is_proof == Proof::Unanswered {
+        if matches!(is_proof, Proof::Hidden(_) | Proof::Unanswered) {
             self.unsent.push((ticket, guard));
             return None;
         }

@@ -30,7 +30,7 @@ impl<L: Clone> Renewals<L> {
                 let whose = check.whose.get(at);
                 whose.map(|id| self.is_gone(*id)).into_iter().collect()
             }
-            Proof::Unanswered => Vec::new(),
+            Proof::Hidden(_) | Proof::Unanswered => Vec::new(),
         }
     }
 

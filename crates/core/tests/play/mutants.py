@@ -157,8 +157,8 @@ MUTANTS = [
         "watches-after-look",
         "the watches leave when the look at a node is answered that came with a release",
         "acquisition/sends.rs",
-        "            Some(Place::Blocked(blocked)) if blocked.watches_around() => {",
-        "            Some(Place::Blocked(blocked)) if blocked.nearest.is_empty() => {",
+        "            Some(Place::Blocked(blocked)) => self.watch(&blocked, Some(name), wire),",
+        "            Some(Place::Blocked(blocked)) if blocked.nearest.is_empty() => self.watch(&blocked, Some(name), wire),",
     ),
     # Threads.
     (
@@ -431,8 +431,8 @@ MUTANTS = [
         "verify-forgotten",
         "a check that a thread asked for is not repeated on the next connection",
         "client/leases.rs",
-        "        if is_proof == Proof::Unanswered {\n            self.unsent.push((ticket, guard));",
-        "        if is_proof == Proof::Unanswered {",
+        "        if matches!(is_proof, Proof::Hidden(_) | Proof::Unanswered) {\n            self.unsent.push((ticket, guard));",
+        "        if matches!(is_proof, Proof::Hidden(_) | Proof::Unanswered) {",
     ),
     # The link.
     (
