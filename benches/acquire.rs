@@ -1,4 +1,4 @@
-//! How long it takes to get a lock: alone, and handed from one client to another.
+//! The time that it takes to get a lock: alone, and handed from one client to another.
 //!
 //! ```text
 //! cargo bench --bench acquire
@@ -84,7 +84,7 @@ fn pass_on(here: &Mutex, there: &Mutex) -> Duration {
     thread::scope(|scope| {
         let next = scope.spawn(move || {
             let options = LockOptions::new().on_wait(|_| {
-                // If the channel is full, that was said already.
+                // If the channel is full, the waiter has reported that already.
                 let _ = waits.try_send(());
             });
             let guard = there.lock_with(options).expect("the server is there");
@@ -93,7 +93,7 @@ fn pass_on(here: &Mutex, there: &Mutex) -> Duration {
             since
         });
         is_waiting.recv().expect("there is somebody ahead");
-        // The waiter reports when it has seen us; a moment later it sleeps.
+        // The waiter reports when it has seen our node; a moment later it sleeps.
         thread::sleep(Duration::from_millis(2));
         let start = Instant::now();
         drop(guard);

@@ -1,4 +1,4 @@
-//! What grows with the number of locks, clients and waiting threads, and how fast.
+//! The resources that grow with the number of locks, clients and waiting threads.
 //!
 //! ```text
 //! cargo bench --bench growth -- HOST:PORT [idle=N] [held=N] [clients=N] [waiting=N] [parked=N]
@@ -10,14 +10,16 @@
 //! Without a server's address, as when all benches run, it prints this and ends. `idle` are unused
 //! mutexes, `held` locks of one client, `clients` those of one process, `waiting` threads of one
 //! client that wait for one lock. `parked` are threads that only sleep, for comparison. Memory is
-//! what this process gained, divided by their number. Requests are counted for one session timeout.
-//! Of several in a run, each reuses freed memory: run one alone to measure its own.
+//! the growth of this process, divided by their number. Requests are counted for one session
+//! timeout. If a run measures several, each reuses freed memory: run one alone to measure its
+//! memory.
 //!
-//! `beside` prints the processor time of this process for one more lock beside those, which is held
-//! for 60 ms, and its requests: what as long a time takes with it and without it.
+//! `beside` prints the processor time of this process, and its requests, for one more lock beside
+//! those, which is held for 60 ms: the difference between equally long times with this lock and
+//! without it.
 //!
 //! `reconnect` prints the processor time and the requests that half a session timeout with a cut
-//! connection costs beyond one without, for each of those locks.
+//! connection costs beyond half a timeout without a cut, for each of those locks.
 //!
 //! `wait` is a process for `peers/waiting.py`: threads of one client that each get the lock once.
 
@@ -112,7 +114,7 @@ fn beside(hosts: &str, name: &str, count: usize) {
     let guards: Vec<_> = (0..count).map(lock).collect();
     thread::sleep(Duration::from_secs(1));
     let requests = || all_requests(client.metrics().requests);
-    // Both take as long, so that as many checks of the others fall into each.
+    // Both take equally long, so that equally many checks of the other locks fall into each.
     let run = |each: &dyn Fn()| {
         let (used, sent, began) = (processor_time(), requests(), Instant::now());
         for at in 1..=MORE {
@@ -163,7 +165,7 @@ fn reconnect(hosts: &str, name: &str, count: usize) {
     drop(guards);
 }
 
-/// What all threads of this process have used, those that have ended too.
+/// Returns the processor time of all threads of this process, including those that have ended.
 fn processor_time() -> Duration {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(used).expect("no negative time")
@@ -236,14 +238,14 @@ fn connect(hosts: &str) -> Client {
     builder.connect().expect("a server")
 }
 
-/// Counts what is sent while nothing happens.
+/// Counts the requests that are sent while nothing happens.
 fn requests_in_a_timeout(clients: &[Client]) -> u64 {
     let sent = || {
         let each = clients.iter();
         each.map(|client| all_requests(client.metrics().requests))
             .sum::<u64>()
     };
-    // What a lock costs once after it has been held for a moment does not count.
+    // The requests that a lock sends once, after it has been held for a moment, do not count.
     thread::sleep(Duration::from_secs(1));
     let before = sent();
     thread::sleep(TIMEOUT);
@@ -254,7 +256,7 @@ fn all_requests(sent: Requests) -> u64 {
     sent.creates + sent.deletes + sent.listings + sent.reads + sent.multis + sent.others
 }
 
-/// What the system reports about this process.
+/// The numbers that the system reports about this process.
 #[derive(Clone, Copy)]
 struct Process {
     resident_kib: u64,

@@ -16,7 +16,7 @@ use subject::{Subject, cycles};
 criterion_group!(benches, clients, threads);
 criterion_main!(benches);
 
-/// Time per grant while 2, 8 and 32 clients want the lock all the time.
+/// Measures the time per grant while 2, 8 and 32 clients want the lock all the time.
 fn clients(c: &mut Criterion) {
     let mut group = c.benchmark_group("hand-off among clients");
     group.sample_size(10).throughput(Throughput::Elements(1));
@@ -30,7 +30,8 @@ fn clients(c: &mut Criterion) {
     group.finish();
 }
 
-/// Time per grant while threads of one client want the lock, which may stay among them.
+/// Measures the time per grant while threads of one client want the lock, which may stay among
+/// them.
 fn threads(c: &mut Criterion) {
     let mut group = c.benchmark_group("hand-off among threads");
     group.sample_size(10).throughput(Throughput::Elements(1));

@@ -1,13 +1,13 @@
-//! Long queues: what a hand-off costs while many more clients wait.
+//! The time of a hand-off while many more clients wait.
 //!
 //! ```text
 //! cargo bench --bench queue
 //! ZKLOCK_HOSTS=zk1:2181 ZKLOCK_QUEUES=10,100,1000,5000 cargo bench --bench queue
 //! ```
 //!
-//! The second group is what a first day looks like: 2, 10 and 100 clients that have just connected
-//! wait for a while behind a holder, and then get the lock once each. T is 6 s there, so that 1 s and
-//! 3 s are a sixth and a half of it.
+//! The second group is a service's first day: 2, 10 and 100 clients that have just connected wait
+//! for a while behind a holder, and then get the lock once each. T is 6 s in this group, so that 1
+//! s and 3 s are a sixth and a half of it.
 //!
 //! Every waiter is a client of its own, with two threads and the caller's. The system must
 //! allow that many threads and connections. Defaults to queues of 10, 100 and 1000.
@@ -29,7 +29,7 @@ use zklock::Mutex;
 criterion_group!(benches, queues, fresh_queues);
 criterion_main!(benches);
 
-/// The last one has its node, and is setting its watch.
+/// The last client has its node, and is setting its watch.
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// The session timeout of fresh clients, and how many milliseconds they wait.
@@ -67,7 +67,7 @@ fn lengths() -> Vec<usize> {
         .expect("a list of lengths")
 }
 
-/// Time per grant of clients that have just connected, and have waited for this long.
+/// Measures the time per grant of clients that have just connected, and have waited for this long.
 fn fresh_queues(c: &mut Criterion) {
     let mut group = c.benchmark_group("fresh queue");
     group.sampling_mode(SamplingMode::Flat).sample_size(10);
@@ -103,8 +103,8 @@ fn fresh(length: u32, wait: Duration) -> Duration {
     drain(&subject, &mutexes, wait)
 }
 
-/// Queues all of them behind a holder for this long; measures from its release until the last one
-/// has had the lock.
+/// Queues all clients behind a holder for this long; measures from its release until the last
+/// client has had the lock.
 fn drain(subject: &Subject, mutexes: &[Mutex], wait: Duration) -> Duration {
     let watcher = subject.client();
     let gate = watcher.mutex(subject.path()).expect("a good path");
@@ -116,7 +116,7 @@ fn drain(subject: &Subject, mutexes: &[Mutex], wait: Duration) -> Duration {
             let wait = move || {
                 start.wait();
                 drop(mutex.lock().expect("the server is there"));
-                // Otherwise the end of a thread would count as part of the next one's wait.
+                // Otherwise the end of a thread would count as part of the next thread's wait.
                 over.wait();
             };
             let small = thread::Builder::new().stack_size(256 * 1024);

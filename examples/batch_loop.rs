@@ -1,8 +1,8 @@
 //! A guard as a stop token: a batch loop that pauses and ends with its lock.
 //!
-//! The loop is written once, for the guard of any lock. It calls `check()` before each item,
-//! which costs no I/O. When it has nothing to do, it waits for the next item and for news of
-//! the lock at the same time.
+//! The loop is written once, for the guard of any lock. It calls `check()` before each item, which
+//! costs no I/O. When it has nothing to do, it waits for the next item and for the lock's events at
+//! the same time.
 //!
 //! ```text
 //! cargo run --example batch_loop
@@ -58,7 +58,7 @@ fn process(guard: &impl LockGuard, orders: &Receiver<u32>) -> usize {
                 _ => break,
             },
         };
-        // The last check before something that cannot be undone.
+        // The last check before a step that cannot be undone.
         let (Ok(order), true) = (order, guard.is_valid()) else {
             break;
         };
@@ -68,7 +68,8 @@ fn process(guard: &impl LockGuard, orders: &Receiver<u32>) -> usize {
     done
 }
 
-/// Nobody else can have the lock yet, but begin nothing new until it is held for certain again.
+/// Waits for the lock's next event; returns whether the lock is certainly held again. Until then
+/// nobody else can have it, but nothing new should begin.
 fn recovers(guard: &impl LockGuard) -> bool {
     guard.events().recv() == Ok(GuardEvent::Held)
 }

@@ -1,17 +1,16 @@
 //! The main use case: several workers write the nightly report, but only one at a time may do so.
 //!
-//! Each worker has a session of its own, as if it ran on a machine of its own. It appends
-//! pages to one file under the lock's fencing token, and the file refuses a token that is
-//! older than one it has seen. At the end a table shows who held the lock when, and the file
-//! is checked: the pages of two reports must not be mixed, and the tokens must grow. If they
-//! are not as required, the program fails.
+//! Each worker has a session of its own, as if it ran on a machine of its own. It appends pages to
+//! one file under the lock's fencing token, and the file refuses a token that is older than one it
+//! has seen. At the end a table shows who held the lock when, and the file is checked: the pages of
+//! two reports must not be mixed, and the tokens must grow. Otherwise the program fails.
 //!
 //! ```text
 //! cargo run --example nightly_report
 //! ZKLOCK_HOSTS=zk1:2181,zk2:2181/app cargo run --example nightly_report
 //! ```
 //!
-//! Without `ZKLOCK_HOSTS` it starts the embedded server.
+//! Without `ZKLOCK_HOSTS` the example starts the embedded server.
 
 use std::env;
 use std::error::Error;
@@ -100,7 +99,7 @@ fn work(worker: usize, hosts: &str, report: &Report, start: Instant) -> Result<V
         let from = start.elapsed();
         let token = guard.fencing_token();
         for page in 1..=PAGES {
-            // This costs nothing, and stops us before anybody else can have the lock.
+            // This costs no I/O, and stops us before anybody else can have the lock.
             guard.check()?;
             report.append(token, &format!("worker {worker} page {page} of {PAGES}"))?;
             thread::sleep(Duration::from_millis(fastrand::u64(2..10)));
@@ -121,7 +120,7 @@ fn work(worker: usize, hosts: &str, report: &Report, start: Instant) -> Result<V
     Ok(shifts)
 }
 
-/// One report written: who held the lock, and when.
+/// One written report: which worker held the lock, and when.
 struct Shift {
     worker: usize,
     session: i64,
@@ -131,8 +130,8 @@ struct Shift {
     to: Duration,
 }
 
-/// What the lock protects. It stands for a database or a storage service, which would check
-/// the token in the same way.
+/// The file that the lock protects. It stands for a database or a storage service, which would
+/// check the token in the same way.
 struct Report {
     path: PathBuf,
     file: Mutex<(File, Option<FencingToken>)>,
@@ -145,7 +144,7 @@ impl Report {
         Ok(Self { path, file })
     }
 
-    /// Appends a line, unless a writer with a newer token was here.
+    /// Appends a line, unless a writer with a newer token has written before.
     fn append(&self, token: FencingToken, line: &str) -> Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, newest) = &mut *file;
@@ -179,7 +178,7 @@ fn millis(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-/// Nobody may have come in before the previous holder was out.
+/// Checks that no worker got the lock before the previous holder had released it.
 fn check_times(shifts: &[Shift]) -> Result<()> {
     for pair in shifts.windows(2) {
         let [before, after] = pair else { continue };
@@ -190,7 +189,8 @@ fn check_times(shifts: &[Shift]) -> Result<()> {
     Ok(())
 }
 
-/// Every report must be complete, and its token higher than that of the one before.
+/// Checks that every report is complete, and that its token is higher than that of the report
+/// before.
 fn check_file(text: &str) -> Result<()> {
     let lines: Vec<_> = text.lines().collect();
     if lines.len() != WORKERS * REPORTS_EACH * PAGES {
@@ -212,7 +212,7 @@ fn check_file(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns who wrote a line.
+/// Returns which worker wrote a line.
 fn author(line: &str) -> Result<(i64, usize)> {
     let words: Vec<_> = line.split(' ').collect();
     match *words.as_slice() {

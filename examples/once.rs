@@ -1,4 +1,4 @@
-//! A job that three machines start and one of them runs.
+//! A job that three machines start, and that one of them runs.
 //!
 //! Each worker has a session of its own, as if it ran on a machine of its own. On the first
 //! night the worker that begins fails half way, and the next one in line finishes the job.
@@ -8,7 +8,7 @@
 //! ZKLOCK_HOSTS=zk1:2181,zk2:2181/app cargo run --example once
 //! ```
 //!
-//! Without `ZKLOCK_HOSTS` it starts the embedded server.
+//! Without `ZKLOCK_HOSTS` the example starts the embedded server.
 
 use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};

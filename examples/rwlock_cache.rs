@@ -1,7 +1,7 @@
 //! A read-write lock around something that many clients read and few change.
 //!
-//! Readers work at the same time. The writer changes the catalogue alone, and then continues
-//! as a reader without letting another writer in between: it reads back what it wrote.
+//! Readers work at the same time. The writer changes the catalogue alone, and then continues as a
+//! reader without letting another writer in between, so it reads back what it wrote.
 //!
 //! ```text
 //! cargo run --example rwlock_cache
@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 fn main() -> Result<()> {
     let server = Server::start()?;
     let hosts = server.hosts();
-    // Stands for a file or a table that all machines share: two numbers that must agree.
+    // These stand for a file or a table that all machines share: two numbers that must agree.
     let catalogue = [AtomicU32::new(0), AtomicU32::new(0)];
     thread::scope(|scope| {
         let catalogue = &catalogue;

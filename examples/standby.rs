@@ -8,7 +8,7 @@
 //! ZKLOCK_HOSTS=zk1:2181,zk2:2181/app cargo run --example standby
 //! ```
 //!
-//! Without `ZKLOCK_HOSTS` it starts the embedded server.
+//! Without `ZKLOCK_HOSTS` the example starts the embedded server.
 
 use std::env;
 use std::ops::ControlFlow;

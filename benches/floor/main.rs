@@ -1,4 +1,4 @@
-//! How close the locks come to a raw socket that does only what a lock needs.
+//! The rates of the locks beside those of a raw socket that does only what a lock needs.
 //!
 //! ```text
 //! cargo bench --bench floor -- HOST:PORT [SCENARIO..] [rounds=N] [hold=MS]
@@ -8,23 +8,23 @@
 //! Without a server's address, as when all benches run, it prints this and ends.
 //!
 //! Each scenario runs in rounds of half a second, ours and the floor in turn, so that both see the
-//! same machine; the medians and their ratio are printed. The scenarios: `alone`, `threads-4`,
+//! same machine. The bench prints the medians and their ratio. The scenarios: `alone`, `threads-4`,
 //! `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`, `handoff-32` (clients
 //! on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that all wait behind a holder, and
-//! then get the lock once each), `fresh-10`, `fresh-100`, `fresh-1000` (the same, 0.7 s after the last
-//! of them has connected), `crowd-10`, `crowd-100`, `crowd-1000` (the same, but they are
+//! then get the lock once each), `fresh-10`, `fresh-100`, `fresh-1000` (the same, 0.7 s after the
+//! last client has connected), `crowd-10`, `crowd-100`, `crowd-1000` (the same, but they are
 //! threads of 8 clients), `swarm-64` (threads of 8 clients that come again and again), `tail` (a
 //! free lock, taken 20,000 times: no rates, but the median cycle in microseconds, and the longest
-//! of 99 % and of 99.9 %). Other numbers work as well; a queue also prints how much memory of this
-//! process a waiting client takes. With `hold=2`
-//! each client in a queue holds the lock for 2 ms, which does not count.
+//! of 99 % and of 99.9 % of them). Other numbers work as well; a queue also prints how much memory
+//! of this process a waiting client takes. With `hold=2` each client in a queue holds the lock for
+//! 2 ms, which does not count.
 //!
-//! The floor creates a node and lists the directory in one write, and checks whether it is the
-//! first. If not, it watches the one before it and lists once more when that one is gone. It does
-//! not wait for the reply to its delete. It keeps no session alive, proves nothing and survives
-//! nothing. A client that returns to a free lock need not list for ever: `bare` is the same socket
-//! without any listing. In `joined`, half of the locks are released and taken again in one
-//! transaction. `told` also looks at each of these nodes, for the fencing token.
+//! The floor creates a node and lists the directory in one write, and checks whether its node is
+//! the first. If not, it watches the node before and lists once more when that node is gone. It
+//! does not wait for the reply to its delete. It keeps no session alive, proves nothing and
+//! survives nothing. A client that returns to a free lock need not list for ever: `bare` is the
+//! same socket without any listing. In `joined`, half of the locks are released and taken again in
+//! one transaction. `told` also looks at each node that is created so, for the fencing token.
 
 mod ours;
 mod raw;
@@ -44,7 +44,7 @@ use sockets::{
 };
 use zklock::Client;
 
-/// How many cycles the tail is measured over.
+/// The number of cycles over which the tail is measured.
 const TAIL: usize = 20_000;
 
 const SCENARIOS: [&str; 16] = [
@@ -105,7 +105,8 @@ fn main() {
     }
 }
 
-/// Measures a lock and its release: the median, and the longest of 99 % and of 99.9 % of them.
+/// Measures cycles of a lock and its release: the median, and the longest of 99 % and of 99.9 % of
+/// them.
 fn tails(hosts: &str, rounds: u32) {
     let [mut ours, mut floor] = [const { [const { Vec::new() }; 3] }; 2];
     for at in 0..rounds {

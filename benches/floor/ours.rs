@@ -51,7 +51,7 @@ pub(crate) fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
     queue(hosts, count, path, Duration::ZERO)
 }
 
-/// Like [`our_queue`], but the last of them has waited for as long as the peers' do.
+/// Like [`our_queue`], but the last client has waited for as long as the peers' last ones do.
 pub(crate) fn our_fresh_queue(hosts: &str, count: usize, path: &str) -> f64 {
     queue(hosts, count, path, FRESH_WAIT)
 }
@@ -74,12 +74,12 @@ fn queue(hosts: &str, count: usize, path: &str, waited: Duration) -> f64 {
             };
             let small = thread::Builder::new().stack_size(256 * 1024);
             small.spawn_scoped(scope, wait).expect("a thread");
-            // The gate's, theirs and its own.
+            // The nodes of the gate, of these clients and of this one.
             while watcher.contenders(path).expect("the queue").len() < ahead + 2 {}
         }
         let each = resident().saturating_sub(before) / count as u64;
         eprintln!("{path}: {each} KiB a waiting client");
-        // By then the last of them has set its watch.
+        // By then the last client has set its watch.
         thread::sleep(waited.max(Duration::from_millis(100)));
         drain.begin(guard)
     })
@@ -111,7 +111,8 @@ pub(crate) fn our_crowd(hosts: &str, count: usize, path: &str) -> f64 {
         while contenders() <= CROWD.min(count) {
             thread::sleep(Duration::from_millis(20));
         }
-        // By then the others are in line behind these, and all have set their watches.
+        // By then the other threads are in line behind these, and all clients have set their
+        // watches.
         thread::sleep(Duration::from_millis(100));
         drain.begin(guard)
     })

@@ -12,7 +12,7 @@ pub(crate) struct Raw {
     start: usize,
     out: Vec<u8>,
     xid: i32,
-    /// Deleted nodes whose events arrived before they were waited for.
+    /// Deleted nodes whose events arrived before anyone waited for them.
     gone: HashSet<String>,
 }
 

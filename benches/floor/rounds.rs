@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use zklock::MutexGuard;
 
 const ROUND: Duration = Duration::from_millis(500);
-/// How long the last one in a queue of fresh clients has waited before the first is let in.
+/// How long the last client in a queue of fresh clients has waited before the first is let in.
 pub(crate) const FRESH_WAIT: Duration = Duration::from_millis(700);
 
 /// How long each client in a queue holds the lock.
@@ -35,11 +35,11 @@ pub(crate) fn in_threads(
     })
 }
 
-/// Waiters that each get a lock once.
+/// A queue of waiters that each get a lock once.
 pub(crate) struct Drain {
     count: usize,
     over: Barrier,
-    /// When the last of them released it, and how long all of them held it.
+    /// When the last waiter released the lock, and how long all of them held it.
     last: Mutex<(Instant, Duration)>,
 }
 
@@ -52,14 +52,14 @@ impl Drain {
         }
     }
 
-    /// Holds the lock for a while and releases it; returns when all have done so.
+    /// Holds the lock for a while and releases it; returns when all waiters have done so.
     pub(crate) fn pass(&self, guard: MutexGuard) {
         let held = hold();
         drop(guard);
         let mut last = self.last.lock().expect("no panic");
         *last = (Instant::now(), last.1 + held);
         drop(last);
-        // Otherwise the end of a thread would count as part of the next one's wait.
+        // Otherwise the end of a thread would count as part of the next thread's wait.
         self.over.wait();
     }
 
@@ -73,7 +73,7 @@ impl Drain {
     }
 }
 
-/// Holds the lock for a while; returns for how long.
+/// Holds the lock for a while; returns how long that was.
 pub(crate) fn hold() -> Duration {
     let begun = Instant::now();
     match HOLD_MS.load(Ordering::Relaxed) {

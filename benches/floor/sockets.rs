@@ -1,4 +1,4 @@
-//! Raw sockets in each scenario: what a lock needs, and nothing else.
+//! Raw sockets in each scenario, which do what a lock needs, and nothing else.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -49,13 +49,13 @@ fn raw_cycles(hosts: &str, count: usize, path: &str, lists: bool) -> f64 {
                 done.fetch_add(1, Ordering::Relaxed);
                 raw.delete(&names[at]);
                 if count == 1 {
-                    // There would be work between the two.
+                    // A program would do work between a release and its next lock.
                     raw.flush();
                 }
                 due.push_back((at, Due::Delete));
                 enter(&mut raw, &mut due, at);
             }
-            // If more replies are at hand, there will be more to write.
+            // If more replies have arrived, there will be more to write.
             if !raw.has_frame() {
                 raw.flush();
             }
@@ -83,7 +83,8 @@ fn transactions(hosts: &str, count: usize, path: &str, looks: bool) -> f64 {
         for dir in &dirs {
             raw.make(dir);
         }
-        // Two transactions are under way; in the other cycles too, one is written during the other.
+        // Two transactions are on their way at a time, so that one is written during the other, as
+        // in the other cycles.
         let halves: Vec<_> = dirs.chunks(count.div_ceil(2)).collect();
         let mut due = VecDeque::new();
         for half in &halves {
@@ -116,7 +117,7 @@ fn transactions(hosts: &str, count: usize, path: &str, looks: bool) -> f64 {
     })
 }
 
-/// What is answered next: a transaction with this many deletions, or a look at a node.
+/// The request that is answered next: a transaction with this many deletions, or a look at a node.
 enum Answer {
     Joined(usize),
     Look,

@@ -7,9 +7,10 @@ Runs kazoo where KAZOO_PYTHON, or the python that runs this, has it, Curator whe
 are in /usr/share/java or CURATOR_CLASSPATH names them, go-zookeeper where there is Go and
 /usr/share/gocode or GOPATH has it, and kezhuw's `zookeeper-client` and the textbook recipe
 on the crate `zookeeper` where `rust` has been built. Needs the bench `floor`
-(`cargo bench --no-run --bench floor`), which tells what the scenarios are; `alone@5` is
+(`cargo bench --no-run --bench floor`), whose header describes the scenarios; `alone@5` is
 `alone` over a network with 5 ms of delay each way. Rates are medians; `~` is half of the
-spread between the quartiles; `worst` is our median round's rate by our slowest round's. `plots.py` draws what --json has written.
+spread between the quartiles; `worst` is our median round's rate by our slowest round's.
+`plots.py` draws what --json has written.
 """
 import argparse
 import glob
@@ -52,7 +53,7 @@ def ours(side):
 def peer(*command):
     def measure(hosts, scenario):
         path = f"/zklock-peers/{uuid.uuid4()}"
-        # Peers do best if each waiter is a client of its own, whose node exists beforehand.
+        # Peers are fastest if each waiter is a client of its own, whose node exists beforehand.
         scenario = scenario.replace("crowd", "queue").replace("fresh", "queue").replace("swarm", "handoff")
         out = run(*command, hosts, scenario, path)
         return out and float(out.split()[-1])
@@ -112,7 +113,7 @@ def measure_all(scenario, hosts, rounds, all_of_them):
             rate = measure(hosts, scenario)
             if rate and at:
                 rates[name].append(rate)
-        # Nobody comes after the same neighbour's load each time.
+        # So no side always comes after the same neighbour's load.
         turns = random.sample(turns, len(turns))
     return rates
 

@@ -3,11 +3,10 @@
 
     benches/peers/instead.py [--rounds N] [--json FILE] [SCENARIO ..]
 
-Starts ZooKeeper, etcd, Redis, PostgreSQL and MariaDB, each in a folder and on a port of its own,
-once as it syncs its disk and, where it can be told not to, once without. What is not installed is
-left out. Needs the bench `floor` and the peers in Rust, built with the feature `instead`. A lock
-in Redis, PostgreSQL and `GET_LOCK` is in memory alone: syncing is of no use to it, and what is lost
-when a server dies is the lock. The scenarios: `alone`, `threads-16`, `handoff-2`, `handoff-8`.
+Starts ZooKeeper, etcd, Redis, PostgreSQL and MariaDB, each in a folder and on a port of its own: once with syncs of
+its disk and, if it can be told so, once without. Leaves out what is not installed. Needs the bench `floor` and the
+peers in Rust, built with the feature `instead`. A lock in Redis, PostgreSQL and `GET_LOCK` is in memory alone: a sync
+does not help it, and a server that dies loses it. The scenarios: `alone`, `threads-16`, `handoff-2`, `handoff-8`.
 """
 import argparse
 import contextlib
@@ -83,7 +82,7 @@ class Servers(contextlib.ExitStack):
 
     def postgresql(self, _):
         folder, port = self.folder(), free_port()
-        # It refuses to run as root.
+        # PostgreSQL refuses to run as root.
         user = {"user": "postgres"} if os.getuid() == 0 else {}
         if user:
             shutil.chown(folder, "postgres")

@@ -11,7 +11,7 @@ floor=$(ls -t "${CARGO_TARGET_DIR:-target}"/release/deps/floor-* | grep -v '\.d$
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 strace -f -c -o "$counts" "$floor" "$hosts" "$scenario" rounds=1 only=ours >/dev/null
-# One uuid is made for each acquire, and each takes one call of getrandom.
+# Each acquire makes one uuid, and each uuid takes one call of getrandom.
 awk '
   $NF != "total" && $NF ~ /^[a-z_0-9]+$/ && $4 ~ /^[0-9]+$/ { calls[$NF] = $4 }
   END {

@@ -4,10 +4,10 @@
     benches/peers/waiting.py HOST:PORT [--processes 10] [--threads 1000] [--json FILE] [NAME ..]
 
 Each process has one client, and its threads, tasks or goroutines share it. While this script holds the lock, it reads
-what the system and the server have to keep for them; then it lets go, each has the lock once, and it reads how many
-packets the server got for it, and how long it took. Memory is the processes' own and their share of what they have in
-common (Pss). The server has to allow `mntr` (`4lw.commands.whitelist=*`). Needs kazoo, the bench `growth`
-(`cargo bench --no-run --bench growth`), and of the peers what `compare.py` needs.
+which resources the system and the server use for them. Then it releases the lock, and each of them has the lock once.
+The script reads how many packets the server received for that, and how long it took. Memory is the processes' own and their share
+of what they have in common (Pss). The server has to allow `mntr` (`4lw.commands.whitelist=*`). Needs kazoo, the bench
+`growth` (`cargo bench --no-run --bench growth`), and of the peers what `compare.py` needs.
 """
 import argparse
 import json
@@ -77,7 +77,7 @@ def measure(name, command, options):
                  for _ in range(options.processes)]
     try:
         wait_for(lambda: nodes() > each * options.processes, f"{name}: the queue")
-        # Each has found the node that it waits for, and sleeps.
+        # Each client has found the node that it waits for, and sleeps.
         wait_for(lambda: is_settled(hosts), f"{name}: the watches")
         memory, threads, descriptors = kept(processes)
         waiting = mntr(hosts)

@@ -9,13 +9,15 @@
 //!
 //! Scenarios: `alone`; `threads-16` (of one client, on as many locks); `handoff-4` (clients on one
 //! lock); `crowd-8` (threads of one client on one lock); `swarm-4x4` (clients with as many threads
-//! each, on one lock); `local-4` (threads of one client that pass one lock on among themselves). Both sides run in turn, in rounds of half a second. A row has the medians: grants a
-//! second, and for each grant the processor time of this process in microseconds, how often its threads
-//! slept and were driven out, how many requests and writes came to the server, and, if `SERVER_PID` names
-//! its process, its processor time and how often its threads slept. The last column says how many processors
-//! others have used: the rates of rounds in which they did say little.
+//! each, on one lock); `local-4` (threads of one client that pass one lock on among themselves).
+//! Both sides run in turn, in rounds of half a second. A row has the medians: grants a second, and
+//! for each grant the processor time of this process in microseconds, how often its threads slept
+//! and were driven out, the numbers of requests and writes at the server, and, if `SERVER_PID`
+//! names its process, its processor time and how often its threads slept. The last column says how
+//! many processors other processes have used: the rates of rounds in which they used much say
+//! little.
 
-// A bench verifies nothing, and cuts nothing.
+// A bench neither verifies locks nor cuts connections.
 #[allow(dead_code)]
 #[path = "../../crates/core/tests/shell/client.rs"]
 mod client;
@@ -80,7 +82,7 @@ fn main() {
 fn compare(hosts: &str, scenario: &str, rounds: usize, only: Option<&str>) {
     let mut all = [const { Vec::new() }; 2];
     for at in 0..rounds {
-        // Who comes first changes, as the second may find the server at work.
+        // The sides take turns in going first, as the second side may find the server at work.
         for side in [at % 2, 1 - at % 2] {
             let name = SIDES[side];
             let path = format!(
@@ -107,7 +109,7 @@ fn compare(hosts: &str, scenario: &str, rounds: usize, only: Option<&str>) {
     }
 }
 
-/// A server in this process, until it is killed.
+/// Runs a server in this process until the process is killed.
 fn serve(port: &[String]) {
     let port = port.first().and_then(|port| port.parse().ok());
     let server = zklock::embedded::Server::builder().port(port.expect("a port"));

@@ -1,4 +1,4 @@
-//! The client that ships, and the core behind its shell.
+//! The two sides: the client that ships, and the core behind its shell.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a round measures.
+//! The measurements of a round.
 
 use std::env;
 use std::fmt;
@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 const ROUND: Duration = Duration::from_millis(500);
 
-/// What the threads of a round do until it is over.
+/// The work that the threads of a round do until the round is over.
 #[derive(Default)]
 pub(crate) struct Cycles {
     over: AtomicBool,
@@ -63,8 +63,8 @@ pub(crate) fn median(rows: &[Row]) -> Row {
     }
 }
 
-/// What was used so far: microseconds of the processor, sleeps, expulsions, requests, writes, the same of
-/// the server, and the microseconds of all others.
+/// The resources used so far: microseconds of the processor, sleeps, expulsions, requests, writes,
+/// the same of the server, and the microseconds of all other processes.
 fn used(hosts: &str) -> [f64; 8] {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let micros = time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3;
@@ -78,7 +78,8 @@ fn used(hosts: &str) -> [f64; 8] {
     ]
 }
 
-/// The microseconds, sleeps and expulsions of a process, by its threads that are alive.
+/// Returns the microseconds, sleeps and expulsions of a process, summed over its threads that are
+/// alive.
 fn threads(pid: &str) -> [f64; 3] {
     let mut all = [0.0; 3];
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
@@ -107,19 +108,20 @@ fn number(text: &str) -> f64 {
     text.trim().parse().unwrap_or(0.0)
 }
 
-/// Microseconds of all processors.
+/// Returns the microseconds of all processors.
 fn busy() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let all = text.lines().next().unwrap_or_default();
     let ticks = all.split_whitespace().skip(1).map(number);
-    // All but what they were idle, the fourth and fifth, and what is counted twice.
+    // All fields except the idle times, which are the fourth and fifth, and those that are counted
+    // twice.
     let ticks = ticks
         .enumerate()
         .filter(|(at, _)| !matches!(at, 3 | 4 | 8..));
     ticks.map(|(_, ticks)| ticks * 1e4).sum()
 }
 
-/// How many requests a server has received, and how many writes it has seen.
+/// Returns how many requests a server has received, and how many writes it has seen.
 fn counted(hosts: &str) -> [f64; 2] {
     let host = hosts.split(',').next().unwrap_or_default();
     let mut text = String::new();
@@ -138,7 +140,7 @@ fn counted(hosts: &str) -> [f64; 2] {
     ]
 }
 
-/// Runs so many threads until the round is over.
+/// Runs this many threads until the round is over.
 pub(crate) fn in_threads(hosts: &str, count: usize, once: impl Fn(usize, &Cycles) + Sync) -> Row {
     let cycles = Cycles::default();
     thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! The server that is measured, shared by the benches.
+//! The server that the benches measure.
 
-// Every bench uses only a part of this.
+// Each bench uses only a part of this module.
 #![allow(dead_code)]
 
 use std::env;
@@ -52,8 +52,8 @@ impl Subject {
     }
 }
 
-/// Whether the bench only has to show that it runs: with `cargo test --benches`, which leaves
-/// out what `cargo bench` adds, or with `cargo bench -- --test`.
+/// Returns whether the bench only has to show that it runs: with `cargo test --benches`, which
+/// leaves out an argument that `cargo bench` adds, or with `cargo bench -- --test`.
 pub(crate) fn is_trial() -> bool {
     let is_given = |wanted| env::args().any(|arg| arg == wanted);
     is_given("--test") || !is_given("--bench")

@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// Grants a second while all lock and unlock as fast as they can.
+// Returns grants a second while all clients lock and unlock as fast as they can.
 func rate(count int, handOff bool) float64 {
 	var over, done int64
 	shared := client()
@@ -69,7 +69,7 @@ func rate(count int, handOff bool) float64 {
 	return result
 }
 
-// Grants a second of a queue that waits behind a holder.
+// Returns grants a second of a queue that waits behind a holder.
 func queue(count int) float64 {
 	watcher := client()
 	gate := lock(watcher, path)
@@ -92,7 +92,7 @@ func queue(count int) float64 {
 	return float64(count) / time.Since(begun).Seconds()
 }
 
-// Goroutines of one client have the lock once each.
+// Lets each goroutine of one client have the lock once.
 func waitOnceEach(count int) {
 	shared := client()
 	locks := make([]*zk.Lock, count)

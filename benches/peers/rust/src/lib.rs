@@ -56,7 +56,7 @@ pub fn run<P: Peer>() {
     });
 }
 
-/// Tasks of one client each get the lock once.
+/// Lets each task of one client get the lock once.
 async fn wait<P: Peer>(hosts: &str, count: usize, path: &str) {
     let shared = Arc::new(P::connect(hosts).await);
     let once = |_| {

@@ -5,7 +5,7 @@ use mysql_async::{Conn, Opts};
 use peers::Peer;
 use tokio::sync::Mutex;
 
-/// One connection per waiter, because a statement that waits occupies it.
+/// Connections, one per waiter, because a statement that waits occupies it.
 struct MariaDb(String, Mutex<Vec<Conn>>);
 
 impl Peer for MariaDb {

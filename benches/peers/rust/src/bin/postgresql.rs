@@ -6,7 +6,7 @@ use peers::Peer;
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls, Statement};
 
-/// One connection per waiter, because a statement that waits occupies it.
+/// Connections, one per waiter, because a statement that waits occupies it.
 struct PostgreSql(String, Mutex<Vec<Session>>);
 
 struct Session {

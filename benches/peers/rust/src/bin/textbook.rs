@@ -41,7 +41,7 @@ impl Textbook {
     }
 }
 
-/// Its calls block, and so do the threads that make them.
+/// A client whose calls block their threads.
 impl Peer for Textbook {
     type Held = String;
 

@@ -7,7 +7,7 @@ use zklock::mysql::{Client, SendMutexGuard};
 
 struct Table(Client);
 
-/// Its calls block, and so do the threads that make them.
+/// A client whose calls block their threads.
 impl Peer for Table {
     type Held = SendMutexGuard;
 
