@@ -1,11 +1,11 @@
 //! A client's login by GSSAPI with Kerberos, through the library of the system.
 //!
-//! The library, MIT's or Heimdal's, is loaded when a login begins: nothing of it is needed to build a
-//! program, or to run one that logs in by other means. Only what zklock's login takes is here: a ticket, a
-//! context, and messages that are protected against changes.
+//! The library, MIT's or Heimdal's, is loaded when a login begins: no part of it is needed to build
+//! a program, or to run one that logs in by other means. This crate has only what zklock's login
+//! needs: a ticket, a context, and messages that are protected against changes.
 //!
-//! This is the only crate of zklock with unsafe code. `library` has the functions of the library, and this file
-//! all calls.
+//! This is the only crate of zklock with unsafe code. `library` has the functions of the library,
+//! and this file has all calls.
 //!
 //! Source: RFC 2743 and RFC 2744, its C bindings.
 
@@ -33,10 +33,10 @@ const ERRORS: u32 = 0xffff_0000;
 const CONTINUE: u32 = 1;
 /// `GSS_C_GSS_CODE` and `GSS_C_MECH_CODE`.
 const CODES: [c_int; 2] = [1, 2];
-/// No library has more to say about one code.
+/// The most messages that a library has about one code.
 const MOST_MESSAGES: usize = 8;
 
-/// Why there is no login, in the words of the library.
+/// The reason why there is no login, in the words of the library.
 #[derive(Clone, Debug)]
 pub struct Error(String);
 
@@ -54,7 +54,7 @@ pub struct Context {
 // `&mut self`.
 unsafe impl Send for Context {}
 
-/// What the library has made, which is given back.
+/// An object that the library has made, which is given back on drop.
 #[derive(Debug)]
 struct Owned {
     handle: Handle,
@@ -68,11 +68,11 @@ enum Release {
 }
 
 impl Context {
-    /// Loads the library and begins a login at `service`, such as `zookeeper@zk1`, with the tickets of
-    /// `principal`, or of the one that the system has tickets for; returns the first token and the name of
-    /// the principal.
+    /// Loads the library and begins a login at `service`, such as `zookeeper@zk1`, with the tickets
+    /// of `principal`, or of the principal that the system has tickets for. Returns the first token
+    /// and the name of the principal.
     ///
-    /// Blocks for as long as the library waits for the key distribution centre, which knows no limit.
+    /// Blocks for as long as the library waits for the key distribution centre, which has no limit.
     ///
     /// # Errors
     ///
@@ -95,17 +95,18 @@ impl Context {
         Ok((context, token, name))
     }
 
-    /// Whether both sides have proved who they are.
+    /// Returns `true` if both sides have proved who they are.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns what to answer to the server's token; it may be empty. Does no I/O once there is a ticket.
+    /// Returns the answer to the server's token, which may be empty. Does no I/O once there is a
+    /// ticket.
     ///
     /// # Errors
     ///
-    /// Fails if the token is none, or does not prove who the server is.
+    /// Fails if these bytes are no token, or do not prove who the server is.
     pub fn step(&mut self, token: &[u8]) -> Result<Vec<u8>, Error> {
         let (mechanism, input) = (Oid::of(KRB5), Buffer::of(token));
         let begins = self.context.handle.is_null();
@@ -115,7 +116,7 @@ impl Context {
             &raw const input
         };
         let (mut minor, mut answer) = (0, Buffer::EMPTY);
-        // SAFETY: all that is passed lives until the call returns, and the library keeps none of it.
+        // SAFETY: all arguments live until the call returns, and the library keeps none of them.
         let major = unsafe {
             (self.functions.gss_init_sec_context)(
                 &raw mut minor,
@@ -139,11 +140,11 @@ impl Context {
         Ok(answer)
     }
 
-    /// Returns what a message of the server says. Does no I/O.
+    /// Returns the content of a message of the server. Does no I/O.
     ///
     /// # Errors
     ///
-    /// Fails if it is not the server's.
+    /// Fails if the message is not the server's.
     pub fn unwrap(&mut self, message: &[u8]) -> Result<Vec<u8>, Error> {
         let input = Buffer::of(message);
         let (mut minor, mut text) = (0, Buffer::EMPTY);
@@ -162,7 +163,8 @@ impl Context {
         self.functions.check(major, minor).map(|()| text)
     }
 
-    /// Returns a message that the server knows to be ours; everybody can read it. Does no I/O.
+    /// Returns a message that the server recognises as this client's, and that everybody can read.
+    /// Does no I/O.
     ///
     /// # Errors
     ///
@@ -204,7 +206,7 @@ impl Functions {
         self.check(major, minor).map(|()| name)
     }
 
-    /// The tickets of this principal, or of the one that the system has tickets for.
+    /// Returns the tickets of this principal, or of the one that the system has tickets for.
     fn credential(&self, principal: Option<&Owned>) -> Result<Owned, Error> {
         let mut mechanism = Oid::of(KRB5);
         let mechanisms = OidSet {
@@ -232,7 +234,8 @@ impl Functions {
     fn name_of(&self, credential: &Owned) -> Result<String, Error> {
         let mut name = Owned::none(Release::Object(self.gss_release_name));
         let mut minor = 0;
-        // SAFETY: the credential lives, and what is not asked for is null.
+        // SAFETY: the credential lives, and the pointers to results that are not asked for are
+        // null.
         let major = unsafe {
             (self.gss_inquire_cred)(
                 &raw mut minor,
@@ -254,11 +257,11 @@ impl Functions {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Copies what the library has written, and gives it back.
+    /// Copies the bytes that the library has written, and gives the buffer back.
     fn take(&self, mut buffer: Buffer) -> Vec<u8> {
         let bytes = match buffer.value.is_null() {
             true => Vec::new(),
-            // SAFETY: the library has written so many bytes there.
+            // SAFETY: the library has written this many bytes there.
             false => unsafe { slice::from_raw_parts(buffer.value.cast(), buffer.length) }.to_vec(),
         };
         let mut minor = 0;
@@ -279,13 +282,13 @@ impl Functions {
         }))
     }
 
-    /// What a code means.
+    /// Returns what a code means, in the library's words.
     fn words(&self, code: u32, kind: c_int) -> String {
         let mechanism = Oid::of(KRB5);
         let (mut words, mut more) = (Vec::new(), 0);
         for _ in 0..MOST_MESSAGES {
             let (mut minor, mut text) = (0, Buffer::EMPTY);
-            // SAFETY: all that is passed lives until the call returns.
+            // SAFETY: all arguments live until the call returns.
             let major = unsafe {
                 (self.gss_display_status)(
                     &raw mut minor,
@@ -321,7 +324,7 @@ impl Drop for Owned {
         }
         let (mut minor, handle) = (0, &raw mut self.handle);
         match self.release {
-            // SAFETY: the library has made it, and nothing uses it any more.
+            // SAFETY: the library has made the object, and nothing uses it any more.
             Release::Object(release) => unsafe { release(&raw mut minor, handle) },
             // SAFETY: the same; there is no token for the other side.
             Release::Context(delete) => unsafe { delete(&raw mut minor, handle, ptr::null_mut()) },
@@ -344,7 +347,7 @@ mod tests {
     #[test]
     fn a_principal_without_a_ticket_is_told_in_words() {
         let why = Context::begin("zookeeper@localhost", Some("nobody@NOWHERE.TEST")).unwrap_err();
-        // Of the library, or of the system that has none.
+        // The words are the library's, or the system's if it has no library.
         assert!(!why.to_string().is_empty());
         assert!(!why.to_string().contains("unknown"), "{why}");
     }

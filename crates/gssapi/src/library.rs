@@ -5,13 +5,13 @@ use std::mem;
 
 use libloading::Library;
 
-/// Where MIT's and Heimdal's library is, in the order in which they are tried.
+/// The file names of MIT's and Heimdal's library, in the order in which they are tried.
 const NAMES: &[&str] = match cfg!(target_os = "macos") {
     true => &["/System/Library/Frameworks/GSS.framework/GSS"],
     false => &["libgssapi_krb5.so.2", "libgssapi.so.3", "libgssapi.so"],
 };
 
-/// What has no type of its own here: a name, a credential or a context of the library.
+/// A name, a credential or a context of the library, which have no types of their own here.
 pub(crate) type Handle = *mut c_void;
 
 /// `gss_buffer_desc`.
@@ -45,7 +45,7 @@ impl Buffer {
         value: std::ptr::null_mut(),
     };
 
-    /// The library reads these bytes, and writes nothing there.
+    /// Returns a buffer of these bytes, which the library reads and does not write.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self {
             length: bytes.len(),
@@ -55,7 +55,7 @@ impl Buffer {
 }
 
 impl Oid {
-    /// The library reads the encoded identifier, and writes nothing there.
+    /// Returns this encoded identifier, which the library reads and does not write.
     pub(crate) fn of(encoded: &'static [u8]) -> Self {
         Self {
             length: encoded.len() as u32,
@@ -66,7 +66,7 @@ impl Oid {
 
 macro_rules! functions {
     ($($name:ident($($argument:ty),* $(,)?);)*) => {
-        /// A library that is loaded, and stays so.
+        /// The functions of a library that is loaded, and stays loaded.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Functions {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) -> u32,)*
@@ -110,11 +110,11 @@ impl Functions {
         Self::load_any(NAMES)
     }
 
-    /// Loads the first of these libraries that is there.
+    /// Loads the first of these libraries that exists.
     fn load_any(names: &[&str]) -> Result<Self, String> {
         let mut missing = Vec::new();
         for name in names {
-            // SAFETY: what these libraries do when they are loaded is made for any process.
+            // SAFETY: what these libraries do when they are loaded is meant for any process.
             let loaded = unsafe { Library::new(name) };
             let found = loaded.and_then(|library| {
                 let functions = Self::of(&library)?;

@@ -27,8 +27,8 @@ impl Ensemble {
         Self::start_all([0; 3].map(|_| builder.clone()), [LOCALHOST; 3])
     }
 
-    /// Starts three servers, and what stands between each of them (the first index) and each that it may have for a
-    /// leader.
+    /// Starts three servers, and the valves between each server (the first index) and each server
+    /// that may be its leader.
     pub fn start_with_valves(builder: &Builder) -> (Self, [[Valve; 3]; 3]) {
         let builders = [0; 3].map(|_| builder.clone());
         let mut valves = None;
@@ -86,7 +86,7 @@ impl Ensemble {
         panic!("the ensemble does not start:\n{log}");
     }
 
-    /// Returns what clients connect to: all three.
+    /// Returns the addresses that clients connect to: all three.
     pub fn hosts(&self) -> String {
         let hosts: Vec<_> = self.0.iter().map(ZooKeeper::hosts).collect();
         hosts.join(",")
@@ -139,7 +139,7 @@ impl Ensemble {
         }
     }
 
-    /// Returns which server leads, if one does; a paused server is not asked for long.
+    /// Returns which server leads, if one does. Does not wait long for a paused server.
     pub fn leader(&self) -> Option<usize> {
         self.0.iter().position(|server| {
             server
@@ -182,7 +182,7 @@ impl Ensemble {
         Self::launch_with(builders, &[0; 3].map(|_| peers.to_vec()))
     }
 
-    /// Each server has its own lines about all three.
+    /// Starts the servers. Each has its own lines about all three.
     fn launch_with(builders: &[Builder; 3], peers: &[Vec<String>; 3]) -> Self {
         let servers = builders
             .iter()

@@ -1,9 +1,9 @@
-//! Where the library `faketime` is.
+//! The path of the library `faketime`.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// Returns this file of Debian's package `libfaketime`, whatever the processor.
+/// Returns the path of this file of Debian's package `libfaketime`, on any processor.
 pub fn library(name: &str) -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.flatten();
     folders

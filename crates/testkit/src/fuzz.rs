@@ -1,5 +1,5 @@
-//! Input for fuzz runs: valid input with a few mistakes in it, which gets further into a
-//! parser than random bytes do, and random input beside it.
+//! Input for fuzz runs: random input, and valid input with a few mistakes in it, which gets further
+//! into a parser than random bytes do.
 //!
 //! On a failure proptest prints the smallest input that it found to fail.
 
@@ -12,18 +12,18 @@ use proptest::sample::{Index, select};
 /// Keeps repetitions of repetitions short enough to be parsed at once.
 const LONGEST: usize = 10_000;
 
-/// One mistake, in a sequence of bytes or of characters.
+/// A mistake in a sequence of bytes or of characters.
 #[derive(Clone, Debug)]
 enum Mistake<T> {
-    /// What is between these is missing.
+    /// The part between these indices is missing.
     Gap(Index, Index),
     /// The end is missing.
     Cut(Index),
     /// Something is inserted.
     Extra(Index, Vec<T>),
-    /// Something replaces something else.
+    /// Something replaces another part.
     Swap(Index, Vec<T>),
-    /// What is between these is repeated.
+    /// The part between these indices is repeated.
     Stutter(Index, Index, usize),
 }
 
@@ -57,8 +57,8 @@ impl<T: Copy> Mistake<T> {
     }
 }
 
-/// Runs as many cases as `PROPTEST_CASES` says, or 5000: parsers are quick, and some
-/// mistakes rare.
+/// Runs as many cases as `PROPTEST_CASES` says, or 5000: parsers are quick, and some mistakes are
+/// rare.
 pub fn config() -> ProptestConfig {
     let config = ProptestConfig::default();
     match std::env::var_os("PROPTEST_CASES") {
@@ -89,8 +89,8 @@ pub fn mistaken<T: Copy + Debug + 'static>(
     })
 }
 
-/// Returns texts: valid ones with mistakes made of these `words` or of any characters, and
-/// some of nothing else.
+/// Returns texts: valid ones with mistakes made of these `words` or of any characters, and some
+/// that consist of such mistakes alone.
 pub fn texts(
     valid: &'static [&'static str],
     words: &'static [&'static str],

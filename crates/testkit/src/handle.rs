@@ -13,7 +13,7 @@ pub fn connect(hosts: &str, timeout: Duration, watcher: impl Watcher + 'static) 
     handle.add_listener(move |_| {
         let _ = to.send(());
     });
-    // There is no event if it was connected before the listener was added.
+    // There is no event if the handle was connected before the listener was added.
     let _ = told.recv_timeout(Duration::from_millis(100));
     handle
 }

@@ -5,12 +5,12 @@ use std::fs;
 
 use super::zookeeper::{Builder, Folder, ZooKeeper};
 
-/// The users of servers, in a file that has to outlive them.
+/// The users of servers, in a file that must outlive the servers.
 #[derive(Debug)]
 pub struct Jaas(Folder);
 
 impl Jaas {
-    /// Users with their passwords.
+    /// Writes a file with these users and their passwords.
     pub fn new(users: &[(&str, &str)]) -> Self {
         let jaas = Self(Folder::new());
         jaas.change(users);
@@ -28,7 +28,7 @@ impl Jaas {
         fs::write(self.0.path("jaas.conf"), text).expect("writing the users");
     }
 
-    /// Servers with these users, which let in other clients too.
+    /// Returns a builder of servers with these users, which let in other clients too.
     pub fn builder(&self) -> Builder {
         let file = self.0.path("jaas.conf").display().to_string();
         let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
@@ -38,7 +38,7 @@ impl Jaas {
             .property("zookeeper.authProvider.sasl", provider)
     }
 
-    /// Servers with these users, which let in no other clients.
+    /// Returns a builder of servers with these users, which let in no other clients.
     pub fn strict(&self) -> Builder {
         self.builder()
             .property("zookeeper.sessionRequireClientSASLAuth", "true")

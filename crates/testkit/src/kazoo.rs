@@ -7,15 +7,15 @@ use super::python;
 /// The version of kazoo that the tables of `docs/interop.md` are about.
 const KAZOO: &str = "kazoo==2.11.0";
 
-/// What kazoo's own tests are run with.
+/// The packages with which kazoo's own tests run.
 const SUITE: [&str; 3] = ["objgraph", "pytest", "pytest-timeout"];
 
-/// Installs kazoo below `folder`, the first time, and returns the Python that has it.
+/// Installs kazoo below `folder` the first time; returns the Python that has it.
 pub fn python(folder: &Path) -> PathBuf {
     python::with(folder, &[KAZOO])
 }
 
-/// As [`python()`], with kazoo's source package and what its own tests need.
+/// As [`python()`], with kazoo's source package and the packages that its own tests need.
 pub fn python_with_suite(folder: &Path) -> PathBuf {
     let packages = [&["--no-binary", "kazoo", KAZOO], &SUITE[..]].concat();
     python::with(folder, &packages)

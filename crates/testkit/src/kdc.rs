@@ -70,28 +70,28 @@ impl Kdc {
         }
     }
 
-    /// Listens where the centre did, and says nothing.
+    /// Listens at the centre's port, and answers nothing.
     pub fn replace_by_silence(&self) -> TcpListener {
         TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).expect("the centre's port")
     }
 
-    /// What `KRB5_CONFIG` has to name.
+    /// Returns the file that `KRB5_CONFIG` must name.
     pub fn config(&self) -> PathBuf {
         self.folder.path("krb5.conf")
     }
 
-    /// A cache of tickets, which is not there at first.
+    /// Returns the path of a cache of tickets, which does not exist at first.
     pub fn cache(&self, name: &str) -> PathBuf {
         self.folder.path(format!("{name}.cache"))
     }
 
-    /// The keys of a user.
+    /// Returns the file with the keys of a user.
     pub fn keytab(&self, name: &str) -> PathBuf {
         self.folder
             .path(format!("{}.keytab", name.replace('/', "-")))
     }
 
-    /// Servers that let in only the centre's users.
+    /// Returns a builder of servers that let in only the centre's users.
     pub fn strict(&self) -> Builder {
         let jaas = self.folder.path("jaas.conf");
         let text = format!(

@@ -11,10 +11,10 @@ use std::sync::Mutex;
 
 use super::relay::{listen, pass_on};
 
-/// How many bytes the first frame has, of a client and of a server.
+/// The number of bytes in the first frame of a client, and of a server.
 const HELLO: usize = 49;
 const GREETING: usize = 41;
-/// Where the fields of these frames are; the length comes first, then the version.
+/// The positions of the fields in these frames; the length comes first, then the version.
 const ASKED: usize = 20;
 const PASSWORD: usize = 32;
 const TIMEOUT: usize = 8;
@@ -27,10 +27,10 @@ pub enum Kind {
     Raft,
 }
 
-/// The passwords that the server behind it gave, by the session.
+/// The passwords that the embedded server gave, by the session.
 type Passwords = Mutex<HashMap<[u8; 8], [u8; 16]>>;
 
-/// Starts one in front of `server`; it ends with the process. Returns its address.
+/// Starts such a server in front of `server`; it ends with the process. Returns its address.
 pub fn start(kind: Kind, server: &str) -> String {
     let (server, passwords) = (server.to_owned(), Passwords::default());
     listen(move |client| drop(serve(kind, client, &server, &passwords)))
@@ -54,7 +54,7 @@ fn turn_away(mut client: TcpStream) -> io::Result<()> {
     greeting[TIMEOUT..TIMEOUT + 4].copy_from_slice(&4000_i32.to_be_bytes());
     greeting[SESSION..SESSION + 8].fill(0xff);
     greeting[20..24].copy_from_slice(&16_i32.to_be_bytes());
-    // Keeper leaves the last field out.
+    // ClickHouse Keeper leaves the last field out.
     client.write_all(&greeting[..40])
 }
 
@@ -92,7 +92,7 @@ fn serve(kind: Kind, mut client: TcpStream, server: &str, passwords: &Passwords)
     Ok(())
 }
 
-/// The answer to a four-letter word, as far as it tells which server this is.
+/// Returns the part of the answer to a four-letter word that tells which server this is.
 fn said(kind: Kind, word: &[u8]) -> &'static str {
     match (kind, word) {
         (Kind::ClickHouse, b"srvr") => {

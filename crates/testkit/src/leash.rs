@@ -1,8 +1,8 @@
 //! Child processes that do not outlive the test process.
 //!
-//! `PR_SET_PDEATHSIG` would follow the *thread* that started the child, and a static is
-//! never dropped. So beside each child runs a shell that waits for the end of its
-//! standard input, which comes however this process ends, and then kills the child.
+//! `PR_SET_PDEATHSIG` would follow the *thread* that started the child, and a static is never
+//! dropped. So a shell runs beside each child. It waits for the end of its standard input, which
+//! comes however this process ends, and then kills the child.
 
 use std::fs;
 use std::io;
@@ -57,8 +57,8 @@ impl Leashed {
         signal(self.child.id(), name);
     }
 
-    /// Stops the child with SIGSTOP and waits until it has stopped: each thread does so
-    /// by itself, and until then it may still answer somebody.
+    /// Stops the child with SIGSTOP and waits until it has stopped: each thread stops by itself,
+    /// and until then it may still answer somebody.
     pub fn pause(&self) {
         self.signal("STOP");
         super::eventually("the process has stopped", || self.is_stopped());
@@ -76,11 +76,11 @@ impl Leashed {
         })
     }
 
-    /// Kills the child with SIGKILL and waits for its end.
+    /// Kills the child with SIGKILL, and waits for its end.
     pub fn kill(&mut self) {
         // The watchdog goes first, so that it never sees the number of a dead process.
         for process in [&mut self.watchdog, &mut self.child] {
-            // The only failure is that it ended before.
+            // The only failure is that the child has ended before.
             drop(process.kill());
             drop(process.wait());
         }

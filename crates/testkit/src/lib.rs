@@ -1,9 +1,8 @@
-//! What the tests share: real servers, a network that misbehaves, processes.
+//! The tools that the tests share: real servers, a network that misbehaves, processes.
 //!
-//! Everything in here that starts something also ends it: when a test passes, when it
-//! panics, and when the test process itself is killed. Nothing in here uses the library
-//! under test, so that a fault in it cannot hide itself; `tests/support`, which does, is
-//! compiled with each suite.
+//! Each tool that starts something also ends it: when a test passes, when it panics, and when the
+//! test process itself is killed. No tool uses the library under test, so that a fault in it cannot
+//! hide itself; `tests/support`, which uses it, is compiled with each suite.
 
 pub mod ensemble;
 pub mod faketime;
@@ -37,10 +36,10 @@ use crossbeam_channel::{Receiver, bounded};
 
 pub use self::port::free_port;
 
-/// How long [`eventually`] waits: far longer than anything it waits for should take.
+/// How long [`eventually`] waits: far longer than any of its conditions should take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a command that has to succeed, and returns what it said.
+/// Runs a command that must succeed, and returns its output.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
     let output = command
@@ -76,7 +75,7 @@ pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Runs this on a thread of its own, which is left alone if it hangs.
+/// Runs this on a thread of its own, which is left behind if it hangs.
 pub fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (to, came) = bounded(1);
     thread::spawn(move || {
@@ -86,13 +85,14 @@ pub fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Rec
     came
 }
 
-/// Runs `f` and returns what it returned and how long it took.
+/// Runs `f`; returns its result and how long it took.
 pub fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     (f(), start.elapsed())
 }
 
-/// How long a test goes on that could go on for any time; `ZKLOCK_TEST_SECONDS` says it otherwise.
+/// Returns how long a test runs that could go on for any time: `ZKLOCK_TEST_SECONDS`, or the usual
+/// time.
 pub fn lasting(usual: u64) -> Duration {
     let asked = std::env::var("ZKLOCK_TEST_SECONDS").ok();
     let asked = asked.map(|asked| asked.parse().expect("a number of seconds"));

@@ -7,14 +7,14 @@ use super::raw::Raw;
 use super::zookeeper::{Builder, Folder, ZooKeeper};
 use super::{eventually, free_port};
 
-/// Where the servers keep who they are.
+/// The node in which the servers keep the list of members.
 pub const CONFIG: &str = "/zookeeper/config";
 
 /// The members of an ensemble, which end when this is dropped.
 #[derive(Debug)]
 pub struct Members {
     members: Vec<Member>,
-    /// The number of the last one.
+    /// The number of the latest member.
     last: usize,
     tick: Duration,
 }
@@ -22,7 +22,7 @@ pub struct Members {
 #[derive(Debug)]
 struct Member {
     id: usize,
-    /// Its line in the configuration.
+    /// The member's line in the configuration.
     line: String,
     server: ZooKeeper,
 }
@@ -55,7 +55,7 @@ impl Members {
         &self.members[0].server
     }
 
-    /// Puts a fresh server in the place of the oldest one, which runs on and is returned.
+    /// Replaces the oldest server by a fresh one; the old one runs on and is returned.
     pub fn replace_oldest(&mut self) -> ZooKeeper {
         self.last += 1;
         let line = Line::new(self.last);
@@ -81,7 +81,7 @@ impl Members {
     }
 }
 
-/// What a member's line says, and the port for clients in it.
+/// The content of a member's line, with its port for clients.
 struct Line {
     id: usize,
     port: u16,

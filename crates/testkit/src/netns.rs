@@ -1,11 +1,11 @@
 //! A network whose links can be cut one by one.
 //!
-//! The test runs itself again in a network namespace of its own, which then is the hub of
-//! a star: each member has a namespace of its own, with one link to the hub, and the hub
-//! passes packets on between them. A cut is a rule of the hub's routing that drops what
-//! one member sends to another, without a word to either. All of it lives in namespaces
-//! that only the processes of the test keep alive, so nothing is left however they end. It
-//! takes root, or a system that lets users have namespaces.
+//! The test runs itself again in a network namespace of its own, which then is the hub of a star:
+//! each member has a namespace of its own, with one link to the hub, and the hub passes packets on
+//! between them. A cut is a rule of the hub's routing that drops what one member sends to another,
+//! without a word to either. The whole network is in namespaces that only the processes of the test
+//! keep alive, so nothing is left however these end. It needs root, or a system that lets users
+//! have namespaces.
 
 use std::env;
 use std::fs;
@@ -24,7 +24,7 @@ pub struct Network {
     members: Vec<String>,
 }
 
-/// Returns whether there can be a network here; says why not.
+/// Returns whether there can be a network here, and prints why not.
 pub fn available() -> bool {
     let complaints: Vec<_> = ways().map_while(|way| try_out(way).err()).collect();
     let works = complaints.len() < ways().count();
@@ -35,7 +35,7 @@ pub fn available() -> bool {
     works
 }
 
-/// Makes a network namespace, or returns the complaint of the system.
+/// Makes a network namespace, or returns the system's message.
 fn try_out(way: bool) -> Result<(), String> {
     let mut command = unshare(way);
     command.args(["ip", "link", "set", "lo", "up"]);
@@ -51,7 +51,7 @@ pub fn is_inside() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
-/// Runs a test, which calls this and does nothing else, in a namespace of its own; leaves it out
+/// Runs a test, which calls this and does nothing else, in a namespace of its own; skips the test
 /// where there can be none.
 pub fn inside<T: Fn()>(test: T) {
     if is_inside() {
@@ -89,7 +89,7 @@ pub fn command(namespace: &str, program: &str) -> Command {
     command
 }
 
-/// As root; or as a user that is root in a user namespace.
+/// Returns the ways to make a namespace: as root, or as a user that is root in a user namespace.
 fn ways() -> impl Iterator<Item = bool> {
     [false, true].into_iter()
 }
@@ -146,7 +146,7 @@ impl Network {
     /// Drops all packets from one member to another, not those back.
     pub fn cut_one_way(&self, from: usize, to: usize) {
         let (from, to) = (self.address(from), self.address(to));
-        // Fails if the way was cut before.
+        // The command fails if the way was cut before.
         try_ip(&format!(
             "rule add priority 100 from {from} to {to} blackhole"
         ));
@@ -177,7 +177,7 @@ impl Network {
                 format!("-n {name} qdisc del dev eth0"),
                 format!("qdisc del dev link{i}"),
             ] {
-                // Fails where there is nothing to mend.
+                // The command fails where there is nothing to mend.
                 try_run("tc", &format!("{link} root"));
             }
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-/// Below the ranges from which the system takes the ports of outgoing connections and the
+/// The ports below the ranges from which the system takes those of outgoing connections and the
 /// embedded server its own.
 const PORTS: Range<u16> = 12_000..20_000;
 
@@ -16,7 +16,7 @@ const EACH: u16 = 50;
 /// Returns a port of the loopback interface that no other process of the tests is given as long
 /// as this one lives, so that a server can be stopped and started again on it.
 ///
-/// Something else may have it: it was free a moment ago.
+/// Another program may have it by now: the port was free a moment ago.
 pub fn free_port() -> u16 {
     static OURS: Mutex<Claims> = Mutex::new(Claims::new());
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,10 +28,10 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Claims of ranges of ports, the one in use last.
+/// The claims of ranges of ports, with the one in use last.
 struct Claims {
     held: VecDeque<Claim>,
-    /// Which of that one's ports is next.
+    /// The number of the next port in the range in use.
     next: u16,
 }
 
@@ -45,7 +45,7 @@ impl Claims {
 
     fn next(&mut self) -> u16 {
         if self.held.is_empty() || self.next == EACH {
-            // The port that says whose the range is stays taken.
+            // The port that marks the range as claimed stays taken.
             self.next = 1;
             let claim = Claim::make().or_else(|| self.held.pop_front());
             self.held
@@ -57,10 +57,11 @@ impl Claims {
     }
 }
 
-/// A range of ports that is this process's.
+/// A range of ports that belongs to this process.
 struct Claim {
     first: u16,
-    /// Nobody else can listen at the first port, and so nobody else has the range.
+    /// The listener at the first port: no other process can listen there, and so none has the
+    /// range.
     _taken: TcpListener,
 }
 

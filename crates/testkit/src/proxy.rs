@@ -1,8 +1,8 @@
 //! A network that misbehaves, in front of a ZooKeeper server.
 //!
-//! Between a client and the server stand two threads in each direction: one reads
-//! frames, the other lets them wait as long as the network is slow or gone and passes
-//! them on. As the proxy knows the frames, it can lose one that a test names.
+//! Two threads work in each direction: one reads frames, and the other holds them back as long as
+//! the network is slow or gone, and passes them on. The proxy knows the frames, so it can lose one
+//! that a test names.
 
 mod connection;
 mod frames;
@@ -44,15 +44,15 @@ struct State {
     rule: Option<Rule>,
     connections: Vec<Arc<Connection>>,
     accepted: usize,
-    /// How many connect requests reached the server.
+    /// The number of connect requests that reached the server.
     greetings: usize,
     loses_greetings: bool,
-    /// The kind of request that never reaches the server, and what becomes of it.
+    /// The kind of request that never reaches the server, and what happens to it.
     unknown: Option<(i32, Verdict)>,
     requests: HashMap<i32, usize>,
 }
 
-/// What is to happen once.
+/// A fault that happens once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Rule {
     DropRequest(i32),
@@ -81,14 +81,14 @@ impl Proxy {
         Self { shared, address }
     }
 
-    /// Leaves the address, and listens on another one with the same port.
+    /// Leaves the address, and listens on another address with the same port.
     pub fn move_to(&mut self, host: IpAddr) {
         self.refuse();
         self.address.set_ip(host);
         self.accept();
     }
 
-    /// Listens where another proxy did.
+    /// Listens at the address of another proxy.
     pub fn take_over(&mut self, host: IpAddr, port: u16) {
         self.refuse();
         self.address = SocketAddr::new(host, port);
@@ -99,17 +99,17 @@ impl Proxy {
         self.address.port()
     }
 
-    /// Returns what clients connect to.
+    /// Returns the address that clients connect to.
     pub fn hosts(&self) -> String {
         self.address.to_string()
     }
 
-    /// Closes all connections; new ones are welcome.
+    /// Closes all connections; accepts new ones.
     pub fn cut(&self) {
         self.shared.cut();
     }
 
-    /// Closes all connections and turns new ones away, as when no process listens.
+    /// Closes all connections and refuses new ones, as when no process listens.
     pub fn refuse(&self) {
         // The lock is released first: the listener's thread may wait for it.
         let listener = self.shared.state().listener.take();
@@ -117,7 +117,7 @@ impl Proxy {
         self.shared.cut();
     }
 
-    /// Welcomes connections again.
+    /// Accepts connections again.
     pub fn accept(&self) {
         if self.shared.state().listener.is_none() {
             // Another socket may have the port for a moment.
@@ -127,25 +127,25 @@ impl Proxy {
         }
     }
 
-    /// Lets nothing through in either direction, while all sockets stay open; new
-    /// connections are accepted and hear nothing.
+    /// Lets nothing through in either direction, while all sockets stay open; new connections are
+    /// accepted and get no answer.
     pub fn blackhole(&self) {
         self.shared.change(|state| state.blackholed = true);
     }
 
-    /// Ends a blackhole. What was sent into it arrives late, as TCP would have it,
-    /// on connections that were not cut meanwhile.
+    /// Ends a blackhole. The bytes that were sent into it arrive late, as with TCP, on connections
+    /// that were not cut meanwhile.
     pub fn heal(&self) {
         self.shared.change(|state| state.blackholed = false);
     }
 
-    /// Makes everything take this much longer, each way.
+    /// Delays everything by this time, each way.
     pub fn delay(&self, delay: Duration) {
         self.shared.change(|state| state.delay = delay);
     }
 
-    /// Lets the next request of this kind through, loses its reply, and cuts the
-    /// connection: the server has carried it out, the client can't know.
+    /// Lets the next request of this kind through, loses its reply, and cuts the connection: the
+    /// server has carried it out, and the client cannot know.
     pub fn drop_next_reply_to(&self, opcode: i32) {
         self.shared.arm(Rule::DropReplyTo(opcode));
     }
@@ -156,27 +156,27 @@ impl Proxy {
         self.shared.arm(Rule::BlackholeAt(opcode));
     }
 
-    /// Loses the next request of this kind and cuts the connection: the server never
-    /// saw it, the client can't know.
+    /// Loses the next request of this kind and cuts the connection: the server never saw it, and
+    /// the client cannot know.
     pub fn drop_next_request(&self, opcode: i32) {
         self.shared.arm(Rule::DropRequest(opcode));
     }
 
-    /// From now on swallows every request of this kind, as a server does that drops what it does
-    /// not know: whatever follows on the connection is passed on.
+    /// Swallows every request of this kind from now on, as a server does that drops requests that
+    /// it does not know. Later frames of the connection are passed on.
     pub fn swallow(&self, opcode: i32) {
         let unknown = Some((opcode, Verdict::Swallow));
         self.shared.change(|state| state.unknown = unknown);
     }
 
-    /// From now on hangs up at every request of this kind, as a server does that does not know it.
+    /// Hangs up at every request of this kind from now on, as a server does that does not know it.
     pub fn hang_up_at(&self, opcode: i32) {
         let unknown = Some((opcode, Verdict::Drop));
         self.shared.change(|state| state.unknown = unknown);
     }
 
     /// Ends the session of each connection, which to its client is an expiry: the server reports
-    /// the nodes that go, and then the connection is cut.
+    /// the deleted nodes, and then the connection is cut.
     pub fn end_sessions(&self) {
         for connection in &self.shared.state().connections {
             connection.end_session();
@@ -188,7 +188,7 @@ impl Proxy {
         self.shared.arm(Rule::TruncateReply);
     }
 
-    /// Returns whether what was armed with one of the `next` methods has happened.
+    /// Returns whether the fault that one of the `next` methods has armed has happened.
     pub fn fired(&self) -> bool {
         self.shared.state().rule.is_none()
     }
@@ -209,7 +209,7 @@ impl Proxy {
             .sum()
     }
 
-    /// From now on lets connect requests through and loses their answers.
+    /// Lets connect requests through from now on, and loses their answers.
     pub fn drop_greetings(&self) {
         self.shared.change(|state| {
             state.loses_greetings = true;
@@ -329,7 +329,7 @@ impl Shared {
                 return;
             }
         }
-        // The sender closed its end; through a blackhole the receiver can't learn of it.
+        // The sender closed its end; through a blackhole the receiver cannot learn of that.
         self.wait_for_the_network(connection);
     }
 

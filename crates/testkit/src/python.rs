@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::run;
 
-/// Installs packages below `folder`, the first time, and returns the Python that has them.
+/// Installs packages below `folder` the first time; returns the Python that has them.
 pub fn with(folder: &Path, packages: &[&str]) -> PathBuf {
     let environment = folder.join("venv");
     let python = environment.join("bin/python");
@@ -20,7 +20,7 @@ pub fn with(folder: &Path, packages: &[&str]) -> PathBuf {
         run(Command::new("python3")
             .args(["-m", "venv", "--clear"])
             .arg(&environment));
-        // What is used is compiled when it is, and most is not.
+        // Python compiles a module when it is first used, and most modules are never used.
         run(Command::new(&python)
             .args(["-m", "pip", "install", "--quiet", "--no-compile"])
             .args(packages));

@@ -1,7 +1,6 @@
-//! A second client, on plain sockets: what a test believes about the server's tree.
+//! A second client, on plain sockets, which tells a test the truth about the server's tree.
 //!
-//! It shares no code with the library. A client lives for a few requests and sends no
-//! pings.
+//! This client shares no code with the library. It lives for a few requests and sends no pings.
 
 mod busy;
 mod words;
@@ -48,7 +47,7 @@ pub const EPHEMERAL: i32 = 1;
 pub const PERSISTENT_SEQUENTIAL: i32 = 2;
 pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
-/// Returns the names under `path`, sorted; none if there is no such node.
+/// Returns the names under `path`, sorted; returns none if there is no such node.
 pub fn children(hosts: &str, path: &str) -> Vec<String> {
     Raw::connect(hosts).children(path).unwrap_or_default()
 }
@@ -81,8 +80,8 @@ pub fn owner(hosts: &str, node: &str) -> i64 {
     stat.unwrap_or_else(|| panic!("there is no {node}")).owner
 }
 
-/// Ends a session of a real server, which to its client is an expiry: takes it over, closes
-/// it, and does so again until the server does not know it any more.
+/// Ends a session of a real server, which to its client is an expiry: takes the session over,
+/// closes it, and repeats that until the server does not know it any more.
 #[track_caller]
 pub fn expire(hosts: &str, session: i64) {
     let expired = within(PATIENCE, || match Raw::attach(hosts, session) {
@@ -95,8 +94,8 @@ pub fn expire(hosts: &str, session: i64) {
     assert!(expired, "session {session:#x} is not to be had");
 }
 
-/// The password that ZooKeeper gives to a session, which depends on nothing else: sixteen
-/// bytes of Java's random numbers.
+/// Returns the password that ZooKeeper gives to a session: sixteen bytes of Java's random numbers,
+/// which depend on the session's id alone.
 fn password(session: i64) -> [u8; 16] {
     const SECRET: i64 = 0xB341_5C00;
     const FACTOR: i64 = 0x5_DEEC_E66D;
@@ -110,11 +109,11 @@ fn password(session: i64) -> [u8; 16] {
     password
 }
 
-/// What tests ask of a node's stat.
+/// The fields of a node's stat that tests use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stat {
     pub czxid: i64,
-    /// When it was created, by the wall clock of the leader.
+    /// When the node was created, by the wall clock of the leader.
     pub ctime_ms: i64,
     pub version: i32,
     /// How often children were created or deleted.
@@ -123,7 +122,7 @@ pub struct Stat {
     pub children: i32,
 }
 
-/// A session of its own.
+/// A client with a session of its own.
 #[derive(Debug)]
 pub struct Raw {
     socket: TcpStream,
@@ -150,7 +149,7 @@ impl Raw {
         connected.unwrap_or_else(|| panic!("no server of {hosts} gives a session"))
     }
 
-    /// As [`connect_with`](Self::connect_with), once.
+    /// As [`connect_with`](Self::connect_with), with one attempt.
     pub fn try_connect(hosts: &str, timeout: Duration) -> io::Result<Self> {
         Self::greet(hosts, timeout, 0, [0; 16])
     }
@@ -232,7 +231,7 @@ impl Raw {
         Ok(created[self.chroot.len()..].to_owned())
     }
 
-    /// Creates a node and, before it, those it lies under.
+    /// Creates a node, after the nodes above it.
     pub fn create_all(&mut self, path: &str) {
         for (end, _) in path.match_indices('/').skip(1) {
             drop(self.create(&path[..end], b"", PERSISTENT));
@@ -267,7 +266,7 @@ impl Raw {
         self.call(op::MULTI, &body.0).map(drop)
     }
 
-    /// Leaves everybody all rights to a node except that of creating others under it.
+    /// Leaves everybody all rights to a node except the right to create others under it.
     pub fn forbid_creates(&mut self, path: &str) -> Result<(), i32> {
         const ALL_BUT_CREATE: i32 = 27;
         let mut body = Encoder::default();
@@ -279,7 +278,7 @@ impl Raw {
     /// Has servers join the ensemble, and those with these numbers leave it.
     pub fn reconfigure(&mut self, joining: &str, leaving: &str) -> io::Result<Vec<u8>> {
         let mut body = Encoder::default();
-        // Neither all members by themselves, nor after a certain version.
+        // No list of all members, and no condition on the version.
         body.string(joining).string(leaving).int(-1).long(-1);
         self.xid += 1;
         let reply = self.try_call_as(self.xid, op::RECONFIG, &body.0)?;
@@ -305,7 +304,7 @@ impl Raw {
     fn close(&mut self) {
         let mut frame = Encoder::default();
         frame.int(0).int(op::CLOSE);
-        // The answer is waited for, so that what this session owned is gone.
+        // Once the answer is there, the nodes of this session are gone.
         if self.send(&frame.0).is_ok() {
             drop(self.answer_to(0));
         }

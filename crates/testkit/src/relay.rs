@@ -1,11 +1,11 @@
-//! Passes bytes on, as a load balancer does, until it is told to cut.
+//! A relay that passes bytes on, as a load balancer does, until a test cuts its connections.
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Each connection goes to the next server in turn, even if that is down.
+/// A relay that connects each client to the next server in turn, even if that server is down.
 pub struct Relay {
     pub hosts: String,
     open: Arc<Mutex<Vec<TcpStream>>>,
@@ -18,12 +18,12 @@ impl Relay {
         let hosts = listener.local_addr().unwrap().to_string();
         let (open, picked) = (Arc::<Mutex<Vec<TcpStream>>>::default(), Arc::default());
         let (sockets, turns) = (Arc::clone(&open), Arc::<Mutex<Vec<usize>>>::clone(&picked));
-        // It ends with the test's process.
+        // The thread ends with the test's process.
         thread::spawn(move || {
             for (client, turn) in listener.incoming().flatten().zip(0..) {
                 let turn = turn % servers.len();
                 turns.lock().unwrap().push(turn);
-                // Otherwise the client's end is dropped, and the client sees that.
+                // Otherwise the client's socket is dropped, and the client sees that.
                 if let Ok(server) = TcpStream::connect(&servers[turn]) {
                     for (from, to) in [(&client, &server), (&server, &client)] {
                         sockets.lock().unwrap().push(from.try_clone().unwrap());
@@ -45,7 +45,7 @@ impl Relay {
         }
     }
 
-    /// Which servers were picked, one for each connection so far.
+    /// Returns which servers were picked, one for each connection so far.
     pub fn picked(&self) -> Vec<usize> {
         self.picked.lock().unwrap().clone()
     }

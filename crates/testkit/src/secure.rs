@@ -9,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use super::zookeeper::{Builder, Folder, ZooKeeper};
 use super::{eventually, free_port};
 
-/// An authority, and what it has signed.
+/// An authority, and the certificates that it has signed.
 pub struct Keys {
     pub folder: Folder,
     issuer: Issuer<'static, KeyPair>,
@@ -34,7 +34,7 @@ impl Keys {
         self.folder.path("ca.pem")
     }
 
-    /// Writes `name.pem`, `name.key`, and both in one file, which ZooKeeper takes.
+    /// Writes `name.pem`, `name.key`, and both in one file, as ZooKeeper wants them.
     pub fn sign(&self, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! What the kernel says about a thread, where no event does.
+//! The kernel's view of a thread, for states that no event reports.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Between a server and its leader: passes bytes on, or keeps what the server sends, as a network does that has
-//! lost it and will send it again.
+//! A valve between a server and its leader: it passes bytes on, or keeps those that the server
+//! sends, as a network does that has lost them and will send them again.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::relay::{listen, pass_on};
 
-/// Passes connections to one port on; it ends with the test's process.
+/// A valve that passes connections on to one port; it ends with the test's process.
 #[derive(Debug)]
 pub struct Valve {
     port: u16,
@@ -18,17 +18,17 @@ pub struct Valve {
 struct Kept {
     holds: bool,
     bytes: Vec<u8>,
-    /// Where they belong.
+    /// The socket to which the kept bytes belong.
     to: Option<TcpStream>,
 }
 
 impl Valve {
-    /// Begins to pass on, to this port.
+    /// Starts a valve that passes connections on to this port.
     pub fn start(to: u16) -> Self {
         let kept = Arc::<Mutex<Kept>>::default();
         let of_connections = kept.clone();
         let hosts = listen(move |from| {
-            // Otherwise the server sees its connection end.
+            // Otherwise the server sees the end of its connection.
             if let Ok(to) = TcpStream::connect(("127.0.0.1", to)) {
                 let kept = of_connections.clone();
                 pass_on(&from, &to, move |from, to| pass_or_keep(from, to, &kept));
@@ -40,17 +40,17 @@ impl Valve {
         Self { port, kept }
     }
 
-    /// Where it listens.
+    /// Returns the port at which the valve listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on keeps what the server sends.
+    /// Keeps what the server sends from now on.
     pub fn hold(&self) {
         lock(&self.kept).holds = true;
     }
 
-    /// How often this is in what is kept.
+    /// Returns how often these bytes occur in those that are kept.
     pub fn keeps(&self, what: &[u8]) -> usize {
         let kept = lock(&self.kept);
         kept.bytes
@@ -59,7 +59,7 @@ impl Valve {
             .count()
     }
 
-    /// Passes on what is kept, all at once, and what follows.
+    /// Passes on the kept bytes, all at once, and those that follow.
     pub fn release(&self) {
         let mut kept = lock(&self.kept);
         kept.holds = false;
@@ -74,7 +74,7 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Until the connection ends.
+/// Passes bytes on, or keeps them, until the connection ends.
 fn pass_or_keep(from: &mut TcpStream, to: &mut TcpStream, kept: &Mutex<Kept>) -> io::Result<()> {
     let mut piece = vec![0; 64 * 1024];
     loop {
@@ -88,7 +88,7 @@ fn pass_or_keep(from: &mut TcpStream, to: &mut TcpStream, kept: &Mutex<Kept>) ->
                 kept.bytes.extend_from_slice(&piece[..length]);
                 kept.to = Some(to.try_clone()?);
             }
-            // Under the lock, so that nothing overtakes what is released.
+            // The lock is held, so that nothing overtakes the bytes that are released.
             false => to.write_all(&piece[..length])?,
         }
     }

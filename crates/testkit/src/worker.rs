@@ -1,10 +1,10 @@
 //! Test processes: the test binary runs itself again, as one test of itself.
 //!
-//! A worker is the body of such a process and no test, although the harness takes it for
-//! one. It is marked `#[ignore = "a worker process"]`, its name begins with `worker_that_`,
-//! by which `tests/all.sh` leaves it out, and it begins with
-//! `let Some(input) = worker::input() else { return };`. It reports with [`say`], one line
-//! at a time.
+//! A worker is the body of such a process. It is no test, although the harness takes it for one. It
+//! is marked `#[ignore = "a worker process"]`, its name begins with `worker_that_`, by which
+//! `tests/all.sh` leaves it out, and it begins with
+//! `let Some(input) = worker::input() else { return };`. It reports with [`say`], one line at a
+//! time.
 //!
 //! A test that changes what all threads of a process share, such as the logger, does so
 //! [`alone`].
@@ -23,7 +23,7 @@ use super::run;
 
 const INPUT: &str = "ZKLOCK_TEST_WORKER";
 
-/// What tells a worker's words from those of the test harness around it.
+/// The mark that tells a worker's lines from those of the test harness around it.
 const MARK: &str = "@@ ";
 
 /// How long a worker may be silent before a test gives up on it.
@@ -47,7 +47,7 @@ impl Worker {
         Self::start::<W>(command, input)
     }
 
-    /// As [`launch`](Self::launch), for a worker that is given by its type.
+    /// As [`launch`](Self::launch), for a worker that is named by its type.
     pub fn start<W: Fn()>(mut command: Command, input: &str) -> Self {
         choose::<W>(&mut command);
         command
@@ -102,7 +102,7 @@ impl Worker {
         self.process.pause();
     }
 
-    /// Lets a paused worker go on.
+    /// Continues a stopped worker.
     pub fn resume(&self) {
         self.process.signal("CONT");
     }
@@ -129,7 +129,7 @@ pub fn itself() -> Command {
     Command::new(env::current_exe().expect("finding the test binary"))
 }
 
-/// The name of the test that is this function, or that has this closure.
+/// Returns the name of the test that is this function, or that contains this closure.
 pub(crate) fn test_name<F>() -> &'static str {
     let name = type_name::<F>();
     // The harness leaves the name of the crate out.
@@ -137,7 +137,7 @@ pub(crate) fn test_name<F>() -> &'static str {
     name.trim_end_matches("::{{closure}}")
 }
 
-/// Has the test binary run this test.
+/// Lets the test binary run this test.
 fn choose<F>(command: &mut Command) {
     let name = test_name::<F>();
     command
@@ -145,12 +145,12 @@ fn choose<F>(command: &mut Command) {
         .args(["--test-threads", "1"]);
 }
 
-/// Returns what the worker was given, or nothing if this process is not a worker.
+/// Returns the worker's input, or nothing if this process is not a worker.
 pub fn input() -> Option<String> {
     env::var(INPUT).ok()
 }
 
-/// Splits what a worker was given into this many words.
+/// Splits the worker's input into this many words.
 pub fn words<const N: usize>(input: &str) -> [String; N] {
     let words: Vec<_> = input.split(' ').map(str::to_owned).collect();
     words.try_into().expect("as many words as the worker wants")
@@ -166,10 +166,10 @@ pub fn say(line: &str) {
         .expect("the test that started this worker listens");
 }
 
-/// Stays until it is killed.
+/// Waits until this process is killed.
 pub fn stay() -> ! {
     loop {
-        // A wake-up that came too late for an earlier wait makes it return at once.
+        // A wake-up that came too late for an earlier wait makes `park` return at once.
         thread::park();
     }
 }

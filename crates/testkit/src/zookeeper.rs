@@ -14,16 +14,16 @@ use super::leash::Leashed;
 use super::raw::Raw;
 use super::{free_port, netns, within};
 
-/// The server, one of slf4j's back ends for its log, and the jars for TLS that its manifest
-/// does not name; it names the rest.
+/// The server's jar, one of slf4j's back ends for its log, and the jars for TLS that the manifest
+/// does not name; the manifest names the rest.
 const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
     /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
-/// Names the jars on other systems.
+/// The variable that names the jars on other systems.
 const CLASSPATH: &str = "ZKLOCK_TEST_CLASSPATH";
 
-/// Names a file with the classes that a server loads, as the machine wants them: a start takes a
-/// quarter less of the processors with it. One that does not fit is left alone.
+/// The variable that names an archive of the classes that a server loads: a start takes a quarter
+/// less of the processors with it. Java ignores an archive that does not fit.
 pub const ARCHIVE: &str = "ZKLOCK_TEST_ARCHIVE";
 
 /// How long a server may take to start, on a machine with other things to do.
@@ -59,7 +59,7 @@ impl ZooKeeper {
         })
     }
 
-    /// Returns what clients connect to.
+    /// Returns the address that clients connect to.
     pub fn hosts(&self) -> String {
         format!("{}:{}", self.builder.address, self.port)
     }
@@ -90,7 +90,7 @@ impl ZooKeeper {
         self.restart();
     }
 
-    /// Adds a line to the configuration, which counts from the next start on.
+    /// Adds a line to the configuration, which applies from the next start on.
     pub fn configure(&self, line: &str) {
         let config = self.folder.path("zoo.cfg");
         let mut text = fs::read_to_string(&config).expect("reading the configuration");
@@ -109,7 +109,7 @@ impl ZooKeeper {
         self.restart();
     }
 
-    /// Asks the process to end, with SIGTERM, and waits until it has.
+    /// Asks the process to end, with SIGTERM, and waits until it has ended.
     pub fn terminate(&self) {
         self.signal("TERM");
         super::eventually("the server has ended", || self.has_ended());
@@ -122,9 +122,9 @@ impl ZooKeeper {
         }
     }
 
-    /// Lets a paused server go on.
+    /// Continues a paused server.
     pub fn resume(&self) {
-        // That it has ended is told where it is missed.
+        // If the server has ended, the call that needs it reports that.
         if self.is_running() {
             self.signal("CONT");
         }
@@ -147,7 +147,7 @@ impl ZooKeeper {
         Ok(answer)
     }
 
-    /// Returns a number from the table that `mntr` gives, such as `zk_watch_count`.
+    /// Returns a number from the table of `mntr`, such as `zk_watch_count`.
     pub fn monitor(&self, name: &str) -> Option<i64> {
         let table = self.four_letter("mntr").ok()?;
         table.lines().find_map(|line| {
@@ -198,7 +198,7 @@ impl ZooKeeper {
         *self.process() = Some(process);
     }
 
-    /// Returns the log if the server ended, as it does when its port was taken.
+    /// Returns the log if the server has ended, as it does if its port was taken.
     #[track_caller]
     pub(crate) fn wait_until_ready(&self) -> Result<(), String> {
         let ready = within(START, || self.has_ended() || self.is_ready());
@@ -209,7 +209,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Returns all that the server has said, over all its restarts.
+    /// Returns the whole log of the server, over all its restarts.
     pub fn whole_log(&self) -> String {
         let log = fs::read(self.folder.path("log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
@@ -223,7 +223,7 @@ impl ZooKeeper {
     }
 
     fn is_ready(&self) -> bool {
-        // Another server may have taken this port: look for our own folder.
+        // Another server may have taken this port: look for this server's own folder.
         let ours = self.folder.0.to_string_lossy();
         let config = self.four_letter("conf").unwrap_or_default();
         config.contains(&*ours) && self.four_letter("srvr").is_ok_and(|s| s.contains("Mode:"))
@@ -240,13 +240,13 @@ impl ZooKeeper {
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Leashed>> {
-        // A test that panicked while it held this must still stop its server.
+        // A test that panicked while it held this lock must still stop its server.
         self.process
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Returns the folder of its transaction logs.
+    /// Returns the folder of the server's transaction logs.
     pub fn logs(&self) -> PathBuf {
         self.folder.path("data/version-2")
     }
@@ -280,13 +280,13 @@ fn from_the_archive() -> Vec<String> {
         return Vec::new();
     }
     let archive = format!("-XX:SharedArchiveFile={archive}");
-    // It says nothing about an archive that does not fit.
+    // Java says nothing about an archive that does not fit.
     [&archive, "-Xshare:auto", "-Xlog:cds*=off"]
         .map(str::to_owned)
         .into()
 }
 
-/// How a server is to be started.
+/// The settings with which a server is started.
 #[derive(Clone, Debug)]
 pub struct Builder {
     tick: Duration,

@@ -253,7 +253,7 @@ fn an_ensemble_elects_another_leader_when_its_leader_dies_and_takes_it_back() {
     assert!(raw::children(&ensemble.server(leader).hosts(), "/").len() >= 2);
 }
 
-/// A proxy that one client has connected through, and the path of a node to be made.
+/// Returns a proxy through which one client has connected, and the path of a node to create.
 fn proxy_and_path(name: &str) -> (Proxy, String) {
     let proxy = Proxy::start(&ZooKeeper::shared().hosts());
     Raw::connect(&proxy.hosts()).create_all("/tests");
@@ -265,12 +265,12 @@ fn request_fails(proxy: &Proxy, path: &str) -> bool {
     fails(|| drop(client.create(path, b"", PERSISTENT)))
 }
 
-/// The raw client panics when its connection ends.
+/// Returns whether a request fails: the raw client panics when its connection ends.
 fn fails(request: impl FnOnce()) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(request)).is_err()
 }
 
-/// Makes the archive for the servers of all suites; `tests/all.sh` runs it before them.
+/// Makes the archive for the servers of all suites; `tests/all.sh` runs this test before them.
 #[test]
 #[ignore = "a worker process"]
 fn worker_that_archives_classes() {
@@ -283,7 +283,7 @@ fn worker_that_archives_classes() {
     client.create("/node", b"data", EPHEMERAL).unwrap();
     assert_eq!(client.data("/node").unwrap(), b"data");
     server.terminate();
-    // Java dies of one that was cut short.
+    // Java dies of an archive that was cut short.
     drop(
         ZooKeeper::builder()
             .option(format!("-XX:SharedArchiveFile={fresh}"))

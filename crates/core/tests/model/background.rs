@@ -1,4 +1,4 @@
-//! What happens without the caller: farewells, the end of sessions, watches.
+//! The steps that happen without the caller: cleanups, the end of sessions, watches.
 
 use zklock_core::attempt::Event;
 use zklock_core::cleanup;
@@ -21,7 +21,8 @@ impl World {
         self.end_round(i);
     }
 
-    /// One transaction puts a hold in the place of the lock's node, which it writes and deletes.
+    /// Puts a hold in the place of the lock's node, in one transaction, which writes and deletes
+    /// the node.
     pub(crate) fn hold(&mut self, i: usize) {
         self.budget.holds -= 1;
         let client = &mut self.clients[i];
@@ -62,7 +63,7 @@ impl World {
         self.list_farewell(i, nth, self.clients[i].unseen);
     }
 
-    /// A cleanup of client `i` deletes the node.
+    /// Deletes the node, in a cleanup of client `i`.
     pub(crate) fn part_with(&mut self, i: usize, name: &str) {
         self.check_ownership(i, name);
         self.remove(name);
@@ -84,7 +85,7 @@ impl World {
         }
     }
 
-    /// The client hears that its session has ended, and has another.
+    /// Tells the client that its session has ended, and gives it another.
     pub(crate) fn hear(&mut self, i: usize) {
         let client = &mut self.clients[i];
         let tells = match self.rules.mutant {
@@ -102,12 +103,12 @@ impl World {
             self.leave_session(i);
         }
         if self.rules.transport == Transport::Wire {
-            // What they were to delete has gone with the session.
+            // The nodes that they were to delete have gone with the session.
             self.clients[i].farewells.clear();
         }
     }
 
-    /// The attempt is told of the new session, and may have made a node in it already.
+    /// Tells the attempt of the new session, in which it may have created a node already.
     pub(crate) fn tell(&mut self, i: usize) {
         self.clients[i].untold = false;
         self.leave_session(i);
@@ -121,7 +122,7 @@ impl World {
         }
     }
 
-    /// The nodes of a closed session go.
+    /// Deletes the nodes of a closed session.
     pub(crate) fn reap(&mut self, session: i64) {
         let nodes = self.directory.nodes.iter();
         let theirs = nodes.filter(|node| node.origin.owner == session);
@@ -135,7 +136,7 @@ impl World {
         }
     }
 
-    /// Tells the clients that watch the node what became of it.
+    /// Tells the clients that watch the node what happened to it.
     pub(crate) fn fire(&mut self, name: &str, what: Change) {
         let deaf = (what, self.rules.mutant) == (Change::Changed, Mutant::SleepsThroughChanges);
         let (mut woken, mut stirred) = (Vec::new(), Vec::new());
@@ -148,7 +149,7 @@ impl World {
                 woken.push(i);
                 Place::Nearest
             } else if client.beyond.take_if(|watched| watched == name).is_some() {
-                // A client that has another event to hear of is awake.
+                // A client that has another event to read is awake.
                 stirred.extend(client.events.is_empty().then_some(i));
                 Place::Beyond
             } else {

@@ -1,4 +1,4 @@
-//! One client: a session, what it is doing, and what it has yet to clean up.
+//! One client: its session, its attempt, and the nodes that it has yet to clean up.
 
 use zklock_core::attempt::{Action, Attempt, Orphan, OwnNode, Patience};
 use zklock_core::cleanup::Cleanup;
@@ -6,71 +6,72 @@ use zklock_core::dialect::{Dialect, Role};
 use zklock_core::queue::Contest;
 use zklock_core::skip_listing::LastGrant;
 
-/// What one client wants.
+/// The wish of one client.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Wish {
     pub(crate) role: Role,
     pub(crate) patience: Patience,
-    /// How many times it wants that, one after the other.
+    /// How many times the client wants that, one after the other.
     pub(crate) rounds: u8,
-    /// Its first node is in the queue from the beginning.
+    /// Whether its first node is in the queue from the beginning.
     pub(crate) queued: bool,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Client {
     pub(crate) wish: Wish,
-    /// What it does; `None` while it holds and once it has all it wanted.
+    /// The attempt in progress; `None` while the client holds, and once it has all it wanted.
     pub(crate) attempt: Option<Attempt>,
-    /// Counts the attempts.
+    /// The number of attempts so far.
     pub(crate) attempts: u8,
     /// The node that the attempt knows to be its own.
     pub(crate) queued: Option<String>,
     pub(crate) raw: Option<RawGuard>,
-    /// The last grant, if it wants another one.
+    /// The last grant, if the client wants another one.
     pub(crate) last: Option<LastGrant>,
     pub(crate) farewells: Vec<Cleanup>,
 
     pub(crate) session: i64,
-    /// The server has closed the session, and the client has not heard of it.
+    /// Whether the server has closed the session, and the client has not heard of it.
     pub(crate) expired: bool,
-    /// The client has a new session, and the attempt has not heard of it.
+    /// Whether the client has a new session, and the attempt has not heard of it.
     pub(crate) untold: bool,
     pub(crate) crashed: bool,
     /// The node that the client watches.
     pub(crate) watch: Option<String>,
-    /// The node beyond that, while it is watched, too.
+    /// The node beyond that one, while the client watches it, too.
     pub(crate) beyond: Option<String>,
-    /// Its own node, while it is watched, too.
+    /// The client's own node, while the client watches it, too.
     pub(crate) guard: Option<String>,
-    /// The attempt asked for that watch. For the properties.
+    /// Whether the attempt asked for that watch. For the properties.
     pub(crate) guards: bool,
-    /// The answer to its first look at its own node was lost, and it looks no more.
+    /// Whether the answer to its first look at its own node was lost, so that it looks no more.
     pub(crate) deaf: bool,
-    /// What the watches saw, in the order in which it happened.
+    /// The events of the watches, in the order in which they happened.
     pub(crate) events: Vec<Fired>,
-    /// The connection is a new one since the subscriber fell asleep.
+    /// Whether the connection was made anew since the subscriber fell asleep.
     pub(crate) reconnected: bool,
-    /// A create that was sent and whose answer nobody waits for any more.
+    /// A create that was sent, and whose answer nobody waits for any more.
     pub(crate) under_way: Option<String>,
     /// The client's first transaction that was applied without its knowledge: a server that it
     /// asks may not have applied it.
     pub(crate) unseen: Option<i64>,
 
-    /// The caller gave up. For the properties.
+    /// Whether the caller gave up. For the properties.
     pub(crate) cancelled: bool,
-    /// The operator has deleted a node of the client's. For the properties.
+    /// Whether the operator has deleted a node of the client's. For the properties.
     pub(crate) evicted: bool,
-    /// It takes a deletion after that of its own node for its turn. For the properties.
+    /// Whether the client takes a deletion after that of its own node for its turn. For the
+    /// properties.
     pub(crate) deluded: bool,
 }
 
-/// What a watch saw.
+/// An event of a watch.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Fired {
     pub(crate) what: Change,
     pub(crate) of: Place,
-    /// The client's own node was there at that time. For the properties.
+    /// Whether the client's own node was there at that time. For the properties.
     pub(crate) queued: bool,
 }
 
@@ -92,8 +93,8 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct RawGuard {
     pub(crate) node: OwnNode,
-    /// The guard's deadline has not passed: code may act on the lock. The deadline passes before
-    /// the server can end the session.
+    /// Whether the guard's deadline has not passed: code may act on the lock. The deadline passes
+    /// before the server can end the session.
     pub(crate) trusted: bool,
 }
 
@@ -126,7 +127,7 @@ impl Client {
         }
     }
 
-    /// Begins anew, with an `id` that must be fresh.
+    /// Begins an attempt, with an `id` that must be fresh.
     pub(crate) fn enter(&mut self, id: &str, knows_session: bool, last: Option<LastGrant>) {
         let contest = self.contest();
         let session = knows_session.then_some(self.session);
@@ -136,7 +137,7 @@ impl Client {
         self.forget_attempt();
     }
 
-    /// Begins with a node that is in the queue already.
+    /// Begins an attempt with a node that is in the queue already.
     pub(crate) fn enter_queued(&mut self, mine: OwnNode) {
         self.attempts += 1;
         self.queued = Some(mine.name.clone());
@@ -182,13 +183,14 @@ impl Client {
         self.action() == Some(Action::Wait)
     }
 
-    /// Nothing is left to do, not even in the background.
+    /// Returns whether nothing is left to do, not even in the background.
     pub(crate) fn is_done(&self) -> bool {
         let idle = self.attempt.is_none() && self.raw.is_none() && self.farewells.is_empty();
         self.crashed || idle && self.under_way.is_none()
     }
 
-    /// Whether a request would be carried out: a session, and nothing in the way.
+    /// Returns whether a request would be carried out: the client has a session, and nothing is in
+    /// the way.
     pub(crate) fn is_served(&self) -> bool {
         !self.crashed && !self.expired && self.under_way.is_none()
     }

@@ -19,7 +19,7 @@ const HOLD: &str = "401d401d-0000-8000-8000-000000000000";
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Directory {
     pub(crate) there: bool,
-    /// In the order of their creation.
+    /// The nodes, in the order of their creation.
     pub(crate) nodes: Vec<Node>,
     /// The next node's number.
     counter: i64,
@@ -28,12 +28,12 @@ pub(crate) struct Directory {
     zxid: i64,
 }
 
-/// What the counter does after the largest number.
+/// The counter's behaviour after the largest number.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Overflow {
-    /// Repeats it, as ZooKeeper 3.6 and later.
+    /// The counter repeats it, as in ZooKeeper 3.6 and later.
     Sticks,
-    /// Goes on with the most negative number, as earlier versions.
+    /// The counter goes on with the most negative number, as in earlier versions.
     Wraps,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Node {
     pub(crate) maker: Maker,
 }
 
-/// Who made a node. This is for the properties; no contender is shown it.
+/// The attempt that made a node. For the properties: no contender sees it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Maker {
     pub(crate) client: usize,
@@ -85,7 +85,7 @@ impl Directory {
         Some((name, origin))
     }
 
-    /// Creates a node with this very name.
+    /// Creates a node with exactly this name.
     pub(crate) fn plant(&mut self, name: &str, owner: i64, maker: Maker) -> Origin {
         let origin = Origin {
             owner,
@@ -100,7 +100,8 @@ impl Directory {
         origin
     }
 
-    /// Creates a hold with the number of this node. It uses up another number, as every child does.
+    /// Creates a hold with the number of this node. The hold also uses up the next number, as every
+    /// child does.
     pub(crate) fn put_in_place_of(&mut self, node: &str, maker: Maker) {
         let number = NodeName::parse(node).expect("a contender's").sequence;
         let prefix = prefix(Dialect::Curator, maker.role, HOLD);
@@ -112,8 +113,7 @@ impl Directory {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// Returns the names as a server shows them that has applied nothing from the
-    /// transaction `until` on.
+    /// Returns the names that a server shows which has applied no transaction from `until` on.
     pub(crate) fn names(&self, until: Option<i64>) -> Option<Names> {
         let shown = |node: &&Node| until.is_none_or(|until| node.origin.czxid < until);
         let names = self.nodes.iter().filter(shown);
@@ -125,8 +125,8 @@ impl Directory {
         Some(self.nodes.remove(at))
     }
 
-    /// The server removes an empty container. The next one counts from 0; some other nodes come
-    /// and go before a client sees it.
+    /// Removes the empty container, as the server does. The next one counts from 0; some other
+    /// nodes come and go before a client sees it.
     pub(crate) fn vanish(&mut self) {
         self.there = false;
         self.counter = OTHERS;

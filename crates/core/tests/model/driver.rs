@@ -1,17 +1,17 @@
-//! How a client carries out what the protocol asks for, and what happens to it.
+//! A client's driver, which carries out what the protocol asks for.
 //!
-//! This is the contract between the protocol and what drives it. A driver owes it:
+//! This is the contract between the protocol and its driver. A driver must ensure:
 //!
-//! - a create is reported as lost before a cancellation or a new session is,
-//! - a reply from a session other than the attempt's is not reported, but `NewSession` is;
-//!   only an attempt that does not know its node yet may go on for a while, since the node's
-//!   owner tells it the session; that a node is not there must not be reported then,
+//! - a create is reported as lost before a cancellation or a new session is reported,
+//! - instead of a reply from a session other than the attempt's, `NewSession` is reported. Only an
+//!   attempt that does not know its node yet may go on for a while, since the node's owner shows
+//!   the session. Meanwhile it must not be told that a node is not there,
 //! - a subscriber is woken after every reconnect,
 //! - only events of the watches that were set last are reported, in the order in which they
 //!   happened: `Deleted` after the own node's deletion is no grant,
-//! - an attempt that lists again while its watches stand is told if they are lost with the
+//! - an attempt that lists again while its watches are set is told if they are lost with the
 //!   connection,
-//! - events that a new connection catches up on come in any order: they are `Woken`,
+//! - events that a new connection delivers late come in any order: they are `Woken`,
 //! - the deletion of the own node is `Woken`, since a server that closes the session reports
 //!   it too; only an answer to a request, in the session, is `Evicted`,
 //! - a cleanup is repeated until it is answered; where the transport knows its session,
@@ -150,13 +150,13 @@ impl World {
         self.report(i, event);
     }
 
-    /// Takes the session to be alive because it was a moment ago.
+    /// Answers a proof from memory: the session was alive a moment ago.
     pub(crate) fn recall(&mut self, i: usize) {
         let deluded = self.clients[i].deluded;
         self.report(i, Event::Proved);
         let client = &mut self.clients[i];
         if let (Some(raw), false) = (&mut client.raw, client.expired) {
-            // A client that was evicted when its turn came learns it from the next proof.
+            // A client that was evicted when its turn came learns that from the next proof.
             let evicted = self.directory.find(&raw.node.name).is_none();
             raw.trusted = deluded || !evicted;
         }
@@ -199,7 +199,7 @@ impl World {
             _ => {}
         }
         attempt.handle(event);
-        // No create is late here, so that the name may stay and there are fewer worlds.
+        // No create is late here, so the name may stay, and there are fewer worlds.
         if attempt.action() == Action::Rename {
             let attempts = client.attempts - 1;
             attempt.rename(&id(i, attempts));

@@ -1,4 +1,4 @@
-//! Visits every reachable world, breadth first, so that a counterexample is a shortest one.
+//! Visits every reachable world, breadth first, so that each counterexample is a shortest one.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -7,35 +7,35 @@ use std::mem;
 
 use super::property::{Property, Violation};
 
-/// What can be explored.
+/// A model that can be explored.
 pub(crate) trait Model: Clone + Hash {
     type Step: Copy + fmt::Debug;
 
-    /// What can happen next.
+    /// Returns the steps that can happen next.
     fn steps(&self) -> Vec<Self::Step>;
 
-    /// The model after `step`.
+    /// Returns the model after `step`.
     fn take(&self, step: Self::Step) -> Self;
 
-    /// Whether `step` happens eventually; a mishap need never happen.
+    /// Returns whether `step` happens eventually; a mishap need never happen.
     fn is_progress(step: Self::Step) -> bool;
 
-    /// How many times `step` waits for a server's answer.
+    /// Returns how many times `step` waits for a server's answer.
     fn exchanges(_step: Self::Step) -> u32 {
         0
     }
 
-    /// Every client has a result, and nothing is left anywhere.
+    /// Returns whether every client has a result, and no node is left.
     fn is_finished(&self) -> bool;
 
-    /// Looks at the model; `stuck` says that nothing but a mishap can happen any more.
+    /// Checks the properties; `stuck` says that nothing but a mishap can happen any more.
     fn check(&mut self, stuck: bool);
 
-    /// Takes out what was found wrong.
+    /// Takes the violations out.
     fn violations(&mut self) -> Vec<Violation>;
 }
 
-/// The result.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub(crate) struct Explored {
     pub(crate) worlds: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Explored {
     /// How many times all clients together wait for an answer on the longest way; `None` if a way
     /// has no end.
     pub(crate) exchanges: Option<u32>,
-    /// The first one for each property that does not hold.
+    /// The first counterexample to each property that does not hold.
     pub(crate) counterexamples: Vec<Counterexample>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct Counterexample {
     path: String,
 }
 
-/// What is kept of the worlds, which are too large to be kept themselves.
+/// The part of the worlds that is kept: the worlds themselves are too large.
 struct Graph<Step> {
     numbers: HashMap<u128, usize>,
-    /// How each world was first reached.
+    /// The world and the step by which each world was first reached.
     parents: Vec<Option<(usize, Step)>>,
     /// The steps that need no mishap, as (to, from).
     ways: Vec<(usize, usize)>,
@@ -68,7 +68,7 @@ struct Graph<Step> {
     counterexamples: Vec<Counterexample>,
 }
 
-/// Tries everything that can happen from `start` on.
+/// Tries all that can happen from `start` on.
 pub(crate) fn explore<M: Model>(start: M) -> Explored {
     let mut graph = Graph::new();
     let mut queue = VecDeque::new();
@@ -153,8 +153,8 @@ impl<Step: Copy + fmt::Debug> Graph<Step> {
         hope.iter().position(|hope| !hope)
     }
 
-    /// The price of the dearest way from the first world: worlds are taken off from the end, once all
-    /// that can follow them is known.
+    /// Returns the price of the dearest way from the first world. Takes worlds off from the end,
+    /// once the prices of all that can follow them are known.
     fn most_exchanges(&mut self) -> Option<u32> {
         let worlds = self.parents.len();
         let mut follow = vec![0_usize; worlds];
@@ -208,8 +208,8 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// 128 bits stand for a world: with a million worlds, two have the same bits in one of 10^26
-/// runs.
+/// The 128 bits that stand for a world: with a million worlds, two have the same bits in one of
+/// 10^26 runs.
 struct Fingerprint(u64, u64);
 
 impl Default for Fingerprint {
@@ -245,7 +245,8 @@ impl Hasher for Fingerprint {
         self.mix(u64::from(byte));
     }
 
-    // Most of a world is numbers, which an unoptimised build hashes slowly as slices of bytes.
+    // A world consists mostly of numbers, which an unoptimised build hashes slowly as slices of
+    // bytes.
     fn write_u64(&mut self, word: u64) {
         self.mix(word);
     }

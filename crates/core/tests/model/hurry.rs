@@ -1,6 +1,6 @@
 //! A waiting thread that hurries the head of its queue.
 //!
-//! A step of time is the period at which the thread looks; the machine is [`Overdue`].
+//! A step of time is the period between two looks of the thread. The machine is [`Overdue`].
 
 use std::mem;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use zklock_core::queue::Contest;
 use super::explore::Model;
 use super::property::{Property, Violation};
 
-/// A step.
+/// The length of a step.
 const STEP: Duration = Duration::from_secs(1);
 /// How many steps a holder may hold, and how many it has after it was asked.
 const HOLDS: u8 = 4;
@@ -24,7 +24,7 @@ const OWN: &str = "me-lock-0000000099";
 /// Wrong ways to hurry.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Haste {
-    /// None of them: the real thing.
+    /// The right way.
     None,
     GoesByTheName,
     GoesByAFastClock,
@@ -64,9 +64,9 @@ pub(crate) enum Step {
     Tick,
     /// The thread carries out what the machine says.
     Run,
-    /// The head lets go.
+    /// The head releases.
     Leave,
-    /// The head lets go and comes back under the same name, before the thread looks.
+    /// The head releases and comes back under the same name, before the thread looks.
     Return,
     /// Another contender gets ahead, as one that already has a node may.
     Come,

@@ -1,21 +1,22 @@
 //! Tries everything that can happen to a few contenders, on the real protocol.
 //!
-//! A world is a ZooKeeper directory with its clients ([`world`]). From every world, every
-//! step that could come next is taken ([`steps`]), among them each mishap as often as the
-//! setting's budget allows, until nothing new comes up ([`explore`]); what must hold is
-//! checked in every world ([`property`]). The number of worlds is pinned: a change of the
-//! protocol or the model shows here, and needs a reason.
+//! A world is a ZooKeeper directory with its clients ([`world`]). From every world, every step that
+//! could come next is taken ([`steps`]), among them each mishap as often as the setting's budget
+//! allows, until no new world comes up ([`explore`]). The properties are checked in every world
+//! ([`property`]). The number of worlds is pinned: a change of the protocol or the model shows
+//! here, and needs a reason.
 //!
-//! A checker that passes everything proves nothing: [`mutant`] has the wrong variants
-//! that it must catch.
+//! A checker that passes everything proves nothing. [`mutant`] has the wrong variants that it must
+//! catch.
 //!
 //! Locks that take more than one attempt, or do something besides, are in [`journey`]; jobs that
 //! run once under a lock are in [`once`].
 //!
-//! A new role needs a letter and a [`client::Wish`] in [`setting`], what it excludes in
+//! A new role needs a letter and a [`client::Wish`] in [`setting`], the roles that it excludes in
 //! [`property`], and in [`driver`] what its client does besides the attempt.
 //!
-//! `cargo test --test model -- --nocapture` prints what was tried and what was caught.
+//! `cargo test --test model -- --nocapture` prints the settings that were tried, and the mutants
+//! that were caught.
 
 mod background;
 mod client;
@@ -51,12 +52,11 @@ use self::setting::Setting;
 use self::trust::{Allowance, Doubt, Trust};
 use self::world::{Transport, World};
 
-/// Who wants what, which mishaps may happen, how many worlds there are, and how many times all
-/// clients together wait for an answer at most.
+/// The wishes, the mishaps that may happen, the number of worlds, and how many times all clients
+/// together wait for an answer at most.
 type Tried = (&'static str, &'static str, usize, u32);
 
-/// Explores settings, and compares the number of worlds of each, and the price, with what is written
-/// down.
+/// Explores settings, and compares the number of worlds and the price of each with the table.
 #[track_caller]
 fn check(table: &[Tried], adapt: impl Fn(&mut Setting)) {
     let mut found = Vec::new();
@@ -72,7 +72,7 @@ fn check(table: &[Tried], adapt: impl Fn(&mut Setting)) {
     assert_eq!(found, table);
 }
 
-/// Prints what was explored; returns its price.
+/// Prints the result of an exploration; returns its price.
 #[track_caller]
 fn tell(wanted: &str, mishaps: &str, explored: &Explored, took: Duration) -> u32 {
     let Explored { worlds, steps, .. } = explored;
@@ -129,7 +129,7 @@ fn mutexes_exclude_whoever_expires_dies_or_is_evicted() {
     check(&table, |_| {});
 }
 
-/// A hold goes when it is released, or over: at any time.
+/// A hold ends when it is released, or when its time is over: at any time.
 #[test]
 fn a_hold_takes_the_place_of_its_lock() {
     let table = [
@@ -275,7 +275,8 @@ fn a_contender_more_costs_the_same_in_any_queue_and_a_wasteful_one_is_seen() {
     assert_eq!(prices(Mutant::TakesADeletionForAnyWake), [4, 10, 17, 24]);
 }
 
-/// A mutant, where it is tried, and what it violates, the shortest way first.
+/// A mutant, the setting in which it is tried, and the properties that it violates, the one with
+/// the shortest way first.
 type Wrong = (Mutant, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
@@ -505,7 +506,8 @@ fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
     check_journeys(&table);
 }
 
-/// A detour, where it is tried, and what it violates, the shortest way first.
+/// A detour, the setting in which it is tried, and the properties that it violates, the one with
+/// the shortest way first.
 type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
@@ -676,7 +678,7 @@ fn check_small<M: Model>(name: &str, model: M) -> usize {
     worlds
 }
 
-/// Tries a wrong variant of a small model, and says what it violates.
+/// Tries a wrong variant of a small model; returns the properties that it violates.
 fn violated<M: Model>(name: &str, model: M) -> Vec<Property> {
     let counterexamples = explore(model).counterexamples;
     let violated = counterexamples.iter().map(|c| c.violation.property);
@@ -717,7 +719,7 @@ fn no_two_permits_have_one_number() {
     assert_eq!(found, table);
 }
 
-/// A wrong variant, where it shows, and what it violates.
+/// A wrong variant, the setting in which it shows, and the properties that it violates.
 type Slipped = (Slip, (usize, u8, u32), [u8; 4], &'static [Property]);
 
 #[rustfmt::skip]
@@ -792,7 +794,7 @@ fn every_doubt_is_caught() {
     );
 }
 
-/// A shortcut, where it is tried, and what it violates.
+/// A shortcut, the setting in which it is tried, and the properties that it violates.
 type Cut = (Shortcut, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]

@@ -1,4 +1,4 @@
-//! What goes wrong: broken connections, impatient callers, ended sessions, operators.
+//! The mishaps: broken connections, impatient callers, ended sessions, operators.
 
 use zklock_core::attempt::{Action, Event};
 use zklock_core::cleanup;
@@ -76,7 +76,7 @@ impl World {
         self.reconnect(i, Watches::Lost, false);
     }
 
-    /// The connection was lost, with what was under way on it, and there is another.
+    /// Replaces the connection, which was lost with all that was on its way.
     fn reconnect(&mut self, i: usize, watches: Watches, asks: bool) {
         let mutant = self.rules.mutant;
         let client = &mut self.clients[i];
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// A create takes effect that nobody waits for any more.
+    /// Carries out a create that nobody waits for any more.
     pub(crate) fn land(&mut self, i: usize) {
         let prefix = self.clients[i].under_way.take().expect("one is under way");
         // The attempt that asked for it has ended, and the next one may have begun.
@@ -143,7 +143,7 @@ impl World {
         self.cancel(i);
     }
 
-    /// Waits no longer for the answer to a create.
+    /// Ends the wait for the answer to a create.
     fn lose_patience(&mut self, i: usize) {
         self.put_under_way(i);
         self.report(i, Event::ReplyLost);

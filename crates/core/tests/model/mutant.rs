@@ -1,7 +1,7 @@
-//! Wrong variants of the protocol and its driver. The checker has to notice each.
+//! Wrong variants of the protocol and its driver. The checker must notice each.
 //!
-//! The protocol's own code is not changed: the queue decides wrongly because the machine is
-//! shown a listing other than the real one.
+//! The protocol's own code is not changed: the queue decides wrongly because the machine sees a
+//! listing other than the real one.
 
 use zklock_core::Names;
 use zklock_core::attempt::{Event, Origin, OwnNode};
@@ -13,16 +13,16 @@ use super::world::World;
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Mutant {
-    /// None of them: the real thing.
+    /// The right way.
     Sound,
 
-    // After a lost reply.
+    // The mutants about lost replies.
     FindsWithoutSync,
     RepeatsLostCreates,
     AdoptsAcrossSessions,
     UsesOneId,
 
-    // Looking at the queue.
+    // The mutants about the queue.
     OverlooksOwnAbsence,
     ListsOnlyTheNearest,
     WatchesTheFarthest,
@@ -35,7 +35,7 @@ pub(crate) enum Mutant {
     TakesAnyNumberForTheNext,
     TrustsANewDirectory,
 
-    // Sleeping. The first only costs more.
+    // The mutants about sleep. The first one only costs more.
     TakesADeletionForAnyWake,
     TakesAnyWakeForADeletion,
     SleepsThroughReconnects,
@@ -50,12 +50,12 @@ pub(crate) enum Mutant {
     TrustsUnansweredWatches,
     TakesOwnEndForEviction,
 
-    // Sessions.
+    // The mutants about sessions.
     CarriesOnInNewSession,
     HoldsUnproved,
     TrustsPings,
 
-    // Leaving.
+    // The mutants about leaving.
     ForgetsLeftovers,
     CancelsWithoutLoss,
     GivesUpFarewells,
@@ -91,7 +91,7 @@ impl World {
             }
             (Mutant::OrdersByText, _) => {
                 for name in names.iter_mut().filter(|name| *name != own) {
-                    // Ours is at least 10, see the setting.
+                    // The number of the own node is at least 10, see the setting.
                     let number = if &*name < own { 1 } else { 1000 } + number(name) % 8;
                     *name = format!("{}{number:010}", stem(name));
                 }
@@ -117,13 +117,13 @@ impl World {
         };
         match self.rules.mutant {
             Mutant::TakesAnyNumberForTheNext => made_up(number, czxid),
-            // As if counting up to that number again took no transactions.
+            // The mutant counts up to that number again as if that took no transactions.
             Mutant::TrustsANewDirectory => made_up(last.number(), czxid + OTHERS),
             _ => Some(last),
         }
     }
 
-    /// Returns the node that client `i` watches when it means `nearest`.
+    /// Returns the node that client `i` watches when it means to watch `nearest`.
     pub(crate) fn meant(&self, i: usize, nearest: &str) -> String {
         let mut nodes = self.directory.nodes.iter().map(|node| &node.name);
         let own = self.clients[i].queued.as_ref();
@@ -141,7 +141,7 @@ impl World {
     }
 }
 
-/// Says that the lowest number is the oldest.
+/// Returns the event that the lowest number is the oldest.
 pub(crate) fn births_by_number(names: &[String]) -> Event {
     Event::Births(
         names

@@ -1,7 +1,7 @@
 //! Holders of permits that ask for a number, the directory of their claims, and a server that may lag.
 //!
-//! The machine is [`PermitNumber`]. The semaphore itself is taken for granted: a permit is there for
-//! whoever comes while fewer are out.
+//! The machine is [`PermitNumber`]. The semaphore itself is taken for granted: any holder gets a
+//! permit while fewer are out.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -15,7 +15,7 @@ use super::property::{Property, Violation, name};
 /// Wrong ways to find a number.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Slip {
-    /// None of them: the real thing.
+    /// The right way.
     None,
     ClaimsUnversioned,
     ListsThePermitsFirst,
@@ -24,7 +24,7 @@ pub(crate) enum Slip {
     LeavesItsClaim,
 }
 
-/// What may go wrong, and how often.
+/// The mishaps, and how often each may happen.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(crate) struct Mishaps {
     /// Replies that are lost.
@@ -38,19 +38,19 @@ pub(crate) struct Mishaps {
 /// The nodes at one moment.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Nodes {
-    /// Of the permits' directory.
+    /// The version of the permits' directory.
     version: i32,
     permits: BTreeSet<String>,
-    /// Absent without a directory.
+    /// The claims; absent if their directory does not exist.
     claims: Option<BTreeSet<String>>,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Holder {
-    /// How many permits it has had.
+    /// How many permits the holder has had.
     round: u8,
     stage: Stage,
-    /// Up to where its server has shown the row of changes.
+    /// The last change that its server has shown.
     view: usize,
     /// A claim whose reply was lost, and that may still be carried out.
     straggler: Option<(String, i32)>,
@@ -61,12 +61,12 @@ enum Stage {
     Away,
     Asks(PermitNumber, Look),
     Has(u32),
-    /// Its claim is given up.
+    /// The holder gives up its claim.
     Leaves,
     Done,
 }
 
-/// What has been read.
+/// The nodes that have been read.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Look {
     version: Option<i32>,
@@ -80,7 +80,7 @@ pub(crate) struct Numbers {
     permits: u32,
     rounds: u8,
     left: Mishaps,
-    /// All that the directories have been; the last is what they are.
+    /// All states of the directories; the last one is the present state.
     row: Vec<Nodes>,
     holders: Vec<Holder>,
     violations: Vec<Violation>,
@@ -103,7 +103,8 @@ pub(crate) enum Step {
 }
 
 impl Numbers {
-    /// So many holders, each of which comes so many times, of so many permits.
+    /// Returns a model of this many holders, each of which comes this many times, and this many
+    /// permits.
     pub(crate) fn new(
         (holders, rounds, permits): (usize, u8, u32),
         left: Mishaps,
@@ -136,7 +137,7 @@ impl Numbers {
         self.row.push(nodes);
     }
 
-    /// Forgets what no server can show any more, so that the worlds are few.
+    /// Forgets the states that no server can show any more, so that there are fewer worlds.
     fn forget(&mut self) {
         let asks = |holder: &&Holder| matches!(holder.stage, Stage::Asks(..));
         let last = self.row.len() - 1;
@@ -163,7 +164,7 @@ impl Numbers {
         format!("{}{}", name(i), self.holders[i].round)
     }
 
-    /// Whether its permit is there.
+    /// Returns whether its permit exists.
     fn holds(&self, i: usize) -> bool {
         self.now().permits.contains(&self.lease(i))
     }
@@ -226,7 +227,7 @@ impl Numbers {
         self.settle(i);
     }
 
-    /// Carries out a transaction; returns whether it was.
+    /// Commits a transaction; returns whether it was carried out.
     fn commit(&mut self, i: usize, (claim, version): &(String, i32)) -> bool {
         let (now, lease) = (self.now(), claim.split('.').next().unwrap_or(""));
         let same = now.version == *version || self.slip == Slip::ClaimsUnversioned;
@@ -263,7 +264,7 @@ impl Numbers {
                 if carried_out {
                     let view = self.holders[i].view;
                     self.commit(i, &claim);
-                    // The next server need not have heard of it.
+                    // The next server need not have heard of the claim.
                     self.holders[i].view = view;
                 } else {
                     self.holders[i].straggler = Some(claim);

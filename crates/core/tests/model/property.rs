@@ -1,4 +1,4 @@
-//! What must hold in every world.
+//! The properties that must hold in every world.
 
 use zklock_core::attempt::{Action, Attempt, Event, Outcome, OwnNode, Patience};
 use zklock_core::dialect::Role;
@@ -7,7 +7,7 @@ use super::client::Client;
 use super::directory::{NOBODY, Node};
 use super::world::World;
 
-/// What was violated, and how.
+/// A violation: which property, and how.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Violation {
     pub(crate) property: Property,
@@ -31,8 +31,8 @@ pub(crate) enum Property {
     Once,
     /// A slot of a job is begun no more often than allowed.
     Attempts,
-    /// No client is told falsely that it was evicted, that the lock was taken, or that it is its
-    /// turn.
+    /// No client is told falsely that it was evicted, that the lock was taken, or that its turn has
+    /// come.
     Truth,
     /// Every client that waits has something to wait for.
     Progress,
@@ -42,13 +42,14 @@ pub(crate) enum Property {
     Liveness,
 }
 
-/// Whether two roles exclude each other; not the protocol's own table, but the promise.
+/// Returns whether two roles exclude each other, by the promise and not by the protocol's own
+/// table.
 pub(crate) fn excludes(one: Role, other: Role) -> bool {
     one != Role::Read || other != Role::Read
 }
 
 impl World {
-    /// Looks at this world; if it is `stuck`, nothing can happen any more but a mishap.
+    /// Checks this world; if it is `stuck`, nothing can happen any more but a mishap.
     pub(crate) fn look(&mut self, stuck: bool) {
         for i in 0..self.clients.len() {
             self.check_exclusion(i);
@@ -97,7 +98,7 @@ impl World {
         attempt.handle(Event::Woken);
         match self.decide(attempt) {
             Action::Watch(_) | Action::WatchAround(..) => {}
-            // It cannot go on anyway, and learns why when a node ahead goes.
+            // The attempt cannot go on anyway, and learns why when a node ahead is deleted.
             Action::Finish(Outcome::Evicted(_)) if client.evicted && !client.guards => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
@@ -106,7 +107,7 @@ impl World {
         }
     }
 
-    /// Lets an attempt look at the queue as it is, until it has decided.
+    /// Lets an attempt look at the queue as it is; returns its decision.
     fn decide(&self, mut attempt: Attempt) -> Action {
         loop {
             let event = match attempt.action() {
@@ -121,7 +122,7 @@ impl World {
         }
     }
 
-    /// Nothing can happen any more, and the clients are not done or a node is left.
+    /// Checks the end, when nothing can happen any more: all clients are done, and no node is left.
     fn check_end(&mut self) {
         match self.clients.iter().position(|client| !client.is_done()) {
             Some(i) => self.blame(Property::Progress, format!("{} waits for ever", name(i))),
@@ -132,7 +133,7 @@ impl World {
         }
     }
 
-    /// The client is given the lock because of `mine`.
+    /// Checks the grant of the lock to the client, because of `mine`.
     pub(crate) fn check_order(&mut self, i: usize, mine: &OwnNode) {
         let role = self.clients[i].wish.role;
         let overtaken = self.directory.nodes.iter().find(|node| {
@@ -145,7 +146,7 @@ impl World {
         }
     }
 
-    /// The client is given the lock: its node was there when its turn came.
+    /// Checks the grant of the lock to the client: its node was there when its turn came.
     pub(crate) fn check_turn(&mut self, i: usize) {
         if self.clients[i].deluded {
             let text = format!("{} takes a turn that it has lost", name(i));
@@ -160,7 +161,7 @@ impl World {
         wants && current && !client.expired
     }
 
-    /// The client is turned away; it has given up, or found the lock taken.
+    /// Checks a client that is turned away: it has given up, or found the lock taken.
     pub(crate) fn check_refusal(&mut self, i: usize) {
         let client = &self.clients[i];
         let taken = self.directory.nodes.iter().any(|node| {
@@ -173,14 +174,14 @@ impl World {
         }
     }
 
-    /// The client is told that its node was deleted.
+    /// Checks a client that is told that its node was deleted.
     pub(crate) fn check_eviction(&mut self, i: usize) {
         if !self.clients[i].evicted {
             self.blame(Property::Truth, format!("nobody has evicted {}", name(i)));
         }
     }
 
-    /// A cleanup of the client's is about to delete the node.
+    /// Checks a cleanup of the client's that is about to delete the node.
     pub(crate) fn check_ownership(&mut self, i: usize, node: &str) {
         let client = &self.clients[i];
         let holds = client.raw.as_ref().is_some_and(|raw| raw.node.name == node);
@@ -194,8 +195,8 @@ impl World {
         }
     }
 
-    /// A deletion woke these: the node was the nearest for all of them, or the one beyond for all.
-    /// A client that was evicted in its sleep does not count.
+    /// Checks the clients that a deletion woke: the node was the nearest for all of them, or the
+    /// one beyond for all. A client that was evicted in its sleep does not count.
     pub(crate) fn check_herd(&mut self, mut woken: Vec<usize>) {
         let queues = |name: &String| self.directory.find(name).is_some();
         woken.retain(|i| self.clients[*i].queued.as_ref().is_some_and(queues));
@@ -211,12 +212,12 @@ impl World {
     }
 }
 
-/// Returns an id for a node, as a client makes them up.
+/// Returns an id for a node, as clients make up.
 pub(crate) fn id(client: usize, attempt: u8) -> String {
     format!("{client:08x}-0000-8000-8000-{attempt:012x}")
 }
 
-/// The client's name in messages.
+/// Returns the client's name in messages.
 pub(crate) fn name(i: usize) -> char {
     char::from(b'a' + i as u8)
 }

@@ -1,4 +1,4 @@
-//! What is tried: who takes part, and how much may go wrong.
+//! A setting to explore: the clients that take part, and the budget of mishaps.
 
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;

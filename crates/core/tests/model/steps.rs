@@ -1,4 +1,4 @@
-//! What can happen next in a world.
+//! The steps that can happen next in a world.
 
 use std::mem;
 
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// The attempt has something to ask of the server.
+    /// Returns the steps of an attempt that has a request for the server.
     fn request_steps(&self, i: usize, client: &Client, action: &Action, steps: &mut Vec<Step>) {
         steps.push(Step::Run(i));
         match action {
@@ -123,7 +123,8 @@ impl World {
         steps.extend((handle && 0 < faults).then_some(Step::LosePatience(i)));
     }
 
-    /// An attempt that knows its node may not go on in another session, not even once.
+    /// Returns whether the attempt may go on: if it knows its node, not in another session, not
+    /// even once.
     fn may_go_on(&self, client: &Client, action: &Action) -> bool {
         let knows_node = client.queued.is_some() || matches!(action, Action::Prove(_));
         !client.untold || !knows_node || self.rules.mutant == Mutant::CarriesOnInNewSession
@@ -175,7 +176,7 @@ impl World {
     }
 
     fn connection_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
-        // It changes nothing for a client that waits for nothing.
+        // The step changes nothing for a client that waits for nothing.
         let waits = client.attempt.is_some() || client.under_way.is_some();
         if waits || self.rules.transport == Transport::Handle {
             steps.push(Step::LoseRequest(i, Watches::Lost));

@@ -1,9 +1,9 @@
-//! One guard, and what it may believe: time, a leader, a follower, a connection.
+//! One guard and its trust in its lock, with time, a leader, a follower and a connection.
 //!
-//! Time is counted in steps of a sixth of the session timeout. The leader counts a session's
-//! end from the last message that it has heard of. It hears of a handshake at once, and of
-//! what a follower has answered when the follower soon reports it; a commit may come first.
-//! A follower that is cut off from the leader goes on answering pings.
+//! Time is counted in steps of a sixth of the session timeout. The leader computes a session's end
+//! from the last message that it has heard of. It hears of a handshake at once, and of a message
+//! that a follower has answered when the follower reports it soon after; a commit may come first. A
+//! follower that is cut off from the leader goes on answering pings.
 //!
 //! The machine is [`Belief`], fed by [`Lifetime`] as a client feeds it.
 
@@ -22,15 +22,15 @@ use super::property::{Property, Violation};
 const TIMEOUT: u8 = 6;
 /// The timeout that another server grants.
 const SHORTER: u8 = 4;
-/// A step.
+/// The length of a step.
 const STEP: Duration = Duration::from_secs(4);
 /// The session, and the next.
 const SESSIONS: [i64; 2] = [1, 2];
 
-/// Wrong ways to believe.
+/// Wrong ways to trust.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Doubt {
-    /// None of them: the real thing.
+    /// The right way.
     None,
     TakesPingsForProofs,
     TakesACommitForATouch,
@@ -42,7 +42,7 @@ pub(crate) enum Doubt {
     OverlooksABreak,
 }
 
-/// How much happens.
+/// How much may happen.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Allowance {
     /// Steps of time.
@@ -58,29 +58,29 @@ pub(crate) struct Trust {
     now: u8,
     left: Allowance,
 
-    // The servers.
+    // The state of the servers.
     /// When the leader last heard of a message of the session. The session ends, or has ended, one
     /// timeout later.
     touched: u8,
     timeout: u8,
     cut: bool,
-    /// The node is there.
+    /// Whether the node exists.
     there: bool,
     /// The shortest timeout that was granted; reports are as frequent as it demands.
     least: u8,
 
-    // The connection.
+    // The state of the connection.
     connected: bool,
     letters: Vec<Letter>,
 
-    // The client.
+    // The state of the client.
     lifetime: Lifetime,
     belief: Belief,
     session: i64,
-    /// A quorum has confirmed the node since the connection broke.
+    /// Whether a quorum has confirmed the node since the connection broke.
     proven: bool,
     told: GuardState,
-    /// Its events have said that the lock is lost.
+    /// Whether its events have said that the lock is lost.
     lost: bool,
     wakes_at: Option<Duration>,
     violations: Vec<Violation>,
@@ -94,7 +94,7 @@ struct Letter {
     stamp: Option<Stamp>,
     /// When the client had the answer.
     answered: Option<u8>,
-    /// The leader has heard of it, or has committed it.
+    /// Whether the leader has heard of the message, or has committed it.
     arrived: bool,
 }
 
@@ -149,7 +149,7 @@ impl Trust {
         trust
     }
 
-    /// Whether another client may hold the lock.
+    /// Returns whether another client may hold the lock.
     fn is_free(&self) -> bool {
         !self.there || self.session != SESSIONS[0] || self.has_ended()
     }
@@ -158,7 +158,8 @@ impl Trust {
         self.touched + self.timeout <= self.now
     }
 
-    /// Whether the follower must report this letter by `time`, having answered it long before.
+    /// Returns whether the follower must report this letter by `time`: it answered the letter long
+    /// before.
     fn is_due(&self, letter: &Letter, time: Duration) -> bool {
         let after = u32::from(self.least) * STEP * 35 / 100;
         let due = letter
@@ -231,7 +232,7 @@ impl Trust {
         self.belief.confirm(stamp, terms, now);
     }
 
-    /// Forgets the letters that were both answered and heard of.
+    /// Forgets the letters that were answered and of which the leader has heard.
     fn forget(&mut self) {
         self.letters
             .retain(|letter| !(letter.arrived && letter.answered.is_some()));
@@ -257,7 +258,8 @@ impl Trust {
     fn break_connection(&mut self) {
         self.connected = false;
         self.proven = false;
-        // What was not answered never will be; what was answered, the follower may report.
+        // Letters without an answer never get one; those that were answered, the follower may still
+        // report.
         self.letters.retain(|letter| letter.answered.is_some());
         self.hear(false);
     }
@@ -296,7 +298,7 @@ impl Trust {
         self.hear(true);
     }
 
-    /// The guard's events say what changed, when that is due.
+    /// Lets the guard's events say what has changed, and plans the next event.
     fn tell(&mut self) {
         let now = at(self.now);
         let terms = self.lifetime.terms();

@@ -1,13 +1,13 @@
 //! ZooKeeper and its clients, reduced to what the protocol relies on.
 //!
-//! - Requests are atomic, and a client's take effect in the order in which they were
-//!   sent: a create that nobody waits for any more comes before a later write. ZooKeeper
-//!   ensures that across connections too: it closes a session's old connection, and
-//!   rejects what comes through a server that the session has left.
-//! - A read may be answered by a server that lags, but never with a state older than the
-//!   client has seen. A reply that arrives late adds nothing: whatever the client does
-//!   next may be late instead. So lag matters in one case: the client's own create whose
-//!   reply was lost. A listing that is sent in one write with the create comes after it.
+//! - Requests are atomic, and those of a client take effect in the order in which they were sent: a
+//!   create that nobody waits for any more comes before a later write. ZooKeeper ensures that
+//!   across connections too: it closes a session's old connection, and rejects requests that come
+//!   through a server that the session has left.
+//! - A read may be answered by a server that lags, but never with a state older than the client has
+//!   seen. A reply that arrives late adds no case: the client's next step may be late instead. So
+//!   lag matters in one case only: the client's own create whose reply was lost. A listing that is
+//!   sent in one write with the create comes after it.
 //! - Watches fire once. When the connection breaks they are set again, or not.
 //! - A session ends at the server first. Its nodes go later, even after the client has
 //!   its next session. Once it has ended, none of its writes are carried out.
@@ -50,23 +50,23 @@ pub(crate) struct Budget {
     pub(crate) holds: u8,
 }
 
-/// What the clients and their servers do.
+/// The behaviour of the clients and their servers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Rules {
     pub(crate) transport: Transport,
-    /// The reply to a create tells the node's owner and birth.
+    /// Whether the reply to a create tells the node's owner and birth.
     pub(crate) create_tells: bool,
-    /// An attempt that has no node yet may go on in a new session for a while before it
-    /// is told of it.
+    /// Whether an attempt that has no node yet may go on in a new session for a while before it is
+    /// told of it.
     pub(crate) late_news: bool,
     pub(crate) mutant: Mutant,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Transport {
-    /// Knows its session, and takes it to the next connection.
+    /// The transport knows its session, and takes it to the next connection.
     Wire,
-    /// Does not: each connection may be another session.
+    /// The transport does not: each connection may be another session.
     Handle,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) budget: Budget,
     pub(crate) rules: Rules,
-    /// What was found wrong on the way here, until it is taken out.
+    /// The violations found on the way here, until they are taken out.
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -91,9 +91,9 @@ pub(crate) enum Step {
     Recall(usize),
     /// A server that lags answers the attempt's question.
     Lag(usize),
-    /// The subscriber is told what its watch saw.
+    /// The subscriber gets the event of its watch.
     Wake(usize),
-    /// The subscriber is told that the connection was made anew.
+    /// The subscriber is told of a new connection.
     WakeAfterReconnect(usize),
     /// A create takes effect that nobody waits for any more.
     Land(usize),
@@ -139,7 +139,7 @@ pub(crate) enum Step {
     Vanish,
 }
 
-/// What becomes of watches when the connection is made anew.
+/// What happens to watches when the connection is made anew.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Watches {
     SetAgain,
@@ -217,7 +217,7 @@ impl World {
         client.enter(&id(i, attempts), knows_session, last);
     }
 
-    /// The caller has its result, and may ask again.
+    /// Ends a round: the caller has its result, and may ask again.
     pub(crate) fn end_round(&mut self, i: usize) {
         let client = &mut self.clients[i];
         client.attempt = None;

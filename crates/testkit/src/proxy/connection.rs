@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The number of a request that the proxy makes itself; clients count from 1.
+/// The number of a request that the proxy itself makes; clients count from 1.
 pub(super) const OURS: i32 = i32::MAX;
 
 /// One client's connection to the server.
@@ -47,7 +47,7 @@ impl Connection {
         let words = [8, OURS, crate::raw::op::CLOSE];
         let request = words.map(i32::to_be_bytes).concat();
         if let Some(server) = &mut self.lock().server {
-            // It may have ended meanwhile.
+            // The connection may have ended meanwhile.
             drop(server.write_all(&request));
         }
     }

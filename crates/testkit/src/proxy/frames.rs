@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crossbeam_channel::Sender;
 
-/// What happens to a frame.
+/// The proxy's decision about a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
     Pass,
@@ -16,12 +16,12 @@ pub(super) enum Verdict {
     Truncate,
 }
 
-/// Something on its way.
+/// A frame on its way.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) arrived: Instant,
     pub(super) bytes: Vec<u8>,
-    /// After this one the connection is cut.
+    /// Whether the connection is cut after this frame.
     pub(super) last: bool,
 }
 
@@ -43,7 +43,8 @@ pub(super) fn enqueue(queue: &Sender<Parcel>, mut bytes: Vec<u8>, verdict: Verdi
     queue.send(parcel).is_ok() && !last
 }
 
-/// No frame is longer. A command of four letters looks like one of two gigabytes; nobody answers it here.
+/// The length of the longest frame. A four-letter command looks like a frame of two gigabytes; the
+/// proxy does not answer it.
 const MOST: usize = 1 << 26;
 
 /// Reads one frame, together with its length.
@@ -60,7 +61,7 @@ pub(super) fn read_frame(from: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// Returns the number at `at`, or 0 where the frame is too short to have one.
+/// Returns the number at `at`, or 0 if the frame is too short.
 pub(super) fn int_at(frame: &[u8], at: usize) -> i32 {
     let bytes = frame
         .get(at..at + 4)

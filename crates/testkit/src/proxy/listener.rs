@@ -1,4 +1,4 @@
-//! Where a proxy waits for clients.
+//! The socket at which a proxy waits for clients.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};

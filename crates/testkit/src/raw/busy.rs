@@ -1,4 +1,4 @@
-//! Work for a leader: much at once, and writes that may fail.
+//! Work for a leader: large requests, and writes that may fail.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use super::words::Encoder;
 use super::{Raw, op};
 
 impl Raw {
-    /// Writes nothing into a node, and returns its version, which each write makes higher.
+    /// Writes empty data into a node; returns its version, which grows with each write.
     pub fn try_touch(&mut self, path: &str) -> io::Result<i32> {
         let mut body = Encoder::default();
         body.string(&self.full(path)).buffer(b"").int(-1);
@@ -20,7 +20,7 @@ impl Raw {
         Ok(stat.int())
     }
 
-    /// Sends a request that a leader is busy with for a while, and does not wait for the answer.
+    /// Sends a request that keeps a leader busy for a while, and does not wait for the answer.
     pub fn keep_busy(&mut self, checks: usize) {
         self.xid += 1;
         let mut frame = Encoder::default();

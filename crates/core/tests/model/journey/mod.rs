@@ -1,9 +1,9 @@
 //! Locks that take more than one attempt: permits, downgrades, several at once, marks.
 //!
 //! The machines of the protocol decide what a client does before, between and after its attempts;
-//! [`plan`] drives them, as the locks do. The server and the sessions are those of the other
-//! model, made simpler: only a request or a reply is lost, and no server lags. There are two
-//! directories, and the data of one node: a semaphore's number, or a mutex's mark.
+//! [`plan`] drives them, as the locks do. The server and the sessions are those of the other model,
+//! simplified: only a request or a reply is lost, and no server lags. There are two directories,
+//! and the data of one node: a semaphore's number, or a mutex's mark.
 
 mod mutant;
 mod plan;
@@ -30,7 +30,7 @@ use super::property::{Violation, id};
 use super::setting::budget;
 use super::world::Budget;
 
-/// What a client wants.
+/// The goal of a client.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Goal {
     /// One lock.
@@ -41,10 +41,10 @@ pub(crate) enum Goal {
     Permit {
         dialect: Dialect,
         permits: usize,
-        /// It waits for clients that go by another number.
+        /// Whether the client waits for clients that use another number.
         limited: bool,
         patience: Patience,
-        /// How many it wants, all or none.
+        /// The number of permits that it wants, all or none.
         count: usize,
     },
     /// A writer's lock that becomes a reader's, in a transaction or without.
@@ -56,11 +56,11 @@ pub(crate) enum Goal {
         second: Role,
         patience: Patience,
     },
-    /// A mutex, and to hear how the last holder ended.
+    /// A mutex, and the news of how the last holder ended.
     Tracked,
 }
 
-/// What decides.
+/// The machine that decides.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Plan {
     /// The attempt alone.
@@ -71,14 +71,14 @@ pub(crate) enum Plan {
     Mark(Mark),
 }
 
-/// How far a client has come.
+/// The stage that a client has reached.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Stage {
-    /// It goes through the queue of this directory.
+    /// The client goes through the queue of this directory.
     Queue(usize),
-    /// It is about to make the request of its plan.
+    /// The client is about to make the request of its plan.
     Ask,
-    /// It waits until a permit that goes by another number is given back.
+    /// The client waits until a permit of another number is given back.
     Await,
     /// The caller has its guard.
     Inside,
@@ -104,7 +104,7 @@ pub(crate) struct Journey {
 pub(crate) enum Last {
     Released,
     Died,
-    /// It has not ended, or its end is unknown.
+    /// The holder has not ended, or its end is unknown.
     Open,
 }
 
@@ -114,29 +114,29 @@ pub(crate) struct Traveller {
     pub(crate) plan: Plan,
     pub(crate) stage: Stage,
     pub(crate) attempt: Option<Attempt>,
-    /// Counts what needs a fresh id.
+    /// The number of fresh ids so far.
     pub(crate) ids: u8,
     pub(crate) holds: Vec<RawGuard>,
     pub(crate) partings: Vec<Parting>,
     pub(crate) session: i64,
-    /// The server has closed the session, and the client has not heard of it.
+    /// Whether the server has closed the session, and the client has not heard of it.
     pub(crate) expired: bool,
     pub(crate) crashed: bool,
-    /// The guard of the line is lost.
+    /// Whether the guard of the line is lost.
     pub(crate) line_lost: bool,
-    /// How many permits the last look has shown free.
+    /// The number of free permits in the last look.
     pub(crate) room: usize,
     pub(crate) watch: Option<Watch>,
     pub(crate) guard: Option<String>,
     pub(crate) events: Vec<Seen>,
     pub(crate) reconnected: bool,
-    /// The mark that it found.
+    /// The mark that the client found.
     pub(crate) told: Option<i64>,
     /// How the last holder had ended when this client set its mark; until it enters.
     pub(crate) found: Option<Last>,
-    /// The node that a detour has made so far.
+    /// The node that a detour has created so far.
     pub(crate) half: Option<String>,
-    /// An operator has deleted one of its nodes. For the properties.
+    /// Whether an operator has deleted one of its nodes. For the properties.
     pub(crate) evicted: bool,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct RawGuard {
 pub(crate) struct Parting {
     pub(crate) dir: usize,
     pub(crate) cleanup: Cleanup,
-    /// What the transaction that deletes the node writes.
+    /// The data that the transaction writes which deletes the node.
     pub(crate) closing: Option<(Vec<u8>, i32)>,
     /// How the last holder had ended, if this client set its mark and did not enter.
     pub(crate) found: Option<Last>,
@@ -168,14 +168,14 @@ pub(crate) enum Watch {
 pub(crate) enum Seen {
     /// The nearest node was deleted.
     Deleted,
-    /// Something else.
+    /// Something else happened.
     Other,
 }
 
 impl Journey {
     /// `p2` wants one of two permits, `k2` one of kazoo's, `P2` has no time to wait for clients
-    /// that go by another number, and `p2?` only tries; `d` downgrades, `m` wants both mutexes, and
-    /// `D` and `M` do so without transactions; `t` wants to hear how the last holder ended; `x`,
+    /// that use another number, and `p2?` only tries; `d` downgrades, `m` wants both mutexes, and
+    /// `D` and `M` do so without transactions; `t` wants to know how the last holder ended; `x`,
     /// `r` and `w` want the first directory's lock, and `y` the second's.
     pub(crate) fn new(goals: &str, mishaps: &str, detour: Detour) -> Self {
         let dir = || Directory::new(true, 10, Overflow::Sticks);
@@ -298,7 +298,7 @@ impl Traveller {
         });
     }
 
-    /// Gives up what it holds in one directory, or in both.
+    /// Releases what the client holds in one directory, or in both.
     pub(crate) fn release(&mut self, dir: Option<usize>) {
         let goes = |raw: &RawGuard| dir.is_none_or(|dir| raw.dir == dir);
         let (gone, kept): (Vec<_>, _) = mem::take(&mut self.holds).into_iter().partition(goes);
@@ -315,7 +315,7 @@ impl Traveller {
         }
     }
 
-    /// Gives up what it holds, and waits no longer.
+    /// Releases what the client holds, and ends its waits.
     pub(crate) fn leave(&mut self) {
         self.release(None);
         self.attempt = None;
@@ -367,7 +367,7 @@ fn goal(text: &str) -> Goal {
     }
 }
 
-/// The same, for two permits at once.
+/// Returns the same goal, for two permits at once.
 fn two(goal: Goal) -> Goal {
     match goal {
         Goal::Permit {

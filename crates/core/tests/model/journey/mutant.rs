@@ -1,11 +1,11 @@
-//! Wrong ways, which the checker has to notice.
+//! The wrong ways, which the checker must notice.
 //!
 //! The machines are not changed: a wrong decision comes from showing a machine, or doing,
 //! something other than the real thing.
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Detour {
-    /// None of them: the real thing.
+    /// The right way.
     None,
 
     // Permits.
@@ -55,7 +55,7 @@ pub(crate) enum Detour {
 }
 
 impl Detour {
-    /// The place in the line is taken for granted.
+    /// Returns whether the client takes its place in the line for granted.
     pub(crate) fn trusts_the_line(self) -> bool {
         matches!(self, Self::RestartsTheLeaseAlone | Self::OutlivesTheLine)
     }

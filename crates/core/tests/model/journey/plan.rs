@@ -1,4 +1,4 @@
-//! How a client goes through its plan: it begins attempts, holds, gives up, enters.
+//! A client's way through its plan: it begins attempts, holds, gives up, enters.
 
 use zklock_core::abandonment::{self, Mark};
 use zklock_core::attempt::{Attempt, Event, Origin, Orphan, Outcome, OwnNode};
@@ -12,7 +12,7 @@ use super::{Detour, Goal, Journey, Last, Plan, Stage};
 use crate::property::Property;
 
 impl Journey {
-    /// Begins, or begins anew.
+    /// Begins the client's plan, or begins it anew.
     pub(crate) fn begin(&mut self, i: usize) {
         let traveller = &mut self.travellers[i];
         let patience = traveller.patience(0);
@@ -59,7 +59,7 @@ impl Journey {
         self.proceed(i);
     }
 
-    /// Queues in a directory.
+    /// Queues the client in a directory.
     pub(crate) fn enter(&mut self, i: usize, dir: usize) {
         let traveller = &mut self.travellers[i];
         traveller.ids += 1;
@@ -75,7 +75,7 @@ impl Journey {
         traveller.stop_watching();
     }
 
-    /// Does what the plan says, until that takes a request or a wait.
+    /// Does what the plan says, until it needs a request or a wait.
     pub(crate) fn proceed(&mut self, i: usize) {
         match self.travellers[i].plan.clone() {
             Plan::Attempt => {}
@@ -140,7 +140,7 @@ impl Journey {
         }
     }
 
-    /// The queue that it begins to wait in may be listed already.
+    /// Reports the listing of the queue that the client begins to wait in, if there is one already.
     fn is_listed(&mut self, i: usize) {
         let traveller = &mut self.travellers[i];
         let mine = traveller.attempt.as_ref().and_then(Attempt::node);
@@ -278,7 +278,7 @@ impl Journey {
         self.proceed(i);
     }
 
-    /// It is at the head of this queue.
+    /// Handles the client's arrival at the head of this queue.
     pub(crate) fn arrive(&mut self, i: usize, dir: usize, mine: OwnNode) {
         let traveller = &mut self.travellers[i];
         match (traveller.goal, dir) {
@@ -336,7 +336,7 @@ impl Journey {
         }
     }
 
-    /// The attempt in this queue ended without the lock.
+    /// Handles the end of an attempt in this queue without the lock.
     pub(crate) fn turned_away(&mut self, i: usize, dir: usize, outcome: Outcome) {
         match (self.travellers[i].goal, outcome) {
             (
@@ -384,7 +384,7 @@ impl Journey {
         }
     }
 
-    /// The caller has its result, or is done with it.
+    /// Ends the client's goal: the caller has its result, or is done with it.
     pub(crate) fn end(&mut self, i: usize) {
         let traveller = &mut self.travellers[i];
         traveller.leave();

@@ -1,4 +1,4 @@
-//! What must hold on every journey.
+//! The properties that must hold on every journey.
 
 use zklock_core::attempt::{Action, Event, Outcome};
 use zklock_core::dialect::{Dialect, Role};
@@ -8,7 +8,7 @@ use super::{Goal, Journey, Last, Plan, Stage, Traveller, Watch};
 use crate::property::{Property, Violation, excludes, name};
 
 impl Journey {
-    /// Looks at this journey; if it is `stuck`, nothing can happen any more but a mishap.
+    /// Checks this journey; if it is `stuck`, nothing can happen any more but a mishap.
     pub(crate) fn look_around(&mut self, stuck: bool) {
         for i in 0..self.travellers.len() {
             self.check_exclusion(i);
@@ -32,7 +32,8 @@ impl Journey {
         }
     }
 
-    /// No more permits are out than exist, and all of them were given by one number.
+    /// Checks that no more permits are out than exist, and that all of them were given by one
+    /// number.
     fn check_permits(&mut self) {
         let given = |t: &Traveller| match t.goal {
             Goal::Permit { permits, count, .. } if t.stage == Stage::Inside => {
@@ -52,7 +53,8 @@ impl Journey {
         self.check_room();
     }
 
-    /// kazoo counts only before it makes a node: to it every node is a permit.
+    /// Checks that kazoo's layout has no more nodes than permits: kazoo counts only before it
+    /// creates a node, and takes every node for a permit.
     fn check_room(&mut self) {
         let nodes = self.dirs[1].nodes.len();
         let few = |t: &Traveller| match t.goal {
@@ -66,7 +68,7 @@ impl Journey {
         }
     }
 
-    /// The client is turned away because others that go by this number have permits.
+    /// Checks a client that is turned away because others that use this number have permits.
     pub(crate) fn check_disagreement(&mut self, i: usize, number: u32) {
         let Goal::Permit { permits, .. } = self.travellers[i].goal else {
             return;
@@ -77,7 +79,7 @@ impl Journey {
         }
     }
 
-    /// A client that waits for others to give their permits back sleeps for a reason.
+    /// Checks that a client that waits for others to give their permits back has a reason to sleep.
     fn check_awaiting(&mut self, i: usize) {
         let Plan::Permit(mut permit) = self.travellers[i].plan.clone() else {
             return;
@@ -110,7 +112,7 @@ impl Journey {
         attempt.handle(Event::Children(names));
         match attempt.action() {
             Action::Watch(_) | Action::WatchAround(..) | Action::Wait => {}
-            // It cannot go on anyway, and learns why when a node ahead goes.
+            // The attempt cannot go on anyway, and learns why when a node ahead is deleted.
             Action::Finish(Outcome::Evicted(_)) if !watches_own => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
@@ -119,7 +121,7 @@ impl Journey {
         }
     }
 
-    /// The client will hear of the end of a permit.
+    /// Returns whether the client will hear of the end of a permit.
     fn awaits(&self, i: usize) -> bool {
         match &self.travellers[i].watch {
             Some(Watch::Node(dir, node)) => self.dirs[*dir].find(node).is_some(),
@@ -127,7 +129,7 @@ impl Journey {
         }
     }
 
-    /// A client that is granted something has its nodes.
+    /// Checks that a client that is granted something has its nodes.
     pub(crate) fn check_nodes(&mut self, i: usize) {
         let mut holds = self.travellers[i].holds.iter();
         if holds.any(|raw| self.dirs[raw.dir].find(&raw.mine.name).is_none()) {
@@ -136,10 +138,10 @@ impl Journey {
         }
     }
 
-    /// The client enters, and was told that the last holder died, or was not.
+    /// Checks a client that enters: it was told that the last holder died, or was not told.
     pub(crate) fn check_told(&mut self, i: usize) {
         let told = self.travellers[i].told;
-        // It has set its own mark since.
+        // The client has set its own mark since.
         let last = self.travellers[i].found.unwrap_or(self.last);
         let text = match (last, told) {
             (Last::Died, None) => "is not told that the last holder died",
@@ -162,7 +164,7 @@ impl Journey {
 }
 
 impl Traveller {
-    /// The role in which it holds this directory's lock.
+    /// Returns the role in which the client holds this directory's lock.
     fn held(&self, dir: usize) -> Option<Role> {
         let role = match (self.goal, self.stage) {
             (Goal::Permit { .. }, _) => None,

@@ -1,4 +1,4 @@
-//! What the plans ask of the server besides what their attempts do.
+//! The requests of the plans, besides those of their attempts.
 
 use zklock_core::attempt::{Origin, OwnNode};
 use zklock_core::dialect::{Dialect, Role};
@@ -10,7 +10,7 @@ use super::{Detour, Goal, Journey, Last, Plan, Stage, Watch};
 use crate::directory::Maker;
 
 impl Journey {
-    /// Carries out what the plan asks for, and reports the result.
+    /// Carries out the plan's request, and reports the result.
     pub(crate) fn ask(&mut self, i: usize) {
         match self.travellers[i].plan.clone() {
             Plan::Attempt => unreachable!("it asks for nothing"),
@@ -49,7 +49,7 @@ impl Journey {
                     self.tell_multi(i, multi::Event::ReplyLost);
                 }
             }
-            // It is asked again until there is an answer.
+            // The request is repeated until there is an answer.
             Plan::Permit(permit) => {
                 if carried_out {
                     let _ = self.serve_permit(i, permit.action());
@@ -117,7 +117,8 @@ impl Journey {
         })
     }
 
-    /// The wrong way: one after the other, and every other client in the opposite order.
+    /// Places the nodes in the wrong way: one after the other, and every other client in the
+    /// opposite order.
     fn place_one(&mut self, i: usize, prefixes: &[String]) -> Option<multi::Event> {
         let first = self.travellers[i].half.take();
         let at = (usize::from(first.is_some()) + i) % 2;
@@ -176,7 +177,7 @@ impl Journey {
         })
     }
 
-    /// What the server has of the semaphore.
+    /// Returns what the server has of the semaphore.
     pub(crate) fn look(&self, i: usize) -> Look {
         let mut out = self.dirs[1].names(None).unwrap_or_default();
         if self.detour == Detour::OverlooksThoseOut {
@@ -271,7 +272,8 @@ impl Journey {
         }
     }
 
-    /// The transaction that sets the mark if the node is there, and the version.
+    /// Sets the mark in a transaction, which checks that the node exists and that this is the
+    /// version.
     fn set_mark(&mut self, i: usize, data: Vec<u8>, version: i32) -> abandonment::Event {
         if self.detour == Detour::DoesNotMark {
             return abandonment::Event::IsSet;
@@ -308,7 +310,7 @@ impl Journey {
 }
 
 impl super::Traveller {
-    /// The node in the line was made in an earlier session.
+    /// Returns whether the node in the line was created in an earlier session.
     fn line_in_old_session(&self) -> bool {
         let line = match &self.plan {
             Plan::Permit(permit) => permit.line(),

@@ -1,4 +1,4 @@
-//! What can happen next on a journey.
+//! The steps that can happen next on a journey.
 
 use std::mem;
 
@@ -14,13 +14,13 @@ use crate::property::Violation;
 pub(crate) enum Step {
     /// The traveller's request is carried out and answered.
     Run(usize),
-    /// The subscriber is told what its watch saw.
+    /// The subscriber gets the event of its watch.
     Wake(usize),
-    /// The subscriber is told that the connection was made anew.
+    /// The subscriber is told of a new connection.
     WakeAfterReconnect(usize),
-    /// It has waited long enough for the next lock while it holds others.
+    /// The client has waited long enough for the next lock while it holds others.
     Yield(usize),
-    /// The guard of the line tells that it is lost.
+    /// The guard of the line reports that it is lost.
     Learn(usize),
     /// The guard is dropped.
     Release(usize),
@@ -174,7 +174,7 @@ impl Traveller {
         self.stage == Stage::Await || self.action() == Some(Action::Wait)
     }
 
-    /// It waits for the next lock while it holds others.
+    /// Returns whether the client waits for the next lock while it holds others.
     fn yields(&self) -> bool {
         let plan = match &self.plan {
             Plan::Multi(multi) => multi.action(),
@@ -183,18 +183,18 @@ impl Traveller {
         self.is_asleep() && matches!(plan, multi::Action::Take { briefly: true, .. })
     }
 
-    /// It goes on in vain, as its place in the line is lost.
+    /// Returns whether the client goes on in vain, as its place in the line is lost.
     fn may_learn(&self) -> bool {
         let waits = matches!(self.stage, Stage::Queue(1) | Stage::Await);
         waits && self.line_lost && !self.expired && matches!(self.plan, Plan::Permit(_))
     }
 
-    /// It has something to ask of the server, or to wait for.
+    /// Returns whether the client has a request for the server, or something to wait for.
     fn asks(&self) -> bool {
         !matches!(self.stage, Stage::Inside | Stage::Done)
     }
 
-    /// It asks for a write, whose reply may be lost.
+    /// Returns whether the client requests a write, whose reply may be lost.
     fn loses(&self) -> bool {
         if self.stage != Stage::Ask {
             return matches!(self.action(), Some(Action::Create(_)));

@@ -1,4 +1,4 @@
-//! What a traveller does, and what happens to it.
+//! The steps of a traveller, and what happens to it.
 
 use zklock_core::abandonment::CLEAN;
 use zklock_core::attempt::{Action, Attempt, Event, Outcome};
@@ -128,7 +128,7 @@ impl Journey {
         let attempt = traveller.attempt.as_mut().expect("it queues");
         let created = matches!(event, Event::Created(..));
         attempt.handle(event);
-        // No create is late here, so that the name may stay and there are fewer worlds.
+        // No create is late here, so the name may stay, and there are fewer worlds.
         if attempt.action() == Action::Rename {
             attempt.rename(&id);
             attempt.orphans();
@@ -165,7 +165,8 @@ impl Journey {
         self.answer(i, nth, event);
     }
 
-    /// Deletes a node and writes what is due, in one transaction. Returns whether that is all.
+    /// Deletes a node and writes the data that are due, in one transaction. Returns whether nothing
+    /// is left to do.
     fn delete(&mut self, i: usize, nth: usize) -> bool {
         let parting = &mut self.travellers[i].partings[nth];
         let cleanup::Action::Delete(name) = parting.cleanup.action() else {
@@ -195,7 +196,7 @@ impl Journey {
             self.detour,
             Detour::ClearsAfterwards | Detour::ClearsWithoutDeleting
         );
-        // The node is deleted alone then.
+        // Then the node is deleted alone.
         if version != self.version && !any {
             return;
         }
@@ -242,7 +243,7 @@ impl Journey {
                 _ => continue,
             };
             traveller.watch = None;
-            // A client that has another event to hear of is awake, and one that was evicted in
+            // A client that has another event to read is awake, and a client that was evicted in
             // its sleep does not count.
             let own = traveller.attempt.as_ref().and_then(Attempt::node);
             let queues = own.is_none_or(|own| self.dirs[dir].find(own).is_some());
@@ -281,7 +282,7 @@ impl Journey {
         traveller.expired = false;
         traveller.stop_watching();
         self.tell_of_session(i);
-        // What they were to delete has gone with the session.
+        // The nodes that they were to delete have gone with the session.
         self.travellers[i].partings.clear();
     }
 
@@ -324,7 +325,7 @@ impl Journey {
         }
     }
 
-    /// The connection breaks; an open request was carried out, or not.
+    /// Breaks the connection; an open request was carried out, or not.
     fn reconnect(&mut self, i: usize, carried_out: bool) {
         let asleep = self.travellers[i].is_asleep();
         if let Stage::Queue(dir) = self.travellers[i].stage
@@ -364,7 +365,7 @@ impl Journey {
         }
     }
 
-    /// A client that waits for a permit hears that its place in the line is lost.
+    /// Tells a client that waits for a permit that its place in the line is lost.
     fn learn(&mut self, i: usize) {
         match self.travellers[i].stage {
             Stage::Queue(_) => self.report(i, Event::Cancel),
@@ -372,7 +373,7 @@ impl Journey {
         }
     }
 
-    /// A critical section panics, which the next holder is to hear of.
+    /// Ends a critical section by a panic, of which the next holder must hear.
     fn panic(&mut self, i: usize) {
         self.die(i);
         let closing = match &self.travellers[i].plan {
@@ -391,8 +392,8 @@ impl Journey {
         self.end(i);
     }
 
-    /// The node's holder hears of it, now or from the next proof, and does not count as a holder
-    /// from here on.
+    /// Deletes the node. Its holder hears of that now or from the next proof, and does not count as
+    /// a holder from now on.
     fn evict(&mut self, dir: usize, nth: usize) {
         let node = self.dirs[dir].nodes[nth].clone();
         let (i, name) = (node.maker.client, node.name);
@@ -436,7 +437,7 @@ impl Journey {
         traveller.stage = Stage::Done;
     }
 
-    /// What is under way may come too late: how the holder ended is unknown.
+    /// Makes the holder's end unknown: a transaction on its way may come too late.
     fn doubt(&mut self, i: usize) {
         let traveller = &self.travellers[i];
         let mut partings = traveller.partings.iter();
@@ -446,7 +447,7 @@ impl Journey {
         }
     }
 
-    /// A holder ends without releasing.
+    /// Ends a holder that does not release.
     fn die(&mut self, i: usize) {
         let traveller = &self.travellers[i];
         let held = traveller.holds.iter().all(|raw| raw.trusted);

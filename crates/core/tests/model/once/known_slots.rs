@@ -1,9 +1,11 @@
-//! Which slots of a job are known to be done, for the oracles of the model and of the simulation.
+//! The slots of a job that are known to be done, for the oracles of the model and of the
+//! simulation.
 
-/// Returns the slots that are known by themselves: the last one, the highest in order, and all since
-/// the one before the first out of order; and whether there was one out of order.
+/// Returns the slots that are known by themselves: the last one, the highest in order, and all
+/// since the one before the first out of order. Also returns whether there was one out of order.
 ///
-/// The runs that are done come in their order, each with its slot and whether it counts by itself.
+/// `done` has the runs that are done, in their order, each with its slot and whether it counts by
+/// itself.
 pub(crate) fn known_slots<'a>(done: impl Iterator<Item = (&'a str, bool)>) -> (Vec<&'a str>, bool) {
     let (mut known, mut apart, mut last, mut highest) = (Vec::new(), false, "", "");
     for (slot, by_itself) in done {

@@ -1,8 +1,8 @@
 //! A job that several clients want to run once.
 //!
-//! The machine is [`Once`]. The lock is as simple as can be, since other models check it: a line
+//! The machine is [`Once`]. The lock is as simple as possible, since other models check it: a line
 //! of nodes, of which the first one holds. Old versions of the journal are kept, so that a server
-//! that lags can show them. What was done is kept too, to judge what callers are told.
+//! that lags can show them. The runs that were done are kept too, to judge what callers are told.
 
 mod known_slots;
 mod property;
@@ -17,12 +17,13 @@ use super::property::Violation;
 use super::setting::budget;
 use super::world::Budget;
 
-/// How long after a run the next one is due, for clients that go by the time.
+/// How long after a run the next one is due, for clients whose runs are due by the time.
 const EVERY: i64 = 2;
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Job {
-    /// What the directory's data were, and when each was written; none if it is not there.
+    /// All data that the directory has had, and when each was written; empty if there is no
+    /// directory.
     journal: Vec<(Vec<u8>, i64)>,
     /// The nodes of the line, by their numbers, which are the fencing tokens.
     line: Vec<Place>,
@@ -34,7 +35,7 @@ pub(crate) struct Job {
     past: Past,
     budget: Budget,
     shortcut: Shortcut,
-    /// A property is violated: what follows does not matter.
+    /// Whether a property is violated: later steps do not matter.
     over: bool,
     violations: Vec<Violation>,
 }
@@ -53,16 +54,16 @@ struct Runner {
     waits: bool,
     by_itself: bool,
     again: bool,
-    /// None before it comes, and after it has gone.
+    /// The machine; `None` before the client comes, and after it has gone.
     once: Option<Once>,
     stage: Stage,
     /// Its node in the line.
     token: Option<i64>,
-    /// Its node was made in an earlier session.
+    /// Whether its node was created in an earlier session.
     renewed: bool,
     /// How much of the journal the servers must show to it.
     seen: usize,
-    /// When it came.
+    /// When the client came.
     since: i64,
     expired: bool,
     evicted: bool,
@@ -77,7 +78,7 @@ enum Stage {
     Crashed,
 }
 
-/// What a caller is told in the end.
+/// The result that a caller is told.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Told {
     Outcome(Outcome),
@@ -91,9 +92,9 @@ struct Adrift {
     runner: usize,
     token: i64,
     ends: bool,
-    /// What it writes, and the version that it wants to find.
+    /// The data that the request writes, and the version that it wants to find.
     writes: Option<(Vec<u8>, Option<i32>)>,
-    /// The client repeats it until it is answered.
+    /// Whether the client repeats the request until it is answered.
     lasts: bool,
 }
 
@@ -103,7 +104,7 @@ struct Past {
     begun: Vec<Begun>,
     /// The runs whose work was done, and those that failed.
     worked: Vec<(i64, bool)>,
-    /// The runs whose end was written down.
+    /// The runs whose end was written into the journal.
     ended: Vec<i64>,
     /// The runs whose callers were told that they are lost.
     lost: Vec<i64>,
@@ -120,7 +121,8 @@ struct Begun {
 
 impl Job {
     /// `a` wants the slot of this name, `a2` begins it if that makes two attempts at most, `a?`
-    /// does not wait, `a*` goes by the slot alone, `a!` wants it once more, and `E` goes by the time.
+    /// does not wait, `a*` looks at the slot alone, `a!` wants it once more, and `E` is due by the
+    /// time.
     pub(crate) fn new(wishes: &str, mishaps: &str, shortcut: Shortcut) -> Self {
         let mut job = Self {
             journal: Vec::new(),
@@ -135,7 +137,8 @@ impl Job {
             over: false,
             violations: Vec::new(),
         };
-        // When a client comes matters only if it goes by the time: the others come at once.
+        // The time when a client comes matters only if it is due by the time: the others come at
+        // once.
         let here = |i: &usize| matches!(job.runners[*i].due, Due::Slot(_));
         let here: Vec<_> = (0..job.runners.len()).filter(here).collect();
         here.into_iter().for_each(|i| job.come(i));

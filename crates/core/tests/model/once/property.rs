@@ -1,4 +1,4 @@
-//! What must hold for a job.
+//! The properties that must hold for a job.
 
 use zklock_core::job::{Action, Due, Outcome};
 use zklock_core::journal::Journal;
@@ -9,7 +9,7 @@ use super::{Begun, EVERY, Job, Past, Told};
 use crate::property::{Property, Violation, name};
 
 impl Job {
-    /// Looks at this world; if it is `stuck`, nothing can happen any more but a mishap.
+    /// Checks this world; if it is `stuck`, nothing can happen any more but a mishap.
     pub(super) fn look_around(&mut self, stuck: bool) {
         let runs = |i: &usize| {
             let runner = &self.runners[*i];
@@ -26,7 +26,7 @@ impl Job {
         }
     }
 
-    /// The client with this token is about to write the journal.
+    /// Checks a write of the journal by the client with this token.
     pub(super) fn check_write(&mut self, i: usize, token: i64, data: &[u8]) {
         let then = Journal::parse(data, self.now).unwrap_or_default();
         let now = self.present();
@@ -47,7 +47,7 @@ impl Job {
         }
     }
 
-    /// A run is about to begin.
+    /// Checks a run that is about to begin.
     fn check_attempt(&mut self, i: usize, token: i64) {
         let runner = &self.runners[i];
         let (past, now) = (&self.past, self.now);
@@ -73,7 +73,7 @@ impl Job {
         }
     }
 
-    /// The run with this token is about to be written down as done.
+    /// Checks the run with this token, which is about to be marked as done.
     fn check_done(&mut self, token: i64) {
         let past = &self.past;
         let run = past.begun.last().filter(|run| run.token == token);
@@ -86,8 +86,8 @@ impl Job {
         }
     }
 
-    /// What is left for the next run changes with the mark of the run that left it, and with no other
-    /// write.
+    /// Checks that the state for the next run changes with the mark of the run that left it, and
+    /// with no other write.
     fn check_state(&mut self, token: i64, then: &Journal, now: &Journal) {
         let left = match then.done == now.done {
             true => now.state.clone(),
@@ -99,7 +99,7 @@ impl Job {
         }
     }
 
-    /// The work is about to be done.
+    /// Checks a client that is about to do the work.
     pub(super) fn check_begin(&mut self, i: usize) {
         let runner = &self.runners[i];
         let once = runner.once.as_ref().expect("it is here");
@@ -120,7 +120,7 @@ impl Job {
             let text = format!("{} got {:?}, not of {left:?}", name(i), once.state());
             return self.blame(Property::Once, text);
         }
-        // One that was done since need not be repeated.
+        // A run that was done since need not be repeated.
         let by_slot = matches!(runner.due, Due::Slot(_)) && !runner.again;
         let later = begun[at + 1..].iter().any(|other| other.done);
         if told != last && (by_slot || told.is_some()) {
@@ -131,7 +131,7 @@ impl Job {
         }
     }
 
-    /// The caller is told how it ended.
+    /// Checks the result that the caller is told.
     pub(super) fn check_told(&mut self, i: usize, told: &Told) {
         let runner = &self.runners[i];
         let past = &self.past;
@@ -190,7 +190,7 @@ impl super::Runner {
         }
     }
 
-    /// Whether this run leaves the client nothing to do.
+    /// Returns whether this run leaves the client nothing to do.
     fn is_served_by(&self, run: &Begun) -> bool {
         match &self.due {
             Due::Slot(slot) if self.by_itself => *slot == run.slot,
@@ -202,7 +202,8 @@ impl super::Runner {
 }
 
 impl Past {
-    /// Whether a slot is known to be done for a client that goes by the slot alone, or by its order.
+    /// Returns whether a slot is known to be done for a client that looks at the slot alone, or at
+    /// its order.
     fn is_done(&self, slot: &str, by_itself: bool) -> bool {
         let mut done = self.begun.iter().filter(|run| run.done);
         let by_order = |run: &Begun| !run.by_itself && slot <= run.slot.as_str();

@@ -1,4 +1,4 @@
-//! What the servers do.
+//! The requests that the servers carry out.
 
 use zklock_core::job::{Action, Event};
 use zklock_core::journal::{Journal, Outcome as Ending, Slots};
@@ -7,7 +7,7 @@ use super::steps::left_by;
 use super::{Adrift, Begun, Job, Place, Shortcut, Told};
 
 impl Job {
-    /// Carries out what a client asks for, and tells it the result.
+    /// Carries out a client's request, and tells it the result.
     pub(super) fn serve(&mut self, i: usize) {
         let runner = &self.runners[i];
         let action = runner.once.as_ref().expect("it is here").action();
@@ -38,7 +38,7 @@ impl Job {
         self.tell(i, Event::Data(data, shown as i32 - 1, time));
     }
 
-    /// What a wrong variant takes the journal for.
+    /// Returns what a wrong variant takes the journal for.
     fn disguised(&self, i: usize, data: Vec<u8>) -> Vec<u8> {
         let runner = &self.runners[i];
         let mut journal = Journal::parse(&data, self.now).expect("it is a journal");
@@ -86,7 +86,7 @@ impl Job {
         }
     }
 
-    /// The answer to a transaction shows everything before it.
+    /// Lets the client see all that is before its transaction, as the answer shows that.
     pub(super) fn catch_up(&mut self, i: usize) {
         self.runners[i].seen = self.journal.len();
     }
@@ -114,7 +114,7 @@ impl Job {
         }
         self.put(i, token, data);
         self.catch_up(i);
-        // ZooKeeper's answer tells what is written, a database's does not.
+        // ZooKeeper's answer tells the version and the time of the write; a database's does not.
         let told = (i % 2 == 0).then(|| (self.version(), self.now));
         self.tell(i, Event::Written(told));
     }
@@ -149,7 +149,7 @@ impl Job {
         self.tell(i, Event::Recorded);
     }
 
-    /// A transaction that nobody waits for is carried out, or refused.
+    /// Carries out a transaction that nobody waits for, or refuses it.
     pub(super) fn arrive(&mut self, nth: usize) {
         let adrift = self.adrift.remove(nth);
         let there = self.is_there(adrift.token);
@@ -204,7 +204,7 @@ impl Job {
         self.journal.push((data, self.now));
     }
 
-    /// The wrong way: an attempt counts when it has ended.
+    /// Lets a wrong variant count an attempt only when it has ended.
     fn counted(&self, data: Vec<u8>) -> Vec<u8> {
         if self.shortcut != Shortcut::CountsAfterwards {
             return data;
@@ -220,7 +220,7 @@ impl Job {
         journal.text()
     }
 
-    /// The wrong way: what is left for the next run does not come with the mark.
+    /// Lets wrong variants write the state for the next run without the mark.
     fn moved(&self, token: i64, data: Vec<u8>) -> Vec<u8> {
         let mut journal = Journal::parse(&data, self.now).expect("it is a journal");
         let moves = match self.shortcut {

@@ -1,14 +1,14 @@
-//! Wrong ways, which the checker has to notice.
+//! The wrong ways, which the checker must notice.
 //!
 //! The machine is not changed: a wrong decision comes from showing it, or doing, something
 //! other than the real thing.
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Shortcut {
-    /// None of them: the real thing.
+    /// The right way.
     None,
 
-    // What is written.
+    // The shortcuts of writes.
     BeginsOnAnyVersion,
     BeginsWithoutItsNode,
     EndsWithoutItsNode,
@@ -18,7 +18,7 @@ pub(crate) enum Shortcut {
     LeavesStateAtTheBeginning,
     LeavesStateOfAFailure,
 
-    // What is read.
+    // The shortcuts of reads.
     TakesAnyRunForItsOwn,
     RunsTheSameSlotAgain,
     ForgetsSingleSlots,
@@ -26,7 +26,7 @@ pub(crate) enum Shortcut {
     TrustsALaggingServer,
     ReadsInAnySession,
 
-    // What is told.
+    // The shortcuts of what callers are told.
     TakesALostAnswerForAnEnd,
     ReadsWhileItIsAdrift,
     MarksAPanic,

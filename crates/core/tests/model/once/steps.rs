@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The steps that can happen next to a job.
 
 use std::mem;
 
@@ -13,7 +13,7 @@ use crate::property::Violation;
 pub(crate) enum Step {
     /// The client comes.
     Come(usize),
-    /// What the client asks for is carried out and answered, or its work ends.
+    /// The client's request is carried out and answered, or its work ends.
     Run(usize),
     /// A transaction that nobody waits for any more arrives at the server.
     Arrive(usize),
@@ -119,7 +119,8 @@ impl Job {
         steps.extend((0 < budget.crashes).then_some(Step::Crash(i)));
     }
 
-    /// Whether the client has a request to make: in the line it waits until its node is the first.
+    /// Returns whether the client has a request to make: in the line it waits until its node is the
+    /// first.
     fn may_go_on(&self, runner: &Runner, action: &Action) -> bool {
         let Some(token) = runner.token.filter(|_| !runner.renewed) else {
             return true;
@@ -160,7 +161,7 @@ impl Job {
         }
     }
 
-    /// Forgets what no server will show any more.
+    /// Forgets the versions that no server will show any more.
     fn forget(&mut self) {
         let coming = self.runners.iter().filter(|runner| runner.reads());
         let oldest = coming.map(|runner| runner.seen).min().unwrap_or(usize::MAX);
@@ -222,7 +223,7 @@ impl Job {
         self.tell(i, Event::Ran(end));
     }
 
-    /// The caller has its result; the node that it leaves in the line goes.
+    /// Gives the caller its result, and deletes the node that it leaves in the line.
     pub(super) fn leave(&mut self, i: usize, told: Told) {
         self.check_told(i, &told);
         let runner = &mut self.runners[i];
@@ -320,12 +321,12 @@ impl Runner {
     }
 }
 
-/// What the run with this token leaves for the next one.
+/// Returns the state that the run with this token leaves for the next one.
 pub(super) fn left_by(token: i64) -> Vec<u8> {
     token.to_string().into_bytes()
 }
 
-/// The wrong way: what failed is called done.
+/// Returns these data with the failed run marked as done, in the wrong way.
 fn as_done(data: &[u8]) -> Vec<u8> {
     let mut journal = Journal::parse(data, 0).expect("it is a journal");
     journal.done = journal.failed.take();
