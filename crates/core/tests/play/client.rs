@@ -1,4 +1,5 @@
-//! A client's process: threads that want locks, and the shell around their core. It has no opinion.
+//! A client's process: threads that want locks, and the shell around their core, which decides
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -26,9 +27,10 @@ pub(crate) struct Client {
     pub(crate) core: Core,
     conn: Option<ConnNo>,
     pub(crate) is_serving: bool,
-    /// When the connect request was sent that is not answered yet.
+    /// When the connect request that is not answered yet was sent.
     greeted: Time,
-    /// When the last message to the server, and from it, arrives: none overtakes another.
+    /// When the last message to the server, and the last one from it, arrive: none overtakes
+    /// another.
     pub(crate) arrivals: [Time; 2],
     pub(crate) delayed_until: Time,
     pub(crate) stopped_until: Time,
@@ -44,27 +46,27 @@ pub(crate) struct Client {
     /// The ops whose guards are open.
     guards: BTreeMap<GuardId, usize>,
     pub(crate) asked: Asked,
-    /// When the requests were sent that are not answered, and whether they are writes.
+    /// When the requests without an answer were sent, and whether they are writes.
     open: VecDeque<(Time, bool)>,
-    /// When the last request was sent that is answered.
+    /// When the last request that is answered was sent.
     pub(crate) answered: Time,
     pub(crate) proofs: Proofs,
     pub(crate) places: Places,
-    /// How many releases were to take the next thread's create along.
+    /// How many releases should have taken the next thread's create along.
     pub(crate) joins: u32,
     pub(crate) connected_at: Time,
-    /// When its connection last broke.
+    /// When the client's connection last broke.
     pub(crate) broke_at: Time,
     pub(crate) is_closed: bool,
-    /// How many servers have served it, and how many of its sessions expired.
+    /// How many servers have served the client, and how many of its sessions expired.
     pub(crate) greetings: u64,
     pub(crate) expiries: u64,
     pub(crate) lost_guards: BTreeSet<GuardId>,
-    /// How many times a guard was told that it is suspect, and was not before.
+    /// How many times a guard that was not suspect was told that it is.
     pub(crate) suspicions: u64,
 }
 
-/// What a ticket is for.
+/// The purpose of a ticket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waits {
     Lock(usize),
@@ -84,12 +86,12 @@ enum Does {
     Pauses,
     Asks,
     Holds(usize),
-    /// The same, and it has verified the lock, or written under it.
+    /// The same, for an op that has verified the lock, or written under it.
     HoldsOn(usize),
     Unlocks,
 }
 
-/// One lock that a thread asked for.
+/// A thread's request for one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) client: usize,
@@ -105,15 +107,15 @@ pub(crate) struct Op {
     is_lost: bool,
     pub(crate) released: Option<Time>,
     pub(crate) ended: Option<(Time, String)>,
-    /// Its guard came from another thread of its client.
+    /// Whether its guard came from another thread of its client.
     pub(crate) was_handed_on: bool,
-    /// Its thread released it, and it was held until then.
+    /// Whether its thread released the lock, and held it until then.
     pub(crate) was_orderly: bool,
-    /// It was told how those ahead left.
+    /// Whether it was told how the holders ahead left.
     pub(crate) is_told: bool,
-    /// Whom it was told to wait for, and when.
+    /// The contenders that it was told it waits for, and when.
     pub(crate) news: Vec<(Time, Ahead)>,
-    /// Why it was told that its lock is lost.
+    /// The reason that it was told for the loss of its lock, and when.
     pub(crate) loss: Option<(Time, Loss)>,
 }
 
@@ -198,7 +200,7 @@ impl Client {
 
 // The shell.
 impl World {
-    /// One input to a core, and what the core says to do about it.
+    /// Gives one input to a core, and carries out what the core says.
     fn turn<T>(&mut self, client: usize, input: impl FnOnce(&mut Core, Time) -> T) -> T {
         let now = self.now;
         let result = input(&mut self.clients[client].core, now);
@@ -315,13 +317,13 @@ impl World {
         self.plan(self.now + pause, Happening::Connect { client });
     }
 
-    /// The server that a client is connected to.
+    /// Returns the server that a client is connected to.
     pub(crate) fn server_of(&self, client: usize) -> Option<usize> {
         let conn = self.clients[client].conn?;
         Some(self.conns[conn].server)
     }
 
-    /// The connection of a client ends; what it has sent arrives, or does not.
+    /// Ends the connection of a client; the messages that it has sent arrive, or do not.
     pub(crate) fn breaks(&mut self, client: usize, arrives: bool) {
         let Some(conn) = self.clients[client].conn else {
             return;
@@ -336,14 +338,14 @@ impl World {
         self.left(client);
     }
 
-    /// The connection of a client is gone, and nothing tells it so.
+    /// Ends the connection of a client without telling the client.
     pub(crate) fn vanish(&mut self, client: usize) {
         if let Some(conn) = self.clients[client].conn {
             self.forget(conn);
         }
     }
 
-    /// A client has no connection any more.
+    /// Handles the loss of a client's connection.
     fn left(&mut self, client: usize) {
         let one = &mut self.clients[client];
         one.conn = None;
@@ -428,7 +430,7 @@ impl World {
 
 // The threads.
 impl World {
-    /// Plans what a thread wants next.
+    /// Plans the next want of a thread.
     pub(crate) fn next_want(&mut self, client: usize, thread: usize) {
         let one = &mut self.clients[client].threads[thread];
         one.does = Does::Pauses;
@@ -478,7 +480,7 @@ impl World {
         }
     }
 
-    /// The ticket is known before its wake-up, which may come in the same turn.
+    /// Asks the core. The ticket is known before its wake-up, which may come in the same turn.
     pub(crate) fn ticket(
         &mut self,
         client: usize,
@@ -610,7 +612,8 @@ impl World {
         self.judge_grant(op);
     }
 
-    /// Whether a guard passes its own check now. No guard is promised anything by who evicts it.
+    /// Returns whether a guard passes its own check now. The promise does not cover an evicted
+    /// guard.
     pub(crate) fn is_valid(&self, op: usize) -> bool {
         let op = &self.ops[op];
         let node = op.node.as_deref();
@@ -621,7 +624,7 @@ impl World {
         open && !op.is_lost && self.now < op.trust.until
     }
 
-    /// The op whose thread waits with this ticket.
+    /// Returns the op whose thread waits with this ticket.
     pub(crate) fn op_of(&self, client: usize, ticket: Ticket) -> Option<usize> {
         match self.clients[client].tickets.get(&ticket) {
             Some(Waits::Lock(op)) => Some(*op),
@@ -629,7 +632,7 @@ impl World {
         }
     }
 
-    /// A client ends, and has its session end by itself.
+    /// Closes a client, whose session then ends by itself.
     pub(crate) fn closes(&mut self, client: usize) {
         if std::mem::replace(&mut self.clients[client].is_closed, true) {
             return;
@@ -642,12 +645,12 @@ impl World {
         self.judge_end_of(client);
     }
 
-    /// The ops of a client whose guards are open.
+    /// Returns the ops of a client whose guards are open.
     pub(crate) fn guards(&self, client: usize) -> Vec<usize> {
         self.clients[client].guards.values().copied().collect()
     }
 
-    /// Whether a thread of a client waits for the end of its release.
+    /// Returns whether a thread of a client waits for the end of its release.
     pub(crate) fn unlocks(&self, client: usize) -> bool {
         let mut tickets = self.clients[client].tickets.values();
         tickets.any(|waits| matches!(waits, Waits::Unlock(_)))
@@ -666,7 +669,7 @@ impl World {
                 let turns = one.trust.suspect_from.min(one.trust.until) <= self.now;
                 let is_suspect = trust.suspect_from <= self.now && self.now < trust.until;
                 self.clients[client].suspicions += u64::from(is_suspect && !turns);
-                // A guard that has seen its time pass stays lost.
+                // A guard that has seen the end of its time stays lost.
                 one.is_lost |= one.trust.until <= self.now || trust.until <= self.now;
                 one.trust = trust;
                 self.judge_trust(op);
@@ -689,7 +692,7 @@ impl World {
     }
 }
 
-/// A request in few words.
+/// Returns a request in few words.
 fn short(request: &Request) -> String {
     let text = format!("{request:?}");
     let end = text.find(", data").unwrap_or(text.len());

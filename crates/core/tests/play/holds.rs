@@ -1,6 +1,6 @@
-//! Holds: nodes without a session, which another program puts into a queue. Nobody is granted a lock behind
-//! one, no waiter removes one before its end by the servers' clock, and in a quiet run none stands for
-//! long after that while somebody waits.
+//! Holds: nodes without a session, which another program puts into a queue. Nobody gets a lock behind a hold. No
+//! waiter removes a hold before its end by the servers' clock. In a quiet run, no hold stands for long after its
+//! end while somebody waits.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use crate::plan::ms;
 use crate::servers::{Ask, Deed, Time};
 use crate::world::{Happening, Life, PATHS, World};
 
-/// How late it is at the servers when it is 0 here.
+/// The servers' time when the time of the run is 0.
 const SERVERS_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-/// A pause that another program makes.
+/// A pause by another program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pause {
     pub(crate) at: Duration,
     pub(crate) path: usize,
-    /// How long it lasts; without that, it is released after `released`.
+    /// How long the pause lasts; `None` if it is released after `released`.
     pub(crate) lasts: Option<Duration>,
     pub(crate) released: Duration,
 }
 
-/// What the servers' clocks show.
+/// Returns the time that the servers' clocks show.
 pub(crate) fn servers_millis(now: Time) -> i64 {
     (SERVERS_CLOCK + now).as_millis() as i64
 }
 
-/// Whether this node is a hold.
+/// Returns whether this node is a hold.
 pub(crate) fn is_hold(path: &str) -> bool {
     path.rsplit_once('/')
         .is_some_and(|(_, name)| may_be_hold(name))
 }
 
-/// Which pause of the plan this hold is.
+/// Returns which pause of the plan this hold is.
 fn pause_of(path: &str) -> Option<usize> {
     path.get(path.len() - 28..path.len() - 16)?.parse().ok()
 }
 
 impl World {
-    /// Another program has the servers carry this out, if one of them leads.
+    /// Lets the servers carry out another program's request, if one of them leads.
     pub(crate) fn tells_servers(&mut self, request: Request) {
         let Some(leader) = self.leader() else { return };
         let ask = Ask {
@@ -54,7 +54,7 @@ impl World {
         self.propose(leader, leader, ask);
     }
 
-    /// Another program puts a hold at the end of a queue.
+    /// Puts another program's hold at the end of a queue.
     pub(crate) fn pause(&mut self, pause: usize) {
         let Pause {
             path,
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Another program releases a hold that has no end.
+    /// Releases another program's hold that has no end.
     pub(crate) fn release_pause(&mut self, pause: usize) {
         let is_it = |life: &&Life| is_hold(&life.path) && pause_of(&life.path) == Some(pause);
         let hold = self.lives.iter().find(is_it);
@@ -101,7 +101,7 @@ impl World {
         if gone {
             return;
         }
-        // Its making, or this, may not be carried out.
+        // The create of the hold, or this deletion, may not be carried out.
         let at = self.now + self.plan.timeout;
         self.plan(at, Happening::Release(pause));
         if let Some(path) = hold {
@@ -109,13 +109,13 @@ impl World {
         }
     }
 
-    /// When a hold is over at the servers, in milliseconds since the epoch.
+    /// Returns when a hold is over at the servers, in milliseconds since the epoch.
     fn end_of(&self, life: &Life) -> Option<i64> {
         let pause = self.plan.pauses[pause_of(&life.path)?];
         Some(life.written + pause.lasts?.as_millis() as i64)
     }
 
-    /// A hold is deleted.
+    /// Judges the deletion of a hold.
     pub(crate) fn judge_hold(&mut self, path: &str, session: i64) {
         let life = self.lives.iter().rev().find(|life| *life.path == *path);
         let Some(life) = life.filter(|_| session != 0) else {
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Whether a hold stood for longer than it must, as somebody waited behind it.
+    /// Returns a complaint if a hold stood for longer than it must while somebody waited behind it.
     fn removed_late(&self, hold: &Life, late: Duration) -> Option<String> {
         let dir = hold.path.rsplit_once('/').map_or("", |(dir, _)| dir);
         let behind = self
@@ -158,7 +158,7 @@ impl World {
             .then(|| format!("{} stands {late:?} after its end", hold.path))
     }
 
-    /// How many holds stood ahead of this op's node.
+    /// Returns how many holds stood ahead of this op's node.
     pub(crate) fn holds_ahead_of(&self, op: &Op) -> u32 {
         let node = op.node.as_deref();
         let ahead = self.lives.iter().filter(|life| {

@@ -11,7 +11,7 @@ use crate::holds::is_hold;
 use crate::servers::Time;
 use crate::world::{BEGINNING, Life, PATHS, World};
 
-/// What the arithmetic of durations may add up to.
+/// The most that the rounding of durations may add up to.
 const ROUNDING: Duration = Duration::from_micros(1);
 
 impl Op {
@@ -19,13 +19,13 @@ impl Op {
         PATHS[self.want.path]
     }
 
-    /// When its thread left the line.
+    /// Returns when its thread left the line.
     pub(crate) fn left(&self) -> Option<Time> {
         let ended = self.ended.as_ref().map(|(at, _)| *at);
         self.released.or(ended)
     }
 
-    /// When it had its lock, or ended without.
+    /// Returns when it had its lock, or ended without it.
     fn settled(&self, now: Time) -> Time {
         let ended = self.ended.as_ref().map(|(at, _)| *at);
         self.granted.or(ended).unwrap_or(now)
@@ -49,7 +49,7 @@ impl Life {
 
 // Was a promise broken?
 impl World {
-    /// A lock was granted to this op.
+    /// Judges the grant of a lock to this op.
     pub(crate) fn judge_grant(&mut self, op: usize) {
         self.judge_trust(op);
         self.judge_limit(op);
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// A guard may be trusted for as long as it was told: nobody else's is valid now.
+    /// Judges the time for which a guard was told to trust its lock: no other guard is valid now.
     pub(crate) fn judge_trust(&mut self, op: usize) {
         if !self.is_valid(op) {
             return;
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// A client has lost its connection: its guards are in doubt.
+    /// Judges a client that has lost its connection: its guards are in doubt.
     pub(crate) fn judge_doubt(&mut self, client: usize) {
         let guards = self.guards(client).into_iter();
         let mut held = guards.filter(|op| self.is_valid(*op));
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// A core has had its tick: it is not to come again until time has passed.
+    /// Judges a core that has had its tick: it needs no other one until time has passed.
     pub(crate) fn judge_tick(&mut self, client: usize) {
         let next = self.clients[client].core.next_tick();
         if next.is_some_and(|next| next <= self.now) {
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// A client was told that its session is over, and so all its nodes are gone.
+    /// Judges a client that was told that its session is over: all its nodes are gone.
     pub(crate) fn judge_loss(&mut self, client: usize) {
         let mut guards = self.guards(client).into_iter();
         if let Some(op) = guards.find(|op| self.is_valid(*op)) {
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// A holder is told that its node was deleted.
+    /// Judges a holder that is told that its node was deleted.
     pub(crate) fn judge_event(&mut self, client: usize, event: &Event) {
         let is_its = |op: &usize| self.ops[*op].node.as_deref() == Some(&*event.path);
         let mut guards = self.guards(client).into_iter().filter(is_its);
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// A node is deleted at the servers: from then on others may be granted its lock.
+    /// Judges the deletion of a node at the servers: from then on others may be granted its lock.
     pub(crate) fn judge_deletion(&mut self, path: &str) {
         let mut ops = (0..self.ops.len()).rev();
         let op = ops.find(|op| self.ops[*op].node.as_deref() == Some(path) && self.is_valid(*op));
@@ -168,9 +168,9 @@ impl World {
         }
     }
 
-    /// Whether a precondition of the promise is broken: the leader's pings, and the followers' answers, are a
-    /// tenth of T late at most. Of a server that was silent for longer, and went on all the same, the
-    /// leader may hear of a session when it is about to end it.
+    /// Returns whether a precondition of the promise is broken: the leader's pings, and the followers' answers,
+    /// are a tenth of T late at most. If a server was silent for longer, and went on all the same, the leader may
+    /// hear from it of a session that it is about to end.
     fn is_beyond_promise(&self, op: usize) -> bool {
         let (_, longest) = self.plan.granted();
         let server = self.server_of(self.ops[op].client);
@@ -179,7 +179,7 @@ impl World {
         late.any(|at| at != Time::ZERO && self.now < at + longest)
     }
 
-    /// An ask for a lock ended without it.
+    /// Judges an ask for a lock that ended without the lock.
     pub(crate) fn judge_refusal(&mut self, op: usize, outcome: &Outcome) {
         self.judge_limit(op);
         let one = &self.ops[op];
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// A guard's holder is told whether it held to that moment.
+    /// Judges what a guard's holder is told: whether it held the lock to that moment.
     pub(crate) fn judge_verdict(&mut self, op: usize, outcome: &Outcome) {
         let quiet = self.plan.is_quiet();
         match outcome {
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// Nobody waits for a verdict for longer than the lock could be trusted.
+    /// Checks that nobody waits for a verdict for longer than the lock could be trusted.
     pub(crate) fn judge_late(&mut self, op: usize) {
         let one = &self.ops[op];
         let client = &self.clients[one.client];
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Did it end by its limit?
+    /// Checks that an ask ended by its limit.
     fn judge_limit(&mut self, op: usize) {
         let one = &self.ops[op];
         let Some(until) = one.until else { return };
@@ -304,19 +304,19 @@ impl World {
         }
     }
 
-    /// When a lock was to be granted, and what came last before that.
+    /// Returns when a lock should have been granted, and what came last before that.
     fn due(&self, op: usize, one: &Op) -> (Time, &'static str) {
         let node = one.node.as_deref().unwrap_or_default();
         let connected = self.clients[one.client].connected_at;
         let mut turn = (one.asked.max(connected), 2, "its call");
-        // Those before it in line.
+        // The threads before it in line.
         for other in self.ops[..op]
             .iter()
             .filter(|it| (it.client, it.want.path) == (one.client, one.want.path))
         {
             let left = other.left();
             if let Some(left) = left.filter(|left| turn.0 <= *left) {
-                // Without its stat, a node that was created with a release is looked at.
+                // A node that was created with a release, whose answer has no stat, is looked at.
                 turn = (left, 4, "a thread");
             }
         }
@@ -331,7 +331,7 @@ impl World {
             (true, true) => trips + 6,
             (false, _) => trips + 6,
         };
-        // Holds are read before the queue is waited for, and removed by who waits.
+        // A waiter reads the holds before it waits for the queue, and removes those that are over.
         let more = 8 * self.holds_ahead_of(one);
         let called = from + self.trips(trips + more, (trips + more) * 2);
         let ahead = self
@@ -346,8 +346,8 @@ impl World {
         }
     }
 
-    /// How long after the deletion of the last node ahead a lock is granted: if the waiter had all its
-    /// watches, on the event alone.
+    /// Returns how long after the deletion of the last node ahead a lock is granted: on the event alone, if the
+    /// waiter had all its watches.
     fn after_release(&self, one: &Op, node: &str, gone: Time) -> Duration {
         let while_it_settles = self.trips(10, 12);
         let mine = self.lives.iter().find(|life| &*life.path == node);
@@ -358,7 +358,7 @@ impl World {
         };
         let nearest = ahead().max_by_key(|life| life.number());
         let is_nearest = nearest.is_some_and(|life| life.to == Some(gone));
-        // Several may go in the same moment; the last of them counts.
+        // Several nodes may be deleted in the same moment; the last of them counts.
         let last = ahead().filter(|life| life.to == Some(gone));
         let last = last.map(Life::number).max();
         let just_before = |life: &&Life| {
@@ -368,8 +368,8 @@ impl World {
         let moved: Vec<_> = ahead().filter(just_before).collect();
         match moved[..] {
             [] if !is_new => self.trips(1, 1),
-            // The one beyond the nearest went just before: since then the queue is listed, and the
-            // proof is asked for that the grant may need.
+            // The node beyond the nearest was deleted just before. Since then the waiter lists the queue, and asks
+            // for the proof that the grant may need.
             [beyond] if !is_new && is_nearest => {
                 let listed = beyond.to.unwrap_or(gone) + self.trips(3, 8);
                 listed.saturating_sub(gone).max(self.trips(1, 1))
@@ -416,7 +416,7 @@ impl World {
                 + (time.as_nanos() / (self.plan.timeout / 8).as_nanos()) as u32
                 + gone;
         }
-        // Who comes first makes the directory, and creates again.
+        // The first client creates the directory, and then its node again.
         let creates =
             count + 2 * PATHS.len() as u32 * (1 + self.clients[client].threads.len() as u32);
         let nodes = self
@@ -443,7 +443,7 @@ impl World {
         }
     }
 
-    /// Whether a release is to take the next thread's create along: this one has seen others ahead.
+    /// Returns whether a release must take the next thread's create along: its op has seen others ahead.
     pub(crate) fn is_to_join(&self, op: usize) -> bool {
         let one = &self.ops[op];
         let node = one.node.as_deref().unwrap_or_default();
@@ -464,11 +464,11 @@ impl World {
         };
         let is_followed = self.ops.iter().any(waits);
         let quiet = self.plan.is_quiet() && self.plan.local_handoffs == 0;
-        // Behind a hold that is over, it may not have come to wait for others.
+        // Behind a hold that is over, the op may never have waited for others.
         quiet && has_waited && is_followed && self.holds_ahead_of(one) == 0
     }
 
-    /// How many nodes went from its queue while it was in line and waited.
+    /// Returns how many nodes of its queue were deleted while the op was in line and waited.
     fn gone_during(&self, op: &Op) -> u32 {
         let (from, to) = (op.asked, op.settled(self.now));
         let gone = self.lives.iter().filter(|life| life.is_in(op.path()));

@@ -1,9 +1,8 @@
 //! Plays whole runs of several cores against simulated servers, each from a seed.
 //!
-//! [`plan`] says what a seed stands for, [`servers`] how the ensemble behaves, [`client`] what the
-//! shell around a core does, [`judge`] what must hold, and [`told`] what users are to be told. Time is
-//! virtual, requests are typed, and there is no thread: a seed is the same run every time, and takes a
-//! fraction of a millisecond.
+//! [`plan`] says what a seed stands for, [`servers`] how the ensemble behaves, [`client`] what the shell around a
+//! core does, [`judge`] what must hold, and [`told`] what users must be told. Time is virtual, requests are typed,
+//! and there is no thread: a seed is the same run every time, and takes a fraction of a millisecond.
 //!
 //! ```text
 //!  plan ──► world ──► servers (leader, followers, links)     judge ◄── what guards believe,
@@ -12,15 +11,15 @@
 //!          client: threads ──► Core ──► the shell around it
 //! ```
 //!
-//! A third of the seeds are quiet: nothing breaks, and so nothing may be late, suspect or lost, and no
-//! request may be sent in vain. In the others connections break or go silent, replies are lost, processes
-//! stop, clients are closed, ticks come late, nodes are deleted by others, and servers freeze, lag, crash, lose each
-//! other, elect leaders and throw requests away. In a quarter of the seeds threads write under their locks, in another one releases leave
-//! notes, and in a third one another program puts holds into the queues.
+//! A third of the seeds are quiet: nothing breaks, and so nothing may be late, suspect or lost, and no request may
+//! be sent in vain. In the other seeds connections break or go silent, replies are lost, processes stop, clients
+//! are closed, ticks come late, nodes are deleted by others, and servers freeze, lag, crash, lose each other,
+//! elect leaders and throw requests away. In a quarter of the seeds threads write under their locks, in another
+//! one releases leave notes, and in a third one another program puts holds into the queues.
 //!
-//! `ZKLOCK_PLAY` says how many seeds to play, `ZKLOCK_PLAY_FIRST` from which one on, and
-//! `ZKLOCK_PLAY_SEED` repeats one and tells its story. `mutants.py` breaks the core by hand;
-//! `docs/simulation.md` has the table of what that has shown.
+//! `ZKLOCK_PLAY` says how many seeds to play, `ZKLOCK_PLAY_FIRST` from which one on, and `ZKLOCK_PLAY_SEED`
+//! repeats one and tells its story. `mutants.py` breaks the core by hand; `docs/simulation.md` has the table of
+//! its results.
 
 mod client;
 mod holds;
@@ -41,13 +40,13 @@ use std::time::Instant;
 use self::plan::Plan;
 use self::world::{Seen, World};
 
-/// How many seeds every test run plays.
+/// The number of seeds that every test run plays.
 const SEEDS: u64 = 40_000;
 
-/// One seed of so many is played once more without anybody who wants to know whom it waits for.
+/// One seed of this many is played once more, without threads that want to know whom they wait for.
 const COMPARED: u64 = 64;
 
-/// Plays a seed; returns what it met, or what is wrong.
+/// Plays a seed; returns what the run met, or what is wrong.
 fn play(seed: u64) -> Result<Seen, String> {
     let mut world = run(Plan::of(seed), seed);
     if seed % COMPARED == 0 && world.failure.is_none() {
@@ -59,7 +58,7 @@ fn play(seed: u64) -> Result<Seen, String> {
             },
             seed,
         );
-        // To be told costs nothing.
+        // The news cost nothing: without them, the run takes the same steps.
         if unaware.seen.steps != world.seen.steps {
             world.fail("the run is another one if nobody wants to know whom it waits for");
         }
@@ -106,7 +105,7 @@ fn every_promise_is_kept_whatever_breaks() {
         all.steps / seeds,
         1.0 / each,
     );
-    // Seeds that meet nothing prove nothing.
+    // Seeds that never meet a case prove nothing about it.
     for count in [
         all.handed_on,
         all.joined,

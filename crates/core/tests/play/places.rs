@@ -8,18 +8,18 @@ use zklock_jute::{Op, Request};
 use crate::servers::Time;
 use crate::world::World;
 
-/// What one client has sent about its places.
+/// The requests of one client about its places in queues.
 #[derive(Default)]
 pub(crate) struct Places {
-    /// When it last asked for the children of a directory.
+    /// When the client last asked for the children of a directory.
     listed: BTreeMap<String, Time>,
-    /// Its creates of contenders: the path up to the number, and when each was sent.
+    /// The client's creates of contenders: the path up to the number, and when each was sent.
     created: Vec<(String, Time)>,
 }
 
 impl World {
-    /// Takes note of a request that leaves. The judge knows whose node is whose only where one thread of the
-    /// client wants the path.
+    /// Judges a request that the client sends. The judge knows which thread a node belongs to only if one thread
+    /// of the client wants the path.
     pub(crate) fn judge_place(&mut self, client: usize, session: i64, request: &Request) {
         if let Request::GetChildren { path, .. } = request {
             let listed = &mut self.clients[client].places.listed;
@@ -63,7 +63,7 @@ impl World {
     }
 }
 
-/// The contender that a request creates, and its directory.
+/// Returns the contender that a request creates, and its directory.
 fn created(request: &Request) -> Option<(&str, &str)> {
     let path = match request {
         Request::Create { path, .. } => path,

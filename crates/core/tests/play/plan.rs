@@ -1,4 +1,4 @@
-//! What a seed stands for: who wants what and when, and what goes wrong.
+//! The plan that a seed stands for: what each thread wants and when, and what goes wrong.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use crate::servers::SERVERS;
 /// The plan of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// From client to server, and back.
+    /// The time of a message between client and server.
     pub(crate) trip: Duration,
-    /// How much longer a trip may take.
+    /// How much longer such a message may take.
     pub(crate) jitter: Duration,
-    /// From server to server, at most.
+    /// The longest time of a message between servers.
     pub(crate) hop: Duration,
     pub(crate) tick: Duration,
     pub(crate) timeout: Duration,
-    /// What the servers grant; they need not have the same limits.
+    /// The timeouts that the servers grant; they need not have the same limits.
     pub(crate) grants: [Duration; SERVERS],
     /// How long the leader takes at most to end the sessions of a tick.
     pub(crate) expiry: Duration,
     pub(crate) clients: Vec<Vec<Script>>,
     pub(crate) local_handoffs: u32,
-    /// Threads write under their locks.
+    /// Whether threads write under their locks.
     pub(crate) writes: bool,
-    /// Releases leave notes.
+    /// Whether releases leave notes.
     pub(crate) notes: bool,
     pub(crate) pauses: Vec<Pause>,
     pub(crate) troubles: Vec<Trouble>,
-    /// Threads want to know whom they wait for.
+    /// Whether threads want to know whom they wait for.
     pub(crate) follows: bool,
 }
 
-/// What a thread does, one after the other.
+/// The locks that a thread wants, one after the other.
 pub(crate) type Script = Vec<Want>;
 
 /// A lock that a thread wants.
@@ -47,30 +47,30 @@ pub(crate) struct Want {
     pub(crate) limit: Option<Duration>,
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) hold: Duration,
-    /// Asks the quorum in the middle of the hold.
+    /// Whether the thread asks the quorum in the middle of the hold.
     pub(crate) verifies: bool,
-    /// Waits for the end of its release.
+    /// Whether the thread waits for the end of its release.
     pub(crate) unlocks: bool,
-    /// Writes in the middle of the hold.
+    /// Whether the thread writes in the middle of the hold.
     pub(crate) commits: bool,
-    /// Writes with its release.
+    /// Whether the thread writes with its release.
     pub(crate) leaves: bool,
-    /// The servers refuse what it writes.
+    /// Whether the servers refuse its writes.
     pub(crate) is_refused: bool,
 }
 
-/// Something goes wrong.
+/// Something that goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trouble {
     pub(crate) at: Duration,
     pub(crate) what: What,
-    /// How long it lasts, if it does.
+    /// How long it lasts, if it takes time.
     pub(crate) time: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
-    /// The connection of a client breaks; what it has sent arrives, or does not.
+    /// The connection of a client breaks; the messages that it has sent arrive, or do not.
     Break {
         client: usize,
         arrives: bool,
@@ -97,7 +97,7 @@ pub(crate) enum What {
     },
     /// Another client asks somebody in a queue to release the lock.
     Revoke,
-    /// The connection of a client is gone, and nothing tells it so.
+    /// The connection of a client ends without telling the client.
     Vanish {
         client: usize,
     },
@@ -120,7 +120,7 @@ pub(crate) enum What {
     Crash {
         server: usize,
     },
-    /// The leader gives up.
+    /// The leader resigns.
     Resign,
     /// Another program writes into the directory of a lock.
     Write {
@@ -241,7 +241,7 @@ impl Plan {
         }
     }
 
-    /// What threads write, and what another program writes.
+    /// Adds the writes of threads, and those of another program.
     fn add_writes(&mut self, chance: &mut Rng, hold: Duration) {
         let quiet = self.is_quiet();
         let writes = self.writes;
@@ -255,7 +255,8 @@ impl Plan {
             want.commits = chance.bool();
             want.verifies &= !want.commits;
             want.leaves = want.unlocks && chance.bool();
-            // The create of the next thread, which goes along with a release, is late then.
+            // A refused write delays the create of the next thread, which goes along with the
+            // release.
             want.is_refused = chance.u8(..5) == 0 && (!quiet || !want.leaves);
         }
         if self.notes && !quiet && chance.u8(..3) == 0 {
@@ -268,7 +269,7 @@ impl Plan {
         }
     }
 
-    /// What another program holds.
+    /// Adds the holds of another program.
     fn add_pauses(&mut self, chance: &mut Rng, hold: Duration) {
         let up_to = |chance: &mut Rng, time: Duration| {
             Duration::from_nanos(chance.u64(0..time.as_nanos() as u64))
@@ -286,14 +287,14 @@ impl Plan {
         self.troubles.is_empty()
     }
 
-    /// The shortest and the longest timeout that a session may have.
+    /// Returns the shortest and the longest timeout that a session may have.
     pub(crate) fn granted(&self) -> (Duration, Duration) {
         let [shortest, longest] = [self.grants.iter().min(), self.grants.iter().max()]
             .map(|timeout| timeout.copied().unwrap_or_default());
         (shortest, longest)
     }
 
-    /// How long a follower and its leader go on without each other.
+    /// Returns how long a follower and its leader go on without each other.
     pub(crate) fn patience(&self) -> Duration {
         self.tick * 3
     }
@@ -403,7 +404,7 @@ fn troubles(chance: &mut Rng, clients: usize, span: Duration, timeout: Duration)
     (0..count).map(one).collect()
 }
 
-/// The end of a client, in one plan of eight.
+/// Returns the end of a client, in one plan of eight.
 fn end(chance: &mut Rng, clients: usize, span: Duration) -> Option<Trouble> {
     let ends = chance.u8(..8) == 0;
     ends.then(|| Trouble {

@@ -1,5 +1,5 @@
-//! What a client's proofs are worth, by the messages that it has sent and the answers that came: the rule of
-//! `docs/guarantees.md`, written a second time.
+//! The worth of a client's proofs, by the messages that it has sent and the answers that it has received: a second
+//! implementation of the rule in `docs/guarantees.md`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use crate::servers::Time;
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Proofs {
-    /// When the messages of this connection were sent, and when the answers were there.
+    /// When the messages of this connection were sent, and when their answers arrived.
     answered: Vec<(Time, Time)>,
     pings: VecDeque<Time>,
-    /// Until when the best of them supports a lock.
+    /// Until when the best proof supports a lock.
     support: Time,
 }
 
 impl Proofs {
-    /// A handshake, which counts at once at best, has begun a connection.
+    /// Notes that a handshake, which counts at once at best, has begun a connection.
     pub(crate) fn connected(&mut self, sent: Time) {
         self.answered = vec![(sent, Time::ZERO)];
         self.pings.clear();
@@ -38,8 +38,8 @@ impl Proofs {
         self.answered.push((sent.max(last), now));
     }
 
-    /// A quorum has committed what was sent then. Of all servers, the shortest and the longest timeout
-    /// are taken that are worth most.
+    /// Notes that a quorum has committed a message that was sent then. The shortest and the longest timeout are
+    /// those of all servers which give the proof the most worth.
     pub(crate) fn committed(&mut self, sent: Time, shortest: Duration, longest: Duration) {
         let reported = |answered: Time| answered + shortest * 7 / 20 <= sent;
         let mut heard_of = self.answered.iter().rev();
@@ -49,7 +49,7 @@ impl Proofs {
         }
     }
 
-    /// Until when a lock may be trusted.
+    /// Returns until when a lock may be trusted.
     pub(crate) fn support(&self) -> Time {
         self.support
     }

@@ -1,4 +1,4 @@
-//! What is told beside grants: whom a thread waits for, why a lock was lost, and what was counted.
+//! The news besides grants: whom a thread waits for, why a lock was lost, and the counts.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use crate::holds::is_hold;
 use crate::servers::Time;
 use crate::world::{BEGINNING, Life, World};
 
-/// How long a try may wait for what its client has left.
+/// How long a try may wait for the nodes that its client has left.
 const PASSING: Duration = Duration::from_secs(1);
 
 impl Op {
-    /// Whether its thread stands in line, or has the lock.
+    /// Returns whether its thread stands in line, or has the lock.
     fn is_open(&self) -> bool {
         self.released.is_none() && self.ended.is_none()
     }
 }
 
 impl Life {
-    /// Whether it was there right after this change.
+    /// Returns whether the node existed right after this change.
     fn is_there(&self, zxid: i64) -> bool {
         let (from, to) = self.zxids;
         from <= zxid && to.is_none_or(|to| zxid < to)
     }
 }
 
-// Whom a thread waits for.
+// The news of whom a thread waits for.
 impl World {
-    /// Three of four want to know whom they wait for.
+    /// Returns whether the op's thread wants to know whom it waits for: three of four do.
     pub(crate) fn follows(&self, op: usize) -> bool {
         self.plan.follows && op % 4 != 0
     }
 
-    /// A thread is told whom it waits for.
+    /// Judges what a thread is told about whom it waits for.
     pub(crate) fn told(&mut self, client: usize, ticket: Ticket, ahead: Ahead) {
         self.tell_story(|| format!("c{client} is told of {ticket:?}: {ahead:?}"));
         let Some(op) = self.op_of(client, ticket) else {
@@ -62,8 +62,8 @@ impl World {
         self.ops[op].news.push((self.now, ahead));
     }
 
-    /// How many threads of its client are before this op, and whether the nearest has the lock; `None` if
-    /// it has the turn.
+    /// Returns how many threads of its client are before this op, and whether the nearest has the lock; `None` if
+    /// the op has the turn.
     fn line_ahead(&self, op: usize) -> Option<(usize, bool)> {
         let one = &self.ops[op];
         let before = self.ops[..op].iter().filter(|other| {
@@ -75,7 +75,7 @@ impl World {
         (!before.is_empty()).then_some((before.len(), holds))
     }
 
-    /// Whether this was so of the queue at some moment since the ask.
+    /// Returns whether this was true of the queue at some moment since the ask.
     fn is_true_of_queue(&self, op: usize, ahead: &Ahead, nearest: &Nearest) -> bool {
         let one = &self.ops[op];
         let lives = || self.lives.iter().filter(|life| life.is_in(one.path()));
@@ -95,7 +95,7 @@ impl World {
                 .map(move |zxid| (mine, zxid))
         });
         let is_so = moments.any(|(mine, at)| {
-            // The nodes of a session go at once, and their events come one after the other.
+            // The nodes of a session are deleted at once, and their events come one after the other.
             let is_heard = |life: &Life| life.path == theirs.path && life.zxids.1 == Some(at);
             let before: Vec<_> = lives()
                 .filter(|life| life.is_ahead_of(one.path(), &mine.path))
@@ -108,7 +108,7 @@ impl World {
         is_so && is_read && is_owner && ahead.holds == (ahead.count == 1)
     }
 
-    /// After a turn: who waits behind threads of its client knows how many there are.
+    /// Judges the lines after a turn: each thread that waits behind others of its client knows how many there are.
     pub(crate) fn judge_line(&mut self, client: usize) {
         for op in 0..self.ops.len() {
             let one = &self.ops[op];
@@ -128,8 +128,8 @@ impl World {
         }
     }
 
-    /// A lock is granted in a run without troubles: its thread was told of each node that was the nearest for
-    /// longer than a look takes, and that it holds if it was then alone for as long.
+    /// Judges a grant in a run without troubles: its thread was told of each node that was the nearest for longer
+    /// than a look takes, and that this node holds if it was alone ahead for as long.
     pub(crate) fn judge_news(&mut self, op: usize) {
         let one = &self.ops[op];
         let node = one.node.as_deref().unwrap_or_default();
@@ -143,7 +143,7 @@ impl World {
         let ahead: Vec<_> = ahead
             .filter(|life| life.is_ahead_of(one.path(), node))
             .collect();
-        // Each hold is read and removed first, and nobody is told of one that is over.
+        // Each hold is read and removed first, and nobody is told of a hold that is over.
         let holds = ahead.iter().filter(|life| is_hold(&life.path)).count() as u32;
         let looks = self.trips(10 + 6 * holds, 12 + 6 * holds);
         let left = |life: &Life| life.to.unwrap_or(self.now).min(self.now);
@@ -168,9 +168,9 @@ impl World {
     }
 }
 
-// Why it has no lock.
+// The reasons for having no lock.
 impl World {
-    /// A holder is told why its lock is lost.
+    /// Judges the reason that a holder is told for the loss of its lock.
     pub(crate) fn judge_reason(&mut self, op: usize, why: Loss) {
         let one = &self.ops[op];
         let client = &self.clients[one.client];
@@ -203,8 +203,8 @@ impl World {
         self.ops[op].loss = Some((since, why));
     }
 
-    /// A guard is given up. If its node was gone, and something was answered that was sent later, or the session
-    /// has ended, it is known why.
+    /// Judges a guard that is given up. If its node was gone, and a request that was sent later was answered, or
+    /// the session has ended, the reason is known.
     pub(crate) fn judge_explained(&mut self, op: usize) {
         let one = &self.ops[op];
         let client = &self.clients[one.client];
@@ -217,8 +217,8 @@ impl World {
         }
     }
 
-    /// A try is told that its lock is taken: somebody else was there, or what its client has left was not gone
-    /// in time.
+    /// Judges a try that is told that its lock is taken: somebody else was there, or the nodes that its client had
+    /// left were not gone in time.
     pub(crate) fn judge_try(&mut self, op: usize) {
         let one = &self.ops[op];
         let (client, path) = (one.client, one.want.path);
@@ -229,7 +229,7 @@ impl World {
             ops.any(|other| other.node.as_ref() == Some(&life.path))
         };
         let lives = self.lives.iter().filter(stands);
-        // What a former session has left goes with that, and nobody here deletes it.
+        // The nodes of a former session go with that session, and nobody here deletes them.
         let (session, _) = self.clients[client].core.session();
         let mut others = lives.filter(|life| life.owner != session || had(life));
         let mut before = self.ops[..op].iter().filter(|other| {
@@ -243,16 +243,16 @@ impl World {
     }
 }
 
-// What was counted.
+// The counts.
 impl Client {
-    /// Whether a server serves it, and not just since now.
+    /// Returns whether a server serves the client, and has served it before this moment.
     fn serves(&self, now: Time) -> bool {
         self.is_serving && self.connected_at < now
     }
 }
 
 impl World {
-    /// A client was closed: all its threads are woken, and its core wants nothing.
+    /// Judges a client that was closed: all its threads are woken, and its core wants nothing.
     pub(crate) fn judge_end_of(&mut self, client: usize) {
         let next = self.clients[client].core.next_tick();
         let mut ops = self.ops.iter().filter(|op| op.client == client);
@@ -274,7 +274,7 @@ impl World {
             losses: one.lost_guards.len() as u64,
             reconnects: one.greetings.saturating_sub(1),
             expiries: one.expiries,
-            // Bounds, below.
+            // These three are only checked against the bounds below.
             waits: is.waits,
             suspicions: is.suspicions,
             leftovers: is.leftovers,
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// The client whose session this is or was.
+    /// Returns the client whose session this is or was.
     fn client_of(&self, session: i64) -> Option<usize> {
         let mut conns = self.conns.iter();
         let conn = conns.find(|conn| conn.session == session && BEGINNING <= self.now)?;

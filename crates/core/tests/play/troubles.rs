@@ -1,4 +1,4 @@
-//! What goes wrong, and how it ends.
+//! The troubles of a run, and how they end.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// A server is heard again. What it was to say of sessions comes late.
+    /// Notes that a server is heard again. Its reports about sessions come late.
     fn goes_on(&mut self, server: usize) {
         let (shortest, _) = self.plan.granted();
         let node = &mut self.servers[server];

@@ -1,5 +1,5 @@
-//! The word of an orderly release: a note tells only of holders that released in order, what others keep in
-//! a directory stays, and whoever is told that those ahead released in order is told so rightly.
+//! The notes of orderly releases: a note tells only of holders that released in order, the data that others keep
+//! in a directory stay, and a holder that is told that those ahead released in order is told the truth.
 
 use zklock_core::release_note::Note;
 use zklock_jute::Request;
@@ -12,7 +12,7 @@ fn name(node: &str) -> &str {
 }
 
 impl World {
-    /// Another program writes this into a node.
+    /// Lets another program write this into a node.
     pub(crate) fn writes_elsewhere(&mut self, path: String, data: &[u8]) {
         self.tells_servers(Request::SetData {
             path,
@@ -21,8 +21,8 @@ impl World {
         });
     }
 
-    /// The data of a lock's directory is written by a session, in a transaction that has deleted this
-    /// node, if any.
+    /// Judges a session's write to the data of a lock's directory, in a transaction that has deleted this node, if
+    /// any.
     pub(crate) fn judge_note(
         &mut self,
         (dir, data): (&str, &[u8]),
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The holders whose nodes were ahead of this op's.
+    /// Returns the holders whose nodes were ahead of this op's.
     fn holders_ahead(&self, op: usize) -> Vec<(&Life, Vec<&Op>)> {
         let one = &self.ops[op];
         let node = one.node.as_deref().unwrap_or_default();
@@ -80,11 +80,11 @@ impl World {
         ahead.map(|life| (life, of(life))).collect()
     }
 
-    /// Whether the last holder before this one released in order, and all threads among which it
+    /// Returns whether the last holder before this one released in order, and so did all threads among which it
     /// passed the lock on.
     fn was_left_in_order(&self, op: usize) -> bool {
         let one = &self.ops[op];
-        // An evicted node may be handed on when the next one has its turn already.
+        // An evicted node may be handed on although the next node has its turn already.
         let number = |op: &Op| {
             op.node
                 .as_ref()
@@ -101,13 +101,13 @@ impl World {
         })
     }
 
-    /// A holder is told how those ahead left.
+    /// Judges what a holder is told about how those ahead left.
     pub(crate) fn judge_follows(&mut self, op: usize, released: bool) {
         self.ops[op].is_told = true;
         self.seen.followed += u64::from(released);
         let ahead = self.holders_ahead(op);
         let wrong = match released {
-            // It had seen every earlier one go, and was told how they left.
+            // The holder had seen every earlier one go, and was told how they left.
             true => (!self.was_left_in_order(op)).then_some("the last one ahead did not"),
             false => {
                 let fast = self.trips(3, 6);
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// A lock is released: was its holder told how those ahead left, if it had the time?
+    /// Judges the release of a lock: its holder was told how those ahead left, if there was time for that.
     pub(crate) fn judge_untold(&mut self, op: usize) {
         let one = &self.ops[op];
         let held = one

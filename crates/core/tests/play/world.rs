@@ -106,18 +106,18 @@ pub(crate) struct Life {
     pub(crate) written: i64,
     pub(crate) from: Time,
     pub(crate) to: Option<Time>,
-    /// By which changes it came and went.
+    /// The changes that created and deleted it.
     pub(crate) zxids: (i64, Option<i64>),
-    /// Its data, version by version.
+    /// The node's data, version by version.
     pub(crate) data: Vec<Rc<[u8]>>,
 }
 
-/// What a client has asked the servers for.
+/// The numbers of requests that a client has sent to the servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) creates: u32,
     pub(crate) deletes: u32,
-    /// A deletion and a create in one.
+    /// Transactions of a deletion and a create.
     pub(crate) both: u32,
     pub(crate) lists: u32,
     pub(crate) reads: u32,
@@ -126,12 +126,12 @@ pub(crate) struct Asked {
     pub(crate) commits: u32,
 }
 
-/// What the runs of many seeds have met.
+/// The cases that the runs of many seeds have met.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) steps: u64,
     pub(crate) grants: u64,
-    /// From thread to thread.
+    /// Locks handed on from thread to thread.
     pub(crate) handed_on: u64,
     /// Releases that took the next thread's create along.
     pub(crate) joined: u64,
@@ -141,17 +141,17 @@ pub(crate) struct Seen {
     pub(crate) lost: u64,
     /// Requests after which a listing is up to date: for a node that may have been created.
     pub(crate) looked_for: u64,
-    /// Guards that were trusted for too long, after servers have broken a precondition.
+    /// Guards that were trusted for too long after servers had broken a precondition.
     pub(crate) beyond: u64,
-    /// Writes under guards, and those of them that are in doubt.
+    /// Writes under guards, and those whose result is in doubt.
     pub(crate) written: u64,
     pub(crate) doubted: u64,
-    /// Notes of orderly releases, and those who were told that all ahead had left one.
+    /// Notes of orderly releases, and holders that were told that all ahead had left one.
     pub(crate) noted: u64,
     pub(crate) followed: u64,
     /// Holds that a waiter has removed.
     pub(crate) unheld: u64,
-    /// What waiting threads were told.
+    /// News that waiting threads were told.
     pub(crate) told: u64,
     /// Locks that were granted when all was well again, in time.
     pub(crate) recovered: u64,
@@ -186,7 +186,7 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) chance: Rng,
     pub(crate) now: Time,
-    /// When something happens, in which order it was planned, and its place in `happenings`.
+    /// When each thing happens, in which order it was planned, and its place in `happenings`.
     agenda: BinaryHeap<Reverse<(Time, u64, usize)>>,
     planned: u64,
     happenings: Vec<Option<Happening>>,
@@ -197,7 +197,7 @@ pub(crate) struct World {
     pub(crate) ops: Vec<client::Op>,
     pub(crate) epoch: i64,
     pub(crate) last_session: i64,
-    /// What is under way from one server to another, or waits for the end of a cut.
+    /// The messages that are on their way from one server to another, or wait for the end of a cut.
     peers: [[VecDeque<Sent>; SERVERS]; SERVERS],
     recorded: i64,
     pub(crate) lives: Vec<Life>,
@@ -274,7 +274,7 @@ impl World {
         self.put((at, self.planned), happening);
     }
 
-    /// Of what happens at the same time, what was planned first happens first.
+    /// Plans a happening. Of two at the same time, the one that was planned first comes first.
     fn put(&mut self, (at, number): (Time, u64), happening: Happening) {
         let at = at.max(self.now);
         let place = self.free.pop().unwrap_or(self.happenings.len());
@@ -285,7 +285,8 @@ impl World {
         self.agenda.push(Reverse((at, number, place)));
     }
 
-    /// Plays until all threads have done what they wanted and nothing is left, or something is wrong.
+    /// Plays until all threads have done what they wanted and no node is left, or something is
+    /// wrong.
     pub(crate) fn run(&mut self) {
         let patience = self.plan.timeout * 40 + self.longest();
         let mut over = None;
@@ -301,7 +302,7 @@ impl World {
             self.seen.steps += 1;
             self.happens(number, happening);
             if over.is_none() && self.is_calm && self.is_done() {
-                // What is left of it must be gone soon.
+                // The nodes that are left must be gone soon.
                 over = Some(self.now);
             }
             let is_clean = || self.clients.iter().all(|it| it.core.leftovers() == 0);
@@ -316,7 +317,7 @@ impl World {
         }
     }
 
-    /// By then, what was under way has arrived.
+    /// Returns the time by which all messages on their way have arrived.
     fn grace(&self) -> Duration {
         (self.plan.trip + self.plan.jitter) * 4 + self.plan.hop * 8
     }
@@ -337,14 +338,14 @@ impl World {
 
     fn happens(&mut self, number: u64, happening: Happening) {
         if let Some(until) = self.busy_until(&happening) {
-            // What has arrived is read before anything that was to be done by the clock.
+            // Messages that have arrived are read before anything that is due by the clock.
             let late = match happening {
                 Happening::ClientTick { .. } | Happening::DialLimit { .. } => {
                     Duration::from_nanos(1)
                 }
                 _ => Duration::ZERO,
             };
-            // What comes behind it may have been put off until then already.
+            // Later messages may have been put off until then already.
             return self.put((until + late, number), happening);
         }
         match happening {
@@ -383,12 +384,12 @@ impl World {
             Happening::Limit { server, life } if lives(server, life) => {
                 self.lose_leader(server, life);
             }
-            // Of an earlier life.
+            // The step belongs to an earlier life.
             _ => {}
         }
     }
 
-    /// Until when the place is frozen or stopped where this happens.
+    /// Returns until when the client or server of this happening is frozen or stopped.
     fn busy_until(&self, happening: &Happening) -> Option<Time> {
         let until = match happening {
             Happening::Told { conn, .. } => self.clients[self.conns[*conn].client].stopped_until,
@@ -441,7 +442,7 @@ impl World {
             .fold(String::new(), |all, line| all + line + "\n")
     }
 
-    /// Whether the story is told.
+    /// Returns whether the story is told.
     pub(crate) fn tells(&self) -> bool {
         self.story.is_some()
     }
@@ -461,7 +462,7 @@ impl World {
         self.plan(arrival, Happening::Peer { from, to });
     }
 
-    /// Delivers what has arrived, unless one of the two is cut off.
+    /// Delivers the messages that have arrived, unless one of the two servers is cut off.
     fn deliver(&mut self, from: usize, to: usize) {
         while !self.servers[from].is_cut && !self.servers[to].is_cut {
             let now = self.now;
@@ -469,7 +470,7 @@ impl World {
             let Some((_, lives, message)) = pop_if(queue, |(at, ..)| *at <= now) else {
                 return;
             };
-            // Who resigns is in another life when its last message arrives.
+            // A server that resigns is in another life when its last message arrives.
             let sender = matches!(message, Message::Reset) || self.servers[from].life == lives.0;
             if sender && self.servers[to].life == lives.1 {
                 self.at_peer(from, to, message);
@@ -477,7 +478,7 @@ impl World {
         }
     }
 
-    /// A message to a client.
+    /// Sends a message to a client.
     pub(crate) fn tell(&mut self, conn: ConnNo, told: Told) {
         if self.conns[conn].open {
             let client = self.conns[conn].client;
@@ -486,7 +487,7 @@ impl World {
         }
     }
 
-    /// A message of a client.
+    /// Sends a message of a client.
     pub(crate) fn say(&mut self, conn: ConnNo, said: Said) {
         let client = self.conns[conn].client;
         let at = self.arrival(client, false);
@@ -508,9 +509,9 @@ impl World {
     }
 }
 
-// What was seen.
+// The record of what the servers committed.
 impl World {
-    /// Notes what was committed, once for all servers.
+    /// Notes a committed change, once for all servers.
     pub(crate) fn record(&mut self, server: usize, zxid: i64, session: i64, changes: &[Change]) {
         if zxid <= self.recorded {
             return;
@@ -540,7 +541,7 @@ impl World {
                         life.to = Some(self.now);
                         life.zxids.1 = Some(zxid);
                     }
-                    // The directory may be made anew.
+                    // The directory may be created anew.
                     self.foreign.retain(|dir| **dir != **path);
                     self.judge_deletion(path);
                     if is_hold(path) {
@@ -555,7 +556,7 @@ impl World {
         }
     }
 
-    /// The data of a node is written.
+    /// Judges a write to the data of a node.
     fn judge_set(&mut self, (server, path): (usize, &str), session: i64, changes: &[Change]) {
         let node = self.servers[server].tree.nodes.get(path);
         let data = node.map(|node| node.data.clone()).unwrap_or_default();
@@ -599,7 +600,7 @@ impl World {
         }
     }
 
-    /// The nodes that exist, by what the servers have committed.
+    /// Returns the nodes that exist, by what the servers have committed.
     pub(crate) fn standing(&self) -> BTreeMap<&str, i64> {
         let lives = self
             .lives

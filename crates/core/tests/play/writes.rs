@@ -1,5 +1,5 @@
-//! Writes under a guard, and with a release: each happens at most once, only while the node of its guard
-//! stands or as it goes, and its thread is told what the servers did.
+//! Writes under a guard, and with a release. Each happens at most once, and only while the node of its guard
+//! exists or in the transaction that deletes it. Its thread is told what the servers did.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ use crate::servers::Time;
 use crate::servers::tree::Node;
 use crate::world::World;
 
-/// The node that all of them write.
+/// The node that all writes change.
 pub(crate) const WRITTEN: &str = "/w";
 
-/// Which lock a write was under, and whether it went with its release.
+/// The lock that a write was under, and whether it went with its release.
 type Write = (usize, bool);
 
-/// What became of the writes of a run.
+/// The results of the writes of a run.
 #[derive(Default)]
 pub(crate) struct Writes {
     asked: BTreeMap<Write, Asked>,
-    /// Those that the servers have carried out.
+    /// The writes that the servers have carried out.
     done: BTreeMap<Write, Time>,
-    /// Those of which it was told that they are not done, and never will be.
+    /// The writes of which a thread was told that they are not done, and never will be.
     void: BTreeMap<Write, Outcome>,
 }
 
 #[derive(Clone, Copy)]
 struct Asked {
     at: Time,
-    /// When the lock could not be trusted any more.
+    /// Until when the lock could be trusted.
     until: Time,
 }
 
 impl World {
-    /// The node that is written is there from the beginning.
+    /// Creates the node that all writes change.
     pub(crate) fn begin_writes(&mut self) {
         for server in &mut self.servers {
             let nodes = &mut server.tree.nodes;
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// What a thread writes under its lock, or with its release.
+    /// Returns what a thread writes under its lock, or with its release.
     fn writing(&mut self, op: usize, leaves: bool) -> Vec<Op> {
         let until = self.ops[op].trust.until;
         let asked = Asked {
@@ -62,7 +62,7 @@ impl World {
         }]
     }
 
-    /// What a thread writes with its release, if anything.
+    /// Returns what a thread writes with its release, if anything.
     pub(crate) fn farewell(&mut self, op: usize) -> Vec<Op> {
         match self.ops[op].want.leaves {
             true => self.writing(op, true),
@@ -76,7 +76,7 @@ impl World {
         self.ticket(client, thread, ask, Waits::Commit(op));
     }
 
-    /// The servers have written this, in a transaction that has deleted this node, if any.
+    /// Judges a write that the servers have carried out, in a transaction that has deleted this node, if any.
     pub(crate) fn judge_write(&mut self, data: &[u8], deleted: Option<&str>) {
         let text = String::from_utf8_lossy(data).into_owned();
         let Some((op, leaves)) = text.split_once(' ') else {
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// A thread is told what became of its write.
+    /// Judges what a thread is told about its write.
     pub(crate) fn judge_writing(&mut self, (op, leaves): Write, outcome: &Outcome) {
         let asked = self.writes.asked[&(op, leaves)];
         let done = self.writes.done.contains_key(&(op, leaves));

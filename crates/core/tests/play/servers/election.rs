@@ -1,4 +1,4 @@
-//! How servers find a leader, and lose it. The votes themselves are not played.
+//! How servers find a leader, and lose it. Their votes are not played.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{Leading, Member, Message, QUORUM, Role, SERVERS, Time, Tracked};
 use crate::world::{Happening, World};
 
 impl World {
-    /// Elects the first leader, with everything in order at once.
+    /// Elects the first leader, with all servers ready at once.
     pub(crate) fn begin_servers(&mut self) {
         let first = self.chance.usize(..SERVERS);
         self.elect(first, &[0, 1, 2]);
@@ -58,7 +58,7 @@ impl World {
         self.tell_story(|| format!("server {winner} leads"));
         let tick = self.plan.tick;
         let phase = Duration::from_nanos(self.chance.u64(0..tick.as_nanos() as u64));
-        // Everything in its log counts, whether a quorum had it or not.
+        // All of its log counts, whether a quorum had it or not.
         let length = self.servers[winner].log.len();
         self.apply_up_to(winner, length);
         let epoch = self.epoch;
@@ -106,7 +106,7 @@ impl World {
             (node.log.clone(), node.committed)
         };
         let node = &mut self.servers[server];
-        // What it has applied is committed, so the leader has it, too.
+        // The changes that it has applied are committed, so the leader has them, too.
         let same = |at: &usize| {
             let pair = node.log.get(*at).zip(log.get(*at));
             pair.is_some_and(|(own, other)| Rc::ptr_eq(own, other))
@@ -129,7 +129,7 @@ impl World {
             leading.members.insert(server, Member { acked, heard: now });
         }
         self.send(leader, server, Message::UpToDate);
-        // Its log may complete a quorum for what was not committed before.
+        // Its log may complete a quorum for changes that were not committed before.
         self.commit(leader);
         let patience = self.plan.patience();
         self.plan(now + patience, Happening::Limit { server, life });
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// A follower resigns if its leader has been silent for too long.
+    /// Lets a follower resign if its leader has been silent for too long.
     pub(crate) fn lose_leader(&mut self, server: usize, life: u32) {
         let Role::Following { heard, .. } = self.servers[server].role else {
             return;

@@ -1,4 +1,5 @@
-//! What a leader does: it orders changes, commits what a quorum has logged, and ends sessions.
+//! The work of a leader, which orders changes, commits those that a quorum has logged, and ends
+//! sessions.
 
 use std::rc::Rc;
 
@@ -8,7 +9,7 @@ use super::{
 use crate::world::{Happening, World};
 
 impl World {
-    /// Takes a message of another server.
+    /// Handles a message of another server.
     pub(crate) fn at_peer(&mut self, from: usize, to: usize, message: Message) {
         match &self.servers[to].role {
             Role::Leading(leading) if leading.members.contains_key(&from) => {
@@ -120,7 +121,7 @@ impl World {
         true
     }
 
-    /// A session lasts for its timeout from now, rounded up to a tick.
+    /// Lets a session last for its timeout from now, rounded up to a tick.
     pub(crate) fn touched(&mut self, leader: usize, session: i64, timeout: Time) {
         let (tick, now) = (self.plan.tick, self.now);
         let Some(leading) = self.servers[leader].leading() else {
@@ -136,7 +137,7 @@ impl World {
         }
     }
 
-    /// Appends what is asked for to the log.
+    /// Appends a server's request to the log.
     pub(crate) fn propose(&mut self, leader: usize, asker: usize, mut ask: Ask) {
         let (tick, now) = (self.plan.tick, self.now);
         let Some(leading) = self.servers[leader].leading() else {
@@ -182,7 +183,7 @@ impl World {
         self.commit(leader);
     }
 
-    /// Commits what a quorum has logged.
+    /// Commits the changes that a quorum has logged.
     pub(crate) fn commit(&mut self, leader: usize) {
         loop {
             let node = &mut self.servers[leader];
@@ -216,7 +217,7 @@ impl World {
         }
     }
 
-    /// A half tick: the leader pings its followers, and makes sure that it has a quorum.
+    /// Pings the followers, every half tick, and makes sure that the leader has a quorum.
     pub(crate) fn round(&mut self, leader: usize, life: u32) {
         let (now, patience) = (self.now, self.plan.patience());
         let Some(leading) = self.servers[leader].leading() else {
@@ -246,7 +247,7 @@ impl World {
         self.plan(now + self.plan.tick / 2, Happening::Round { server, life });
     }
 
-    /// Ends the sessions whose end has come, some of them later: there may be many others.
+    /// Ends the sessions whose time is over, some of them later: there may be many others.
     pub(crate) fn expiry_tick(&mut self, server: usize, life: u32) {
         let now = self.now;
         let Some(leading) = self.servers[server].leading() else {
@@ -279,7 +280,7 @@ impl World {
         }
     }
 
-    /// Ends a session that was taken out.
+    /// Ends a session that the tick has taken out.
     pub(crate) fn expire(&mut self, leader: usize, session: i64) {
         let known = self.servers[leader].leading();
         let known = known.and_then(|leading| leading.sessions.get(&session).copied());
@@ -299,7 +300,7 @@ impl World {
         }
     }
 
-    /// The server that leads, and that others would follow.
+    /// Returns the server that leads, and that others would follow.
     pub(crate) fn leader(&self) -> Option<usize> {
         (0..SERVERS).find(|server| {
             let node = &self.servers[*server];
@@ -314,7 +315,7 @@ impl World {
     }
 }
 
-/// The end of a session, as `SessionTrackerImpl` rounds it: up to the next tick.
+/// Returns the end of a session as `SessionTrackerImpl` rounds it: up to the next tick.
 fn end(now: Time, timeout: Time, tick: Time) -> Time {
     let ticks = (now + timeout).as_nanos() / tick.as_nanos() + 1;
     tick * ticks as u32

@@ -1,13 +1,15 @@
 //! An ensemble of ZooKeeper servers, by typed requests and in virtual time.
 //!
-//! It behaves as the one in `src/sim/ensemble`, which reads bytes and knows more faults:
+//! The ensemble behaves as that in `src/sim/ensemble`, which reads bytes and knows more faults:
 //!
-//! - A leader orders the changes, a quorum logs each before it is committed, and every server applies
-//!   its log at its own pace. Its clients see what it has applied.
-//! - The leader alone expires sessions, at its own ticks, and takes its time for that. A follower notes
-//!   what its clients send, and tells the leader in its answer to the leader's ping, every half tick.
-//! - A session that moves is touched by the handshake, and its old connection cannot change anything.
-//! - A server that has lost its leader, or a leader without a quorum, serves on for a while.
+//! - A leader orders the changes, a quorum logs each before it is committed, and every server
+//!   applies its log at its own pace. Its clients see the changes that it has applied.
+//! - The leader alone expires sessions, at its own ticks, and takes its time for that. A follower
+//!   notes which sessions its clients' messages touch, and reports them to the leader in its answer
+//!   to the leader's ping, every half tick.
+//! - The handshake touches a session that moves, and the session's old connection cannot change
+//!   anything.
+//! - A server that has lost its leader, or a leader without a quorum, goes on serving for a while.
 
 pub(crate) mod election;
 pub(crate) mod leader;
@@ -29,7 +31,7 @@ pub(crate) const QUORUM: usize = 2;
 /// A moment of the run.
 pub(crate) type Time = Duration;
 
-/// What a client sends.
+/// A message of a client.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
     Connect { session: i64, seen: i64 },
@@ -37,7 +39,7 @@ pub(crate) enum Said {
     Ping,
 }
 
-/// What a server sends.
+/// A message of a server to a client.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     /// The session, or that it has expired.
@@ -72,7 +74,7 @@ pub(crate) enum Message {
     Reset,
 }
 
-/// What a server asks the leader to put into the log.
+/// A server's request to put something into the leader's log.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) origin: Option<ConnNo>,
@@ -94,7 +96,7 @@ pub(crate) enum Deed {
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) zxid: i64,
-    /// When the leader took it in.
+    /// When the leader received it.
     pub(crate) time: Time,
     pub(crate) ask: Ask,
 }
@@ -131,7 +133,7 @@ pub(crate) struct Member {
 pub(crate) struct Tracked {
     pub(crate) ends: Time,
     pub(crate) owner: Option<usize>,
-    /// It was taken out, and will end whatever touches it.
+    /// Whether it was taken out, and will end whatever touches it.
     pub(crate) is_due: bool,
     pub(crate) is_closing: bool,
 }
@@ -139,13 +141,14 @@ pub(crate) struct Tracked {
 #[derive(Debug, Default)]
 pub(crate) struct Server {
     pub(crate) role: Role,
-    /// Grows with each change of the role; what was planned or sent in an earlier life is void.
+    /// The number of the server's life, which grows with each change of the role; plans and
+    /// messages of an earlier life are void.
     pub(crate) life: u32,
     pub(crate) epoch: i64,
     pub(crate) is_down: bool,
     pub(crate) is_cut: bool,
     pub(crate) frozen_until: Time,
-    /// Since when the others hear nothing from it, and in which life that began.
+    /// Since when the other servers hear nothing from it, and in which life that began.
     pub(crate) silent_since: (Time, u32),
     /// When it last went on after a silence of more than a tenth of a session timeout.
     pub(crate) was_late: Time,
@@ -153,7 +156,7 @@ pub(crate) struct Server {
     pub(crate) log: Vec<Rc<Transaction>>,
     pub(crate) committed: usize,
     pub(crate) applied: usize,
-    /// When what was committed is applied.
+    /// When committed changes are applied.
     pub(crate) due: VecDeque<(Time, Step)>,
     pub(crate) zxid: i64,
     pub(crate) tree: Tree,
@@ -168,7 +171,7 @@ pub(crate) enum Step {
     Synced(ConnNo),
 }
 
-/// A client's connection, as its server has it.
+/// A client's connection, as its server sees it.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) client: usize,
@@ -180,7 +183,7 @@ pub(crate) struct Conn {
     pub(crate) waiting: VecDeque<Work>,
 }
 
-/// A request that waits for those before it, or for the leader.
+/// A request that waits for the requests before it, or for the leader.
 #[derive(Debug)]
 pub(crate) enum Work {
     Read(Rc<Request>),
@@ -218,7 +221,7 @@ impl Server {
     }
 }
 
-/// Takes the first of a queue if it is one of these.
+/// Takes the first item of a queue if the predicate holds for it.
 pub(crate) fn pop_if<T>(queue: &mut VecDeque<T>, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
     match queue.front().is_some_and(is_it) {
         true => queue.pop_front(),

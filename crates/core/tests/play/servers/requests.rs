@@ -1,4 +1,4 @@
-//! What a server does with what its clients send, and how it applies the log.
+//! How a server handles its clients' messages, and how it applies the log.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::holds::servers_millis;
 use crate::world::{Happening, World};
 
 impl World {
-    /// Takes what a client sends.
+    /// Handles a client's message.
     pub(crate) fn at_server(&mut self, conn: ConnNo, said: Said) {
         let server = self.conns[conn].server;
         if !self.conns[conn].open {
@@ -34,7 +34,7 @@ impl World {
 
     fn shake_hands(&mut self, conn: ConnNo, session: i64, seen: i64) {
         let server = self.conns[conn].server;
-        // The client has seen what this server has not.
+        // The client has seen changes that this server has not.
         if self.servers[server].zxid < seen {
             return self.close(conn);
         }
@@ -91,8 +91,8 @@ impl World {
         }
     }
 
-    /// Notes that a client has sent something. A leader is told of it later, and notes it at once for its
-    /// own clients.
+    /// Notes that a client has sent something. A follower reports that to the leader later; a leader notes it at
+    /// once for its own clients.
     fn touch(&mut self, server: usize, session: i64) {
         let timeout = self.plan.grants[server];
         match self.servers[server].leads() {
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Has the leader put something into the log.
+    /// Lets the leader put something into the log.
     fn order(&mut self, server: usize, ask: Ask) {
         match self.servers[server].role {
             Role::Leading(_) => self.propose(server, server, ask),
@@ -174,7 +174,7 @@ impl World {
         self.tell(conn, Told::Answer(Answer { zxid, result }));
     }
 
-    /// Has a server do a step after its lag.
+    /// Lets a server take a step after its lag.
     pub(crate) fn plan_step(&mut self, server: usize, step: Step) {
         let node = &mut self.servers[server];
         let last = node.due.back().map_or(self.now, |(at, _)| *at);
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// A connection is gone; its session goes on.
+    /// Removes a connection; its session goes on.
     pub(crate) fn forget(&mut self, conn: ConnNo) {
         let one = &mut self.conns[conn];
         one.open = false;

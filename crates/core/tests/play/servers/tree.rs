@@ -18,7 +18,7 @@ pub(crate) struct Node {
     mtime: i64,
     pub(crate) data: Rc<[u8]>,
     version: i32,
-    /// How many children it has had.
+    /// How many children the node has had.
     created: i32,
     children: i32,
 }
@@ -38,7 +38,7 @@ enum Watch {
     Children,
 }
 
-/// What a write has changed.
+/// A change by a write.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Created(Rc<str>),
@@ -46,7 +46,7 @@ pub(crate) enum Change {
     Set(Rc<str>),
 }
 
-/// An event, and whom it is for.
+/// An event, and the connection that it is for.
 pub(crate) type Fired = (ConnNo, Event);
 
 type Written = Result<Reply, ErrorCode>;
@@ -113,7 +113,7 @@ impl Tree {
     }
 
     fn multi(&mut self, ops: &[Op], session: i64, zxid: i64) -> (Written, Vec<Change>) {
-        // Most only check.
+        // Most transactions only check.
         let changes_nothing = ops.iter().all(|op| matches!(op, Op::Check { .. }));
         let before = (!changes_nothing).then(|| self.nodes.clone());
         let (mut replies, mut changes) = (Vec::new(), Vec::new());
@@ -315,7 +315,7 @@ impl Tree {
         }
     }
 
-    /// The events of a change.
+    /// Takes the watches that a change fires; returns their events.
     pub(crate) fn fire(&mut self, change: &Change) -> Vec<Fired> {
         let (path, kind) = match change {
             Change::Created(path) => (path, EventKind::Created),
