@@ -1,9 +1,8 @@
 //! Judges a history: was every promise kept?
 //!
-//! A hold counts as valid from the moment when its call returned to the last `check()` that
-//! passed, measured when that check began, and no longer: the checker judges what the holder
-//! could know. So an overlap found here is certain. The first violation in order of time is
-//! told as a story.
+//! A hold counts as valid from the moment when its call returned to the last `check()` that passed,
+//! measured when that check began, and no longer: the checker judges what the holder could know. So
+//! an overlap that it finds is certain. It tells the first violation in order of time as a story.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,14 +11,14 @@ use crate::history::{Entry, Kind, Process, Time, What, nanos};
 use crate::ops::{Op, TIMEOUT, conflict, gather};
 use crate::story::Story;
 
-/// How patient the checker is; every value is far beyond what is promised.
+/// The limits of the checker; every value is far beyond what is promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// How much longer than its limit a call may take on a busy machine.
     pub(crate) slack: Duration,
     /// How long a release may take.
     pub(crate) release: Duration,
-    /// How long something broken may have effects after it was mended.
+    /// How long a fault may have effects after it was mended.
     pub(crate) settle: Duration,
     /// How long a queue may stand still for no reason.
     pub(crate) patience: Duration,
@@ -39,7 +38,7 @@ impl Rules {
     }
 }
 
-/// What was counted in a history without a violation.
+/// The counts of a history without a violation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) faults: usize,
@@ -56,7 +55,7 @@ pub(crate) struct Summary {
     pub(crate) longest_wait: Duration,
 }
 
-/// What is wrong, since when it can be seen, and which entries take part in it.
+/// A violation: what is wrong, since when it can be seen, and which entries take part in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     pub(crate) at: Time,
@@ -154,7 +153,7 @@ impl<'a> Case<'a> {
         self.troubles.extend(unhealed);
     }
 
-    /// Two valid holds that exclude each other never overlap.
+    /// Checks that two valid holds that exclude each other never overlap.
     fn overlaps(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for (path, spans) in self.spans() {
@@ -189,7 +188,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// A later holder has a greater token.
+    /// Checks that a later holder has a greater token.
     fn token_order(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for (path, spans) in self.spans() {
@@ -226,7 +225,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// The store never accepts a write under an older token than it has seen, and never
+    /// Checks that the store never accepts a write under an older token than it has seen, and never
     /// refuses a holder whose hold is valid.
     fn stale_writes(&self) -> Vec<Violation> {
         let mut found = Vec::new();
@@ -262,13 +261,13 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// A waiter in a queue is not overtaken by a later request.
+    /// Checks that no later request overtakes a waiter in a queue.
     fn queue_order(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for (path, mut ops) in self.by_path(|op| op.last_valid.is_some()) {
             ops.sort_by_key(|op| op.granted_at());
             for (i, early) in ops.iter().enumerate() {
-                // Only those that have waited longest after `early` can have been overtaken.
+                // Only the calls that have waited longest after `early` can have been overtaken.
                 let late = ops[i + 1..]
                     .iter()
                     .find(|late| conflict(early, late) && late.queued_before(early.requested));
@@ -286,7 +285,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// Every call is served or told why not, and within its limit.
+    /// Checks that every call is served or told why not, within its limit.
     fn calls(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for op in &self.ops {
@@ -312,7 +311,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// Every release ends.
+    /// Checks that every release ends.
     fn releases(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for op in self.ops.iter().filter(|op| op.granted.is_some()) {
@@ -330,7 +329,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// Nobody waits without a reason for a lock that is free.
+    /// Checks that nobody waits without a reason for a lock that is free.
     fn standstills(&self) -> Vec<Violation> {
         let waiting = self.ops.iter();
         let waiting = waiting.filter(|op| op.queued.is_some() && !self.diverged);
@@ -358,7 +357,7 @@ impl<'a> Case<'a> {
         found.collect()
     }
 
-    /// Nothing is left when all have gone.
+    /// Checks that no node is left when all have gone.
     fn leftovers(&self) -> Vec<Violation> {
         let nodes = self.entries.iter().filter_map(|entry| match &entry.what {
             What::Leftover { node } if !self.diverged => Some((entry.at, node)),

@@ -1,8 +1,8 @@
 //! One run: a cluster in a box, client processes, a store, and the verbs that break them.
 //!
-//! Where network namespaces are available, each server and each client process has its own,
-//! and links can be cut one by one. Elsewhere all of them share the loopback interface, and
-//! only processes are broken.
+//! Where network namespaces are available, each server and each client process has its own, and
+//! links can be cut one by one. Elsewhere all processes share the loopback interface, and the
+//! faults are those of processes alone.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -30,10 +30,10 @@ use crate::workload::{
     QUIT, REST, RESTING, ROOT, STOP, THREADS, Task, worker_that_takes_locks_of_every_kind,
 };
 
-/// The servers are the first members of a network.
+/// The number of servers, which are the first members of a network.
 pub(crate) const SERVERS: usize = 3;
 
-/// How long the processes have to end after everything has been mended.
+/// How long the processes may take to end after everything has been mended.
 const DRAIN: Duration = Duration::from_secs(90);
 
 /// See the module's documentation.
@@ -45,12 +45,12 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) faults: usize,
     pub(crate) journal: Arc<Journal>,
-    /// What client processes find in their environment.
+    /// The variables that client processes find in their environment.
     pub(crate) environment: Vec<(String, String)>,
     clients: BTreeMap<usize, Client>,
     witness: Option<Witness>,
     folder: Folder,
-    /// Dropped last, when nobody uses it any more.
+    /// The network, which is dropped last, when nobody uses it any more.
     pub(crate) network: Option<Network>,
 }
 
@@ -62,7 +62,7 @@ struct Client {
     work: Work,
 }
 
-/// What a client process does, and any process that replaces it.
+/// The work of a client process, and of any process that replaces it.
 #[derive(Clone, Debug)]
 struct Work {
     start: fn(Command, &str) -> Worker,
@@ -112,12 +112,12 @@ impl Run {
         }
     }
 
-    /// Has the servers watched for what they lose.
+    /// Starts to watch whether the servers lose committed data.
     pub(crate) fn is_witnessed(&mut self) {
         self.witness = Some(Witness::start(self.ensemble.hosts()));
     }
 
-    /// What the servers themselves have done wrong, after all is mended.
+    /// Returns what the servers themselves have done wrong, after all is mended.
     pub(crate) fn unsound(&self) -> Option<String> {
         let lost = || self.witness.as_ref()?.lost();
         self.divergence().or_else(lost)
@@ -232,7 +232,7 @@ impl Run {
         }
     }
 
-    /// Kills a client process; another takes its place and does the same.
+    /// Kills a client process; another one takes its place and does the same work.
     pub(crate) fn replace_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(&slot) else {
             return;
@@ -262,7 +262,7 @@ impl Run {
         self.journal.note(0, What::Healed);
     }
 
-    /// Mends everything that is broken, and does not wait for what follows.
+    /// Mends everything that is broken, without waiting for the effect.
     pub(crate) fn mend(&mut self) {
         if let Some(network) = &self.network {
             network.heal();
@@ -284,7 +284,7 @@ impl Run {
         self.signal(STOP);
         // A client that waits behind a node that exists on only one replica waits for ever.
         if self.hear_all("idle") || self.divergence().is_none() {
-            // While the sessions live: their end would hide what was left behind.
+            // The sessions are still alive: their end would hide the nodes that were left behind.
             self.look_for_leftovers();
             self.signal(QUIT);
             self.hear_all("bye");
@@ -300,8 +300,8 @@ impl Run {
 
     /// Mends everything, waits until all threads rest, and returns what `look` finds.
     ///
-    /// A thread that does not come to rest fails the run: its call hangs. Returns nothing if
-    /// the servers' data diverged, and still differs or keeps a thread from resting.
+    /// A thread that does not rest fails the run: its call hangs. Returns nothing if the servers'
+    /// data diverged, and still differs or keeps a thread from resting.
     #[track_caller]
     pub(crate) fn at_rest<T>(&mut self, look: impl FnOnce(&Self) -> T) -> Option<T> {
         self.make_whole();
@@ -396,7 +396,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // A paused process would not notice that it has to end.
+        // A paused process would not notice that it must end.
         for i in 0..SERVERS {
             self.ensemble.resume(i);
         }
@@ -434,7 +434,7 @@ fn tell(name: &str, summary: &Summary, seed: u64) {
 
 /// Prints a line for the table of `tests/chaos.sh`.
 pub(crate) fn row(text: &str) {
-    // Begins a new line, because the harness may have begun one.
+    // The text begins a new line, because the harness may have begun one.
     println!("\nCHAOS {text}");
 }
 

@@ -1,5 +1,5 @@
-//! Histories that never happened: the checker must accept the good and reject the bad, and so
-//! must the second judge, which checks only who holds.
+//! Histories that never happened. The checker must accept the good ones and reject the bad ones,
+//! and so must the second judge, which checks only who holds.
 
 use std::time::Duration;
 
@@ -166,7 +166,7 @@ fn a_refused_write_of_a_valid_holder_is_rejected() {
     );
 }
 
-/// The second waits, then the third asks; another process held before both.
+/// The second process waits, then the third asks; another process held before both.
 const QUEUE: &str = "
     1 c1.0 1 request exclusive /m -
     2 c1.0 1 granted 7 100
@@ -245,7 +245,7 @@ fn a_call_for_several_locks_may_have_one_that_another_waits_for() {
     };
     accept(&waiting("/m"));
     reject(&waiting("/o"), "a lock that was free for 49ns");
-    // It waits for all of them, also for those of another kind.
+    // The call waits for all of them, also for those of another kind.
     accept(
         "0 c1.0 1 request exclusive /n -
          1 c1.0 1 granted 7 1
@@ -333,7 +333,7 @@ fn the_first_violation_is_told_with_what_led_to_it() {
     }
 }
 
-/// Both judges accept it.
+/// Lets both judges accept the history.
 #[track_caller]
 fn accept(text: &str) -> Summary {
     assert_eq!(judge(&history(text)), Ok(()));
@@ -348,7 +348,7 @@ fn reject(text: &str, moral: &str) {
     }
 }
 
-/// The second judge rejects it too; it checks who holds and nothing else.
+/// Lets the second judge reject the history, too; it checks who holds and nothing else.
 #[track_caller]
 fn reject_twice(text: &str, moral: &str) {
     reject(text, moral);

@@ -1,8 +1,8 @@
-//! What a run uses while nothing is asked of it: at its clients, and at its servers.
+//! The resources of a run while it has nothing to do: at its clients, and at its servers.
 //!
-//! One number says little, since a client may be about to connect, and freed memory might
-//! still be held. So numbers are taken repeatedly, and the least of a later period is
-//! compared with the least of an earlier one: only a leak makes that grow.
+//! One number says little, since a client may be about to connect, and the allocator may still hold
+//! freed memory. So numbers are taken repeatedly, and the least one of a later period is compared
+//! with the least one of an earlier period: only a leak makes it grow.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::zookeeper::ZooKeeper;
 
-/// What a client process uses.
+/// The resources of a client process.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) threads: i64,
@@ -19,7 +19,7 @@ pub(crate) struct Usage {
     pub(crate) memory: i64,
 }
 
-/// What the ensemble keeps for its clients.
+/// The resources of the ensemble for its clients.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Kept {
     pub(crate) nodes: i64,
@@ -30,7 +30,7 @@ pub(crate) struct Kept {
     pub(crate) descriptors: i64,
 }
 
-/// What was seen at one moment.
+/// The resources at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Duration,
@@ -42,10 +42,10 @@ pub(crate) struct Sample {
 /// How much each number may grow without being called a leak.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margin {
-    /// Per client, in KiB.
+    /// The growth per client, in KiB.
     pub(crate) memory: i64,
     pub(crate) nodes: i64,
-    /// Of all servers together.
+    /// The growth of all servers together.
     pub(crate) descriptors: i64,
 }
 
@@ -87,8 +87,8 @@ impl Kept {
     }
 }
 
-/// The least of a number in the second quarter of the samples, because the first is for
-/// warming up, and its least in the last quarter.
+/// The least value of a number in the second quarter of the samples, because the first quarter is
+/// for warming up, and its least value in the last quarter.
 #[derive(Clone, Debug)]
 struct Trend {
     what: String,
@@ -152,14 +152,14 @@ fn trends(samples: &[Sample], margin: Margin) -> Vec<Trend> {
     clients.chain(trends_of_servers(samples, margin)).collect()
 }
 
-/// Prints the least of each number in the second quarter and in the last.
+/// Returns the least value of each number in the second quarter and in the last.
 pub(crate) fn summary(samples: &[Sample], margin: Margin) -> String {
     let trends = trends(samples, margin);
     let lines: Vec<_> = trends.iter().map(Trend::to_string).collect();
     lines.join("; ")
 }
 
-/// Lists what has grown from the second quarter to the last.
+/// Lists the numbers that have grown from the second quarter to the last.
 pub(crate) fn growth(samples: &[Sample], margin: Margin) -> Vec<String> {
     let trends = trends(samples, margin);
     let grown = trends

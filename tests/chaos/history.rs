@@ -1,4 +1,4 @@
-//! What happened, as recorded by every process of a run.
+//! The history of a run, as recorded by every process.
 //!
 //! Each process has a file of its own and adds one line for each event. The times are of the
 //! clock that counts suspend, which all processes of one machine share, so the files of a run
@@ -33,7 +33,7 @@ pub(crate) struct Process {
     pub(crate) life: usize,
 }
 
-/// How a lock is asked for.
+/// The kind of lock that a call asks for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Kind {
     Exclusive,
@@ -78,7 +78,7 @@ pub(crate) enum What {
     Release,
     /// The guard was released; whether the release was confirmed as held to the end.
     Released { well: bool },
-    /// The store was asked to write under this token, and wrote or refused.
+    /// The store was asked to write under this token, and accepted or refused.
     Write {
         path: String,
         token: i64,
@@ -130,14 +130,14 @@ impl Journal {
         self.enter(&Entry { at, who, op, what });
     }
 
-    /// Records what another process did or suffered.
+    /// Records what another process did, or what was done to it.
     pub(crate) fn note_of(&self, who: Process, op: usize, what: What) {
         let at = now();
         self.enter(&Entry { at, who, op, what });
     }
 
     fn enter(&self, entry: &Entry) {
-        // One write, so that a kill does not leave half a line.
+        // The line is one write, so that a kill does not leave half of it.
         let line = format!("{entry}\n");
         let mut file = self.file.lock().expect("a history file");
         file.write_all(line.as_bytes()).expect("writing history");

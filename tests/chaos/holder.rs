@@ -12,15 +12,15 @@ use crate::store::Writer;
 use crate::support::worker;
 use crate::workload::{QUIT, Task, is_valid, wait_for};
 
-/// Makes the holders release.
+/// The file that makes the holders release.
 pub(crate) const LET_GO: &str = "let-go";
 
-/// Makes a late writer write.
+/// The file that makes a late writer write.
 pub(crate) const WRITE: &str = "write";
 
-/// Holds the mutexes at the paths that it is given, and checks its guards all the time.
+/// Holds the mutexes at the paths of its input, and checks its guards all the time.
 ///
-/// Before the paths, it is given the servers to connect to.
+/// Before the paths, the input names the servers to connect to.
 #[test]
 #[ignore = "a worker process"]
 pub(crate) fn worker_that_holds_mutexes() {
@@ -63,7 +63,7 @@ pub(crate) fn worker_that_holds_mutexes() {
     worker::say("released");
     worker::say("idle");
     wait_for(&task.file(QUIT));
-    // This fails while the client is disconnected, which is not for us to judge.
+    // This fails while the client is disconnected, which this run does not judge.
     drop(client.close());
     worker::say("bye");
 }

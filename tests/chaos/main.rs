@@ -1,9 +1,9 @@
-//! What the locks survive: real servers, real processes, real faults.
+//! The faults that the locks survive: real servers, real processes, real faults.
 //!
-//! Many client processes take locks of every kind on a few paths and write to a store that
-//! checks fencing tokens, while servers, processes and links are broken under them. Each
-//! process writes a history; [`checker`] judges all of them together. `tests/chaos.sh` runs
-//! it for as long as you like.
+//! Many client processes take locks of every kind on a few paths and write to a store that checks
+//! fencing tokens, while servers, processes and links are broken under them. Each process writes a
+//! history; [`checker`] judges all histories together. `tests/chaos.sh` runs the faults for any
+//! length of time.
 #![cfg(target_os = "linux")]
 
 mod checker;

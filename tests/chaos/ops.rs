@@ -1,4 +1,4 @@
-//! The calls in a history: what was asked for, and the outcome.
+//! The calls in a history: the locks that they asked for, and the outcome.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -64,7 +64,8 @@ impl Op {
         granted.or_else(|| self.refused.as_ref().map(|(at, _)| *at))
     }
 
-    /// Whether it had its place before `time` and kept it: a new session means a new place.
+    /// Returns whether the call had its place before `time` and kept it: a new session means a new
+    /// place.
     pub(crate) fn queued_before(&self, time: Time) -> bool {
         let Some((queued, session)) = self.queued else {
             return false;
@@ -77,7 +78,7 @@ impl Op {
     }
 }
 
-/// Whether these two cannot be held at the same time on a path that both name.
+/// Returns whether these two calls exclude each other on a path that both name.
 pub(crate) fn conflict(a: &Op, b: &Op) -> bool {
     a.kind == Kind::Exclusive || b.kind == Kind::Exclusive
 }
@@ -129,7 +130,7 @@ pub(crate) fn gather(entries: &[Entry]) -> Vec<Op> {
 }
 
 impl Op {
-    /// Takes in an entry; the tokens of so many paths are those of others.
+    /// Adds an entry; the tokens of the first `before` paths belong to other operations.
     fn take_in(&mut self, entry: &Entry, before: usize) {
         let at = entry.at;
         match &entry.what {

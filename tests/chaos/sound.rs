@@ -1,12 +1,12 @@
-//! What is done when the servers themselves break: their data diverges, or they lose what they have
+//! The handling of servers that themselves break: their data diverges, or they lose what they have
 //! committed, which [`witness`](crate::witness) sees.
 //!
-//! ZooKeeper has faults that make one replica differ from the others for good. Clients then
-//! wait behind nodes that others do not see, which no client can know or mend. So a run on
-//! such servers shows nothing about our code: it says so, and is run once more. What the
-//! checker still judges, above all two holds at a time, is not excused.
+//! ZooKeeper has faults that make one replica differ from the others for good. Clients then wait
+//! behind nodes that others do not see, which no client can know or mend. So a run on such servers
+//! shows nothing about this code: it says so, and is run once more. What the checker still judges,
+//! above all two holds at a time, is not excused.
 //!
-//! A server that reports this once has diverged for good, though often nothing of it is left when
+//! A server that reports this once has diverged for good, though often no difference is left when
 //! everything rests. A long run then compares the nodes, and continues if they are the same.
 
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub(crate) fn on_sound_servers(
 }
 
 impl Run {
-    /// Like [`conclude`](Self::conclude), for a run whose servers have to be sound.
+    /// Like [`conclude`](Self::conclude), for a run whose servers must be sound.
     #[track_caller]
     pub(crate) fn finish(self) -> Summary {
         self.conclude()
@@ -50,7 +50,7 @@ impl Run {
         self.unsound().is_none().then_some(summary)
     }
 
-    /// Whether the servers have different nodes while nobody changes them.
+    /// Returns whether the servers have different nodes while nobody changes them.
     pub(crate) fn differs(&self) -> bool {
         let same = || {
             let trees = (0..SERVERS).map(|i| tree(self, i));

@@ -1,6 +1,6 @@
-//! What the locks protect: a store that refuses a token lower than one it has seen.
+//! The store that the locks protect, which refuses a token lower than one it has seen.
 //!
-//! It listens on a Unix socket, which can be reached from every network namespace, and
+//! The store listens on a Unix socket, which can be reached from every network namespace, and
 //! records each write that it is asked for.
 
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ impl Store {
         let newest = newest.entry(path.to_owned()).or_insert(token);
         let accepted = *newest <= token;
         *newest = token.max(*newest);
-        // Recorded before the next write is considered.
+        // The write is recorded before the next one is considered.
         let what = What::Write {
             path: path.to_owned(),
             token,

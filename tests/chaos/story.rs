@@ -1,4 +1,4 @@
-//! Describes a violation: who, what, when.
+//! The description of a violation: who, what, when.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::history::{Entry, Time, What};
 /// The most lines of a history that are shown.
 const LINES: usize = 60;
 
-/// What went wrong first, and what led to it.
+/// The first violation, and what led to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
     violation: Violation,
@@ -36,7 +36,7 @@ impl Story {
         }
     }
 
-    /// What was violated, in one sentence.
+    /// Returns what was violated, in one sentence.
     pub(crate) fn moral(&self) -> &str {
         &self.violation.what
     }

@@ -1,4 +1,5 @@
-//! Describes a call that does not return: who waits, behind what, and in whose view.
+//! The description of a call that does not return: who waits, behind which node, and as which
+//! server sees it.
 //!
 //! The queue is shown as each server sees it, because a server's data may differ from its leader's.
 //! It is shown with its owners, because a node whose session has ended belongs to nobody.

@@ -1,6 +1,6 @@
-//! What the servers have committed, in order: their transaction logs.
+//! The changes that the servers have committed, in order, from their transaction logs.
 //!
-//! What a quorum has logged is committed, and two of three servers are a quorum. A
+//! A change that a quorum has logged is committed, and two of three servers are a quorum. A
 //! transaction in the log of only one server may have been proposed by a leader that died.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ const DELETE_CONTAINER: i32 = 20;
 const CREATE_TTL: i32 = 21;
 const CLOSE_SESSION: i32 = -11;
 
-/// Returns what a quorum of the three servers with these folders has logged.
+/// Returns the changes that a quorum of the three servers with these folders has logged.
 pub(crate) fn committed<P: AsRef<Path>>(folders: [P; 3]) -> Log {
     let mut seen: BTreeMap<i64, (Vec<Change>, usize)> = BTreeMap::new();
     for folder in folders {
@@ -68,7 +68,7 @@ fn of_server(folder: &Path) -> Log {
 /// Parses a log file; it ends with zeros, or in the middle of an entry if a server was killed.
 fn read(bytes: &[u8]) -> Log {
     let mut log = Log::new();
-    // A magic number, a version and the database id.
+    // The file begins with a magic number, a version and the database id.
     let mut rest = bytes.get(16..).unwrap_or_default();
     while let Some((entry, more)) = next(rest) {
         let mut record = Record(entry);
@@ -125,7 +125,7 @@ impl<'a> Record<'a> {
         Some(())
     }
 
-    /// Reads what all creations begin with.
+    /// Reads the fields with which all creations begin.
     fn created(&mut self) -> Option<String> {
         let path = self.text()?;
         self.buffer()?;

@@ -1,8 +1,8 @@
-//! Sees whether the servers lose what they have committed.
+//! A witness, which sees whether the servers lose what they have committed.
 //!
-//! ZooKeeper 3.8 can: a follower that has joined a new leader may count as newer than what it has written down
-//! (ZOOKEEPER-4643, ZOOKEEPER-4646). Nodes that were deleted are there again then, and nobody's. No client
-//! can know or mend that, so such a run shows nothing about our code.
+//! ZooKeeper 3.8 may lose it: a follower that has joined a new leader may count as newer than its log is
+//! (ZOOKEEPER-4643, ZOOKEEPER-4646). Then nodes that were deleted exist again, and belong to nobody. No client can
+//! know or mend that, so such a run shows nothing about this code.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +45,7 @@ impl Witness {
         }
     }
 
-    /// Ends, once the servers serve again; says what they have lost.
+    /// Ends the witness once the servers serve again; returns what they have lost.
     pub(crate) fn lost(&self) -> Option<String> {
         self.end();
         let seen = self.seen.version.load(Ordering::SeqCst);
@@ -81,7 +81,7 @@ fn write(hosts: &str, seen: &Seen) {
     }
 }
 
-/// Writes until it is to end, or the connection does.
+/// Writes until the witness must end, or the connection ends.
 fn touch(raw: &mut Raw, seen: &Seen) {
     while !seen.ends.load(Ordering::SeqCst) {
         let Ok(version) = raw.try_touch(NODE) else {

@@ -1,4 +1,4 @@
-//! What a client process does: it takes locks of every kind and records everything.
+//! The workload of a client process, which takes locks of every kind and records everything.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,16 +26,16 @@ pub(crate) const THREADS: usize = 2;
 /// While this file exists, the processes of a run begin no new operation.
 pub(crate) const STOP: &str = "stop";
 
-/// While this file exists, the threads of a run take no lock, and each says so once.
+/// While this file exists, the threads of a run take no lock, and each reports that once.
 pub(crate) const REST: &str = "rest";
 
-/// What a thread reports when it has begun to rest.
+/// The line by which a thread reports that it has begun to rest.
 pub(crate) const RESTING: &str = "resting";
 
 /// While this file exists, the processes of a run end.
 pub(crate) const QUIT: &str = "quit";
 
-/// What a client process is told.
+/// The task of a client process.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) hosts: String,
@@ -131,7 +131,7 @@ pub(crate) fn worker_that_takes_locks_of_every_kind() {
     });
     worker::say("idle");
     wait_for(&task.file(QUIT));
-    // This fails while the client is disconnected, which is not for us to judge.
+    // This fails while the client is disconnected, which this run does not judge.
     drop(client.close());
     worker::say("bye");
 }
@@ -156,7 +156,7 @@ pub(crate) struct Actor<'a> {
     ops: &'a AtomicUsize,
     rng: Rng,
     store: Writer,
-    /// Kept, since a mutex remembers when it was held last.
+    /// The mutexes are kept, since a mutex remembers when it was held last.
     mutexes: HashMap<String, Mutex>,
 }
 
@@ -271,8 +271,8 @@ impl<'a> Actor<'a> {
         op
     }
 
-    /// Records that the call waits, if the session is still the one in which the call began:
-    /// in another one, a place in the queue may have been lost unnoticed.
+    /// Records that the call waits, if the session is still the one in which the call began: in
+    /// another session, a place in the queue may have been lost unnoticed.
     fn options(&self, op: usize, limit: Option<Duration>) -> LockOptions<'a> {
         let (client, journal) = (self.client, self.journal);
         let session = client.session_id();
@@ -319,7 +319,7 @@ impl<'a> Actor<'a> {
 
     /// Holds for a while, and works as long as the lock is valid.
     fn hold<G: LockGuard>(&mut self, op: usize, written: &[&str], tokens: &[i64], guard: &G) {
-        // A few stay long, to see what happens to them.
+        // A few holds last long, to see what happens to them.
         let stay = match self.rng.u32(0..40) {
             0 => self.rng.u64(1000..8000),
             1..4 => self.rng.u64(100..500),

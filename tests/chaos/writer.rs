@@ -12,18 +12,18 @@ use zklock::{Client, Error, LockOptions, MutexGuard};
 use crate::support::worker;
 use crate::workload::{QUIT, STOP, Task, wait_for};
 
-/// The outcome of a write, as its writer was told.
+/// The outcome of a write, as far as its writer knows.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Told {
-    /// It was about to ask; if nothing follows, it was killed before the answer.
+    /// The writer was about to ask; if nothing follows, it was killed before the answer.
     Asked,
     Done,
-    /// It was told that nothing was done.
+    /// The writer was told that nothing was done.
     Refused,
     Unknown,
-    /// It got no answer, looked for the write later, and found it.
+    /// The writer got no answer, looked for the write later, and found it.
     Found,
-    /// It looked later, and did not find it.
+    /// The writer looked later, and did not find the write.
     Missing,
 }
 
@@ -36,10 +36,10 @@ const ALL: [Told; 6] = [
     Told::Missing,
 ];
 
-/// How long it waits for the mutex before it asks again.
+/// How long the writer waits for the mutex before it asks again.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What one process writes, and what it was told.
+/// The writes of one process, and what it was told.
 struct Writer<'a> {
     task: &'a Task,
     client: &'a Client,
@@ -82,7 +82,7 @@ pub(crate) fn worker_that_writes_in_transactions() {
     writer.look_for_the_unknown();
     worker::say("idle");
     wait_for(&task.file(QUIT));
-    // This fails while the client is disconnected, which is not for us to judge.
+    // This fails while the client is disconnected, which this run does not judge.
     drop(client.close());
     worker::say("bye");
 }
@@ -132,7 +132,7 @@ impl Writer<'_> {
     }
 
     fn note(&mut self, told: Told, node: &str) {
-        // One write, so that a kill does not leave half a line.
+        // The line is one write, so that a kill does not leave half of it.
         let line = format!("{told:?} {node}\n");
         self.told
             .write_all(line.as_bytes())
@@ -140,7 +140,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns what the writers of a run were told last about each write.
+/// Returns the last news that the writers of a run had about each write.
 pub(crate) fn told(folder: &Path) -> Vec<(String, Told)> {
     let mut all = std::collections::HashMap::new();
     for file in fs::read_dir(folder).expect("a run's folder") {

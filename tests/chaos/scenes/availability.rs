@@ -1,10 +1,11 @@
-//! What operators do every week costs no lock: leaders that are killed, stopped or hang for a
-//! moment, rolling restarts, a follower that is cut off, a server that stays away.
+//! Events of every week, which cost no lock: leaders that are killed, stopped or hang for a moment,
+//! rolling restarts, a follower that is cut off, a server that stays away.
 //!
-//! All settings are the default ones, but for the session timeout. Of each length, guards of the
+//! All settings except the session timeout are the defaults. With each timeout, guards of the
 //! library are held, commands run under `zklock run`, a standby is active, and clients hand a mutex
-//! on all the time: the longest time in which nobody had it is told beside what was lost. Some reach
-//! the servers through a balancer, and some by names that are unknown every other minute.
+//! on all the time. The scene reports what was lost, and the longest time in which nobody had that
+//! mutex. Some clients reach the servers through a balancer, and some by names that are unknown
+//! every other minute.
 
 use std::fmt;
 use std::fs;
@@ -27,7 +28,7 @@ use crate::support::zookeeper::ZooKeeper;
 /// The session timeouts, in seconds. The second is the default.
 const TIMEOUTS: [u64; 3] = [10, 20, 40];
 
-/// How many of each are held.
+/// How many locks of each kind are held.
 const EACH: usize = 2;
 
 /// How long a follower is cut off, in milliseconds: a third of the shortest session timeout.
@@ -36,7 +37,7 @@ const CUT_OFF: u64 = 3_300;
 /// How long a leader hangs, as in a garbage collection. Nobody can commit meanwhile.
 const MOMENT: u64 = 1_000;
 
-/// How long a mutex that is wanted may be nobody's: half of a session timeout, by which a holder's
+/// How long nobody may have a mutex that is wanted: half of a session timeout, by which a holder's
 /// server has been quiet for long enough for it to move on, and servers have elected.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -46,7 +47,7 @@ const NAMED: Duration = Duration::from_secs(60);
 /// Runs the rest of its arguments with this file for `/etc/hosts`.
 const WITH_NAMES: &str = r#"mount --bind "$0" /etc/hosts && exec "$@""#;
 
-/// What is done to the servers.
+/// A trouble of the servers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Trouble {
     LeaderIsKilled,
@@ -91,20 +92,20 @@ impl Trouble {
     }
 }
 
-/// The server answers nobody for a while, and its connections stay open.
+/// Stops a server for a while: it answers nobody, and its connections stay open.
 fn hang(servers: &Ensemble, server: usize, millis: u64) {
     servers.pause(server);
     wait(millis);
     servers.resume(server);
 }
 
-/// How some reach the servers.
+/// The way to the servers.
 #[derive(Clone, Copy, Debug)]
 enum Way<'a> {
     Directly,
     /// The balancer leads to each server in turn, even if it is down.
     ByBalancer,
-    /// By names that are in this file, at times.
+    /// The names are in this file, at times.
     ByName(&'a Path),
 }
 
@@ -115,23 +116,23 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Looks whether the names are to be known now.
+    /// Checks whether the names must be known now.
     fn look(&self) {
         let known = self.since.elapsed().as_secs() / NAMED.as_secs() % 2 == 0;
         let lines = (0..3).map(|at| format!("127.0.0.1 zk-{at}.test\n"));
         let text: String = lines.filter(|_| known).collect();
-        // Written in place: a new file would not be the one that is mounted.
+        // The file is written in place: a new file would not be the mounted one.
         fs::write(self.file, text).expect("the names");
     }
 }
 
-/// Whoever has something of one session timeout.
+/// The holders with one session timeout.
 struct Holders<'a> {
     way: Way<'a>,
     hosts: String,
     timeout: u64,
     guards: Vec<SendMutexGuard>,
-    /// Held until the guards are dropped.
+    /// The client, which is kept until the guards are dropped.
     _client: Option<Client>,
     commands: Vec<Leashed>,
     standby: Leashed,
@@ -140,7 +141,7 @@ struct Holders<'a> {
 impl<'a> Holders<'a> {
     fn start(way: Way<'a>, hosts: &str, timeout: u64) -> Self {
         let root = fresh_path("availability");
-        // This process knows no such names.
+        // This process does not know these names.
         let client = (!matches!(way, Way::ByName(_))).then(|| connect(hosts, timeout));
         let guard = |(i, client): (usize, &Client)| {
             let mutex = client.mutex(&format!("{root}/guard-{i}"));
@@ -160,12 +161,12 @@ impl<'a> Holders<'a> {
         }
     }
 
-    /// Begins again with the same.
+    /// Starts the missing holders again.
     fn renew(&mut self) {
         *self = Self::start(self.way, &self.hosts, self.timeout);
     }
 
-    /// Counts what was lost, and says of each when that is seen first.
+    /// Counts the losses, and prints each when it is seen first.
     fn lost(&mut self) -> Lost {
         let is_lost = |guard: &SendMutexGuard| {
             let told = guard
@@ -255,7 +256,7 @@ impl Turns {
         }
     }
 
-    /// Returns the share of the time in which nobody had it, and the longest such time.
+    /// Returns the share of the time in which nobody had the mutex, and the longest such time.
     fn end(self) -> (f64, Duration) {
         self.over.store(true, Ordering::Relaxed);
         let holds = self.threads.into_iter().map(|thread| thread.join());
@@ -286,7 +287,7 @@ fn take_turns(client: &Client, over: &AtomicBool) -> Vec<(Instant, Instant)> {
     holds
 }
 
-/// Those who have something, in each way and for each session timeout.
+/// Starts the holders, in each way and for each session timeout.
 fn start_all<'a>(hosts: &str, balancer: &Relay, names: &Names<'a>) -> Vec<Holders<'a>> {
     let ports = hosts.split(',').map(|host| host.rsplit(':').next());
     let named = ports.flatten().enumerate();
@@ -306,13 +307,13 @@ fn start_all<'a>(hosts: &str, balancer: &Relay, names: &Names<'a>) -> Vec<Holder
     all
 }
 
-/// Whether this user may give a process a file system of its own.
+/// Returns whether this user may give a process a file system of its own.
 fn may_mount() -> bool {
     let tried = Command::new("unshare").args(["--mount", "true"]).status();
     tried.is_ok_and(|status| status.success())
 }
 
-/// Counts what was lost, says it, and starts what is missing.
+/// Counts and prints the losses, and starts what is missing.
 fn look_after(all: &mut [Holders<'_>], what: &str, sum: &mut Lost) {
     for holders in all {
         let lost = holders.lost();

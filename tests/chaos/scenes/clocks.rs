@@ -19,7 +19,7 @@ use crate::workload::ROOT;
 
 const CLIENTS: usize = 4;
 
-/// So long that a busy machine does not lose any guard.
+/// The session timeout, so long that no guard is lost on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The jumps in seconds, of the clients and of the servers.
@@ -78,12 +78,12 @@ fn is_about(seen: i64, wanted: i64) {
     assert!((seen - wanted).abs() < 600, "{seen} s, not {wanted} s");
 }
 
-/// Returns the time of our own wall clock.
+/// Returns the time of this process's wall clock.
 fn now() -> i64 {
     seconds_of(Command::new("date"))
 }
 
-/// Returns the time of the leader's wall clock: it stamps the nodes.
+/// Returns the time of the leader's wall clock, with which it stamps nodes.
 fn seconds_of_servers(hosts: &str) -> i64 {
     let mut raw = Raw::connect(hosts);
     let node = format!("/clock-{:x}", fastrand::u64(..));

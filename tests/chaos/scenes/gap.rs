@@ -1,9 +1,9 @@
 //! The fault of ZooKeeper by which replicas diverge (ZOOKEEPER-2846), and what avoids it.
 //!
-//! A leader is cut off while it proposes changes that nobody else receives, and comes back to
-//! get a snapshot from the next leader: now its log has a gap. When it leads again, it makes
-//! a follower that missed the last change forget everything in the gap, unless it is told to
-//! send no changes from its log, as the servers of all runs are.
+//! A leader is cut off while it proposes changes that nobody else receives, and comes back to get a
+//! snapshot from the next leader: now its log has a gap. When it leads again, a follower that
+//! missed the last change loses everything in the gap. A setting prevents that, by which a leader
+//! sends no changes from its log; the servers of all runs have it.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -67,7 +67,7 @@ fn propose(run: &Run, server: usize) -> TcpStream {
     let hosts = run.ensemble.server(server).hosts();
     let mut socket = TcpStream::connect(hosts).expect("a connection");
     let mut request = [0; 49];
-    // Its length, the timeout of 4000 ms, and the length of the password.
+    // The length of the request, the timeout of 4000 ms, and the length of the password.
     request[3] = 45;
     request[18..20].copy_from_slice(&4000_u16.to_be_bytes());
     request[31] = 16;

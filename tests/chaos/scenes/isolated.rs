@@ -1,9 +1,9 @@
 //! A follower that is cut off from its leader while its client stays attached to it.
 //!
-//! The follower continues to answer pings for as long as its sync limit, while the rest of
-//! the ensemble lets the client's session expire and passes its lock on. The client must know
-//! better, and it does, because it asks the quorum. The second test, which `tests/chaos.sh`
-//! compiles with `trust_pings.sh`, shows that the schedule would find a client that does not:
+//! The follower continues to answer pings for as long as its sync limit, while the rest of the
+//! ensemble lets the client's session expire and passes its lock on. The client must not rely on
+//! these answers, and it does not: it asks the quorum. The second test, which `tests/chaos.sh`
+//! compiles with `trust_pings.sh`, shows that the schedule would find a client that relies on them:
 //! its clients trust the pings, and there the checker must find two holders.
 
 use std::time::Duration;
@@ -46,12 +46,12 @@ fn without_the_proof_of_life_two_hold_at_a_time() {
     });
 }
 
-/// Whether this is compiled with `trust_pings.sh`.
+/// Returns whether this is compiled with `trust_pings.sh`.
 fn trusts_pings() -> bool {
     cfg!(zklock_trust_pings)
 }
 
-/// What was seen in one run.
+/// The observations of one run.
 #[derive(Debug)]
 struct Seen {
     /// The old holder's last check that passed.
@@ -89,7 +89,7 @@ fn isolate(name: &str) -> Seen {
     let cut = run.history().last().map_or(0, |entry| entry.at);
     cut_off(&run, follower);
     run.worker(NEW.slot).expect("held");
-    // Time in which two would hold the lock if the old one still did.
+    // In this time, two clients would hold the lock if the old holder still did.
     wait(1000);
     let seen = look(&run);
     run.heal();

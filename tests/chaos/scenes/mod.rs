@@ -1,4 +1,4 @@
-//! The schedules. `tests/chaos.sh` runs them one after the other.
+//! The schedules of faults. `tests/chaos.sh` runs them one after the other.
 
 mod availability;
 mod clocks;

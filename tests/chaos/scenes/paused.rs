@@ -1,7 +1,7 @@
 //! Clients that are stopped in the critical section for longer than their session lasts.
 //!
-//! No lock service can keep such a client from acting late: it has just checked, and the lock
-//! was its own. Only the token can, if the storage that it writes to checks it.
+//! No lock service can keep such a client from acting late: it has just checked, and held the lock
+//! then. Only the token can, if the storage checks it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Random faults, from a seed that is printed.
+//! Random faults, from a seed that the run prints.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::cluster::{Run, SERVERS, number, wait};
 use crate::sound::on_sound_servers;
 use crate::support::netns::{self, Network};
 
-/// How many client processes there are; each has two threads.
+/// The number of client processes; each has two threads.
 pub(super) const CLIENTS: usize = 6;
 
 /// The session timeout: short, so that faults outlast it.
@@ -50,7 +50,7 @@ fn break_for_a_while(mut run: Run) -> Option<Summary> {
     while start.elapsed() < limit {
         wait(rng.u64(200..1500));
         break_something(&mut run, &mut rng, 0..CLIENTS);
-        // Sometimes a second thing breaks before the first is mended.
+        // Sometimes a second fault comes before the first is mended.
         if rng.u32(0..3) == 0 {
             wait(rng.u64(0..1000));
             break_something(&mut run, &mut rng, 0..CLIENTS);
@@ -65,8 +65,7 @@ fn break_for_a_while(mut run: Run) -> Option<Summary> {
     run.conclude()
 }
 
-/// Breaks one thing, which stays broken until the run is healed; it kills no clients but
-/// `mortals`.
+/// Breaks one thing, which stays broken until the run is healed; kills no clients but `mortals`.
 pub(super) fn break_something(run: &mut Run, rng: &mut Rng, mortals: Range<usize>) {
     let leader = run.ensemble.leader().unwrap_or(0);
     let server = match rng.bool() {

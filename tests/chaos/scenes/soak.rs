@@ -1,9 +1,9 @@
-//! Many faults, one a second, and what has grown meanwhile.
+//! Many faults, one a second, and the resources that have grown meanwhile.
 //!
-//! Every half minute everything is mended, the clients rest, and the resources that they and
-//! the servers use are counted. At that time nothing may be left of what was waited for or
-//! held, and nothing may grow over the whole time. One client is killed now and then; the
-//! others live from the first fault to the last.
+//! Every half minute everything is mended, the clients rest, and the resources that they and the
+//! servers use are counted. At that time no trace of a wait or a hold may be left, and nothing may
+//! grow over the whole run. One client is killed now and then; the others live from the first fault
+//! to the last.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ const STRETCH: Duration = Duration::from_secs(25);
 /// The directories of all locks of a run, which come and go, and the nodes above them.
 const DIRECTORIES: i64 = 10;
 
-/// For memory, what the allocator may keep; for the servers' descriptors, their connections
-/// to each other.
+/// The margin for leaks: for memory, what the allocator may keep; for the servers' descriptors,
+/// their connections to each other.
 const MARGIN: Margin = Margin {
     memory: 1024,
     nodes: DIRECTORIES,
@@ -83,8 +83,7 @@ fn soak_one(mut run: Run) -> Option<Summary> {
     Some(judged)
 }
 
-/// Breaks something every second; mostly it is mended after one second, and sometimes after
-/// several.
+/// Breaks something every second; most faults are mended after one second, and some after several.
 fn break_one_a_second(run: &mut Run, rng: &mut Rng, time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -99,7 +98,7 @@ fn break_one_a_second(run: &mut Run, rng: &mut Rng, time: Duration) {
     }
 }
 
-/// Counts after the sessions and the queue nodes of killed processes are gone.
+/// Counts the resources once the sessions and the queue nodes of killed processes are gone.
 fn look(run: &Run, at: Duration, faults: usize) -> Sample {
     let kept = count(run, CLIENTS as i64);
     let clients = run.slots().into_iter().filter(|slot| *slot < CLIENTS - 1);
@@ -113,7 +112,7 @@ fn look(run: &Run, at: Duration, faults: usize) -> Sample {
     }
 }
 
-/// Counts what the servers keep when nobody holds, waits or has vanished.
+/// Counts the servers' resources while nobody holds or waits, and no session is about to end.
 fn count(run: &Run, sessions: i64) -> Kept {
     let mut kept = None;
     eventually(

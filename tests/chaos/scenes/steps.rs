@@ -1,8 +1,8 @@
 //! The leader is killed at each step of acquiring a lock and of releasing it.
 //!
-//! There are two clients in this process: one holds or waits, the other is at the step. The
-//! kill comes a moment after the step began, so it falls before, into or after what the
-//! leader does for the step.
+//! There are two clients in this process: one holds or waits, the other is at the step. The kill
+//! comes a moment after the step began, so it falls before, into or after the leader's part of the
+//! step.
 
 use std::thread;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::history::{Journal, Process};
 use crate::holder::{give_up, take};
 use crate::workload::{ROOT, Task, is_valid};
 
-/// Far longer than an election, so that no lock is lost to time alone.
+/// The session timeout, far longer than an election, so that no lock is lost to time alone.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest time from the beginning of a step to the kill, in microseconds.
 const LATEST: u64 = 4000;
 
-/// Where the leader is killed.
+/// The step at which the leader is killed.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Request,
@@ -75,7 +75,7 @@ fn a_leader_killed_at_each_step_harms_nobody() {
     assert_eq!(summary.errors, 0);
 }
 
-/// Runs one step while `kill` strikes; at the end both have released.
+/// Runs one step while `kill` strikes; at the end both clients have released.
 fn go_through(step: Step, one: &mut Party, two: &mut Party, kill: impl FnOnce() + Send) {
     let path = &format!("{ROOT}/step");
     match step {

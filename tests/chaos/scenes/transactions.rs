@@ -79,7 +79,7 @@ fn write_and_break(name: &str, network: Option<Network>) {
 }
 
 fn evict(run: &mut Run, nodes: &Nodes, lock: &str) {
-    // Without a server nobody can be evicted, and the chosen contender may have gone by itself.
+    // Without a server nobody can be evicted, and the chosen contender may have left by itself.
     let mut names = nodes.children(lock).unwrap_or_default();
     names.sort_by_key(|name| sequence(name));
     let Some(first) = names.first() else { return };
@@ -127,7 +127,7 @@ impl Curator {
             Some(Said::Held(_)) => {
                 (self.holds, self.asked, self.taken) = (true, false, self.taken + 1)
             }
-            // It cannot release a lock from which it was evicted.
+            // The contender cannot release a lock from which it was evicted.
             Some(_) => (self.holds, self.asked) = (false, false),
             None => {}
         }

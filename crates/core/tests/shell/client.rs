@@ -1,4 +1,4 @@
-//! What users have, and the one mutex. It has no opinion.
+//! The types that users have, and the one mutex. The shell decides nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{Shutdown, TcpStream};
@@ -19,7 +19,7 @@ use crate::reader::Reader;
 use crate::sleeper::Sleeper;
 use crate::who_reads::LeaderFollowers;
 
-/// How long the end of a session is waited for.
+/// How long a client waits for the end of its session.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// A session, and the threads that keep it.
@@ -31,22 +31,23 @@ pub(crate) struct Client {
 pub(crate) struct Shared {
     pub(crate) hosts: String,
     pub(crate) timeout: Duration,
-    /// Threads pass a lock on among themselves.
+    /// Whether threads pass a lock on among themselves.
     hands_over: bool,
-    /// What threads want. Whoever has the core takes it in, so that none of them waits for the core.
+    /// The wants of threads. The thread that has the core takes them in, so that no thread waits
+    /// for the core.
     pub(super) inbox: Mutex<Vec<Input>>,
     pub(crate) state: Mutex<State>,
     pub(crate) lead: LeaderFollowers<Reader>,
-    /// The clock is to look again.
+    /// Whether the clock must look again.
     pub(super) rung: Mutex<bool>,
     pub(super) clock: Condvar,
-    /// When it is given up to end the session.
+    /// When the attempt to end the session is given up.
     closes_by: OnceLock<Instant>,
-    /// How many connections broke.
+    /// The number of connections that broke.
     pub(crate) broken: AtomicU64,
 }
 
-/// What a thread wants of the core.
+/// A thread's want that goes into the core.
 pub(super) enum Input {
     Ask(Ask, Thread, Arc<Sleeper>),
     Release(GuardId),
@@ -55,21 +56,21 @@ pub(super) enum Input {
 pub(crate) struct State {
     pub(crate) core: Core,
     pub(super) sleepers: HashMap<Ticket, Arc<Sleeper>>,
-    /// The sleepers of old know what their guards may believe.
+    /// The sleepers of guards, which know what their guards may believe.
     pub(super) guards: HashMap<GuardId, Arc<Sleeper>>,
     pub(super) stream: Option<Arc<TcpStream>>,
     /// Counts connections, so that a late writer notices that its own has ended.
     pub(super) connection: u64,
-    /// What is to be written.
+    /// The bytes to write.
     pub(super) out: Vec<u8>,
     /// The writer's buffer; absent while a thread is writing.
     pub(super) writer: Option<Vec<u8>>,
-    /// What the requests are that have no answer.
+    /// The kinds of the requests without an answer.
     pub(super) open: VecDeque<OpCode>,
     pub(super) xid: i32,
-    /// When the clock comes again.
+    /// When the clock will tick next.
     pub(super) armed: Time,
-    /// The server is asked for the end of the session.
+    /// Whether the server was asked to end the session.
     pub(super) asked_to_close: bool,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Guard<'a> {
     pub(crate) token: i64,
 }
 
-/// The time since long before the machine started, sleep included.
+/// Returns the time since a moment long before the machine started, including its sleep.
 pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::Boottime);
     Duration::from_millis(1 << 32) + Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -91,7 +92,7 @@ impl Client {
     pub(crate) fn connect(hosts: &str, timeout: Duration, local_handoffs: u32) -> Self {
         let mut settings = Settings::new(Dialect::Curator, fastrand::u128(..));
         settings.local_handoffs = local_handoffs;
-        // As long as what the client writes that ships.
+        // As long as the card of the client that ships.
         settings.card = vec![b' '; 100];
         let shared = Arc::new(Shared {
             hosts: hosts.to_owned(),
@@ -120,7 +121,7 @@ impl Client {
             patience: Patience::Waits,
             until,
         };
-        // Without hand-overs among threads, the server has a part in every grant.
+        // Without hand-overs among threads, every grant comes from the server.
         let sleeper = Sleeper::new(!self.shared.hands_over);
         match self.shared.ask(ask, until, &sleeper) {
             Outcome::Held(grant) => Ok(Guard {
@@ -142,13 +143,13 @@ impl Client {
 }
 
 impl Shared {
-    /// Until when to see to the end of the session, if that is wanted.
+    /// Returns until when to try to end the session, if that is wanted.
     pub(super) fn closes_by(&self) -> Option<Instant> {
         self.closes_by.get().copied()
     }
 
-    /// Asks, and sleeps until the answer is there. A thread that reads for all cannot be woken, so it
-    /// looks to its limit itself.
+    /// Asks the core, and sleeps until the answer is there. A thread that reads for all cannot be
+    /// woken, so it watches its own limit.
     fn ask(&self, ask: Ask, until: Option<Time>, sleeper: &Arc<Sleeper>) -> Outcome {
         self.put(Input::Ask(ask, me(), sleeper.clone()));
         let until = until.map(|until| Instant::now() + until.saturating_sub(now()));
@@ -190,7 +191,7 @@ impl State {
         }
     }
 
-    /// Asks for the end of the session.
+    /// Asks the server to end the session.
     pub(super) fn close(&mut self) {
         Request::Close.encode(i32::MAX, &mut self.out);
         self.asked_to_close = true;
@@ -202,7 +203,7 @@ impl Guard<'_> {
         now() < self.trust.until()
     }
 
-    /// Has the quorum confirm the lock.
+    /// Lets the quorum confirm the lock.
     pub(crate) fn verify(&self) -> Outcome {
         let guard = self.id;
         let until = Some(now() + Duration::from_secs(60));
@@ -210,7 +211,7 @@ impl Guard<'_> {
         self.client.shared.ask(verify, until, &Sleeper::new(true))
     }
 
-    /// Releases the lock, and waits for how that ends.
+    /// Releases the lock, and waits for the outcome.
     pub(crate) fn unlock(self) -> Outcome {
         let unlock = Ask::Unlock {
             guard: self.id,
@@ -221,7 +222,7 @@ impl Guard<'_> {
 }
 
 impl Drop for Guard<'_> {
-    /// Waits for nothing. A guard that is given up already is not known to the core.
+    /// Releases the lock without waiting. The core does not know a guard that is given up already.
     fn drop(&mut self) {
         self.client.shared.put(Input::Release(self.id));
     }

@@ -8,9 +8,9 @@
 //!                           └───────────────────────┘ ──► notices ─► what guards believe
 //! ```
 //!
-//! It shows that nothing more is needed, and `benches/shell` what it costs. It lacks what a user wants besides:
-//! TLS, logins, chroots, older servers, several addresses, writes to a full socket that wait for
-//! nothing, forks.
+//! The shell shows that a core needs nothing more, and `benches/shell` what that costs. It lacks what users also
+//! want: TLS, logins, chroots, older servers, several addresses, writes to a full socket that wait for nothing,
+//! forks.
 
 mod client;
 mod reader;
@@ -28,10 +28,10 @@ use zklock_core::client::Outcome;
 
 use client::{Client, now};
 
-/// Long enough that no session expires.
+/// The session timeout, so long that no session expires.
 const T: Duration = Duration::from_secs(20);
 
-/// What the holders of one lock agree on.
+/// The numbers on which the holders of one lock agree.
 #[derive(Default)]
 struct Agreed {
     is_held: AtomicBool,
@@ -63,7 +63,7 @@ fn threads_exclude_each_other_whatever_becomes_of_connections_and_answers() {
         clients.iter().map(of).sum()
     };
     let grants = || agreed.iter().map(|one| one.grants.load(Ordering::Relaxed));
-    // On a busy machine that takes longer.
+    // On a busy machine the grants take longer.
     let is_enough = || grants().all(|grants| 30 < grants) && 30 < broken();
     let (at_least, at_most) = (Duration::from_secs(3), Duration::from_secs(60));
     let (began, over) = (Instant::now(), AtomicBool::new(false));
@@ -169,6 +169,6 @@ fn a_thread_gets_the_lock_from_another_though_the_server_says_nothing() {
         })
     };
     let fastest = (0..20).map(|_| hand_over()).min().unwrap();
-    // After 50 ms, the server is asked for something anyway.
+    // After 50 ms, the client asks the server for something anyway.
     assert!(fastest < Duration::from_millis(20), "{fastest:?}");
 }

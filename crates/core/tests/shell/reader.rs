@@ -1,4 +1,4 @@
-//! What connects, and reads. One thread at a time has the reader.
+//! The reader, which connects and reads. One thread at a time has it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::mem;
@@ -17,7 +17,7 @@ use zklock_jute::{
 use crate::client::{Shared, State, now};
 use crate::who_reads::Read;
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const ROOM: usize = 64 * 1024;
 /// The pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -89,7 +89,7 @@ impl Reader {
         }
     }
 
-    /// All that has arrived is one turn.
+    /// Gives all that has arrived to the core, in one turn.
     fn act(&mut self) -> Result<(), String> {
         let shared = self.shared.clone();
         let mut state = shared.state.lock();
@@ -103,7 +103,7 @@ impl Reader {
         acted
     }
 
-    /// The length of the next frame, if all of it is there.
+    /// Returns the length of the next frame, if all of it has arrived.
     fn frame(&self) -> Option<usize> {
         let head = self.bytes[self.start..self.end].first_chunk::<4>()?;
         let length = u32::from_be_bytes(*head) as usize;
@@ -149,7 +149,7 @@ fn exchange(mut stream: &TcpStream, request: &ConnectRequest) -> Option<ConnectR
 }
 
 impl Shared {
-    /// Connects, and connects again.
+    /// Connects, and connects again when the connection ends.
     pub(super) fn serve(self: &Arc<Self>) {
         let mut password = vec![0; 16];
         while self.closes_by().is_none_or(|at| Instant::now() < at) {

@@ -1,4 +1,4 @@
-//! Where a thread waits for what becomes of its ask, and what a guard believes.
+//! The place where a thread waits for the outcome of its ask, and what a guard believes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use zklock_core::client::Outcome;
 use zklock_core::validity::Validity;
 
-/// One waiting thread.
+/// A waiting thread.
 pub(crate) struct Sleeper {
     thread: Thread,
     is_set: AtomicBool,
     outcome: Mutex<Option<Outcome>>,
-    /// What it waits for comes from the server, so that it may read for all.
+    /// Whether its outcome comes from the server, so that the thread may read for all.
     reads: AtomicBool,
     /// Until when its guard may be trusted, in nanoseconds.
     until: AtomicU64,
@@ -56,7 +56,7 @@ impl Sleeper {
         self.is_set().then(|| self.outcome.lock().take())?
     }
 
-    /// What its guard may believe.
+    /// Sets what its guard may believe.
     pub(crate) fn tell(&self, trust: Validity) {
         let until = trust.until.as_nanos() as u64;
         self.until.store(until, Ordering::Release);

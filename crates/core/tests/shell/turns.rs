@@ -1,11 +1,10 @@
-//! Turns: what goes into the core, and what the core says to do about it.
+//! Turns: an input goes into the core, and the shell does what the core says.
 //!
-//! A thread that wants something leaves it in the inbox and tries to get the core. If another thread has
-//! the core, that one takes it in before it goes: after it has let go of the core it looks into the inbox
-//! once more. So no thread ever waits for the core, which on a machine with few processors costs more than
-//! the core's work.
+//! A thread that wants something leaves it in the inbox and tries to get the core. If another thread has the core,
+//! that thread takes the want in: it looks into the inbox once more after it has released the core. So no thread
+//! ever waits for the core, which on a machine with few processors costs more than the core's work.
 //!
-//! Who queues bytes writes them, unless another thread is writing: then that one does.
+//! The thread that queues bytes writes them, unless another thread is writing: then that thread does.
 
 use std::io::Write;
 use std::mem;
@@ -21,7 +20,7 @@ use crate::client::{Input, Shared, State, now};
 use crate::sleeper::Sleeper;
 
 impl Shared {
-    /// Gives the core an input, or leaves it for who has the core.
+    /// Gives the core an input, or leaves it for the thread that has the core.
     pub(super) fn put(&self, input: Input) {
         self.inbox.lock().push(input);
         if let Some(state) = self.state.try_lock() {
@@ -29,7 +28,7 @@ impl Shared {
         }
     }
 
-    /// One input of a thread that may wait for the core.
+    /// Takes a turn for a thread that may wait for the core.
     pub(super) fn turn<T>(&self, input: impl FnOnce(&mut Core, Time) -> T) -> T {
         let mut state = self.state.lock();
         let result = input(&mut state.core, now());
@@ -37,8 +36,8 @@ impl Shared {
         result
     }
 
-    /// Takes in what others have left meanwhile, and does what the core says. Whoever locks the state
-    /// ends with this.
+    /// Takes in what other threads have left meanwhile, and does what the core says. Every thread that locks the
+    /// state ends with this.
     pub(super) fn carry_out<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         loop {
             let inputs = mem::take(&mut *self.inbox.lock());
@@ -55,7 +54,7 @@ impl Shared {
             for (sleeper, outcome) in wakes {
                 sleeper.wake(outcome);
             }
-            // Who came since then has found the core taken.
+            // A thread that came since then has found the core taken.
             if self.inbox.lock().is_empty() {
                 return;
             }
@@ -66,7 +65,7 @@ impl Shared {
         }
     }
 
-    /// Writes what is queued, unless another thread is writing.
+    /// Writes the queued bytes, unless another thread is writing.
     fn flush(&self, mut state: MutexGuard<'_, State>) {
         let (Some(stream), false) = (state.stream.clone(), state.out.is_empty()) else {
             return;
@@ -89,13 +88,13 @@ impl Shared {
         state.writer = Some(buffer);
     }
 
-    /// Has the clock look again.
+    /// Makes the clock look again.
     pub(super) fn ring(&self) {
         *self.rung.lock() = true;
         self.clock.notify_one();
     }
 
-    /// Comes again when the core wants it.
+    /// Ticks whenever the core wants it.
     pub(super) fn ticks(&self) {
         while self.closes_by().is_none() {
             let mut state = self.state.lock();
@@ -133,7 +132,7 @@ impl State {
         }
     }
 
-    /// Takes out of the core what is to be done; returns whom to wake.
+    /// Takes out of the core what must be done, and does it; returns which sleepers to wake.
     fn take_out(&mut self) -> Vec<(Arc<Sleeper>, Outcome)> {
         while let Some(request) = self.core.next_request() {
             match request {
@@ -171,7 +170,7 @@ impl State {
         wakes
     }
 
-    /// There is a connection, or none any more.
+    /// Sets the connection, or notes that there is none any more.
     pub(super) fn attach(&mut self, stream: Option<Arc<TcpStream>>) {
         self.writer = stream.is_some().then(Vec::new);
         self.stream = stream;

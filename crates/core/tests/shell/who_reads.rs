@@ -1,6 +1,6 @@
-//! Decides which thread reads what the server sends: one at a time, the leader.
+//! Decides which thread reads the server's bytes: one at a time, the leader.
 //!
-//! A copy of what the client does that ships, so that the two differ in nothing else.
+//! A copy of the module in the client that ships, so that the two clients differ in nothing else.
 
 use std::fmt;
 use std::thread::{self, Thread};
@@ -18,7 +18,7 @@ const CALM: Duration = Duration::from_millis(20);
 
 /// A connection that one thread at a time reads.
 pub(super) trait Read {
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     type End: fmt::Debug;
 
     /// Runs before the first turn.
@@ -27,7 +27,7 @@ pub(super) trait Read {
     /// Waits for bytes, at most until `until`, and acts on them.
     fn turn(&mut self, until: Option<Instant>) -> Result<(), Self::End>;
 
-    /// The end of a connection whose leader panicked.
+    /// Returns the end of a connection whose leader panicked.
     fn panicked() -> Self::End;
 }
 
@@ -35,7 +35,7 @@ pub(super) trait Read {
 #[derive(Debug)]
 pub(super) struct LeaderFollowers<R: Read> {
     lead: Mutex<Lead<R>>,
-    /// Where the I/O thread sleeps.
+    /// The condition for which the I/O thread sleeps.
     io: Condvar,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct LeaderFollowers<R: Read> {
 struct Lead<R: Read> {
     /// The reader; absent while a thread reads, and without a connection.
     free: Option<Box<R>>,
-    /// Why the connection ended, if it has.
+    /// The reason why the connection ended, if it has.
     end: Option<R::End>,
     /// The threads that wait for another one to read, or for the lead.
     followers: Vec<(u64, Thread)>,
@@ -51,15 +51,15 @@ struct Lead<R: Read> {
     last: u64,
     /// How often a calling thread took the lead.
     turns: u64,
-    /// A thread came to follow since the I/O thread took the lead.
+    /// Whether a thread came to follow since the I/O thread took the lead.
     contended: bool,
-    /// How many threads wait that may not read.
+    /// How many threads wait without being allowed to read.
     attending: usize,
     /// When there last was a crowd, or such a thread.
     crowded: Option<Instant>,
-    /// The I/O thread is to take the lead.
+    /// Whether the I/O thread must take the lead.
     reclaimed: bool,
-    /// The I/O thread sleeps until it is notified.
+    /// Whether the I/O thread sleeps until it is notified.
     asleep: bool,
 }
 
