@@ -1,4 +1,4 @@
-//! The commands of `zklock`: what they do, print and return.
+//! The commands of `zklock`: their effects, output and status.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -89,7 +89,7 @@ fn the_command_knows_its_lock(hosts: &str) {
     let permit = format!("run --permits 1 {}", fresh_path("variables"));
     let ended = Zklock::run(hosts, &permit, "echo ${ZKLOCK_TOKEN-none}");
     assert_eq!(ended.out, "none\n");
-    // The variable of the lock around it does not apply to it.
+    // The variable of the outer lock does not apply to the inner one.
     let zklock = env!("CARGO_BIN_EXE_zklock");
     let nested = format!("{zklock} {permit} -- sh -c 'echo ${{ZKLOCK_TOKEN-none}}'");
     let ended = Zklock::run(hosts, &format!("run {path}"), &nested);
@@ -101,7 +101,7 @@ fn commands_that_run_at_a_time_have_permits_of_different_numbers(hosts: &str) {
     let args = format!("run --permits 3 {path}");
     let file = log.file();
     let taken = format!("{}.$ZKLOCK_PERMIT", file.display());
-    // Only one can make the folder.
+    // Only one of them can make the folder.
     let script = format!(
         "mkdir {taken} && echo $ZKLOCK_PERMIT >> {} && sleep 0.05 && rmdir {taken}",
         file.display()
@@ -113,7 +113,7 @@ fn commands_that_run_at_a_time_have_permits_of_different_numbers(hosts: &str) {
         words.iter().all(|word| ["0", "1", "2"].contains(&&**word)),
         "{words:?}"
     );
-    // A killed one takes its number along.
+    // A killed holder takes its number along.
     let holder = |word| Zklock::start(hosts, &args, &log.beat(word));
     let mut first = holder("first-$ZKLOCK_PERMIT");
     log.await_word("first-0");
@@ -123,7 +123,7 @@ fn commands_that_run_at_a_time_have_permits_of_different_numbers(hosts: &str) {
     await_queue(hosts, &format!("{path}/leases"), 1);
     let third = Zklock::run(hosts, &args, "echo $ZKLOCK_PERMIT");
     assert_eq!(third.out, "0\n", "{}", third.err);
-    // The variable of a permit around it does not apply to another lock.
+    // The variable of an outer permit does not apply to another lock.
     let nested = format!(
         "{} run {path}-x -- sh -c 'echo ${{ZKLOCK_PERMIT-none}}'",
         env!("CARGO_BIN_EXE_zklock")
@@ -162,7 +162,7 @@ fn of_two_that_start_at_once_and_do_not_wait_one_runs(hosts: &str) {
     }
 }
 
-/// Starts so many at once; all of them have to end well.
+/// Starts this many at once; all of them must succeed.
 #[track_caller]
 fn run_at_once(number: usize, hosts: &str, args: &str, script: &str) {
     let start = |_| Zklock::start(hosts, args, script);
@@ -261,7 +261,7 @@ fn a_picture_says_since_when_nobody_answers(hosts: &str) {
             }
             let cut = now();
             let said = since();
-            // A refusal is noticed at once, and what is noticed later has begun before.
+            // The client notices a refusal at once. A loss that it notices later has begun before.
             let latest = if refuses { now() } else { cut };
             assert!(
                 begun <= said && said <= latest,
@@ -572,7 +572,7 @@ fn a_watching_list_hears_of_every_change(hosts: &str) {
     let kazoos = "--dialect kazoo run --permits 3";
     for args in ["run", "run -s", kazoos, "run --permits 3"] {
         let mut holder = Zklock::start(hosts, &format!("{args} {path}"), "cat");
-        // A permit's holder is in the line for a moment, so it may be seen twice.
+        // A permit's holder is in the line for a moment, so the list may show it twice.
         eventually("one", || count() == Some(1));
         holder.feed("");
         assert_eq!(holder.end().code, Some(0));

@@ -1,4 +1,4 @@
-//! `zklock doctor`: what it reports, and what it leaves alone.
+//! `zklock doctor`: its report, and what it leaves alone.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -59,7 +59,7 @@ fn nothing_healthy_is_accused(hosts: &str) {
             ]
         );
     }
-    // Nothing of the trial is left.
+    // No node of the trial is left.
     assert_eq!(children(hosts, &above), ["lock"]);
     let json = Zklock::run(hosts, &format!("{WELL} --json"), "").out;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -110,7 +110,7 @@ fn what_is_no_zookeeper_is_told_and_spoils_nothing(hosts: &str) {
     let mute = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let web = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let [mute_at, web_at] = [&mute, &web].map(|it| it.local_addr().expect("its port").to_string());
-    // It ends with the process.
+    // The thread ends with the process.
     thread::spawn(move || {
         for mut client in web.incoming().flatten() {
             let _ = client.read(&mut [0; 64]);
@@ -162,7 +162,7 @@ fn contenders_that_do_not_wait_for_each_other_are_told(hosts: &str) {
     assert!(told.out.contains(libraries), "{told:?}");
 }
 
-/// All others wait behind it for ever.
+/// All others wait behind such a node for ever.
 fn a_node_of_no_session_at_the_head_of_a_queue_is_told(hosts: &str) {
     let path = fresh_path("ghost");
     let mut raw = Raw::connect(hosts);
@@ -287,7 +287,7 @@ fn whoever_may_not_write_is_told() {
     assert!(told.out.contains("no right to"), "{told:?}");
 }
 
-/// Played by their sources; an embedded server is behind them.
+/// The servers behave as in their sources; an embedded server is behind them.
 #[test]
 fn a_server_that_ends_sessions_by_a_wall_clock_is_named() {
     for (kind, name) in [
@@ -307,7 +307,7 @@ fn a_server_that_ends_sessions_by_a_wall_clock_is_named() {
     }
 }
 
-/// Whatever it lacks, a lock can be taken there.
+/// Whatever the server lacks, a lock can be taken there.
 #[test]
 fn a_server_that_drops_a_newer_request_is_not_accused() {
     for opcode in [op::CREATE2, op::CREATE_CONTAINER, op::REMOVE_WATCHES] {
@@ -318,7 +318,7 @@ fn a_server_that_drops_a_newer_request_is_not_accused() {
     }
 }
 
-/// What is no session is named, and the next server is looked at.
+/// The doctor names a greeting that is no session, and looks at the next server.
 #[test]
 fn a_server_with_a_greeting_that_is_none_is_named() {
     let hosts = keeper::start_leaderless();
@@ -331,8 +331,8 @@ fn a_server_with_a_greeting_that_is_none_is_named() {
     assert!(told.out.contains("a lock can be taken"), "{told:?}");
 }
 
-/// As those whose process is stopped: the system still accepts their connections. They were looked at
-/// one after the other, for ten seconds each, without a word.
+/// A server whose process is stopped hangs like this: the system still accepts its connections. Once, the doctor
+/// looked at such servers one after the other, for ten seconds each, without a word.
 #[test]
 fn servers_that_hang_are_looked_at_together_and_named() {
     let hanging = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -348,8 +348,8 @@ fn servers_that_hang_are_looked_at_together_and_named() {
     assert!(took < Duration::from_secs(18), "{took:?}");
 }
 
-/// A server that has counted transactions after which its data were not its leader's, and counts so many
-/// more until it is asked again. An embedded one is behind it.
+/// Starts a server that has counted transactions after which its data differed from its leader's, and counts this
+/// many more before the next question. An embedded server is behind it.
 fn counts_differences(more: u64) -> String {
     let count = AtomicU64::new(3);
     listen(move |client| drop(count_differences(client, &count, more)))
@@ -381,7 +381,7 @@ fn count_differences(mut client: TcpStream, count: &AtomicU64, more: u64) -> io:
     }
 }
 
-/// One that reads its log again when it starts counts what it has in its snapshot already.
+/// A server that replays its log at its start counts what its snapshot already contains.
 #[test]
 fn data_that_differed_once_are_told_from_data_that_differ() {
     for (more, code, what) in [

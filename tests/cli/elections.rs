@@ -1,4 +1,4 @@
-//! What those who wait meet where a command or a wait ends while the leader goes away.
+//! The way of a waiter, where a command or a wait ahead ends while the leader goes away.
 
 use std::fs;
 use std::thread;
@@ -11,17 +11,18 @@ use crate::support::zookeeper::{Folder, ZooKeeper};
 use crate::support::{eventually, fresh_path};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Half as long as one that gives up asks for the end of its session.
+/// Half of the time for which a command that gives up asks for the end of its session.
 const QUICK: Duration = Duration::from_secs(1);
 
-/// A lock with a holder, one that gives up, or has just got it, and one that stays behind both.
+/// A lock with a holder, a waiter that gives up or has just got the lock, and a waiter that stays
+/// behind both.
 struct Line {
     log: Log,
     waiters: [Zklock; 3],
 }
 
 impl Line {
-    /// The holder ends so long after the file is there.
+    /// Starts the line. The holder ends this long after the file appears.
     fn new(hosts: &str, i: usize, end: &str) -> Self {
         let (path, log) = (fresh_path("line"), Log::new());
         let args = format!("run {path}");
@@ -41,8 +42,8 @@ impl Line {
     }
 }
 
-/// Whether nothing was in the way where the leader went; `None` if the election took longer than one
-/// that gives up asks for.
+/// Returns whether nothing was in the way when the leader went; `None` if the election took longer
+/// than a command that gives up asks for the end of its session.
 fn is_free_where_the_leader_goes(ensemble: &Ensemble, is_asked: bool) -> Option<bool> {
     let folder = Folder::new();
     let end = folder.path("end");
@@ -51,7 +52,7 @@ fn is_free_where_the_leader_goes(ensemble: &Ensemble, is_asked: bool) -> Option<
     let lines: Vec<_> = lines.collect();
     let leader = ensemble.wait_for_leader();
     fs::write(&end, "").expect("writing");
-    // Some end before, some while, and some after the leader goes.
+    // Some commands end before the leader goes, some meanwhile, and some after that.
     thread::sleep(Duration::from_millis(60));
     let begun = Instant::now();
     match is_asked {

@@ -27,7 +27,7 @@ fn an_encrypted_server_is_asked_by_every_command() {
     }
     let listed = Zklock::run(&hosts, &format!("{tls} list -r"), "");
     assert!(listed.out.contains(&path), "{listed:?}");
-    // Another process ends its session, and has to find the files too.
+    // Another process ends its session, and must find the files, too.
     holder.kill();
     let limit = "--connect-timeout 2";
     for (args, said) in [

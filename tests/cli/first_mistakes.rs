@@ -254,7 +254,7 @@ fn a_server_that_others_can_reach() {
     drop(command.arg("--version").status());
 }
 
-/// A supervisor starts it again.
+/// A supervisor then starts the server again.
 #[test]
 fn a_server_whose_disk_is_full_says_so_and_ends() {
     let folder = Folder::new();
@@ -449,7 +449,7 @@ fn whoever_gives_up_is_told_who_runs_the_job() {
         println!("{}", third.err);
         third.err.contains("is run by") && third.err.contains("first")
     };
-    // On a busy machine the servers may not tell in the time that is left.
+    // On a busy machine the servers may not answer in the time that is left.
     assert!((0..3).any(|_| tells()));
     for zklock in [waits, runs] {
         zklock.signal("TERM");

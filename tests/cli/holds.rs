@@ -33,7 +33,7 @@ on_every_server! {
     who_may_not_create_holds_and_pauses_nothing
 }
 
-/// Runs it as the user ann.
+/// Runs the program as the user ann.
 fn run(hosts: &str, args: &str) -> Ended {
     start(hosts, args).end()
 }
@@ -50,7 +50,7 @@ fn listed(hosts: &str, path: &str) -> Vec<Value> {
     list["contenders"].as_array().expect("a list").clone()
 }
 
-/// As in a container, and under `env -i`.
+/// The environment is missing in a container, and under `env -i`.
 fn whoever_holds_is_named_without_the_environment(hosts: &str) {
     let path = fresh_path("hold");
     let mut command = command(hosts);
@@ -175,7 +175,7 @@ fn a_hold_ends_at_its_time(hosts: &str) {
         assert_eq!(one.end().code, Some(0));
     }
     assert_eq!(log.words().len(), 2);
-    // Without anybody who waits, it stays, and says so.
+    // If nobody waits, the hold stays, and the list says so.
     assert_eq!(
         run(hosts, &format!("hold {path} --for 0.1 --reason freeze")).code,
         Some(0)
@@ -240,7 +240,7 @@ fn a_command_for_a_permit_waits_for_a_hold_and_names_it(hosts: &str) {
         assert!(ended.err.contains(": freeze\n"), "{ended:?}");
     }
     assert_eq!(log.words().len(), 3);
-    // One that nobody has waited for is removed by who only tries.
+    // A hold that nobody has waited for is removed by a client that only tries.
     let path = fresh_path("hold");
     let held = run(hosts, &format!("hold {path} --for 0.1 --reason freeze"));
     assert_eq!(held.code, Some(0), "{held:?}");
@@ -250,7 +250,7 @@ fn a_command_for_a_permit_waits_for_a_hold_and_names_it(hosts: &str) {
     });
 }
 
-/// One that waits for a lock of another kind is in no queue when the pause comes.
+/// A command that waits for a lock of another kind is in no queue when the pause comes.
 fn a_pause_that_a_command_for_a_permit_meets_ends_at_its_time(hosts: &str) {
     let (path, log) = (fresh_path("pause"), Log::new());
     let script = format!("{}; read _", log.write("held"));
@@ -308,7 +308,7 @@ fn a_hold_is_put_where_it_may_be_or_nothing_is_left(hosts: &str) {
     assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
 }
 
-/// They belong to no session, and so not to one.
+/// Holds belong to no session, and so no two belong to the same one.
 fn holds_are_in_no_deadlock(hosts: &str) {
     let root = fresh_path("hold");
     let paths = ["a", "b"].map(|name| format!("{root}/{name}"));
@@ -414,7 +414,7 @@ fn a_paused_job_keeps_its_record(hosts: &str) {
     assert_eq!(log.words(), ["one", "three"]);
 }
 
-/// It is as if nobody had used it.
+/// Such a path is treated as if nobody had used it.
 fn a_path_that_nobody_uses_any_more_is_paused_for_a_job_too(hosts: &str) {
     let path = fresh_path("pause");
     let once = |slot| Zklock::run(hosts, &format!("once -n --slot {slot} {path}"), ":");
@@ -438,7 +438,7 @@ fn a_path_that_nobody_uses_any_more_is_paused_for_a_job_too(hosts: &str) {
     assert_eq!(last().code, Some(0));
 }
 
-/// A job and a lock may use it meanwhile, or later, and so may a semaphore.
+/// A job, a lock and a semaphore may use the path meanwhile or later.
 fn a_path_that_was_only_paused_or_held_is_as_it_was(hosts: &str) {
     let uses = [
         ("once -n --slot 1", "--slot 2"),
@@ -466,7 +466,7 @@ fn a_path_that_was_only_paused_or_held_is_as_it_was(hosts: &str) {
     }
 }
 
-/// It is no job's, and kazoo's locks rely on a node that they have seen.
+/// The path is no job's, and kazoo's locks rely on a node that they have seen.
 fn what_somebody_keeps_at_a_path_outlasts_its_pause(hosts: &str) {
     let mut raw = Raw::connect(hosts);
     for kept in ["", "10.0.0.5", "41"] {
@@ -625,7 +625,8 @@ fn what_makes_no_hold_is_refused_and_leaves_nothing() {
 fn a_hold_whose_answer_is_lost_is_found() {
     let (hosts, path) = (embedded(), fresh_path("hold"));
     let network = Proxy::start(hosts);
-    // The transaction that makes it is carried out, and its answer is lost with the connection.
+    // The transaction that makes the hold is carried out, and its answer is lost with the
+    // connection.
     network.drop_next_reply_to(op::MULTI);
     let held = run(
         &network.hosts(),

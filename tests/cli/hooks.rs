@@ -1,4 +1,4 @@
-//! What `zklock standby` runs and writes when it becomes active, and when it no longer is.
+//! The hooks and events of `zklock standby`, when it becomes active and when it no longer is.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -29,10 +29,10 @@ on_every_server! {
     the_events_are_those_of_the_term_in_order
 }
 
-/// Time for a hook on a machine that is busy.
+/// The options that leave a hook enough time on a busy machine.
 const LONG: (&str, &str) = ("--grace", "1.5");
 
-/// A standby with these options, whose command is a script.
+/// Returns a standby with these options, whose command is a script.
 fn standby(hosts: &str, path: &str, options: &[(&str, &str)], script: &str) -> Command {
     let mut command = command(hosts);
     command.args(["--session-timeout", "20", "standby"]);
@@ -117,7 +117,7 @@ fn a_hook_that_fails_gives_the_lock_up(hosts: &str) {
 
 fn a_passive_hook_that_hangs_is_killed_and_told(hosts: &str) {
     let (path, log) = (fresh_path("hangs"), Log::new());
-    // What it leaves in the background is killed too.
+    // The processes that it leaves in the background are killed, too.
     let down = format!("trap '' TERM; ({}) & sleep 60", log.beat("down"));
     let options = [("--on-passive", &*down), ("--grace", "0.5")];
     let began = Instant::now();
@@ -148,7 +148,7 @@ fn what_the_last_hook_of_a_killed_zklock_leaves_ends_before_the_lock_is_free(hos
     }
 }
 
-/// As a service manager sends it to every process of a service.
+/// A service manager sends a signal to every process of a service.
 fn a_signal_to_a_keeper_keeps_it_from_no_hook(hosts: &str) {
     let (path, log) = (fresh_path("told"), Log::new());
     let down = log.write("down");
@@ -178,13 +178,13 @@ fn an_active_hook_that_hangs_ends_with_the_lock(hosts: &str) {
         .delete(&format!("{path}/{node}"))
         .unwrap();
     log.await_word("down");
-    // It may be back in the queue, which a process that is killed leaves with its session.
+    // The standby may be back in the queue, which a killed process leaves with its session.
     stuck.signal("TERM");
     await_queue(hosts, &path, 0);
     assert!(!log.words().contains(&"runs".to_owned()));
 }
 
-/// The next command looks whether the hook of the one before has run.
+/// The next command checks whether the hook of the command before has run.
 fn the_passive_hook_runs_however_the_term_ends(hosts: &str) {
     for end in ["revoked", "killed", "cut off"] {
         let (path, log, folder) = (fresh_path("down"), Log::new(), Folder::new());
@@ -225,7 +225,7 @@ fn a_passive_hook_ends_in_time_if_zklock_is_stopped(hosts: &str) {
     assert_eq!(first.end().signal, Some(15));
 }
 
-/// The names of the events, without those of a wait.
+/// Returns the names of the events, without those of a wait.
 fn names(events: &[Value]) -> Vec<&str> {
     let names = events.iter().map(|event| event["event"].as_str().unwrap());
     names.collect()
@@ -266,7 +266,7 @@ fn the_events_are_those_of_the_term_in_order(hosts: &str) {
     standby.end();
     let events = events_in(&file);
     let mut told = names(&events);
-    // The loss of the lock may be seen before or after its command is stopped.
+    // The loss of the lock may be seen before or after the stop of the command.
     let lost = told
         .iter()
         .position(|name| *name == "lost")
@@ -302,13 +302,13 @@ fn a_pipe_holds_nothing_back_whoever_reads_it() {
     // Nobody reads.
     let ended = Zklock::spawn(&mut standby(embedded(), &path, &options, "true")).end();
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
-    // Somebody opens it and does not read, and is gone later.
+    // Somebody opens the pipe without reading, and is gone later.
     let deaf = File::from(open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
     let waits = format!("{}; read -r _", log.write("runs"));
     let mut daemon = Zklock::spawn(&mut standby(embedded(), &path, &options, &waits));
     log.await_word("runs");
     drop(deaf);
-    // And another one comes.
+    // Another reader comes.
     let reader = File::from(open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
     rustix::fs::fcntl_setfl(&reader, OFlags::RDONLY).unwrap();
     daemon.feed("\n");

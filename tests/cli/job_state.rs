@@ -1,4 +1,4 @@
-//! What the command of `zklock once` leaves for the next one.
+//! The state that the command of `zklock once` leaves for the next run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ on_every_server! {
     a_cursor_moves_with_its_mark_whenever_the_program_is_killed
 }
 
-/// Counts the runs: what is read is empty at first.
+/// Counts the runs: the state is empty at first.
 const COUNT: &str = "echo $(($(cat $ZKLOCK_STATE_IN) + 1)) > $ZKLOCK_STATE_OUT";
 
 fn once(hosts: &str, path: &str, slot: &str, script: &str) -> Ended {
@@ -36,14 +36,14 @@ fn state(hosts: &str, path: &str) -> Option<String> {
 
 fn a_command_reads_what_the_last_one_that_was_done_has_left(hosts: &str) {
     let path = fresh_path("cursor");
-    // As a careful script does it.
+    // A careful script does it like this.
     let careful = format!("set -euC; test ! -s $ZKLOCK_STATE_IN; {COUNT}");
     assert_eq!(once(hosts, &path, "1", &careful).code, Some(0));
     assert_eq!(state(hosts, &path).as_deref(), Some("1\n"));
     let failed = once(hosts, &path, "2", &format!("{COUNT}; exit 7"));
     assert_eq!(failed.code, Some(7), "{failed:?}");
     assert_eq!(once(hosts, &path, "2", COUNT).code, Some(0));
-    // A command that writes nothing leaves what it got.
+    // A command that writes nothing leaves the state that it got.
     let silent = once(hosts, &path, "3", "cat $ZKLOCK_STATE_IN");
     assert_eq!((silent.code, &*silent.out), (Some(0), "2\n"), "{silent:?}");
     assert_eq!(
@@ -93,7 +93,7 @@ fn what_cannot_be_kept_is_told_and_the_run_is_not_done(hosts: &str) {
     assert_eq!(read.out.trim(), "8192", "{read:?}");
 }
 
-/// The folders of the files that are left in this one.
+/// Returns the folders of state files that are left in this folder.
 fn left_in(folder: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(folder)
         .unwrap()
@@ -143,7 +143,7 @@ fn a_lock_inside_has_no_files(hosts: &str) {
 fn without_room_for_the_files_nothing_is_lost(hosts: &str) {
     let path = fresh_path("no-room");
     let nowhere = Path::new("/proc/none");
-    // Nobody has left anything: a command that does without goes on.
+    // No run has left a state: a command that needs none goes on.
     let script = "echo ran ${ZKLOCK_STATE_OUT-none}; exit 7";
     let ended = start_in(nowhere, hosts, &path, script).end();
     assert_eq!(
@@ -159,8 +159,8 @@ fn without_room_for_the_files_nothing_is_lost(hosts: &str) {
     assert_eq!(state(hosts, &path).as_deref(), Some("1\n"));
 }
 
-/// Each night is run until it is done, by programs most of which are killed before or after they have
-/// written it down, together with their commands and their locks.
+/// Each night is run until it is done, by programs most of which are killed before or after they
+/// have written the end down, together with their commands and their locks.
 fn a_cursor_moves_with_its_mark_whenever_the_program_is_killed(hosts: &str) {
     let path = fresh_path("killed");
     let client = Client::connect(hosts).unwrap();
@@ -177,7 +177,7 @@ fn a_cursor_moves_with_its_mark_whenever_the_program_is_killed(hosts: &str) {
         thread::sleep(Duration::from_micros(fastrand::u64(0..40_000)));
         zklock.kill();
         kills += i32::from(zklock.end().code == Some(137));
-        // The last it sent may still be on its way.
+        // Its last requests may still be on their way.
         await_queue(hosts, &path, 0);
         let last = job.last().unwrap();
         let done = last.map_or(0, |run| run.slot().parse().unwrap());

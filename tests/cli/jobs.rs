@@ -398,7 +398,7 @@ fn a_permit_is_refused_on_a_jobs_path_and_says_so(hosts: &str) {
         );
         assert_eq!((ended.code, ended.err), (Some(78), said));
     };
-    // It waits for no run that would be followed by a refusal.
+    // The command does not wait for a run after which it would be refused anyway.
     let script = format!("{}; read _", log.write("in"));
     let mut running = Zklock::start(hosts, &once(&path, "1"), &script);
     log.await_word("in");

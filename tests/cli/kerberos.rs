@@ -44,7 +44,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
         Zklock::spawn(command.args(limits).args(args.split(' '))).end()
     };
 
-    // With the keytab, with which the library gets tickets.
+    // The first login uses the keytab, with which the library gets tickets.
     let mut holder = as_user(&kdc, &hosts, &ann, Some(&anns));
     let run = format!("--acl creator run {path} -- sh -c");
     holder
@@ -54,7 +54,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
     let mut holder = Zklock::spawn(&mut holder);
     log.await_word("held");
 
-    // With the cache, which the library has filled.
+    // This login uses the cache, which the library has filled.
     let listed = ended(as_user(&kdc, &hosts, &ann, None), &format!("list {path}"));
     assert_eq!(listed.code, Some(0), "{listed:?}");
     let other = ended(
@@ -63,7 +63,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
     );
     assert_eq!(other.code, Some(77), "{other:?}");
 
-    // Another connection needs another login, and keeps the lock.
+    // A new connection needs a new login, and keeps the lock.
     let logins = proxy.requests(op::SASL);
     proxy.cut();
     eventually("it logs in again", || {

@@ -28,10 +28,11 @@ fn a_server_that_asks_for_a_login_is_asked_by_every_command() {
         let told = Zklock::run(&hosts, &format!("{auth} {task} {path}"), script);
         assert_eq!(told.code, Some(code), "{task}: {told:?}");
     }
-    // Another process ends its session, and has to log in too.
+    // Another process ends its session, and must log in, too.
     holder.kill();
 
-    // Behind a server that hangs up, each of these would ask again for as long as it may.
+    // If it only saw the server hang up, each of these commands would ask again for as long as it
+    // may.
     for task in ["list", "check", "last", "run"] {
         let token = if task == "check" { "3" } else { "" };
         let script = if task == "run" { "true" } else { "" };

@@ -1,6 +1,6 @@
-//! What happens to a command whose lock is lost: it has ended before another begins.
+//! The end of a command whose lock is lost, which comes before the next command begins.
 //!
-//! All commands of a test write to one file, so what comes first in it happened first,
+//! All commands of a test write to one file, so the order of its lines is the order of events,
 //! whatever the clocks say.
 
 use std::fs::{self, File};
@@ -20,13 +20,13 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
 use crate::support::{eventually, fresh_path, run, timed};
 
-/// Short, so that the tests are short, and long enough for a busy machine.
+/// A session timeout that keeps the tests short, and is long enough for a busy machine.
 const SHORT: &str = "--session-timeout 6";
 
-/// What a pipe holds before a writer has to wait.
+/// The number of bytes that a pipe holds before a writer must wait.
 const PIPE: usize = 65_536;
 
-/// As long as the servers allow.
+/// The longest session timeout that the servers allow.
 const LONG: &str = "--session-timeout 10";
 
 on_every_server! {
@@ -50,7 +50,7 @@ on_every_server! {
     a_debugger_that_holds_the_first_thread_ends_the_command
 }
 
-/// Commands that are hard to stop.
+/// Returns commands that are hard to stop.
 fn stubborn(log: &Log) -> [String; STUBBORN] {
     let beat = log.beat("beat");
     [
@@ -75,8 +75,8 @@ fn assert_gone_before_the_next(hosts: &str, through: &str, script: usize, lose: 
     assert_eq!(log.words().last().map(String::as_str), Some("next"));
 }
 
-/// Like the above, but the lock is taken by force: the next client may have it before the
-/// first can have heard of that.
+/// Like the above, but the lock is taken by force: the next client may have it before the first one
+/// can know of that.
 #[track_caller]
 fn assert_gone(hosts: &str, through: &str, script: usize, lose: impl FnOnce(&str)) -> Log {
     let (path, log) = (fresh_path("lost"), Log::new());
@@ -176,7 +176,7 @@ fn a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end(hosts: &st
     }
 }
 
-/// Nothing else ends the command of the inner one.
+/// Nothing else would end the command of the inner `zklock`.
 fn a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside(hosts: &str) {
     let (path, inner, log) = (fresh_path("outer"), fresh_path("inner"), Log::new());
     let zklock = env!("CARGO_BIN_EXE_zklock");
@@ -224,7 +224,8 @@ fn a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread(hosts: 
     assert_eq!(log.words().last().unwrap(), "next");
 }
 
-/// As after `sudo`. Nobody but root can send it a signal.
+/// Part of the command runs as another user, as after `sudo`. Only root can send that part a
+/// signal.
 fn a_killed_zklock_keeps_its_lock_while_something_of_its_command_cannot_be_killed(hosts: &str) {
     if !is_root() {
         return println!("only root can start a process as another user");
@@ -263,7 +264,7 @@ fn a_killed_zklock_keeps_its_lock_while_something_of_its_command_cannot_be_kille
     assert_eq!(log.words().last().unwrap(), "next");
 }
 
-/// They may be meant for another process, and opening the pipe blocks.
+/// The credentials in it may be meant for another process, and opening the pipe blocks.
 fn a_killed_zklock_takes_no_credentials_from_a_pipe(hosts: &str) {
     let (path, log) = (fresh_path("pipe"), Log::new());
     let file = log.file().with_file_name("credentials");
@@ -290,7 +291,7 @@ fn a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command(hosts: &str) {
         let (path, log, proxy) = (fresh_path("blocked"), Log::new(), Proxy::start(hosts));
         let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let mut writer = File::from(writer);
-        // As much as it holds: from now on a writer has to wait.
+        // The pipe is full: from now on a writer must wait.
         writer.write_all(&vec![b'.'; PIPE]).expect("filling a pipe");
         let mut command = command(&proxy.hosts());
         command.args(format!("{verbose}run {SHORT} {path} -- sh -c").split(' '));
@@ -424,8 +425,8 @@ fn goes_on_after_a_stop(hosts: &str) -> bool {
     went_on
 }
 
-/// Runs a command, stops its `zklock` for longer than the session lasts, in this way, which is told the
-/// command's number, and checks that the next one begins after its end.
+/// Runs a command, and stops its `zklock` for longer than the session lasts, in this way, which
+/// gets the number of the command's process. Checks that the next command begins after its end.
 #[track_caller]
 fn assert_ended_before_the_next(hosts: &str, stop: impl FnOnce(&mut Zklock, &str)) -> Ended {
     let (path, log, head) = (fresh_path("stopped"), Log::new(), Log::new());
@@ -439,7 +440,7 @@ fn assert_ended_before_the_next(hosts: &str, stop: impl FnOnce(&mut Zklock, &str
     let next = Zklock::run(hosts, &format!("run -w 60 {path}"), &next);
     assert_eq!(next.code, Some(0), "{next:?}");
     assert_eq!(log.words().last().map(String::as_str), Some("next"));
-    // The session ended as long after its last message.
+    // The session ended one timeout after its last message.
     thread::sleep(Duration::from_millis(6_500).saturating_sub(stopped.elapsed()));
     first.signal("CONT");
     let ended = first.end();
@@ -454,11 +455,11 @@ fn a_stop_ends_a_command_whose_keeper_may_open_no_files(hosts: &str) {
     });
 }
 
-/// More often than messages about it find room.
+/// It stops more often than there is room for messages about it.
 fn a_stop_ends_a_command_that_stops_and_goes_on_often(hosts: &str) {
     assert_ended_before_the_next(hosts, |first, head| {
         first.signal("STOP");
-        // On a busy machine, it is killed meanwhile.
+        // On a busy machine, the script is killed meanwhile.
         let toggle = format!(
             "for i in $(seq 400); do kill -STOP {head} && sleep 0.002 && kill -CONT {head} || exit 0; done"
         );
@@ -466,7 +467,8 @@ fn a_stop_ends_a_command_that_stops_and_goes_on_often(hosts: &str) {
     });
 }
 
-/// The others maintain the lock, but who would stop the command hears of no loss.
+/// The other threads maintain the lock, but the thread that would stop the command hears of no
+/// loss.
 fn a_debugger_that_holds_the_first_thread_ends_the_command(hosts: &str) {
     if !is_root() {
         return println!("only root can debug everywhere");

@@ -74,7 +74,8 @@ fn read(file: &Path) -> Numbers {
     parse(&fs::read_to_string(file).expect("reading the numbers"))
 }
 
-/// The numbers that are not points in time or lengths of time, in the order of their names.
+/// Returns the numbers that are neither points in time nor lengths of time, in the order of their
+/// names.
 fn plain(file: &Path) -> Vec<(String, f64)> {
     let numbers = read(file).1.into_iter();
     numbers
@@ -138,7 +139,7 @@ fn the_file_tells_of_the_last_run_and_counts_all(hosts: &str) {
         first("success_timestamp_seconds")
     );
     assert!(start < last["last_start_timestamp_seconds"]);
-    // Who reaches no server runs nothing.
+    // A run that reaches no server starts no command.
     let started = last["last_start_timestamp_seconds"];
     let mut unreachable = command("127.0.0.1:1");
     unreachable.args(["--connect-timeout", "0.1", "run", "--metrics"]);
@@ -237,7 +238,7 @@ fn after_a_kill_the_file_says_that_nothing_runs(hosts: &str) {
     assert_eq!(read(&file).1["starts_total"], 1.0);
 }
 
-/// Who waits would write over the success of the one ahead.
+/// A waiter would write over the success of the run ahead.
 fn what_others_have_written_meanwhile_stays(hosts: &str) {
     let (folder, path) = (Folder::new(), fresh_path("meanwhile"));
     let (file, go) = (folder.path("both.prom"), folder.path("go"));
@@ -272,7 +273,7 @@ fn what_cannot_be_written_is_told_once_and_ends_no_command() {
     }
     let left: Vec<_> = fs::read_dir(folder.path(".")).unwrap().collect();
     assert_eq!(left.len(), 2, "{left:?}");
-    // The system ends who writes too much, by default.
+    // By default, the system ends a process that writes too much.
     let (path, place) = (fresh_path("limited"), folder.path("limited.prom"));
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
@@ -318,7 +319,7 @@ fn who_reads_the_file_at_any_time_finds_all_of_it() {
     assert_eq!(read(&file).1["starts_total"], 10.0);
 }
 
-/// Its readers run as other users.
+/// The readers of the file run as other users.
 #[test]
 fn others_may_read_the_file_whatever_the_mask_is() {
     use std::os::unix::fs::PermissionsExt;
@@ -338,7 +339,7 @@ fn others_may_read_the_file_whatever_the_mask_is() {
     );
 }
 
-/// The thread that writes must not take them.
+/// The thread that writes must not take the signals.
 #[test]
 fn signals_reach_the_command_of_a_zklock_that_writes_numbers() {
     let (folder, path, log) = (Folder::new(), fresh_path("signals"), Log::new());

@@ -1,4 +1,4 @@
-//! Which processes are a command's: all that descend from it, and no others.
+//! The processes of a command: all that descend from it, and no others.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -43,19 +43,20 @@ on_every_server! {
 
 const ZKLOCK: &str = env!("CARGO_BIN_EXE_zklock");
 
-/// Longer than the kernel's names, and cut inside a character.
+/// A name that is longer than the kernel's names, which cut it inside a character.
 const NAME: &str = "jahresbericht-übersicht.sh";
 
 pub(crate) fn is_root() -> bool {
     run(Command::new("id").arg("-u")).trim() == "0"
 }
 
-/// Whether a test may mount a file system of its own.
+/// Returns whether a test may mount a file system of its own.
 pub(crate) fn can_mount() -> bool {
     is_root() && Path::new("/dev/fuse").exists()
 }
 
-/// The folder of a log, open to all users, and a program in it that is root's whoever starts it, like sudo.
+/// Returns the folder of a log, open to all users, and a program in it that runs as root whoever starts it, like
+/// sudo.
 pub(crate) fn foreign(log: &Log) -> (PathBuf, String) {
     let folder = log.file().parent().expect("a folder").to_owned();
     let foreign = folder.join("foreign");
@@ -82,7 +83,7 @@ pub(crate) fn keeper_of(zklock: u32) -> String {
     keepers_of(zklock).pop().expect("a keeper")
 }
 
-/// Returns also those that have kept the processes of earlier commands.
+/// Returns the keepers of this `zklock`, including those of earlier commands.
 pub(crate) fn keepers_of(zklock: u32) -> Vec<String> {
     let all = fs::read_dir("/proc").expect("a list of processes");
     let names = all
@@ -162,13 +163,13 @@ fn the_first_process_of_a_namespace_waits_for_its_command_alone(hosts: &str) {
         return println!("only root can make a namespace everywhere");
     }
     let (path, log) = (fresh_path("namespace"), Log::new());
-    // What runs beside it, as `docker exec` starts it.
+    // This process runs beside the command, as `docker exec` starts it.
     let script = format!("sleep 100 & exec {ZKLOCK} run {path} -- true");
     let container = ["unshare", "-pf", "--kill-child", "--mount-proc", "sh"];
     let ended = Zklock::spawn(&mut shell(hosts, &container, &script)).end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
 
-    // Here `/proc` is another namespace's.
+    // Here `/proc` belongs to another namespace.
     let script = format!("setsid sh -c '{}' & exit 5", log.beat("beat"));
     let inside = [
         "unshare",
@@ -248,7 +249,7 @@ fn a_number_that_was_given_anew_gets_no_signal(hosts: &str) {
     assert!(said("alive"), "{ended:?}");
 }
 
-/// What another user runs for the command outlives the keeper.
+/// The process that another user runs for the command outlives the keeper.
 fn a_number_of_a_keeper_that_was_given_anew_frees_no_lock(hosts: &str) {
     if !is_root() {
         return println!("only root can choose the number of a process");
@@ -303,7 +304,7 @@ fn a_process_that_cannot_be_listed_keeps_the_lock(hosts: &str) {
     assert!(was_taken);
 }
 
-/// Lets another wait, has this end the command, and checks that the next comes after it.
+/// Lets another `zklock` wait, ends the command in this way, and checks that the next command comes after it.
 #[track_caller]
 fn assert_next_comes_after(hosts: &str, path: &str, end: impl FnOnce(&mut Zklock)) -> Ended {
     let log = Log::new();
@@ -332,8 +333,8 @@ fn nothing_of_a_command_is_left_when_its_keeper_is_killed(hosts: &str) {
     assert!(ended.err.contains("lock-keeper"), "{ended:?}");
 }
 
-/// Becomes a program that adopts orphans, as the first process of a container does. It is in the same
-/// session, so the kernel continues none of them.
+/// A program that adopts orphans, as the first process of a container does. It is in the same session, so the
+/// kernel continues none of them.
 const ADOPTER: &str = "import ctypes, os, sys
 ctypes.CDLL(None).prctl(36, 1)
 os.execvp(sys.argv[1], sys.argv[1:])";
@@ -367,7 +368,7 @@ fn a_keeper_that_is_stopped_before_the_command_begins_goes_on(hosts: &str) {
         let mut zklock = Zklock::start(hosts, &format!("run {path}"), "exit 5");
         let id = zklock.id();
         let list = format!("/proc/{id}/task/{id}/children");
-        // It is no keeper before, and zklock waits in vfork(2).
+        // The process is no keeper before that, and zklock waits in vfork(2).
         let keeper = || {
             let id = fs::read_to_string(&list).ok()?.trim().to_owned();
             let name = fs::read(format!("/proc/{id}/cmdline")).ok()?;
@@ -385,7 +386,7 @@ fn a_keeper_that_is_stopped_before_the_command_begins_goes_on(hosts: &str) {
     }
 }
 
-/// Runs `zklock`, and continues the process that becomes its command again and again.
+/// A program that runs `zklock`, and continues the process that becomes its command again and again.
 const CONTINUER: &str = "import os, subprocess, sys
 def child(process):
     with open(f'/proc/{process}/task/{process}/children') as all: return int(all.read().split()[0])
@@ -406,8 +407,8 @@ fn a_signal_that_continues_a_command_begins_it_no_sooner(hosts: &str) {
     }
 }
 
-/// Stops a process as a debugger does, so that SIGCONT does not continue it, or lets it run, and keeps its end
-/// for itself.
+/// A program that stops a process as a debugger does, so that SIGCONT does not continue it, or lets it run, and
+/// keeps the news of its end for itself.
 const DEBUGGER: &str = "import ctypes, os, sys, time
 kernel, process = ctypes.CDLL(None), int(sys.argv[1])
 kernel.ptrace(0x4206, process, 0, 0)
@@ -429,7 +430,7 @@ pub(crate) fn debug(process: &str, how: &str) -> Lines {
     debugger
 }
 
-/// Takes the lock from this one, whose keeper can do nothing.
+/// Takes the lock from this `zklock`, whose keeper can do nothing.
 #[track_caller]
 fn evict_with_its_keeper_held(hosts: &str, path: &str, mut zklock: Zklock) -> Ended {
     let _debugger = debug(&keeper_of(zklock.id()), "stop");
@@ -504,8 +505,9 @@ fn a_debugger_that_does_not_reap_what_is_killed_delays_no_end(hosts: &str) {
     assert_eq!(zklock.end().code, Some(75));
 }
 
-/// Runs a program with file 9 open, whose file system never answers a process that closes it, if the process
-/// is the one that is named in another file. As long as nobody is, who reads from it waits.
+/// A program that runs another one with file 9 open. The file system of that file never answers a process that
+/// closes it, if another file names that process. As long as it names none, a process that reads from file 9
+/// waits.
 pub(crate) const HUNG: &str = "import ctypes, os, struct, sys, time
 folder, named, program = sys.argv[1], sys.argv[2], sys.argv[3:]
 kernel, device = ctypes.CDLL(None), os.open('/dev/fuse', os.O_RDWR)
@@ -589,7 +591,7 @@ fn what_is_killed_in_place_of_a_keeper_is_the_commands(hosts: &str) {
         return println!("only root can debug everywhere");
     }
     let (path, log) = (fresh_path("orphan"), Log::new());
-    // What started before leaves a process to zklock, which adopts orphans by then.
+    // An earlier process leaves a child to zklock, which adopts orphans by then.
     let leave = format!("sleep 100 >/dev/null 2>&1 & {}", log.write("$!"));
     let await_begin = format!(
         "until grep -q begun {}; do sleep 0.02; done",
@@ -651,13 +653,14 @@ fn nothing_of_a_command_is_left_where_few_files_may_be_open(hosts: &str) {
     assert!(began > 0);
 }
 
-/// Lets this process open no more files than it has, or again more.
+/// Limits how many files this process may open.
 pub(crate) fn limit_files(process: &str, limit: &str) {
     let limit = format!("--nofile={limit}:");
     run(Command::new("prlimit").args(["--pid", process, &limit]));
 }
 
-/// Runs a program. The processes that are named in a file open no more files, as where the whole system has no more.
+/// A program that runs another one. The processes that a file names can open no more files, as where the whole
+/// system has no more.
 const NO_MORE_FILES: &str = "import ctypes, fcntl, os, select, socket, struct, sys
 named, program = sys.argv[1], sys.argv[2:]
 kernel = ctypes.CDLL(None)
@@ -693,7 +696,7 @@ socket.send_fds(its, [b'x'], [listener])
 os.close(listener)
 os.execv(program[0], program)";
 
-/// From when it has begun, nothing of what is in `/proc` can be read any more.
+/// Once the command has begun, nothing in `/proc` can be read any more.
 fn nothing_of_a_command_is_left_where_no_more_files_may_be_open(hosts: &str) {
     let ends = ["evict", "kill the keeper", "kill zklock"];
     let has_more = [true, false].into_iter();
@@ -710,7 +713,7 @@ fn nothing_of_a_command_is_left_where_no_more_files_may_be_open(hosts: &str) {
         let words = ["python3", &files[0], &files[1], ZKLOCK, "run", &path, "--"];
         let mut zklock = Zklock::spawn(&mut shell(hosts, &[&words[..], &["sh"]].concat(), &script));
         log.await_word("beat");
-        // With zklock, and with the process that answers it.
+        // The limit also applies to zklock, and to the process that answers it.
         eventually("all beat", || log.writers("beat") >= 6);
         let (id, keeper) = (zklock.id().to_string(), keeper_of(zklock.id()));
         if has_more {
@@ -740,7 +743,7 @@ fn nothing_of_a_command_is_left_where_no_more_files_may_be_open(hosts: &str) {
     }
 }
 
-/// As above, but nothing is to be killed.
+/// As above, but nothing must be killed.
 fn what_cannot_be_read_keeps_the_lock_and_runs_on(hosts: &str) {
     let (path, log) = (fresh_path("limit"), Log::new());
     let script = format!("setsid sh -c '{}' & exit 5", log.beat("beat"));
@@ -818,7 +821,8 @@ const WAYS: [&str; 11] = [
     r#"setsid -f sh -c "$BEAT""#,
     r#"(setsid sh -c "(setsid sh -c \"$BEAT\" &) & exit 5" &) & exit 5"#,
     r#"script -qfc 'sh -c "$BEAT"' /dev/null"#,
-    // As the end of a session of ssh(1): its terminal is closed under what has survived it before.
+    // This is like the end of a session of ssh(1): its terminal is closed under the processes that have survived
+    // it before.
     r#"exec python3 -c 'import os, pty, time
 pid, terminal = pty.fork()
 if pid == 0: os.execvp("sh", ["sh", "-c", "trap : HUP; " + os.environ["BEAT"]])
@@ -840,7 +844,8 @@ beat.start(); os._exit(5)'"#,
 const JAVA: &str = r#"class Start { public static void main(String[] args) throws Exception {
     new ProcessBuilder("sh", "-c", System.getenv("BEAT")).inheritIO().start(); } }"#;
 
-/// Starts a command in this way, looks at its lock, kills its `zklock`, and lets the next begin.
+/// A script that starts a command in this way, looks at its lock, kills its `zklock`, and lets the next command
+/// begin.
 const PLOT: &str = r#"
 $ZKLOCK run $LOCK -- sh -c "$WAY" >/dev/null 2>&1 & zklock=$!
 until grep -q beat $FOLDER/log; do sleep 0.02; done
@@ -881,7 +886,7 @@ fn however_a_process_is_started_it_ends_before_the_next_command_begins(hosts: &s
     }
 }
 
-/// All processes, where one does not end or stop.
+/// Returns a list of all processes, for a test in which one does not end or stop.
 pub(crate) fn every_process() -> String {
     let columns = "pid,ppid,pgid,sid,stat,wchan:18,etimes,args";
     let listed = Command::new("ps").args(["-eo", columns]).output();

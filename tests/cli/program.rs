@@ -18,7 +18,7 @@ use crate::support::raw::children;
 use crate::support::zookeeper::{Folder, ZooKeeper};
 use crate::support::{eventually, run, within};
 
-/// Longer than anything takes unless it hangs.
+/// A time longer than anything takes unless it hangs.
 const SOON: Duration = Duration::from_secs(40);
 
 /// Runs each of the tests against the embedded server and a real one.
@@ -56,10 +56,10 @@ pub(crate) fn zookeeper() -> String {
 #[derive(Debug)]
 pub(crate) struct Zklock(Leashed);
 
-/// How it ended.
+/// The end of a `zklock`.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// As in a shell: 128 + N if signal N ended it.
+    /// The status as in a shell: 128 + N if signal N ended it.
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
@@ -79,7 +79,7 @@ impl Zklock {
         Self::spawn(&mut command)
     }
 
-    /// As above, and logs what it says.
+    /// As above, and logs its messages.
     pub(crate) fn start_logged(hosts: &str, args: &str, script: &str) -> (Self, Log) {
         let said = Log::new();
         let errors = File::options().append(true).open(said.file());
@@ -94,7 +94,7 @@ impl Zklock {
         Self::spawn_to(command, Stdio::piped())
     }
 
-    /// Like the above, with another output for errors.
+    /// As `spawn`, with another output for errors.
     pub(crate) fn spawn_to(command: &mut Command, errors: impl Into<Stdio>) -> Self {
         command
             .stdin(Stdio::piped())
@@ -135,12 +135,12 @@ impl Zklock {
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
         let child = self.0.child();
-        // A pipe that is full would keep it from its end. A test may have given these to another
-        // reader.
+        // A full pipe would keep the program from its end. A test may have given these outputs to
+        // another reader.
         let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
         let ended = within(SOON, || self.has_ended());
         assert!(ended, "zklock does not end");
-        // What it should have killed may have them open, too.
+        // Processes that it should have killed may have them open, too.
         let text = |read: Receiver<String>| read.recv_timeout(SOON).expect("an output that ends");
         let [out, err] = [text(out), text(err)];
         let status = self.0.ended().expect("an end");
@@ -197,7 +197,7 @@ impl Lines {
     }
 }
 
-/// How often a race is run: `usual` times, or as the variable ZKLOCK_TEST_ROUNDS says.
+/// Returns how often a race is run: `usual` times, or as the variable ZKLOCK_TEST_ROUNDS says.
 pub(crate) fn rounds(usual: u32) -> u32 {
     let said = env::var("ZKLOCK_TEST_ROUNDS").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(usual)
@@ -210,8 +210,8 @@ pub(crate) fn command(hosts: &str) -> Command {
     command
 }
 
-/// Waits until this many contenders are in the queue. A contender may leave it a moment after
-/// its process has ended, but before its session would end, which takes 10 s.
+/// Waits until this many contenders are in the queue. A contender may leave the queue a moment
+/// after its process has ended, but before its session would end, which takes 10 s.
 #[track_caller]
 pub(crate) fn await_queue(hosts: &str, path: &str, length: usize) {
     let left = within(Duration::from_secs(8), || {
@@ -220,8 +220,8 @@ pub(crate) fn await_queue(hosts: &str, path: &str, length: usize) {
     assert!(left, "{:?}", children(hosts, path));
 }
 
-/// Runs a script that ends with status 5 while a part of it goes on beating. That part keeps
-/// the lock, and gets the signals that `zklock` gets.
+/// Runs a script that ends with status 5 while a part of it goes on beating. Checks that this part
+/// keeps the lock, and gets the signals that `zklock` gets.
 #[track_caller]
 pub(crate) fn assert_keeps_the_lock_until_a_signal(
     hosts: &str,
@@ -237,7 +237,7 @@ pub(crate) fn assert_keeps_the_lock_until_a_signal(
     assert_eq!(zklock.end().code, Some(5));
 }
 
-/// Returns the lines of a screen, without what differs from run to run.
+/// Returns the lines of a screen, without the parts that differ from run to run.
 pub(crate) fn masked(screen: &str, names: &[(&str, &str)]) -> Vec<String> {
     let line = |line: &str| {
         let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -265,7 +265,7 @@ pub(crate) fn masked(screen: &str, names: &[(&str, &str)]) -> Vec<String> {
 }
 
 /// Returns a copy of the program that every user may run, wherever this repository is, and the
-/// folder that it goes with.
+/// folder with which the copy is deleted.
 pub(crate) fn program_for_every_user() -> (Folder, String) {
     let folder = Folder::new();
     let program = folder.path("zklock");
@@ -277,7 +277,7 @@ pub(crate) fn program_for_every_user() -> (Folder, String) {
     (folder, program.display().to_string())
 }
 
-/// A file that commands append to; what comes first in it happened first.
+/// A file to which commands append; its order is the order of events.
 #[derive(Debug)]
 pub(crate) struct Log(Folder);
 
@@ -293,18 +293,18 @@ impl Log {
         format!("echo {word} >> {}", self.0.path("log").display())
     }
 
-    /// Returns the script that writes this word repeatedly, as long as there is this log.
+    /// Returns the script that writes this word repeatedly, as long as this log exists.
     pub(crate) fn beat(&self, word: &str) -> String {
         self.beat_while(":", word)
     }
 
-    /// As above, as long as this condition of the shell's holds.
+    /// As above, and only as long as this condition of the shell's holds.
     pub(crate) fn beat_while(&self, condition: &str, word: &str) -> String {
         let write = self.write(word);
         format!("while {condition}; do {write} || exit; sleep 0.02; done")
     }
 
-    /// Writes a word itself.
+    /// Writes a word from this process.
     pub(crate) fn say(&self, word: &str) {
         let file = File::options().append(true).open(self.file());
         writeln!(file.expect("opening"), "{word}").expect("writing");
@@ -319,7 +319,7 @@ impl Log {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Whether a line has this in it.
+    /// Returns whether a line contains this.
     pub(crate) fn contains(&self, what: &str) -> bool {
         self.words().iter().any(|line| line.contains(what))
     }
@@ -341,7 +341,7 @@ impl Log {
             .count()
     }
 
-    /// Whether nothing writes to it any more.
+    /// Returns whether nothing writes to the log any more.
     pub(crate) fn is_still(&self) -> bool {
         let before = self.words().len();
         thread::sleep(Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! How `zklock standby` tells others whether it is active.
+//! The ways in which `zklock standby` tells others whether it is active.
 
 use std::fs;
 #[cfg(target_os = "linux")]
@@ -21,7 +21,7 @@ on_every_server! {
     a_probe_tells_whether_this_machine_is_active
 }
 
-/// A standby that has this file.
+/// Starts a standby with this ready file.
 fn start(hosts: &str, path: &str, file: &PathBuf, script: &str) -> Zklock {
     Zklock::spawn(&mut with_file(hosts, path, file, script))
 }
@@ -36,7 +36,7 @@ fn with_file(hosts: &str, path: &str, file: &PathBuf, script: &str) -> Command {
 fn the_ready_file_is_there_while_the_command_runs(hosts: &str) {
     let (path, log, folder) = (fresh_path("ready"), Log::new(), Folder::new());
     let [one, two] = ["one", "two"].map(|name| folder.path(name));
-    // What an earlier process has left says nothing.
+    // The file of an earlier process says nothing.
     fs::write(&two, "stale").unwrap();
     let script = |word: &str, file: &PathBuf| {
         let sees = format!("test -s {} && {}", file.display(), log.write(word));
@@ -66,12 +66,13 @@ fn the_ready_file_is_gone_before_another_machine_is_active(hosts: &str) {
     for end in ["revoked", "cut off"] {
         assert!(is_gone_first(hosts, end), "{end}");
     }
-    // Whoever is next knows as soon as the holder, which has a quarter of a second then: not enough on a
-    // machine that stands still for longer.
+    // The next in line knows as soon as the holder, which then has a quarter of a second: not enough on a machine
+    // that stands still for longer.
     assert!((0..3).any(|_| is_gone_first(hosts, "evicted")));
 }
 
-/// Whether the next command, which begins when the one before has ended in this way, finds no file of that one.
+/// Returns whether the next command, which begins when the command before has ended in this way, finds no file of
+/// that one.
 fn is_gone_first(hosts: &str, end: &str) -> bool {
     let (path, log, folder) = (fresh_path("gone"), Log::new(), Folder::new());
     let [one, two] = ["one", "two"].map(|name| folder.path(name));
@@ -181,7 +182,7 @@ fn a_ready_file_that_cannot_be_made_is_told_at_the_start() {
     assert!(PathBuf::from("/dev/full").exists());
 }
 
-/// As a service manager listens.
+/// A socket at which a test listens as a service manager does.
 struct Manager {
     socket: UnixDatagram,
     said: Vec<String>,

@@ -1,8 +1,8 @@
 //! The recipes of the pages for cron, systemd, Kubernetes, Airflow, Nomad and make: run as they are
-//! written, but for the places of their files.
+//! written, except for the places of their files.
 //!
-//! No scheduler runs here. The tool of each that needs none of its servers is asked where it is
-//! installed; otherwise a line says that it was not.
+//! No scheduler runs here. If the tool of a scheduler that needs no server is installed, it checks
+//! the recipe; otherwise a line says that it did not.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -16,13 +16,13 @@ use crate::program::{Ended, Zklock};
 use crate::support::eventually;
 use crate::support::zookeeper::Folder;
 
-/// Where the recipes keep programs and files.
+/// The folders in which the recipes keep programs and files.
 const PLACES: [&str; 5] = ["/tmp/", "/run/", "/usr/local/bin/", "/opt/", "/app/"];
 
-/// What Nomad's driver `exec` shows a task of its machine, by default.
+/// The folders of its machine that Nomad's driver `exec` shows a task by default.
 const SEEN_BY_EXEC: [&str; 5] = ["/bin/", "/etc/", "/lib/", "/sbin/", "/usr/"];
 
-/// The blocks of a page in this language.
+/// Returns the blocks of a page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     let text = fs::read_to_string(page).expect("reading the page");
@@ -31,7 +31,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     own.map(str::to_owned).collect()
 }
 
-/// What is between two texts.
+/// Returns the text between two texts.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let rest = text.split_once(from).expect("the beginning").1;
     rest.split_once(to).expect("the end").0
@@ -61,7 +61,7 @@ impl Site {
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("permission");
     }
 
-    /// The recipe, with its files in the folder.
+    /// Returns the recipe, with its files in the folder.
     fn moved(&self, recipe: &str) -> String {
         let folder = self.folder.path("").display().to_string();
         let parts = PLACES.iter();
@@ -86,7 +86,7 @@ impl Site {
         self.start(&["sh", "-c", line]).end()
     }
 
-    /// The slots that were run.
+    /// Returns how many slots were run.
     fn ran(&self) -> usize {
         let ran = fs::read_to_string(self.folder.path("ran")).unwrap_or_default();
         assert!(ran.lines().all(|slot| !slot.is_empty()), "{ran}");
@@ -94,7 +94,7 @@ impl Site {
     }
 }
 
-/// Whether there is such a program; otherwise says what is not done.
+/// Returns whether this program exists; otherwise prints what is not checked.
 fn has(program: &str, what: &str) -> bool {
     let mut asked = Command::new("sh");
     asked
@@ -164,7 +164,7 @@ fn the_units_are_valid_and_their_commands_run() {
     assert_eq!(site.ran(), 1);
 }
 
-/// The manifests on the page, as JSON.
+/// Returns the manifests on the page, as JSON.
 fn manifests() -> Option<Vec<Value>> {
     let script = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.argv[1])))";
     let read = |manifest: &String| {
@@ -181,7 +181,7 @@ fn manifests() -> Option<Vec<Value>> {
     manifests
 }
 
-/// The words of a command, with its files in the folder.
+/// Returns the words of a command, with its files in the folder.
 fn words(site: &Site, command: &Value) -> Vec<String> {
     let words = command.as_array().expect("a list").iter();
     words

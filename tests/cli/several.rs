@@ -17,7 +17,7 @@ on_every_server! {
     a_command_that_waited_for_one_of_several_after_an_eviction_is_held_back
 }
 
-/// Two paths that nobody else uses, in alphabetical order.
+/// Returns two paths that nobody else uses, in alphabetical order.
 fn two(name: &str) -> [String; 2] {
     let path = fresh_path(name);
     [format!("{path}-a"), format!("{path}-b")]
@@ -121,7 +121,7 @@ fn whoever_names_them_in_another_order_is_not_waited_for_in_a_circle(hosts: &str
     let script = format!("{}; sleep 0.02; {}", log.write("in"), log.write("out"));
     let named = [format!("{a} {b}"), format!("{b} {a}"), a.clone(), b.clone()];
     let start = |named: &String| Zklock::start(hosts, &format!("run {named}"), &script);
-    // Those of one lock run beside each other, and beside none of both.
+    // Commands with one of the locks run beside those with the other, and beside none with both.
     let all: Vec<_> = named.iter().cycle().take(16).map(start).collect();
     for zklock in all {
         let ended = zklock.end();
@@ -165,14 +165,14 @@ fn several_locks_wait_for_a_semaphore_on_one_of_their_paths(hosts: &str) {
     log.await_word("ran");
 }
 
-/// Several leave no note, and rely on none.
+/// A command with several locks leaves no note, and relies on none.
 fn a_command_that_waited_for_one_of_several_after_an_eviction_is_held_back(hosts: &str) {
     let ([a, b], log) = (two("evicted"), Log::new());
     let mut holder = Zklock::start(hosts, &format!("run {b}"), &log.beat("held"));
     log.await_word("held");
     let waits = format!("-v run {a} {b}");
     let (waiter, said) = Zklock::start_logged(hosts, &waits, &log.write("ran"));
-    // It has seen who is ahead.
+    // The command has seen who is ahead.
     eventually("it waits", || said.contains("waiting for "));
     let node = children(hosts, &b)
         .into_iter()

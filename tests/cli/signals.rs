@@ -1,4 +1,4 @@
-//! Signals to `zklock run`: who gets them, and what is cleaned up before it ends.
+//! Signals to `zklock run`: which processes get them, and what is cleaned up before it ends.
 
 use std::process::Command;
 use std::thread;
@@ -37,7 +37,7 @@ fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
         log.await_word("beat");
         zklock.signal(signal);
         if signal == "INT" {
-            // The head is gone; the rest, which ignores the signal, keeps the lock.
+            // The head is gone; the other process, which ignores the signal, keeps the lock.
             assert_eq!(
                 Zklock::run(hosts, &format!("run -n {path}"), ":").code,
                 Some(1)
@@ -170,7 +170,7 @@ fn a_caller_that_ignores_the_end_of_children_changes_nothing(hosts: &str) {
     assert_eq!(with("kill -TERM $$").signal, Some(15));
 }
 
-/// As nohup(1) does.
+/// nohup(1) lets a signal be ignored.
 fn a_signal_that_the_caller_ignores_ends_no_wait(hosts: &str) {
     let (path, log) = (fresh_path("ignored"), Log::new());
     let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
@@ -186,7 +186,7 @@ fn a_signal_that_the_caller_ignores_ends_no_wait(hosts: &str) {
     assert_eq!(waiting.end().code, Some(3));
 }
 
-/// The numbers of who starts it are outside of its namespace, as where a container is entered.
+/// The numbers of its caller are outside of its namespace, as when a container is entered.
 fn a_command_stops_and_continues_whose_caller_has_no_number(hosts: &str) {
     if !is_root() {
         return println!("only root can make a namespace everywhere");
@@ -241,8 +241,8 @@ fn who_stops_one_of_two_in_a_script_stops_neither_the_other_nor_the_script(hosts
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
-/// Becomes the rest of its arguments, which SIGTSTP stops whatever the caller has set: some that run
-/// tests ignore or block it.
+/// A program that becomes the rest of its arguments, and lets SIGTSTP stop them whatever the caller
+/// has set: some programs that run tests ignore or block it.
 const STOPPABLE: &str = "\
 import os, signal, sys
 signal.signal(signal.SIGTSTP, signal.SIG_DFL)
@@ -263,9 +263,9 @@ fn a_command_does_not_ignore_the_end_of_a_pipe_whatever_its_caller_does(hosts: &
     }
 }
 
-/// Without a terminal, and in a session of its own.
+/// The command is without a terminal, and in a session of its own.
 fn a_command_that_was_stopped_through_zklock_continues_with_it(hosts: &str) {
-    // As while it waits in vfork(2), the head of the second does not stop.
+    // The head of the second command does not stop, as one that waits in vfork(2).
     let second = "trap '' TSTP; env --default-signal=TSTP sh -c \"$0\"; :";
     for head in ["exec sh -c \"$0\"", second] {
         continues_with_zklock(hosts, head);

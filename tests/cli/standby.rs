@@ -139,8 +139,8 @@ fn a_signal_ends_whoever_waits_and_whoever_leads(hosts: &str) {
     await_queue(hosts, &path, 0);
 }
 
-/// A command that comes after a wait is held back for a quarter of a second, unless the lock was
-/// released in order.
+/// A command after a wait is held back for a quarter of a second, unless the lock was released in
+/// order.
 fn a_signal_right_after_the_wait_starts_no_command(hosts: &str) {
     for task in ["run", "standby", "once --slot a"] {
         // On a busy machine the signal may come too late to show anything.
@@ -158,13 +158,13 @@ fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
     let second = Zklock::start(hosts, &format!("{task} {path}"), &deaf);
     await_queue(hosts, &path, 2);
     let begun = Instant::now();
-    // Nobody says that it was released in order.
+    // No note says that the lock was released in order.
     first.kill();
     await_queue(hosts, &path, 1);
-    // It has learned that it is its turn.
+    // The standby has learned that it is its turn.
     thread::sleep(Duration::from_millis(60));
     second.signal("TERM");
-    // A busy machine may take as long again to pass the signal on.
+    // A busy machine may take equally long to pass the signal on.
     let in_time = begun.elapsed() < Duration::from_millis(125);
     let ended = second.end();
     await_queue(hosts, &path, 0);
@@ -189,7 +189,7 @@ fn a_signal_for_the_command_during_the_wait_ends_nothing(hosts: &str) {
     }
 }
 
-/// strace holds up the main thread for as long after it has sent the command's input to the
+/// strace holds up the main thread for half a second after it has sent the command's input to the
 /// process that starts the command, which is before the command begins.
 #[test]
 #[ignore = "needs strace: tests/all.sh"]
@@ -218,7 +218,7 @@ fn a_signal_before_the_command_begins_starts_no_command() {
     }
 }
 
-/// Another one leads by then, so nothing else ends it.
+/// Another standby leads by then, so nothing else would end this one.
 fn a_signal_right_after_the_daemon_has_ended_ends_the_standby(hosts: &str) {
     for delay in [1, 3, 5, 7, 9] {
         let (path, log) = (fresh_path("after"), Log::new());
@@ -249,7 +249,7 @@ fn a_lock_that_is_lost_before_the_daemon_begins_costs_the_place_alone(hosts: &st
     await_queue(hosts, &path, 2);
     first.kill();
     await_queue(hosts, &path, 1);
-    // It has learned that it leads, and its daemon is held back for a moment.
+    // The standby has learned that it leads, and its daemon is held back for a moment.
     thread::sleep(Duration::from_millis(60));
     let node = children(hosts, &path).remove(0);
     let deleted = Raw::connect(hosts).delete(&format!("{path}/{node}"));

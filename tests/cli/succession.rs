@@ -1,5 +1,5 @@
-//! When a command begins after another one: at once if that one was released in order, and after a
-//! pause if its holder may not know yet that the lock is gone.
+//! When a command begins after another one: at once if that one released its lock in order, and
+//! after a pause if its holder may not know yet that the lock is gone.
 
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -44,12 +44,12 @@ fn commands_whose_locks_are_released_in_order_follow_each_other_at_once(hosts: &
     let begun = times(&log);
     assert_eq!(begun.len(), 4);
     let gaps = begun.windows(2).map(|two| two[1] - two[0]);
-    // A busy machine may delay one of them.
+    // A busy machine may delay one of the commands.
     let short = gaps.clone().filter(|gap| *gap < PAUSE).count();
     assert!(2 <= short, "{:?}", gaps.collect::<Vec<_>>());
 }
 
-/// Those who hold, and who waits for them; both are followed by the path.
+/// The commands that hold, and the command that waits for them; the path follows each.
 const TURNS: [(&[&str], &str); 11] = [
     (&["run"], "run -s"),
     (&["run -s", "run -s", "run -s"], "run"),
@@ -64,7 +64,7 @@ const TURNS: [(&[&str], &str); 11] = [
     (&["standby"], "run"),
 ];
 
-/// Starts the holders, and one that waits for them.
+/// Starts the holders, and a command that waits for them.
 fn take_turns(hosts: &str, turn: (&[&str], &str), path: &str, log: &Log) -> (Vec<Zklock>, Zklock) {
     let holding = Log::new();
     let holds = format!("{}; read -r _", holding.write("holds"));
@@ -108,7 +108,7 @@ fn nobody_ahead_is_nobody_to_wait_for(hosts: &str) {
     }
 }
 
-/// One of them is evicted, and the others release in order.
+/// One of the holders is evicted, and the others release in order.
 fn whoever_may_have_been_evicted_holds_the_next_command_back(hosts: &str) {
     for turn in TURNS {
         let (path, log) = (fresh_path("may-be-evicted"), Log::new());
@@ -138,7 +138,7 @@ fn whoever_may_have_been_evicted_holds_the_next_command_back(hosts: &str) {
     }
 }
 
-/// A busy machine may delay a command now and then.
+/// Checks that a command begins at once. A busy machine may delay it now and then.
 #[track_caller]
 fn at_once(what: &str, begins: impl Fn() -> Duration) {
     let mut took = Vec::new();
@@ -158,7 +158,7 @@ fn a_command_is_held_back_after_a_holder_that_was_evicted(hosts: &str) {
     await_queue(hosts, &path, 1);
     let second = Zklock::start(hosts, &run, &log.beat("second"));
     await_queue(hosts, &path, 2);
-    // It leaves a note, which says nothing of the second.
+    // The first holder leaves a note, which says nothing of the second.
     end(first);
     log.await_word("second");
     let node = format!("{path}/{}", children(hosts, &path)[0]);
@@ -185,7 +185,7 @@ fn a_command_is_held_back_after_a_holder_of_another_program(hosts: &str) {
     assert!(PAUSE <= times(&log)[0] - released);
 }
 
-/// As when somebody deletes the whole queue: it stands in line again, and nobody is ahead.
+/// This is so when somebody deletes the whole queue: the standby queues again, and nobody is ahead.
 fn a_standby_is_held_back_if_its_node_went_together_with_the_holders(hosts: &str) {
     let (path, log) = (fresh_path("all-evicted"), Log::new());
     let holder = Zklock::start(hosts, &format!("run {path}"), "read -r _");
@@ -219,7 +219,7 @@ fn a_command_that_is_shorter_than_a_round_trip_leaves_a_note(hosts: &str) {
     }
 }
 
-/// The permit is given back in order, and says nothing of the holder that was evicted.
+/// The permit is given back in order, but that says nothing of the holder that was evicted.
 fn a_command_is_held_back_after_an_eviction_even_if_another_kind_of_lock_came_after_it(
     hosts: &str,
 ) {
@@ -265,8 +265,8 @@ fn what_others_keep_in_the_directory_of_a_lock_stays(hosts: &str) {
     }
 }
 
-/// A run that cannot say so, because something else is in the directory, costs the same: a session and
-/// its end, a node and its deletion.
+/// A run that cannot leave its note, because something else is in the directory, costs the same: a
+/// session and its end, a node and its deletion.
 #[test]
 fn a_release_that_says_so_costs_no_further_write() {
     const PERSISTENT: i32 = 0;
@@ -281,7 +281,7 @@ fn a_release_that_says_so_costs_no_further_write() {
         assert!(other.create(&mark, b"", PERSISTENT).is_ok());
         other.stat(&mark).expect("a node").czxid
     };
-    // On a busy machine, a run may have its lock confirmed once more.
+    // On a busy machine, a run may let its lock be confirmed once more.
     let mut writes_of = |run: &str| {
         let once = |_| {
             let before = zxid();
@@ -303,12 +303,12 @@ fn a_release_that_says_so_costs_no_further_write() {
     assert_eq!(noted, unnoted);
 }
 
-/// Returns once it waits: a contender whose holder goes before that does not.
+/// Starts a command; returns once it waits. If the holder left before, it would not wait.
 fn start_waiting(hosts: &str, args: &str, script: &str) -> Zklock {
     spawn_waiting(hosts, args, script).0
 }
 
-/// As above, with what it says.
+/// As above; also returns its messages.
 fn spawn_waiting(hosts: &str, args: &str, script: &str) -> (Zklock, Log) {
     let (zklock, said) = Zklock::start_logged(hosts, &format!("-v {args}"), script);
     eventually("it waits", || {
@@ -317,13 +317,13 @@ fn spawn_waiting(hosts: &str, args: &str, script: &str) -> (Zklock, Log) {
     (zklock, said)
 }
 
-/// The node that was created first.
+/// Returns the node that was created first.
 fn first_of(names: &[String]) -> &str {
     let number = |name: &&String| name[name.len() - 10..].to_owned();
     names.iter().min_by_key(number).expect("a holder")
 }
 
-/// The script that writes when it begins.
+/// Returns the script that writes when it begins.
 fn begins(log: &Log) -> String {
     format!("date +%s%N >> {}", log.file().display())
 }

@@ -1,4 +1,4 @@
-//! The program on a terminal: Ctrl-C ends what it would end without the program.
+//! The program on a terminal: Ctrl-C ends the processes that it would end without the program.
 
 use std::fs;
 use std::path::Path;
@@ -29,14 +29,14 @@ on_every_server! {
     words_of_others_cannot_hide_anything
 }
 
-/// What a terminal has shown.
+/// The output of a terminal.
 #[derive(Debug)]
 struct Seen {
     shown: String,
     code: Option<i32>,
 }
 
-/// Starts a shell with a script on a terminal of its own, which types what the steps say.
+/// Starts a shell with a script on a terminal of its own, and types what the steps say.
 pub(crate) fn start(hosts: &str, log: &Log, steps: &str, shell: &str, script: &str) -> Zklock {
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
     let mut command = Command::new("python3");
@@ -58,7 +58,7 @@ fn end(terminal: Zklock) -> Seen {
     }
 }
 
-/// Returns scripts around this one, which start something else after it.
+/// Returns scripts around this one, which start another program after it.
 fn shapes(zklock: &str, next: &str) -> [String; 4] {
     [
         format!("{zklock}; {next}"),
@@ -142,7 +142,7 @@ fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
     }
 }
 
-/// Who continues it knows nothing of the lock.
+/// A user who continues the job knows nothing of the lock.
 fn a_stopped_job_that_is_continued_without_its_zklock_ends_in_time(hosts: &str) {
     let (path, log, head) = (fresh_path("ctrl-z"), Log::new(), Log::new());
     let zklock = zklock(&format!("--session-timeout 6 {path}"));
@@ -162,7 +162,7 @@ fn a_stopped_job_that_is_continued_without_its_zklock_ends_in_time(hosts: &str) 
     assert_eq!(end(terminal).code, Some(75));
 }
 
-/// Has the command that has stopped go on, and then end.
+/// Continues the command that has stopped, and then ends it.
 #[track_caller]
 pub(crate) fn goes_on_and_ends(
     (hosts, path): (&str, &str),
@@ -224,7 +224,7 @@ pub(crate) fn holder(hosts: &str, path: &str) -> impl Fn() -> String {
     }
 }
 
-/// Two in one job: what stops the one must not stop the other.
+/// Two `zklock` in one job: a stop of the one must not stop the other.
 fn ctrl_z_stops_no_zklock_whose_command_runs_on(hosts: &str) {
     let (log, [path, deaf]) = (Log::new(), ["ctrl-z", "deaf"].map(fresh_path));
     let ignores = format!("trap \"\" TSTP; {}", log.beat("beat"));
@@ -245,7 +245,8 @@ fn ctrl_z_stops_no_zklock_whose_command_runs_on(hosts: &str) {
     await_queue(hosts, &deaf, 0);
 }
 
-/// Ignores Ctrl-Z, writes a word, and lets a child take its place, until its file is removed.
+/// A program that ignores Ctrl-Z, writes a word, and lets a child take its place, until its file is
+/// removed.
 const CHAIN: &str = "
 import os, signal, sys
 signal.signal(signal.SIGTSTP, signal.SIG_IGN)
@@ -272,7 +273,8 @@ fn ctrl_z_stops_processes_that_replace_each_other(hosts: &str) {
         eventually("it is stopped or says why not", || {
             state() == "T" || is_told()
         });
-        // A fork that no signal interrupts may still have a child. Later, what goes on would be killed.
+        // A fork that no signal interrupts may still have a child. Later, a process that goes on
+        // would be killed.
         let becomes_still = || (0..4).any(|_| log.is_still());
         assert!(
             is_told() || becomes_still(),
@@ -292,7 +294,7 @@ fn ctrl_z_stops_no_zklock_under_a_process_that_is_hidden(hosts: &str) {
     let (path, log) = (fresh_path("hidden"), Log::new());
     let folder = log.file().parent().expect("a folder").to_owned();
     let sudo = folder.join("sudo");
-    // It also ends with the folder, if the test fails.
+    // The script also ends with the folder, if the test fails.
     let script = format!(
         "mount -t proc -o hidepid=2 none /proc; chmod -R a+rwX {folder}
         cp $(which setpriv) {sudo}; chmod u+s {sudo}; set -m
@@ -345,7 +347,8 @@ fn a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_i
     }
 }
 
-/// Stops its group when it is told to stop, as an editor does, and writes words until a file is there.
+/// A program that stops its group when it is told to stop, as an editor does, and writes words
+/// until a file exists.
 const EDITOR: &str = "
 import os, signal, sys, time
 signal.signal(signal.SIGTSTP, lambda *_: os.kill(0, signal.SIGSTOP))
@@ -371,7 +374,8 @@ fn a_zklock_whose_command_stops_its_group_when_told_to_stops_once(hosts: &str) {
     goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
 }
 
-/// Its input is a pipe, so it does not get the terminal before it reads from it.
+/// The command's input is a pipe, so it does not get the terminal before it reads from the
+/// terminal.
 fn a_command_in_the_background_stops_for_the_terminal_and_gets_it_with_fg(hosts: &str) {
     let (path, log) = (fresh_path("background"), Log::new());
     let command = format!(

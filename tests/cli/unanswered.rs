@@ -1,4 +1,4 @@
-//! What `zklock` says and does while no server answers.
+//! The messages and actions of `zklock` while no server answers.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,12 +17,12 @@ use crate::support::relay::listen;
 use crate::support::zookeeper::Folder;
 use crate::support::{eventually, fresh_path, run, timed, within};
 
-/// Greets every client, and hangs up at its first request.
+/// Starts a server that greets every client, and hangs up at its first request.
 fn hangs_up() -> String {
     greets(|mut stream| stream.read_exact(&mut [0; 4]))
 }
 
-/// Greets every client, and answers nothing.
+/// Starts a server that greets every client, and answers nothing.
 fn stays_silent() -> String {
     greets(|mut stream| stream.read_to_end(&mut Vec::new()).map(drop))
 }
@@ -46,7 +46,7 @@ fn greet(mut stream: TcpStream) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Before the client has asked or after that, and with a reset or without.
+/// It may hang up before or after the client's request, and with a reset or without.
 #[test]
 fn a_server_that_hangs_up_is_told_in_the_same_words_whenever_it_does_so() {
     let reset = |stream: &TcpStream| set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
@@ -106,7 +106,7 @@ fn a_refused_connection_is_told_before_the_wait_for_a_server_is_over() {
     }
 }
 
-/// A look at what lies below the path went on for 15 s, and the attempt after it for T.
+/// Once, a look at the nodes below the path went on for 15 s, and the attempt after it for T.
 #[test]
 fn a_deadline_holds_whatever_is_printed() {
     let hosts = hangs_up();
@@ -124,7 +124,7 @@ fn a_deadline_holds_whatever_is_printed() {
     }
 }
 
-/// The end of the session went on for another second.
+/// Once, the end of the session took another second.
 #[test]
 fn a_server_that_falls_silent_is_waited_for_two_seconds_after_the_deadline() {
     let hosts = stays_silent();
@@ -151,7 +151,7 @@ fn a_server_that_falls_silent_is_waited_for_two_seconds_after_the_deadline() {
     assert!(took < Some(Duration::from_millis(2800)), "{took:?}");
 }
 
-/// It ended as if the lock was taken, and with `-E 0` as if all was well.
+/// Once, it ended as if the lock was taken, and with `-E 0` as if all was well.
 #[test]
 fn a_wait_that_ends_without_a_server_does_not_say_that_the_lock_is_taken() {
     let server = Server::start().expect("a server");
@@ -175,7 +175,7 @@ fn a_wait_that_ends_without_a_server_does_not_say_that_the_lock_is_taken() {
     for (args, waiting) in waiting {
         let ended = waiting.end();
         assert_eq!(ended.code, Some(69), "{args}: {ended:?}");
-        // Who had not seen its connection yet says that no server answered.
+        // A command that had no connection yet says that no server answered.
         let says = ["no server answers any more", "no ZooKeeper server answered"];
         assert!(
             says.iter().any(|says| ended.err.contains(says)),
@@ -184,7 +184,7 @@ fn a_wait_that_ends_without_a_server_does_not_say_that_the_lock_is_taken() {
     }
 }
 
-/// It was free when the session had timed out, 40 s later.
+/// Once, it was free only when the session had timed out, 40 s later.
 #[test]
 fn a_lock_that_was_in_doubt_is_free_as_soon_as_servers_are_back() {
     for kind in ["run", "once --slot a"] {
@@ -202,7 +202,7 @@ fn a_lock_that_was_in_doubt_is_free_as_soon_as_servers_are_back() {
     }
 }
 
-/// Cron would send what is written.
+/// cron would mail any output.
 #[test]
 fn a_silent_server_beside_a_good_one_is_not_worth_a_line() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -212,7 +212,7 @@ fn a_silent_server_beside_a_good_one_is_not_worth_a_line() {
         let begun = Instant::now();
         let ended = Zklock::run(&hosts, &args, ":");
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        // A busy machine takes longer, and says so.
+        // A busy machine takes longer, and then the program says so.
         if begun.elapsed() < Duration::from_millis(1800) {
             assert_eq!(ended.err, "");
         }
@@ -237,7 +237,7 @@ fn a_command_that_a_short_disconnect_would_stop_is_told_so_when_it_begins() {
     );
 }
 
-/// They waited for a session timeout, and then for another one without a word.
+/// Once, commands waited for a session timeout, and then for another one without a word.
 #[test]
 fn servers_that_stay_away_are_waited_for_once() {
     let (ended, log, proxy) = (Folder::new(), Log::new(), Proxy::start(embedded()));
@@ -268,7 +268,7 @@ fn servers_that_stay_away_are_waited_for_once() {
     assert!(begun.elapsed() < until, "{:?}", begun.elapsed());
 }
 
-/// A signal ended it at once, and the lock was free a session timeout later.
+/// Once, a signal ended the command at once, and the lock was free a session timeout later.
 #[test]
 fn a_signal_leaves_who_waits_for_a_server_the_time_to_release_the_lock() {
     for (kind, is_back) in [("run", true), ("once --slot a", true), ("run", false)] {
@@ -302,7 +302,7 @@ fn a_signal_leaves_who_waits_for_a_server_the_time_to_release_the_lock() {
     }
 }
 
-/// It waited for a session timeout and two seconds: only a further signal shortened that.
+/// Once, it waited for a session timeout and two seconds: only a further signal shortened that.
 #[test]
 fn a_signal_that_ends_the_command_leaves_two_seconds_to_release_the_lock() {
     for kind in ["run", "standby", "once --slot a"] {
@@ -322,7 +322,8 @@ fn a_signal_that_ends_the_command_leaves_two_seconds_to_release_the_lock() {
     }
 }
 
-/// What is done must not be done again, so its end is written down if servers come back in time.
+/// A run that is done must not be done again, so its end is written down if servers come back in
+/// time.
 #[test]
 fn a_run_that_a_signal_ends_with_0_waits_to_be_written_down() {
     let (path, log, proxy) = (fresh_path("done"), Log::new(), Proxy::start(embedded()));
@@ -333,7 +334,7 @@ fn a_run_that_a_signal_ends_with_0_waits_to_be_written_down() {
     proxy.refuse();
     run.signal("TERM");
     eventually("it waits", || said.contains("no server answers: waiting"));
-    // Longer than it would wait for a failure.
+    // This is longer than it would wait for a failure.
     thread::sleep(Duration::from_secs(4));
     assert!(!run.has_ended());
     proxy.accept();
@@ -342,7 +343,7 @@ fn a_run_that_a_signal_ends_with_0_waits_to_be_written_down() {
     assert_eq!(next.code, Some(0), "{next:?}");
 }
 
-/// Each greeting began the ten seconds anew.
+/// Once, each greeting began the ten seconds anew.
 #[test]
 fn servers_that_greet_and_answer_nothing_are_told() {
     let args = "run -w 14 /silent";
@@ -352,7 +353,7 @@ fn servers_that_greet_and_answer_nothing_are_told() {
     assert!(ended.err.contains(said), "{ended:?}");
 }
 
-/// It waited for its own lock until they did.
+/// Once, the doctor waited for its own lock until they answered.
 #[test]
 fn doctor_ends_although_servers_greet_and_answer_nothing_more() {
     let proxy = Proxy::start(embedded());
@@ -369,7 +370,7 @@ fn doctor_ends_although_servers_greet_and_answer_nothing_more() {
     assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
-/// A log told of the doubt alone.
+/// Once, the log reported the doubt alone.
 #[test]
 fn a_doubt_that_is_over_is_told() {
     let (path, log, proxy) = (fresh_path("doubt"), Log::new(), Proxy::start(embedded()));
@@ -387,17 +388,18 @@ fn a_doubt_that_is_over_is_told() {
     assert!(!said.contains("is lost"), "{said:?}");
 }
 
-/// It was said to be not confirmed after 0.0ns.
+/// Once, the message said that the lock was not confirmed after 0.0ns.
 #[test]
 fn what_servers_did_not_confirm_is_said_also_after_a_signal() {
     let (path, log, proxy) = (fresh_path("done"), Log::new(), Proxy::start(embedded()));
-    // Nothing but the signal stops the command, however late it comes.
+    // Only the signal stops the command, however late the signal comes.
     let args = format!("--session-timeout 4 once --on-lost warn --slot a {path}");
     let script = format!("trap 'exit 0' TERM; {}", log.beat("in"));
     let (mut once, said) = Zklock::start_logged(&proxy.hosts(), &args, &script);
     log.await_word("in");
     proxy.refuse();
-    // At once, as timeout(1) does. With a shell for each, the second one may be another signal.
+    // Both signals come at once, as from timeout(1). With a shell for each, the second one may
+    // count as another signal.
     let kill = format!("kill -TERM {id}; kill -TERM {id}", id = once.id());
     run(Command::new("sh").args(["-c", &kill]));
     eventually("it waits", || said.contains("no server answers: waiting"));
@@ -408,7 +410,7 @@ fn what_servers_did_not_confirm_is_said_also_after_a_signal() {
     );
 }
 
-/// It said nothing, and then that it was granted.
+/// Once, the program said nothing, and then that the lock was granted.
 #[test]
 fn a_lock_that_is_not_granted_yet_after_a_reconnect_is_told() {
     let (path, log, proxy) = (
@@ -419,14 +421,14 @@ fn a_lock_that_is_not_granted_yet_after_a_reconnect_is_told() {
     let holds = format!("{}; read -r _", log.write("held"));
     let mut holder = Zklock::start(embedded(), &format!("run {path}"), &holds);
     log.await_word("held");
-    // Who is next has its node confirmed while it waits, and is not held back.
+    // The next in line lets its node be confirmed while it waits, and is not held back.
     let next = Zklock::start(embedded(), &format!("run {path}"), ":");
     eventually("one is next", || children(embedded(), &path).len() == 2);
     let timeout = Duration::from_secs(10);
     let args = format!("--session-timeout {} run {path}", timeout.as_secs());
     let (waiter, said) = Zklock::start_logged(&proxy.hosts(), &args, "exit 3");
     eventually("it waits", || children(embedded(), &path).len() == 3);
-    // Nothing that it has committed is as young as a session then.
+    // Then all that it has committed is older than a session timeout.
     thread::sleep(timeout);
     proxy.refuse();
     holder.feed("\n");
@@ -441,7 +443,7 @@ fn a_lock_that_is_not_granted_yet_after_a_reconnect_is_told() {
     );
 }
 
-/// A leader that hangs for a moment had `-n` give up on every machine.
+/// Once, a leader that hung for a moment made `-n` give up on every machine.
 #[test]
 fn a_try_outlasts_a_silence_that_is_shorter_than_a_session() {
     let (log, path, proxy) = (Log::new(), fresh_path("try"), Proxy::start(embedded()));
@@ -451,7 +453,7 @@ fn a_try_outlasts_a_silence_that_is_shorter_than_a_session() {
     let args = format!("--session-timeout 10 run -n {path}");
     let tries = Zklock::start(&proxy.hosts(), &args, &log.write("two holders"));
     eventually("the server falls silent", || proxy.fired());
-    // Longer than the client stays with a server that was prompt.
+    // This is longer than the client stays with a server that was prompt.
     thread::sleep(Duration::from_secs(5));
     proxy.heal();
     let ended = tries.end();
@@ -459,7 +461,7 @@ fn a_try_outlasts_a_silence_that_is_shorter_than_a_session() {
     holder.kill();
 }
 
-/// It forgot that the lock was taken when nobody confirmed the end of its session.
+/// Once, it forgot that the lock was taken if nobody confirmed the end of its session.
 #[test]
 fn a_try_that_had_its_answer_ends_with_it_whatever_the_servers_do_next() {
     let (log, path, proxy) = (Log::new(), fresh_path("try"), Proxy::start(embedded()));
@@ -474,7 +476,7 @@ fn a_try_that_had_its_answer_ends_with_it_whatever_the_servers_do_next() {
     holder.kill();
 }
 
-/// It was a lock that was lost before the command began, with the status for that.
+/// Once, this counted as a lock that was lost before the command began, with the status for that.
 #[test]
 fn a_permit_whose_number_takes_too_long_is_acquired_again() {
     for silent_at in [op::MULTI, op::DELETE, op::SET_DATA] {

@@ -104,8 +104,8 @@ fn a_waiter_whose_servers_are_gone_says_so_in_a_log() {
     await_queue(&hosts, &path, 2);
     drop(server);
     let ended = waiter.end();
-    // The node is there before the waiter has heard that another one is ahead: if it has, the lock
-    // is taken, and if not, no server has said so.
+    // The node exists before the waiter has heard that another one is ahead. If it has heard that,
+    // the lock is taken; if not, no server has said so.
     assert!(matches!(ended.code, Some(1 | 69)), "{ended:?}");
     let said = format!("zklock: waiting for {path}: no server has answered for 1");
     assert!(ended.err.starts_with(&said), "{ended:?}");
@@ -145,7 +145,7 @@ fn bash_completes_paths_of_locks() {
             format!("{path}/nightly-old\n"),
         ),
         (format!("zklock list {path}/nightly/"), "\n".to_owned()),
-        // What is inserted is no command, and what cannot be shown is not offered.
+        // The inserted text is no command, and a name that cannot be shown is not offered.
         (
             format!("zklock list {path}/dep"),
             format!("{path}/deploy\\$\\(id\\)\n"),

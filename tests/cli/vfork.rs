@@ -1,5 +1,5 @@
-//! What a command has started may wait in vfork(2), which no signal but SIGKILL interrupts, until its
-//! child runs a program or ends; or in fork(2), until its child begins.
+//! Processes of a command that wait in vfork(2) until their child runs a program or ends, or in fork(2) until
+//! their child begins. No signal but SIGKILL interrupts vfork(2).
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ on_every_server! {
     a_fork_that_outlasts_the_lock_of_a_stopped_job_has_no_child
 }
 
-/// Waits in vfork(2) until a file is there, and writes words meanwhile. Unlike vfork(2), the child has a
-/// memory of its own.
+/// A program that waits in vfork(2) until a file exists, and writes words meanwhile. Unlike with vfork(2) itself,
+/// the child has a memory of its own.
 const WAIT: &str = "
 import ctypes, os, signal, sys, time
 log, stop = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND), sys.argv[2]
@@ -35,7 +35,7 @@ if ctypes.CDLL(None).syscall(clone, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:
 os.write(log, b'on\\n')
 sys.exit(5)";
 
-/// The program above, its log, and the file that it waits for.
+/// The program above, its log, and the file for which it waits.
 struct Waiting {
     log: Log,
     stop: PathBuf,
@@ -49,7 +49,7 @@ impl Waiting {
         Self { log, stop }
     }
 
-    /// Returns the script that runs it.
+    /// Returns the script that runs the program.
     fn script(&self) -> String {
         let program = self.log.file().with_file_name("wait.py");
         let (program, log) = (program.display(), self.log.file());
@@ -70,7 +70,7 @@ impl Waiting {
 fn nothing_is_left_of_what_waits_in_vfork_when_the_lock_is_lost(hosts: &str) {
     for leave in ["exec", "exec setsid -w"] {
         let (path, waiting) = (fresh_path("vfork"), Waiting::new());
-        // It is asked to end before.
+        // The process is asked to end before that.
         let script = format!("{leave} {} ignores", waiting.script());
         let zklock = waiting.start(hosts, &path, &script);
         Zklock::run(hosts, &format!("revoke --evict-after 0 {path}"), "");
@@ -119,7 +119,7 @@ fn ctrl_z_stops_what_waits_in_vfork(hosts: &str) {
     }
 }
 
-/// It cannot stop before its child goes on, which it does only with it.
+/// The command cannot stop before its child goes on, and the child goes on only with the command.
 fn a_command_that_waits_in_vfork_at_a_stop_goes_on_with_it(hosts: &str) {
     let (path, waiting) = (fresh_path("vfork"), Waiting::new());
     let log = &waiting.log;
@@ -127,7 +127,7 @@ fn a_command_that_waits_in_vfork_at_a_stop_goes_on_with_it(hosts: &str) {
     let zklock = waiting.start(hosts, &path, &script);
     zklock.signal("TSTP");
     eventually("its child stops", || log.is_still());
-    // It maintains the lock of a command that may go on.
+    // `zklock` maintains the lock of a command that may go on.
     assert_ne!(holder(hosts, &path)(), "T");
     zklock.signal("CONT");
     eventually("its child goes on", || !log.is_still());
@@ -136,8 +136,8 @@ fn a_command_that_waits_in_vfork_at_a_stop_goes_on_with_it(hosts: &str) {
     await_queue(hosts, &path, 0);
 }
 
-/// Writes its number, and is in fork(2) as long as nobody can read from file 9: the kernel writes there before
-/// the child begins.
+/// A program that writes its number, and is in fork(2) as long as nobody can read from file 9: the kernel writes
+/// there before the child begins.
 const FORK: &str = "
 import ctypes, mmap, os, signal, sys, time
 log, stop = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND), sys.argv[2]
@@ -152,17 +152,17 @@ if ctypes.CDLL(None).syscall(clone, 0x1000 | signal.SIGCHLD, 0, place, 0, 0) == 
     os._exit(0)
 os.wait()";
 
-/// The program above, and the files by which it is seen and ended.
+/// The program above, and the files by which a test sees and ends it.
 struct Forking {
     log: Log,
-    /// While nobody is named there, it is in fork(2).
+    /// The file that names a process; while it names none, the program is in fork(2).
     named: PathBuf,
     stop: PathBuf,
     terminal: Zklock,
 }
 
 impl Forking {
-    /// Starts it as a job of `zklock run` with these options, and types ^Z when it is in fork(2).
+    /// Starts the program as a job of `zklock run` with these options, and types ^Z when it is in fork(2).
     fn stopped(hosts: &str, options: &str, leave: &str) -> Self {
         let log = Log::new();
         let file = |name: &str| log.file().with_file_name(name);
@@ -217,7 +217,7 @@ fn ctrl_z_stops_the_child_of_a_fork_that_it_did_not_interrupt(hosts: &str) {
     }
 }
 
-/// It would run beside the next holder until it is found.
+/// The child would run beside the next holder until it is found.
 fn a_fork_that_outlasts_the_lock_of_a_stopped_job_has_no_child(hosts: &str) {
     if !can_mount() {
         return println!("only root can mount a file system everywhere");

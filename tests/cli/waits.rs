@@ -1,4 +1,4 @@
-//! How long `zklock` waits for what is taken, and what the wait costs.
+//! How long `zklock` waits for a lock that is taken, and what the wait costs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,14 +16,15 @@ on_every_server! {
     a_wait_that_connecting_has_used_up_still_gets_a_free_lock
 }
 
-/// It took half a second, and longer than that if the lock was of another kind.
+/// Once, it took half a second, and longer if the lock was of another kind.
 fn a_wait_is_as_short_as_the_user_says(hosts: &str) {
     let (path, log) = (fresh_path("short"), Log::new());
     let holds = format!("{}; read -r _", log.write("holds"));
     let mut holder = Zklock::start(hosts, &format!("run {path}"), &holds);
     log.await_word("holds");
     for kind in ["run", "run -s", "run --permits 2"] {
-        // Than a run that has nothing to wait for; a busy machine may delay one of them.
+        // How much longer the wait is than a run that has nothing to wait for; a busy machine may delay one of
+        // them.
         let longer = || {
             let free = fresh_path("free");
             let (ended, free) = connected(hosts, &format!("{kind} -w 0.05 {free}"), ":");
@@ -50,15 +51,15 @@ fn a_wait_that_connecting_has_used_up_still_gets_a_free_lock(hosts: &str) {
     }
 }
 
-/// Runs it, and returns how long that took; anew if no server has greeted within the second that connecting
-/// has, as on a machine that stands still.
+/// Runs the program; returns its end and how long that took. Repeats the run if no server has greeted within the
+/// second for connecting, as on a machine that stands still.
 fn connected(hosts: &str, args: &str, script: &str) -> (Ended, Duration) {
     let runs = (0..5).map(|_| timed(|| Zklock::run(hosts, args, script)));
     let mut runs = runs.filter(|(ended, _)| ended.code != Some(69));
     runs.next().expect("a server that greets within a second")
 }
 
-/// On a terminal, and with `-v`, the lock was asked for when it was known what lies below the path.
+/// Once, on a terminal and with `-v`, the program asked for the lock only when it knew the nodes below the path.
 #[test]
 fn what_is_told_of_a_path_delays_no_command() {
     const ROUND_TRIP: Duration = Duration::from_millis(300);
@@ -82,7 +83,7 @@ fn what_is_told_of_a_path_delays_no_command() {
     );
 }
 
-/// It asked ten times a second.
+/// Once, it asked ten times a second.
 #[test]
 fn a_wait_for_another_kind_of_lock_asks_nothing() {
     const A_WHILE: Duration = Duration::from_secs(3);
@@ -94,7 +95,7 @@ fn a_wait_for_another_kind_of_lock_asks_nothing() {
     log.await_word("holds");
     let waiter = Zklock::start(server.hosts(), &format!("run --permits 2 {path}"), ":");
     let asked = || received(server.hosts());
-    // The watch is set when nothing is asked any more.
+    // The watch is set when the program sends no requests any more.
     let mut before = asked();
     eventually("it waits", || {
         thread::sleep(Duration::from_millis(500));
@@ -103,14 +104,14 @@ fn a_wait_for_another_kind_of_lock_asks_nothing() {
     });
     thread::sleep(A_WHILE);
     let count = asked() - before;
-    // Both clients ping, and the holder has its lock confirmed.
+    // Both clients ping, and the holder lets its lock be confirmed.
     assert!(count < 10, "{count} requests");
     holder.feed("\n");
     assert_eq!(holder.end().code, Some(0));
     assert_eq!(waiter.end().code, Some(0));
 }
 
-/// How many requests the server has received.
+/// Returns how many requests the server has received.
 fn received(hosts: &str) -> u64 {
     let mut stream = TcpStream::connect(hosts).expect("a connection");
     stream.write_all(b"srvr").expect("asking");

@@ -1,6 +1,6 @@
-//! How often a lock allocates memory, on all threads of its client together.
+//! The number of allocations of a lock, on all threads of its client together.
 //!
-//! This is a count, and so the same on every machine: only a change of the code makes it grow.
+//! The number is the same on every machine: only a change of the code makes it grow.
 
 use zklock::embedded::Server;
 use zklock::{Client, Mutex};
@@ -14,8 +14,8 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 const CYCLES: u64 = 200;
 
-/// For a free mutex that is locked and unlocked: three requests and the guard, or two
-/// requests if nobody else is expected.
+/// The most allocations for a free mutex that is locked and unlocked: three requests and the guard,
+/// or two requests if nobody else is expected.
 const MOST: [u64; 2] = [80, 70];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What clients use of the process that they are in: threads, memory, processor time.
+//! The resources of their process that clients use: threads, memory, processor time.
 //!
 //! The clients live in a process of their own, so that nothing else is counted.
 
@@ -12,9 +12,9 @@ use zklock::embedded::Server;
 use crate::support::fresh_path;
 use crate::support::worker::{self, Worker};
 
-/// What a client may use beside its buffers.
+/// The memory that a client may use beside its buffers.
 const KIB: u64 = 200;
-/// How long idle clients are watched; in this time all of them send pings.
+/// How long idle clients are measured; in this time all of them send pings.
 const IDLE: Duration = Duration::from_secs(4);
 /// The share of one processor for each client: a thousandth.
 const SHARE: u32 = 1000;
@@ -53,8 +53,8 @@ fn worker_that_drops_channels() {
     worker::say(&status("VmRSS:").saturating_sub(before).to_string());
 }
 
-/// Returns by how many threads and KiB a process grows with its clients, and how much
-/// processor time they use while nothing is asked of them.
+/// Returns by how many threads and KiB a process grows with its clients, and how much processor
+/// time they use while they have nothing to do.
 fn clients(count: u64, idle: Duration) -> (u64, u64, Duration) {
     let server = Server::start().unwrap();
     let (hosts, path, idle) = (server.hosts(), fresh_path("footprint"), idle.as_millis());
@@ -90,7 +90,7 @@ fn worker_that_has_clients() {
     worker::say(&format!("{threads} {kib} {used}"));
 }
 
-/// Returns a number that the kernel keeps on this process.
+/// Returns a number that the kernel keeps for this process.
 fn status(what: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status.lines();

@@ -1,4 +1,4 @@
-//! What a lock costs, as figures that are the same on every machine.
+//! The costs of a lock, as figures that are the same on every machine.
 //!
 //! Allocations are counted in a separate binary, `allocations.rs`, because counting them
 //! needs another allocator. System calls, threads and memory are those of a process that does

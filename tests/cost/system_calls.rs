@@ -1,7 +1,7 @@
-//! How often a lock calls the system, on all threads of its client together.
+//! The number of system calls of a lock, on all threads of its client together.
 //!
-//! strace counts the calls of a process that does nothing else. Sleeps and reads depend on
-//! what arrives together, so their limits leave room; those of writes do not.
+//! strace counts the calls of a process that does nothing else. The numbers of sleeps and reads
+//! depend on what arrives together, so their limits leave room; the limits of writes do not.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::support::worker::{self, Worker};
 use crate::support::{eventually, free_port, fresh_path};
 
 const CYCLES: u32 = 500;
-/// The test harness and the start of the session make calls too.
+/// The calls of the test harness and of the start of the session.
 const BESIDE: u32 = 400;
 
 #[test]
@@ -56,7 +56,7 @@ fn calls_of<W: Fn()>(body: W, input: &str) -> HashMap<String, u32> {
     strace.arg(&report).arg(worker::itself().get_program());
     let mut worker = Worker::launch(strace, body, input);
     worker.expect("done");
-    // Only then is the report complete, not already when the worker's output has ended.
+    // The report is complete only then, and not when the worker's output has ended.
     eventually("strace has ended", || worker.ended().is_some());
     let calls = counts(&fs::read_to_string(&report).unwrap());
     fs::remove_file(&report).unwrap();
@@ -67,7 +67,7 @@ fn per_cycle(count: u32) -> f64 {
     f64::from(count.saturating_sub(BESIDE)) / f64::from(CYCLES)
 }
 
-/// Returns the calls in a summary of strace, which has the columns that we ask for.
+/// Returns the calls in a summary of strace, which has the requested columns.
 fn counts(summary: &str) -> HashMap<String, u32> {
     let call = |line: &str| {
         let (calls, name) = line.trim().split_once(' ')?;

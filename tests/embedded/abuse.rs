@@ -1,4 +1,4 @@
-//! Clients that are malformed, too large, half open or half dead never stop the server, leak
+//! Clients that are malformed, too large, half open or half dead. They never stop the server, leak
 //! a session, or stall others.
 
 use std::io::Write;
@@ -142,7 +142,7 @@ fn a_client_that_does_not_read_stalls_nobody() {
         server.watch_count() > 0
     });
     other.delete("/big").unwrap();
-    // It gets what it has asked for as soon as it reads.
+    // The client gets what it has asked for as soon as it reads.
     assert_eq!(deaf.hear().unwrap().unwrap().len(), 900_000 + 4 + 68);
 }
 

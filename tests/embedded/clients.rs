@@ -45,7 +45,7 @@ fn a_server_starts_in_less_than_10_ms() {
         let server = Server::start().unwrap();
         (begin.elapsed(), server).0
     };
-    // The best of many tries, since the machine has other things to do.
+    // The best of many tries counts, since the machine has other things to do.
     let best = (0..50).map(|_| start()).min().unwrap();
     assert!(best < Duration::from_millis(10), "{best:?}");
 }

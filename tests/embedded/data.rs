@@ -23,7 +23,7 @@ fn start(folder: &Path) -> Server {
     builder.start().unwrap()
 }
 
-/// Returns all that a client sees of these nodes.
+/// Returns everything that a client sees of these nodes.
 fn account(client: &mut Wire, nodes: &[String]) -> Vec<Vec<u8>> {
     let mut account = Vec::new();
     for path in nodes {
@@ -112,7 +112,8 @@ fn a_lock_outlives_a_restart_with_a_data_folder() {
     assert!(!server.nodes().iter().any(|node| node.contains("-lock-")));
 }
 
-/// However much longer than the server now grants, and whatever was granted first.
+/// The timeout may be much longer than the server now grants, and another one may have been granted
+/// first.
 #[test]
 fn a_session_has_what_was_granted_to_it_last_after_a_restart() {
     let folder = Folder::new();
@@ -157,7 +158,7 @@ fn a_log_that_was_cut_anywhere_keeps_every_whole_entry() {
         let server = start(&folder.path("data"));
         let expected = ends.iter().filter(|end| **end <= length).count();
         assert_eq!(server.nodes().len(), expected, "{length}");
-        // It goes on behind what is whole.
+        // The server goes on behind the last whole entry.
         Wire::connect(&server).create("/more", PERSISTENT).unwrap();
         drop(server);
         assert_eq!(start(&folder.path("data")).nodes().len(), expected + 1);
@@ -207,7 +208,7 @@ fn what_was_answered_outlives_a_server_that_is_killed() {
         let killer = std::thread::spawn({
             let after = Duration::from_micros(fastrand::u64(1000..50_000));
             move || {
-                // When in the middle of a write is up to chance.
+                // At which point of a write that comes is up to chance.
                 std::thread::sleep(after);
                 process.kill().unwrap();
                 process.wait().unwrap();
@@ -257,7 +258,7 @@ fn create_until_cut_off(client: &mut Wire, paths: impl Iterator<Item = String>) 
     answered
 }
 
-/// Starts the program as a server of this folder; returns its address, too.
+/// Starts the program as a server of this folder; also returns its address.
 fn serve(data: &Path) -> (Child, String) {
     serve_in(Command::new("env").arg("--"), data)
 }

@@ -1,4 +1,4 @@
-//! What users can cause to go wrong.
+//! The faults that users can cause.
 
 use std::io;
 use std::net::TcpStream;

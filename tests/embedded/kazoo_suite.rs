@@ -1,4 +1,4 @@
-//! kazoo's own tests, against this server and a real one: what passes there passes here.
+//! kazoo's own tests, against this server and a real one: the tests that pass there pass here.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -24,17 +24,17 @@ const MODULES: [&str; 12] = [
 const NOT_OF_ONE_SERVER: &str =
     "not TestSSLClient and not TestReadOnlyMode and not test_update_host_list";
 
-/// Tests that differ for a good reason, with that reason, as the docs of `embedded` say.
+/// The tests that differ for a good reason, with that reason, as the docs of `embedded` say.
 const DIFFERENT: [(&str, &str); 0] = [];
 
 /// How often a test that does not pass is run alone: some rely on a server that is slower
 /// than their next step.
 const TRIES: usize = 3;
 
-/// In seconds; a part of it is enough for all tests on a slow machine.
+/// The time limit in seconds; a part of it is enough for all tests on a slow machine.
 const LIMIT: &str = "600";
 
-/// A server that the tests can stop, with everything it knows, and start again.
+/// A server that the tests can stop, with all its data, and start again.
 trait Stoppable: Sync {
     fn hosts(&self) -> String;
     fn stop(&self);
@@ -74,7 +74,7 @@ impl Stoppable for ZooKeeper {
 #[ignore = "needs a ZooKeeper server and kazoo"]
 fn those_of_kazoos_own_tests_that_pass_on_a_real_zookeeper_pass() {
     let python = kazoo::python_with_suite(&folder());
-    // As in kazoo's own harness.
+    // The settings are those of kazoo's own harness.
     let real = ZooKeeper::builder()
         .tick(std::time::Duration::from_secs(2))
         .fsync(false)
@@ -92,7 +92,7 @@ fn those_of_kazoos_own_tests_that_pass_on_a_real_zookeeper_pass() {
     println!("{passed} of {} pass on the real server", theirs.len());
     assert!(passed > 150, "{theirs:#?}");
     let named = |name: &String| DIFFERENT.iter().any(|(test, _)| name.ends_with(test));
-    // What does not pass on a real server, which is slow to start again, shows nothing.
+    // A test that does not pass on a real server, which is slow to start again, shows nothing.
     let different: Vec<_> = theirs
         .iter()
         .filter(|(name, outcome)| *outcome == "passed" && ours.get(*name) != Some(outcome))

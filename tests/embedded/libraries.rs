@@ -1,4 +1,4 @@
-//! What other libraries rely on, but zklock does not.
+//! The features on which other libraries rely, but zklock does not.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const TTL_CHECK: Duration = Duration::from_millis(100);
 /// The length of missing data.
 const NULL: [u8; 4] = (-1_i32).to_be_bytes();
 
-/// Follows the last part of a multi.
+/// The bytes after the last part of a multi.
 const END: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff];
 
 mod code {
@@ -111,7 +111,7 @@ fn several_nodes_are_read_at_once_and_fail_each_for_itself() {
     ]
     .concat();
     assert_eq!(read, expected);
-    // An operation that it does not allow is refused, and costs nobody the connection.
+    // An operation that a multi does not allow is refused, and costs nobody the connection.
     let ask = [part(op::EXISTS, "/a"), END.to_vec()].concat();
     assert_eq!(client.call(code::MULTI_READ, &ask), Err(MARSHALLING_ERROR));
     assert!(client.sees("/a"));
@@ -172,7 +172,7 @@ fn nodes_live_for_their_time(hosts: &str) {
     }
     let without_ttl = client.call(op::CREATE2, &creation("/no", 5));
     assert_eq!(without_ttl, Err(BAD_ARGUMENTS));
-    // A child made in the first millisecond would tell nothing of the parent's time.
+    // A child that was created in the first millisecond would show nothing about the parent's time.
     while client.create("/parent/child", PERSISTENT) == Err(NO_NODE) {
         let body = [&creation("/parent", 5)[..], &1_i64.to_be_bytes()].concat();
         client.call(code::CREATE_TTL, &body).unwrap();
@@ -189,7 +189,7 @@ fn nodes_live_for_their_time(hosts: &str) {
     eventually("its time is over", || !client.sees("/parent"));
 }
 
-/// Of `super:secret`.
+/// The digest of `super:secret`.
 const SUPER_DIGEST: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
 
 #[test]
@@ -230,7 +230,7 @@ fn the_superuser_may_do_it(hosts: &str) {
         assert_eq!(other.call(op::SET_DATA, &set(path)), Err(NO_AUTH));
         assert!(admin.call(op::SET_DATA, &set(path)).is_ok(), "{path}");
     }
-    // A node of its own belongs to its name, as anybody's does.
+    // A node of the superuser's own belongs to its name, as with any user.
     assert_eq!(owner.call(op::SET_DATA, &set("/admins")), Err(NO_AUTH));
     let acl = admin.call(code::GET_ACL, &buffer(b"/admins")).unwrap();
     let [scheme, id] = [&b"digest"[..], SUPER_DIGEST.as_bytes()].map(buffer);
@@ -254,7 +254,7 @@ fn the_clients_of_a_server_that_was_restarted_hear_that_their_sessions_are_over(
     }
     drop(server);
     let server = Server::builder().port(port).start().unwrap();
-    // Without a change yet, it is no longer behind what the client has seen.
+    // The restarted server had no change yet; now it is no longer behind what the client has seen.
     assert_eq!(client.again(&server).timeout_ms, 0);
 }
 
@@ -277,7 +277,7 @@ fn a_lock_works_again_after_a_restart_of_the_server() {
     drop(server);
 }
 
-/// What precedes a part of a multi.
+/// Returns the bytes before a part of a multi.
 fn head(code: i32) -> [u8; 9] {
     let mut head = END;
     head[..4].copy_from_slice(&code.to_be_bytes());

@@ -18,7 +18,7 @@ const CHECK: i32 = 13;
 const GET_ACL: i32 = 6;
 const SET_ACL: i32 = 7;
 
-/// What follows the number of a request.
+/// The operation and the body, which follow the number of a request.
 type Content = (i32, Vec<u8>);
 
 fn requests() -> Vec<Content> {
@@ -58,7 +58,8 @@ fn requests() -> Vec<Content> {
         let data = [buffer(path.as_bytes()), buffer(b"data"), vec![255; 4]].concat();
         requests.push((op::SET_DATA, data));
         let creation = creation(path, 0);
-        // The list and the version, without the data before and with the mode as version.
+        // This is the list and the version, without the data before, and with the mode as the
+        // version.
         let list = &creation[4 + path.len() + 5..];
         requests.push((SET_ACL, [&buffer(path.as_bytes()), list].concat()));
     }
@@ -102,8 +103,8 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
     fuzz::frames(content).prop_map(|content| buffer(&content))
 }
 
-/// What a client sends: mostly a handshake and frames with mistakes inside them, and
-/// sometimes mistakes in their lengths too.
+/// Returns what a client sends: mostly a handshake and frames with mistakes inside them, and
+/// sometimes mistakes in their lengths, too.
 fn saying() -> impl Strategy<Value = Vec<u8>> {
     let well = (Just(buffer(&hello())), vec(frame(), 1..12));
     let well = well
@@ -153,7 +154,7 @@ proptest! {
     }
 }
 
-/// A run in which no request gets through would show little.
+/// Checks that some requests get through: otherwise a run would show little.
 #[test]
 fn of_the_requests_with_mistakes_some_are_carried_out() {
     use proptest::strategy::ValueTree;
@@ -165,7 +166,7 @@ fn of_the_requests_with_mistakes_some_are_carried_out() {
     for _ in 0..300 {
         let content = frame.new_tree(&mut runner).unwrap().current();
         let heard = say(&server, &[buffer(&hello()), content].concat());
-        // What follows the reply to the handshake, whose length comes before it.
+        // The rest follows the reply to the handshake, whose length comes first.
         let length = u32::from_be_bytes(heard[..4].try_into().unwrap()) as usize;
         match heard.get(4 + length + 4 + 12..4 + length + 4 + 16) {
             Some([0, 0, 0, 0]) => well += 1,
@@ -178,7 +179,8 @@ fn of_the_requests_with_mistakes_some_are_carried_out() {
     );
 }
 
-/// As a real server without a login configured does, which kazoo and Curator's suites ask for.
+/// A real server without a configured login does the same. The suites of kazoo and Curator send
+/// such tokens.
 #[test]
 fn a_token_for_a_login_that_is_not_configured_is_answered_with_none() {
     const SASL: i32 = 102;

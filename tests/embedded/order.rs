@@ -8,7 +8,7 @@ use super::support::raw::{PERSISTENT, op};
 use super::support::zookeeper::ZooKeeper;
 use super::wire::{Wire, buffer, look};
 
-/// Enough to see a thread that is late now and then.
+/// The number of rounds, enough to see a thread that is late now and then.
 const ROUNDS: i32 = 1000;
 
 #[test]

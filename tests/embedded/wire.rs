@@ -1,6 +1,6 @@
 //! A client on a plain socket that can do what no sane client does.
 //!
-//! It shares no code with the server.
+//! The client shares no code with the server.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use zklock::embedded::Server;
 
 use super::support::raw::op;
 
-/// Far longer than anything here takes.
+/// A time far longer than any call here takes.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) stream: TcpStream,
@@ -107,7 +107,7 @@ impl Wire {
         self.hear_all().map(|(_, reply)| reply)
     }
 
-    /// Waits for the next reply; returns how many events came before it, too.
+    /// Waits for the next reply; also returns how many events came before it.
     pub(crate) fn hear_all(&mut self) -> io::Result<(usize, Reply)> {
         for events in 0.. {
             let frame = read_frame(&mut self.stream)?;
@@ -158,12 +158,13 @@ impl Wire {
         self.call(op::DELETE, &body).map(drop)
     }
 
-    /// Whether the node exists.
+    /// Returns whether the node exists.
     pub(crate) fn sees(&mut self, path: &str) -> bool {
         self.call(op::EXISTS, &look(path, false)).is_ok()
     }
 
-    /// Whether the node is in the listing of its directory, which is requested with its stat.
+    /// Returns whether the node is in the listing of its directory, which is requested with its
+    /// stat.
     pub(crate) fn lists(&mut self, path: &str) -> bool {
         let (directory, name) = path.rsplit_once('/').expect("a path");
         let directory = if directory.is_empty() { "/" } else { directory };
@@ -182,7 +183,7 @@ impl Wire {
         names.contains(&name.as_bytes())
     }
 
-    /// Waits until the server closes the connection; anything that it sends before is skipped.
+    /// Waits until the server closes the connection; skips anything that it sends before.
     pub(crate) fn is_hung_up_on(&mut self) -> bool {
         loop {
             match read_frame(&mut self.stream) {
@@ -231,7 +232,7 @@ pub(crate) fn creation(path: &str, mode: i32) -> Vec<u8> {
     creation_with(path, &buffer(b"x"), mode)
 }
 
-/// Returns the body of a create, with the data and its length as they are to be sent.
+/// Returns the body of a create, with the data and its length as they must be sent.
 pub(crate) fn creation_with(path: &str, data: &[u8], mode: i32) -> Vec<u8> {
     let mut body = buffer(path.as_bytes());
     body.extend(data);

@@ -1,4 +1,4 @@
-//! What operators ask of this server and of a real one.
+//! The four-letter words that operators ask of this server and of a real one.
 
 use zklock::embedded::Server;
 

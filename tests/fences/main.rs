@@ -2,7 +2,7 @@
 //!
 //! A holder finds its lock valid, and its process is stopped before it writes. Its session ends,
 //! the next holder takes the lock and writes, and the first one continues: its write must be
-//! refused. Without the fence it is carried out, which shows that it really comes too late.
+//! refused. Without the fence the write is carried out, which shows that it really comes too late.
 #![cfg(target_os = "linux")]
 
 mod servers;
@@ -24,7 +24,7 @@ use crate::support::fresh_path;
 use crate::support::worker::{self, Worker};
 use crate::support::zookeeper::{Folder, ZooKeeper};
 
-/// Short, so that nobody waits long for the end of a stopped holder's session.
+/// The session timeout, short, so that nobody waits long for the end of a stopped holder's session.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Takes a lock, checks it, and writes when a file tells it to.
@@ -139,8 +139,8 @@ fn mariadb_tells_a_late_write_that_read_before() {
     a_late_write_that_read_before("OFF", answer);
 }
 
-/// The default from 11.6.2: what changed since the transaction began to read ends it, and here
-/// the client with it.
+/// Snapshot isolation is the default from 11.6.2: a change since the transaction began to read ends
+/// the transaction, and here the client with it.
 #[test]
 #[ignore = "needs MariaDB"]
 fn mariadb_with_snapshot_isolation_ends_a_late_transaction_that_read_before() {
@@ -167,7 +167,7 @@ fn a_late_write_that_read_before(isolation: &str, is_refused: impl FnOnce(&mut S
     assert_eq!(storage.body(), "new");
 }
 
-/// Whatever comes first, the highest token remains.
+/// Whichever write comes first, the highest token remains.
 #[track_caller]
 fn the_highest_of_many_writes_is_left(kind: Kind, server: &Server) {
     let storage = Storage {

@@ -12,7 +12,7 @@ use crate::support::{eventually, free_port, python, run};
 
 /// A server and its address.
 pub(crate) struct Server {
-    /// What a client needs to reach it, without a space.
+    /// The address by which a client reaches the server, without a space.
     pub(crate) address: String,
     _process: Option<Leashed>,
     _folder: Folder,
@@ -23,7 +23,7 @@ pub(crate) fn postgresql() -> Server {
     let folder = Folder::new();
     let data = folder.path("data");
     fs::create_dir_all(&data).expect("a folder");
-    // It refuses to run as root.
+    // PostgreSQL refuses to run as root.
     if is_root() {
         run(Command::new("chown")
             .arg("postgres")
@@ -70,7 +70,7 @@ pub(crate) fn psql(address: &str) -> Command {
     command
 }
 
-/// Debian installs the server's programs in a folder that is not in the path.
+/// Returns one of PostgreSQL's programs, which Debian installs in a folder that is not in the path.
 fn postgresql_program(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -89,7 +89,7 @@ pub(crate) fn mariadb() -> Server {
     let (data, socket) = (folder.path("data"), folder.path("socket"));
     fs::create_dir_all(&data).expect("a folder");
     // A server that starts deletes the temporary tables of other servers in the same folder, and
-    // installing starts one.
+    // the installation starts one.
     let tmpdir = format!("--tmpdir={}", folder.path("").display());
     let user = if is_root() {
         "--user=root"
@@ -136,7 +136,7 @@ pub(crate) fn mariadb_client(socket: &str) -> Command {
     command
 }
 
-/// A session that is sent one statement after the other.
+/// A session that gets one statement after the other.
 pub(crate) struct Session {
     process: Child,
     told: BufReader<ChildStdout>,
@@ -154,7 +154,7 @@ impl Session {
 
     pub(crate) fn say(&mut self, statements: &str) {
         let input = self.process.stdin.as_mut().expect("its input");
-        // In one write: a client that ends at an error takes no more.
+        // The line is one write: a client that ends at an error takes no more.
         let line = format!("{statements}\n");
         input.write_all(line.as_bytes()).expect("a session");
     }
@@ -241,7 +241,7 @@ fn is_root() -> bool {
     run(Command::new("id").arg("-u")).trim() == "0"
 }
 
-/// Returns a program that runs as this user, if we are allowed to choose.
+/// Returns a program that runs as this user, if this process may choose the user.
 fn as_user(user: &str, program: &Path) -> Command {
     match is_root() {
         true => {

@@ -1,4 +1,4 @@
-//! What a holder writes to: each kind with its fence, and without it.
+//! The storage to which a holder writes: each kind with its fence, and without it.
 
 use std::fs;
 use std::io::Write;
@@ -18,7 +18,7 @@ const OBJECT: &str = "/bucket/report";
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     PostgreSql,
-    /// Consists of several statements.
+    /// A transaction of several statements.
     Transaction,
     Trigger,
     MariaDb,
@@ -46,7 +46,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Creates what the writes need.
+    /// Creates the table or the object that the writes need.
     pub(crate) fn make(&self) {
         let sql = match self.kind {
             Kind::PostgreSql => marked("postgresql"),
@@ -178,7 +178,7 @@ impl Storage {
             .stderr(Stdio::piped());
         let mut process = pipes.spawn().expect("starting a database's client");
         let mut input = process.stdin.take().expect("its input");
-        // It may have ended at an earlier statement.
+        // The client may have ended at an earlier statement.
         drop(input.write_all(sql.as_bytes()));
         drop(input);
         process

@@ -1,4 +1,4 @@
-//! What a token can be compared with.
+//! The tokens with which a token can be compared.
 
 use zklock::Client;
 

@@ -1,9 +1,9 @@
-//! The source has no import cycles: imports go one way.
+//! The layout of the source: imports go one way, without cycles.
 //!
-//! Reads every path that begins with `crate::`, `super::` or `self::` in a crate, outside of
-//! tests, and checks it against a table of which room may import which. A room is a folder of
-//! `src`, or a crate of its own; the files at the top are the nouns that users know, and the
-//! leaves among them. `pages` checks where the pages lead.
+//! The tests read every path that begins with `crate::`, `super::` or `self::` in a crate, outside
+//! of tests, and check it against a table of which room may import which. A room is a folder of
+//! `src`, or a crate of its own; the files at the top are the nouns that users know, and the leaves
+//! among them. `pages` checks where the pages lead.
 
 mod names;
 mod pages;
@@ -14,9 +14,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each room may import, besides itself.
+/// The rooms that each room may import, besides itself.
 const ROOMS: [(&str, &[&str]); 16] = [
-    // Crates of their own.
+    // These are crates of their own.
     ("jute", &[]),
     ("core", &[]),
     ("gssapi", &[]),
@@ -53,7 +53,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("lib", &["nouns", "leaves", "transport"]),
 ];
 
-/// The crates: what each is called here, where it is, and its first file.
+/// The crates: the name of each here, its folder, and its first file.
 const TREES: [(&str, &str, &str); 6] = [
     ("lib", "src", "lib"),
     ("bin", "src/bin/zklock", "main"),
@@ -78,7 +78,7 @@ const LEAVES: [&str; 11] = [
     "transaction",
 ];
 
-/// How many files it may take to follow one `lock()`.
+/// The most files that the walk along one `lock()` may name.
 const WALK: usize = 25;
 
 /// A file, and the crate that it is part of.
@@ -131,7 +131,8 @@ fn only_one_folder_names_the_zookeeper_crate() {
     }
 }
 
-/// Code that waits, tells the time or draws lots has two sides, one of which can be repeated.
+/// Code that waits, reads the clock or draws random numbers has two implementations, one of which
+/// can be repeated.
 #[test]
 fn nothing_is_taken_from_the_system_past_the_layer() {
     // These do not run in the simulation.
@@ -170,7 +171,7 @@ fn nothing_is_taken_from_the_system_past_the_layer() {
     assert!(past.is_empty(), "{past:#?}");
 }
 
-/// Without `std`, a static is all that could keep what a value does not show.
+/// Without `std`, only a static could keep state that no value shows.
 #[test]
 fn what_decides_keeps_its_state_in_values() {
     for (file, text) in sources("crates/core/src") {
@@ -183,7 +184,7 @@ fn what_decides_keeps_its_state_in_values() {
     assert!(lib.contains("#![cfg_attr(not(test), no_std)]"));
 }
 
-/// The walk in CONTRIBUTING names the files through which one `lock()` goes, and what comes after it.
+/// The walk in CONTRIBUTING names the files through which one `lock()` and the steps after it go.
 #[test]
 fn the_walk_through_the_house_is_short_and_along_files_that_exist() {
     let text = fs::read_to_string("CONTRIBUTING.md").expect("it is there");
@@ -221,7 +222,7 @@ fn room((tree, file): &Node) -> String {
     }
     let path = file.trim_start_matches("src/");
     match path.split_once('/') {
-        // Their folders are only for what belongs to one noun.
+        // Each of these folders belongs to one noun.
         Some((
             "builder" | "client" | "contender" | "job" | "mutex" | "queues" | "rwlock"
             | "semaphore" | "shards",
@@ -338,7 +339,7 @@ fn expand<'a>(text: &'a str, base: &mut Vec<String>, found: &mut Vec<Vec<String>
                     return after;
                 }
                 let left = expand(group, base, found);
-                // Something that is not a path, such as a star.
+                // This is not a path, but for example a star.
                 group = if left.len() == group.len() {
                     &group[1..]
                 } else {
@@ -355,7 +356,7 @@ fn expand<'a>(text: &'a str, base: &mut Vec<String>, found: &mut Vec<Vec<String>
     rest
 }
 
-/// What precedes a module of tests: of all tests, of those that need the real system, and of
+/// The attributes of a module of tests: of all tests, of those that need the real system, and of
 /// those that need the simulated one.
 const TEST_MODULES: [&str; 3] = [
     "#[cfg(test)]\nmod ",

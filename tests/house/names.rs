@@ -1,11 +1,12 @@
-//! What the compiler proposes to users: it looks at names, and at hidden ones, too.
+//! The names that the compiler proposes to users, hidden ones included.
 
 use super::sources;
 
-/// What Curator, kazoo and others call it to unlock: a program that is moved has it in every place.
+/// The word by which Curator, kazoo and others unlock: a program that is moved calls it in many
+/// places.
 const WORD: &str = "release";
 
-/// Begins the name of a hidden method that the compiler does not propose for [`WORD`].
+/// The beginning of the name of a hidden method that the compiler does not propose for [`WORD`].
 const TOO_LONG: &str = "follows_";
 
 #[test]

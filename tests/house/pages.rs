@@ -1,11 +1,11 @@
-//! The pages lead somewhere: to files and headings that exist, and to tests that exist.
+//! The links of the pages lead to files and headings that exist, and their tests exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// These look like tests' names, but are not.
+/// Names that look like those of tests, but are not.
 const OTHER_NAMES: [&str; 5] = [
     "innodb_flush_log_at_trx_commit",
     "skip_on_exit_code",
@@ -21,7 +21,7 @@ fn links_lead_to_files_and_headings_that_are_there() {
     for (page, text) in &pages {
         let links = text.split("](").skip(1);
         for link in links.filter_map(|rest| rest.split(')').next()) {
-            // Links to other sites, and to items of the documentation.
+            // These are links to other sites, and to items of the documentation.
             if link.contains("://") || link.contains("::") {
                 continue;
             }
@@ -166,13 +166,13 @@ fn headings(text: &str) -> BTreeSet<String> {
     titles.map(slug).collect()
 }
 
-/// Returns the names of metrics in a text, without what the exporter adds.
+/// Returns the names of metrics in a text, without the endings that the exporter adds.
 fn metrics(text: &str) -> impl Iterator<Item = String> {
     let names = text.match_indices("zklock_").map(|(at, _)| {
         let name = &text[at..];
         let end = name.find(|c: char| !c.is_ascii_lowercase() && c != '_');
         let (name, rest) = name.split_at(end.unwrap_or(name.len()));
-        // A crate of ours, not a metric.
+        // This is a crate of ours, not a metric.
         let name = if rest.starts_with("::") {
             "zklock_"
         } else {

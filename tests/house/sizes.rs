@@ -1,10 +1,10 @@
-//! How long a file and a function of the product may be.
+//! The limits on the length of the product's files and functions.
 
 use std::fs;
 
 use super::sources;
 
-/// Code that no user has.
+/// The folders whose code no user has.
 const SIMULATION: [&str; 2] = ["src/sim/", "src/system/simulated/"];
 
 const FILE: usize = 400;

@@ -1,4 +1,4 @@
-//! The directory of a lock, which goes when it is idle.
+//! The directory of a lock, which the server deletes when it is idle.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! One contender, ours or a peer's: what it is told and what it reports.
+//! A contender, ours or a peer's: the commands that it gets and its reports.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use zklock::Dialect;
 
-/// How long a contender may take for something that nothing blocks.
+/// How long a contender may take for a step that nothing blocks.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a contender reports.
+/// A report of a contender.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Said {
-    /// It holds, with this node; `-` where its library does not tell the node.
+    /// The contender holds, with this node; `-` where its library does not tell the node.
     Held(String),
-    /// It is in the queue; only our contenders report that.
+    /// The contender is in the queue; only our contenders report that.
     Waiting,
-    /// It does not hold: the limit has passed.
+    /// The contender does not hold: the limit has passed.
     Late,
     Released,
     Done,
-    /// Another client asked it to release.
+    /// Another client asked the contender to release.
     Revoked,
     /// The data of the contenders' nodes.
     Contenders(Vec<String>),
@@ -40,7 +40,7 @@ pub(crate) struct Contender {
 }
 
 impl Said {
-    /// Parses what a peer reports.
+    /// Parses a peer's report.
     pub(crate) fn parse(text: &str) -> Self {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match word {
@@ -60,7 +60,7 @@ impl Contender {
         Self { tell, said }
     }
 
-    /// Tells it to queue, and returns at once.
+    /// Tells the contender to queue, and returns at once.
     pub(crate) fn lock(&self, kind: &str, path: &str) {
         (self.tell)(&format!("lock {kind} {path}"));
     }
@@ -70,31 +70,31 @@ impl Contender {
         (self.tell)("downgrade");
     }
 
-    /// Makes it release, and waits until it has done so.
+    /// Makes the contender release, and waits until it has done so.
     #[track_caller]
     pub(crate) fn release(&self) {
         assert_eq!(self.let_go(), Said::Released);
     }
 
-    /// Makes it release; returns its report.
+    /// Makes the contender release; returns its report.
     pub(crate) fn let_go(&self) -> Said {
         self.begin_release();
         self.hear()
     }
 
-    /// Tells it to release, and returns at once.
+    /// Tells the contender to release, and returns at once.
     pub(crate) fn begin_release(&self) {
         (self.tell)("release");
     }
 
-    /// Makes it ask the contender with this node to release.
+    /// Makes the contender ask the one with this node to release.
     #[track_caller]
     pub(crate) fn revoke(&self, node: &str) {
         (self.tell)(&format!("revoke {node}"));
         assert_eq!(self.hear(), Said::Done);
     }
 
-    /// Makes it list the contenders in a queue.
+    /// Makes the contender list those in a queue.
     #[track_caller]
     pub(crate) fn contenders(&self, path: &str) -> Vec<String> {
         (self.tell)(&format!("contenders {path}"));
@@ -104,7 +104,7 @@ impl Contender {
         }
     }
 
-    /// Waits until it holds, and returns its node.
+    /// Waits until the contender holds; returns its node.
     #[track_caller]
     pub(crate) fn held(&self) -> String {
         match self.hear() {
@@ -113,7 +113,7 @@ impl Contender {
         }
     }
 
-    /// Returns its next report, except that it waits.
+    /// Returns the contender's next report, except that it waits.
     #[track_caller]
     pub(crate) fn hear(&self) -> Said {
         loop {
@@ -125,12 +125,12 @@ impl Contender {
         }
     }
 
-    /// Returns its report within `limit`.
+    /// Returns the contender's report within `limit`.
     pub(crate) fn hear_within(&self, limit: Duration) -> Option<Said> {
         self.said.recv_timeout(limit).ok()
     }
 
-    /// Returns all its reports, for use in a `select`.
+    /// Returns all reports of the contender, for use in a `select`.
     pub(crate) fn said(&self) -> &Receiver<Said> {
         &self.said
     }

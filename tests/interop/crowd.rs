@@ -12,7 +12,7 @@ use super::peer::server;
 use crate::support::raw::Raw;
 use crate::support::{eventually, fresh_path, lasting};
 
-/// How much longer it may last, until a contender of each kind was inside.
+/// How much longer the traffic may last, until a contender of each kind was inside.
 const MORE: Duration = Duration::from_secs(60);
 
 /// Lets `first` hold, queues `each` of each kind behind it in random order, and checks that
@@ -129,12 +129,12 @@ impl Room {
     }
 }
 
-/// What may go wrong for contenders that come and go, except an overlap.
+/// The failures that contenders which come and go may have; none of them is an overlap.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mishaps {
     None,
-    /// A peer may fail in its own way, and then takes no further part. Ours may have to
-    /// report that its release was not confirmed for as long as it had the lock.
+    /// A peer may fail in its own way, and then takes no further part. Ours may have to report that
+    /// its release was not confirmed while it had the lock.
     OfBrokenConnections,
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn traffic(crowd: &[(Kind, Contender)], path: &str, mishaps: Mishaps)
     // A container may be deleted between two of them, and kazoo takes that for an error.
     Raw::connect(&server().hosts()).create_all(path);
     let end = Instant::now() + duration();
-    // On a busy machine whoever waits for half a second only may have to try for longer.
+    // On a busy machine, a contender that waits for only half a second may have to try for longer.
     let is_over = || {
         let all_were_in = || crowd.iter().all(|(kind, _)| room.visits(*kind) != 0);
         let now = Instant::now();

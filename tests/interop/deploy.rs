@@ -16,19 +16,19 @@ use crate::support::{Ends, eventually, fresh_path};
 const OLD: u32 = 3;
 const NEW: u32 = 5;
 
-/// How many contenders are ours, and how many are theirs.
+/// The number of our contenders, and of theirs.
 const EACH: usize = 3;
 
-/// How long one of ours may have to wait for those that use another number.
+/// How long a contender of ours may have to wait for those that use another number.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Nobody is to lose a permit that it relies on, however slow the machine is.
+/// The session timeout, so long that nobody loses a permit in use, however slow the machine is.
 const SESSION: Duration = Duration::from_secs(30);
 
-/// The contenders inside, and the numbers that all rely on.
+/// The contenders inside, and the numbers on which all rely.
 #[derive(Debug, Default)]
 struct Room {
-    /// The number that each has been told, from one call until its next one.
+    /// The number that each contender has been told, from one call until its next one.
     told: Vec<u32>,
     inside: Vec<usize>,
     most: usize,
@@ -39,9 +39,9 @@ struct Room {
 struct Visitor<'a> {
     me: usize,
     room: &'a Mutex<Room>,
-    /// The number that it is told from the next call on.
+    /// The number that the visitor is told from its next call on.
     number: &'a AtomicU32,
-    /// How often it was inside with that number.
+    /// How often the visitor was inside with that number.
     visits: &'a AtomicU32,
     over: &'a AtomicBool,
 }
@@ -90,7 +90,7 @@ impl Visitor<'_> {
             contender.lock(&format!("semaphore:{}", self.begin()), path);
             match contender.hear() {
                 Said::Held(_) => {}
-                // kazoo fails where ours waits; its user tries again.
+                // kazoo fails where ours waits; kazoo's user tries again.
                 Said::Error(text) if text.contains("Inconsistent max leases") => {
                     thread::sleep(Duration::from_millis(fastrand::u64(..20)));
                     continue;
@@ -119,7 +119,8 @@ fn beside_kazoo_a_rolling_change_never_has_more_permits_out_than_the_larger_numb
     });
 }
 
-/// Half of them are ours. All change to the new number, one after the other, and back again.
+/// Half of the contenders are ours. All change to the new number, one after the other, and back
+/// again.
 fn deploy(library: Library, dialect: Dialect, dirs: fn(&str) -> [String; 2]) {
     let (hosts, path) = (server().hosts(), fresh_path("deploy"));
     let peer = Peer::start_with(library, &hosts, SESSION).expect("a library at hand");
@@ -159,7 +160,7 @@ fn deploy(library: Library, dialect: Dialect, dirs: fn(&str) -> [String; 2]) {
             for (me, told) in numbers.iter().enumerate() {
                 told.store(number, Ordering::Relaxed);
                 visits[me].store(0, Ordering::Relaxed);
-                // kazoo's may have to wait until the last of ours has changed.
+                // A contender of kazoo's may have to wait until the last of ours has changed.
                 if me % 2 == 0 {
                     eventually("it comes in again", || {
                         2 < visits[me].load(Ordering::Relaxed)

@@ -31,7 +31,8 @@ fn others_wait_behind_a_hold_and_get_the_lock_after_it() {
     }
 }
 
-/// One of theirs waits when the hold takes the place of a lock, and another one comes later.
+/// One of their contenders waits when the hold takes the place of a lock, and another one comes
+/// later.
 fn meet(dialect: Dialect, writes: bool, theirs: Kind) {
     let (hosts, path) = (server().hosts(), fresh_path("hold"));
     let client = Client::builder(&hosts).dialect(dialect).connect().unwrap();

@@ -127,7 +127,7 @@ pub(crate) const THEIRS: [Kind; 18] = [
 ];
 
 impl Kind {
-    /// Returns whether its library is available.
+    /// Returns whether the library of this kind is available.
     pub(crate) fn is_here(self) -> bool {
         match self.side {
             Side::Ours(_) => true,
@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// Starts one more of its kind, connected to a server.
+    /// Starts one more contender of this kind, connected to a server.
     pub(crate) fn contender(self, hosts: &str) -> Contender {
         match self.side {
             Side::Ours(dialect) => ours::contender(hosts, dialect),
@@ -149,17 +149,17 @@ impl Kind {
         matches!(self.side, Side::Ours(_))
     }
 
-    /// Returns whether two of the kind may hold at once.
+    /// Returns whether two of this kind may hold at once.
     pub(crate) fn only_reads(self) -> bool {
         self.word.ends_with("read")
     }
 
-    /// Returns how many permits there are, unless it only reads.
+    /// Returns how many permits there are, unless the kind only reads.
     pub(crate) fn permits(self) -> usize {
         self.number(1)
     }
 
-    /// Returns how many permits one of the kind takes.
+    /// Returns how many permits a contender of this kind takes.
     pub(crate) fn count(self) -> usize {
         self.number(2)
     }
@@ -169,12 +169,13 @@ impl Kind {
         number.map_or(1, |number| number.parse().expect("a number of permits"))
     }
 
-    /// Returns whether it gives up after a while.
+    /// Returns whether a contender of this kind gives up after a while.
     pub(crate) fn is_limited(self) -> bool {
         self.word.split(':').nth(3).is_some()
     }
 
-    /// Returns whether it waits for the children of a directory rather than for a node.
+    /// Returns whether a contender of this kind waits for the children of a directory rather than
+    /// for a node.
     pub(crate) fn counts(self) -> bool {
         self.word.starts_with("semaphore")
     }

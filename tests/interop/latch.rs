@@ -1,4 +1,4 @@
-//! The queue of Curator's `LeaderLatch`, where whoever waits notices a deletion and nothing else.
+//! The queue of Curator's `LeaderLatch`, where a waiter notices a deletion and nothing else.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the peers' programs are built: compiled and installed below Cargo's own folder.
+//! The builds of the peers' programs, which are compiled and installed below Cargo's own folder.
 
 use std::env;
 use std::fs::{self, File};
@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 
 use crate::support::{kazoo, run};
 
-/// Names the folder of the jars on systems that are not Debian's.
+/// The variable that names the folder of the jars on systems other than Debian.
 const JARS: &str = "ZKLOCK_TEST_JARS";
 
 const GO_LIBRARY: &str = "golang-github-samuel-go-zookeeper-dev";
 
-/// What runs in a peer's process.
+/// The libraries that run in a peer's process.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Library {
     /// Curator, and the recipes that come with ZooKeeper.

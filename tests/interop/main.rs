@@ -57,7 +57,7 @@ const STANDBY: Kind = of_ours(Dialect::Curator, "standby");
 const STANDBY_AS_LATCH: Kind = of_ours(Dialect::LeaderLatch, "standby");
 const STANDBY_AS_KAZOO: Kind = of_ours(Dialect::Kazoo, "standby");
 
-/// The least time that it takes to see that a contender waits and keeps waiting.
+/// The least time in which a test can see that a contender waits and keeps waiting.
 const A_WHILE: Duration = Duration::from_millis(500);
 
 #[test]
@@ -156,7 +156,7 @@ fn nobody_is_in_beside_another_in_mixed_traffic() {
                         kind.label,
                         room.visits(*kind)
                     );
-                    // Who waits for half a second at a time gets nothing on a machine that is slower.
+                    // A contender that waits for half a second at a time gets nothing on a slower machine.
                     let is_in_a_hurry = kind.label.ends_with(":500");
                     assert!(
                         is_in_a_hurry || room.visits(*kind) != 0,
@@ -186,7 +186,7 @@ fn the_place_of_a_killed_contender_passes_on() {
     });
 }
 
-/// A peer that is killed holds, one of ours that is killed waits, ours and theirs wait.
+/// A peer holds and is killed, one of ours waits and is killed, then ours and theirs wait.
 fn a_killed_peer_then_ours(dialect: Dialect, theirs: Kind) {
     let mut line = Queue::new(dialect, theirs);
     let mut peer = line.start_peer();
@@ -390,7 +390,7 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
     for ((crowd, path), room) in crowds.iter().zip(rooms) {
         for (kind, _) in *crowd {
             println!("{}: {} times", kind.label, room.visits(*kind));
-            // Who waits for half a second at a time gets nothing on a machine that is slower.
+            // A contender that waits for half a second at a time gets nothing on a slower machine.
             let is_in_a_hurry = kind.label.ends_with(":500");
             assert!(
                 is_in_a_hurry || room.visits(*kind) != 0,

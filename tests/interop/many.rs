@@ -1,5 +1,5 @@
-//! Several permits at once, shared with the real Curator, which goes through the line once
-//! for each.
+//! Several permits at once, shared with the real Curator, which goes through the line once for each
+//! permit.
 
 use zklock::Dialect;
 
@@ -10,8 +10,9 @@ use super::peer::server;
 use crate::support::raw::Raw;
 use crate::support::{eventually, fresh_path};
 
-/// Some or one of four permits, of either side. A contender for several gives up after a while:
-/// Curator's may hold one while it waits for the second behind ours, which waits for that one.
+/// The kinds that take some or one of four permits, on either side. A contender for several gives
+/// up after a while: Curator's may hold one while it waits for the second behind ours, which waits
+/// for that permit.
 pub(crate) const KINDS: [Kind; 4] = [
     of_ours(Dialect::Curator, "semaphore:4"),
     of_ours(Dialect::Curator, "semaphore:4:3:2000"),

@@ -1,4 +1,4 @@
-//! What happens when one contender holds and another comes.
+//! The meeting of two contenders: one holds, and another one comes.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ const SILENCE: Duration = Duration::from_millis(300);
 /// The same for contenders that watch no node, so that only their silence can be seen.
 const LONG_SILENCE: Duration = Duration::from_secs(2);
 
-/// What the second of two contenders did.
+/// The outcome for the second of two contenders.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
-    /// It waited, and got its turn when the first released.
+    /// The second waited, and got its turn when the first released.
     Waited,
     /// Both held, as readers may.
     Shared,
     /// Both held.
     BothHeld,
-    /// Ours would not queue here, and knows a dialect in which it can.
+    /// Ours refused to queue here, and knows a dialect in which it can, if there is one.
     Refused(Option<Dialect>),
     /// Theirs failed.
     Failed,
@@ -101,7 +101,7 @@ fn first_words(kind: Kind, comer: &Contender, waits: impl Fn() -> bool) -> Optio
     None
 }
 
-/// Returns whether another session than its own has a watch on this node.
+/// Returns whether a session other than the owner's has a watch on this node.
 fn is_watched(server: &ZooKeeper, node: &str) -> bool {
     let Some(stat) = Raw::connect(&server.hosts()).stat(node) else {
         return false;
@@ -128,7 +128,7 @@ fn judge(first: Kind, second: Kind, said: &Said) -> Outcome {
     }
 }
 
-/// Returns what one more of ours does on a path that two hold already.
+/// Returns what one more contender of ours does on a path that two hold already.
 fn next(kind: Kind, hosts: &str, path: &str) -> Outcome {
     let contender = kind.contender(hosts);
     contender.lock(kind.word, path);

@@ -1,4 +1,4 @@
-//! What an operator sees of locks whose contenders use four languages.
+//! The view of an operator on locks whose contenders use four languages.
 
 use std::process::Command;
 use std::thread;
@@ -19,19 +19,19 @@ use crate::support::raw::{EPHEMERAL, Raw, wait_for_children};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path};
 
-/// How long a machine that has stood still may be behind.
+/// How long a machine that has stood still may need to catch up.
 const SHORTLY: Duration = Duration::from_secs(5);
 
 /// How many threads take the many locks.
 const THREADS: usize = 16;
 
-/// Ours waits for Curator's, which waits for kazoo's, which waits for ours. Beside them,
+/// A contender of ours waits for one of Curator's, that for one of kazoo's, and that for ours. Beside them,
 /// another one of ours waits for a holder in Go, which is at work.
 #[test]
 #[ignore = "needs a ZooKeeper server, Curator, kazoo and go-zookeeper: tests/all.sh"]
 fn a_circle_through_three_languages_is_named_and_nobody_healthy_is_accused() {
     let hosts = server().hosts();
-    // Separate sessions: what others of one session wait for counts for all of them.
+    // The sessions are separate: a wait of one contender counts for all contenders of its session.
     let peers = [Library::Java, Library::Kazoo, Library::Go].map(|one| Peer::start(one, &hosts));
     let [Some(curator), Some(kazoo), Some(go)] = peers else {
         return;
@@ -95,7 +95,7 @@ fn a_circle_through_three_languages_is_named_and_nobody_healthy_is_accused() {
                 .map(|one| one.waits_for().map(str::to_owned));
             assert_eq!(waits.collect::<Vec<_>>(), chain);
         }
-        // It waits behind the circle, but is not part of it.
+        // This contender waits behind the circle, but is not part of it.
         let behind = look.mutex(&path("b")).unwrap();
         let options = LockOptions::new().timeout(A_WHILE).detect_deadlock(&root);
         assert!(behind.lock_with(options).unwrap().is_none());
@@ -110,15 +110,15 @@ fn a_circle_through_three_languages_is_named_and_nobody_healthy_is_accused() {
     of_go.release();
 }
 
-/// How many locks one client holds, beside those that a test is about.
+/// The number of locks that one client holds, beside those that a test is about.
 const LOCKS: usize = 10_000;
-/// How many locks each peer holds, and how many contenders wait for each.
+/// The number of locks that each peer holds, and of contenders that wait for each.
 const HELD: usize = 25;
 const WAITERS: usize = 3;
-/// How long all sessions last: a machine that stands still for a while costs none of the locks.
+/// The timeout of all sessions, so long that a machine that stands still for a while costs none of the locks.
 const SESSION: Duration = Duration::from_secs(120);
 
-/// The report names what is wrong, and nothing else, among ten thousand locks on three servers.
+/// The report names the faults, and nothing else, among ten thousand locks on three servers.
 #[test]
 #[ignore = "needs ZooKeeper servers, Curator, kazoo and go-zookeeper: tests/all.sh"]
 fn what_is_wrong_is_found_among_ten_thousand_locks() {
@@ -149,7 +149,7 @@ fn what_is_wrong_is_found_among_ten_thousand_locks() {
         .flatten()
         .collect();
 
-    // A separate session, as what its threads wait for counts for everything that it holds.
+    // The session is separate, as a wait of one of its threads counts for all that it holds.
     let Some(other) = Peer::start_with(Library::Go, &hosts, SESSION) else {
         return;
     };
@@ -225,8 +225,8 @@ fn what_is_wrong_is_found_among_ten_thousand_locks() {
     drop((circle, crowd));
 }
 
-/// The session that makes the nodes sends no pings: a doctor that takes longer than it lasts, on a
-/// busy machine, looks again.
+/// Checks that the doctor finds these nodes wrong in this way. The session that creates the nodes sends no pings:
+/// if the doctor takes longer than that session lasts, on a busy machine, it looks again.
 fn found_by_the_doctor(operator: &Operator, path: &str, names: &[&str], wrong: &str) {
     let hosts = &operator.hosts;
     for _ in 0..3 {
@@ -299,7 +299,7 @@ fn wait_in_a_crowd(hosts: &str, holder: &(Peer, Kind), waiter: &(Peer, Kind)) ->
     holders.into_iter().chain(waiters).collect()
 }
 
-/// Makes ours and a peer's wait for each other.
+/// Makes a contender of ours and a peer's wait for each other.
 fn plant(hosts: &str, peer: &Peer) -> (Contender, Sender<()>) {
     let theirs = peer.contender();
     theirs.lock(GO.word, "/circle/y");
@@ -339,7 +339,7 @@ fn connect(hosts: &str) -> Client {
     builder.connect().unwrap()
 }
 
-/// Who uses the program.
+/// A user of the program.
 struct Operator {
     hosts: String,
     stalls: Stalls,

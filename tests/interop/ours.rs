@@ -13,7 +13,7 @@ use zklock::{
 use super::contender::{Contender, Said};
 use super::peer::SESSION;
 
-/// What one of ours holds.
+/// The guard of one of our contenders.
 enum Held {
     Mutex(MutexGuard),
     Read(RwLockReadGuard),
@@ -46,7 +46,7 @@ pub(crate) fn start_with(client: Client) -> Contender {
     let (say, said) = unbounded();
     thread::spawn(move || obey_all(&client, &told, &say));
     let tell = move |text: &str| {
-        // The thread listens for as long as this exists.
+        // The thread listens for as long as the contender exists.
         drop(tell.send(text.to_owned()));
     };
     Contender::new(Box::new(tell), said)

@@ -166,7 +166,7 @@ impl<'a> Holders<'a> {
         *self = Self::start(self.way, &self.hosts, self.timeout);
     }
 
-    /// Counts the losses, and prints each when it is seen first.
+    /// Returns the losses since the holders were started.
     fn lost(&mut self) -> Lost {
         let is_lost = |guard: &SendMutexGuard| {
             let told = guard

@@ -1,4 +1,4 @@
-//! What it costs to get past a hold that is over.
+//! The costs of getting past a hold that is over.
 
 use std::thread;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::SHORT;
 use super::scene::{ENTER, LET_GO, Scene};
 use crate::support::raw::op;
 
-/// So long that a session of this length has to be proven again.
+/// The length of a hold, so long that a session must be proven again meanwhile.
 const LASTS: Duration = Duration::from_millis(2500);
 
-/// A scene with a hold of this length in its queue.
+/// Returns a scene with a hold of this length in its queue.
 fn held(name: &str, timeout: Duration, lasts: Duration) -> Scene {
     let scene = Scene::with_timeout(name, timeout);
     let hold = Hold::new("a pause", None).lasting(lasts);
@@ -21,7 +21,7 @@ fn held(name: &str, timeout: Duration, lasts: Duration) -> Scene {
     scene
 }
 
-/// What a wait sends, with a mark where it is told of the hold.
+/// Returns the requests of a wait, with a mark where the waiter is told of the hold.
 fn watched(scene: &Scene, wait: impl FnOnce(LockOptions<'_>)) -> Vec<Vec<i32>> {
     scene.tap.take();
     wait(LockOptions::new().on_wait(|_| scene.tap.write_down(&LET_GO)));
@@ -38,7 +38,7 @@ fn who_waits_for_a_hold_removes_it_and_lists_in_one_write() {
         guard.unlock().unwrap();
     });
     let told = sent.iter().position(|write| *write == LET_GO).unwrap();
-    // Its node is confirmed meanwhile, as of anybody who is next.
+    // Its node is confirmed meanwhile, like that of every contender that is next.
     let mut sent = sent[told..].to_vec();
     sent.retain(|write| *write != [op::MULTI]);
     let remove = vec![op::DELETE, op::GET_CHILDREN];

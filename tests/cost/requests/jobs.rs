@@ -1,4 +1,4 @@
-//! What a run of a job costs.
+//! The costs of a run of a job.
 
 use std::process::Command;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn the_program_reads_a_record_once_to_tell_what_was_last_run() {
     zklock.args(["--hosts", &tap.hosts, "last", "-n", "5", &path]);
     assert!(zklock.status().unwrap().success());
     let sent = tap.take();
-    // A server that has caught up is asked for the record, and for who is there.
+    // The client asks a server that has caught up for the record, and for the contenders.
     let record = sent
         .iter()
         .filter(|write| **write == [op::DELETE, op::GET_DATA]);

@@ -1,4 +1,4 @@
-//! What a lock costs: requests, writes and round trips, counted on the way to the server.
+//! The costs of a lock: requests, writes and round trips, counted on the way to the server.
 //!
 //! Counts are the same on every machine. Where time is measured, the network is made so slow
 //! that nothing else matters.
@@ -28,7 +28,7 @@ use crate::support::raw::{Raw, op};
 use crate::support::{eventually, fresh_path};
 use crate::transport::{wait_for_line, wait_for_queue};
 
-/// A short session, and a time after which it has to be proven again.
+/// A short session, and a time after which it must be proven again.
 const SHORT: Duration = Duration::from_secs(8);
 const LONG: Duration = Duration::from_millis(2200);
 
@@ -53,7 +53,7 @@ fn who_comes_back_again_and_again_stops_looking_whether_others_are_there() {
     let expected = [vec![op::CREATE2], vec![op::DELETE]];
     assert_eq!(scene.tap.take(), vec![expected; 10].concat());
 
-    // Another client was there meanwhile: our node shows that, and it costs one look.
+    // Another client was there meanwhile: the number of the own node shows that, and it costs one look.
     lock(&scene.connect().mutex(&scene.path).unwrap());
     lock(&mutex);
     let expected = [vec![op::CREATE2], vec![op::GET_CHILDREN], vec![op::DELETE]];
@@ -116,7 +116,7 @@ fn who_has_waited_reads_behind_a_write_what_the_holder_before_has_left() {
     let path = format!("{}-tracked", scene.path);
     let other = scene.connect();
     let mutex = scene.client.mutex(&path).unwrap();
-    // It looks at the path once.
+    // The client looks at the path once.
     tracked(&mutex).unlock().unwrap();
     let guard = tracked(&other.mutex(&path).unwrap());
     scene.tap.take();
@@ -150,7 +150,7 @@ fn who_has_waited_in_the_line_of_a_semaphore_looks_behind_a_write() {
     assert!(looks, "nobody has read behind a write");
 }
 
-/// Whether who was the second in the line of a semaphore has read behind a write.
+/// Returns whether the second client in the line of a semaphore has read behind a write.
 fn second_in_line(scene: &Scene) -> bool {
     let [first, second] = [scene.connect(), scene.connect()];
     let one = |client: &Client| client.semaphore(&scene.path, 1).unwrap();
@@ -175,13 +175,13 @@ fn lock(mutex: &Mutex) {
     mutex.lock().unwrap().unlock().unwrap();
 }
 
-/// Locks with a mark of its abandonment.
+/// Locks the mutex, with a mark of its abandonment.
 fn tracked(mutex: &Mutex) -> MutexGuard {
     let options = LockOptions::new().track_abandonment();
     mutex.lock_with(options).unwrap().unwrap()
 }
 
-/// Locks so often that nobody else is expected any more.
+/// Locks the mutex so often that the client expects nobody else any more.
 fn come_back_often(mutex: &Mutex) {
     (0..30).for_each(|_| lock(mutex));
 }
@@ -211,7 +211,7 @@ fn a_hand_off_between_two_lists_nothing_but_what_came_with_the_create() {
     assert_eq!(scene.tap.take(), expected);
 }
 
-/// What a look for circles costs is paid by who asks for it and holds another lock.
+/// Only a client that asks for a look for circles, and holds another lock, pays for it.
 #[test]
 fn who_looks_for_circles_and_holds_nothing_asks_no_more() {
     let give_up = |looks: bool, holds: bool| {
@@ -295,7 +295,7 @@ fn who_is_next_for_long_has_its_node_confirmed_meanwhile_and_asks_nothing_when_i
     assert!(proofs.iter().all(|one| *one == [op::MULTI]), "{sent:?}");
 }
 
-/// Returns what a waiter for so many others sends in a short session, if the first and the last one hold
+/// Returns the requests of a waiter for this many others in a short session, if the first and the last one hold
 /// for this long.
 fn after_waits(others: usize, first: Duration, last: Duration) -> Vec<Vec<i32>> {
     let scene = Scene::with_timeout("proof", SHORT);
@@ -333,7 +333,7 @@ fn who_evicts_the_overdue_looks_at_a_new_head_when_the_queue_moves() {
         let moved = Instant::now();
         drop(first);
         looks_at_the_head();
-        // Otherwise after a minute.
+        // Otherwise that would take a minute.
         assert!(moved.elapsed() < Duration::from_secs(30), "{moved:?}");
         drop(tell);
     });
@@ -374,7 +374,7 @@ fn a_release_wakes_nobody_but_the_next_two() {
         assert_eq!(positions.recv(), Ok(3));
         drop(holder);
     });
-    // However many there were before: one look at the nearest ones.
+    // However many there were before, the waiter looks once at the nearest ones.
     let sent = scene.tap.take().concat();
     let listings = sent.iter().filter(|op| **op == op::GET_CHILDREN).count();
     assert_eq!(listings, 2, "{sent:?}");
@@ -382,7 +382,7 @@ fn a_release_wakes_nobody_but_the_next_two() {
 
 #[test]
 fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
-    // In kazoo's layout, nothing of ours is among the permits before there is room.
+    // In kazoo's layout, no node of ours is among the permits before there is room.
     for (dialect, expected) in [(Dialect::Curator, 1), (Dialect::Kazoo, 2)] {
         let server = Server::start().unwrap();
         let tap = Tap::start(server.hosts());
@@ -392,7 +392,7 @@ fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
         };
         let (ours, theirs) = (semaphore(server.hosts()), semaphore(&tap.hosts));
         let permit = ours.acquire().unwrap();
-        // The next client is to be first in the line at once.
+        // The next client must be first in the line at once.
         let mut witness = Raw::connect(server.hosts());
         eventually("the line is empty", || {
             let mut empty = |dir: &str| witness.children(dir).is_none_or(|all| all.is_empty());
@@ -412,7 +412,7 @@ fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
             });
             waits.recv().unwrap();
             listings();
-            // Long enough for a client that polls to be noticed.
+            // In this time, a client that polls would be noticed.
             thread::sleep(Duration::from_millis(300));
             assert_eq!(listings(), 0, "{dialect:?}");
             drop(permit);
@@ -462,7 +462,7 @@ fn the_first_lock_of_a_process_and_its_end_wait_for_four_round_trips() {
     let mutex = slow.client.mutex(&slow.path).unwrap();
     mutex.lock().unwrap().unlock().unwrap();
     slow.proxy.delay(DELAY);
-    // A session, the lock, its release, the end of the session.
+    // These are a session, the lock, its release, and the end of the session.
     slow.within(ROUND_TRIP * 19 / 4, || {
         let begun = Instant::now();
         let client = Client::connect(&slow.proxy.hosts()).unwrap();
@@ -502,7 +502,7 @@ fn a_hand_off_in_a_queue_waits_for_two_one_way_trips_too() {
         two.mutex(&slow.path).unwrap(),
     );
     slow.proxy.delay(DELAY);
-    // Twice, because there are two hand-offs.
+    // The limit counts twice, because there are two hand-offs.
     slow.within(2 * ROUND_TRIP * 5 / 4, || {
         let holder = mine.lock().unwrap();
         slow.hand_off(&[&one, &two], holder)
@@ -531,7 +531,7 @@ fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
             slow.proxy.requests(op::GET_DATA) == watches + 2
         });
         let before = listings();
-        // Both have gone before the server receives the third one's question about the first.
+        // Both nodes are gone before the server receives the third client's request about the first.
         slow.proxy.delay(DELAY);
         drop(holder);
         next.join().unwrap();
@@ -542,7 +542,7 @@ fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
 
 #[test]
 fn the_program_asks_at_most_half_more_than_the_calls_it_stands_for() {
-    /// So long that nothing is proven again because the machine is busy.
+    /// A session timeout so long that no lock is proven again because the machine is busy.
     const LASTS: Duration = Duration::from_secs(40);
 
     let scene = Scene::new("program");
@@ -566,7 +566,7 @@ fn the_program_asks_at_most_half_more_than_the_calls_it_stands_for() {
         spawn(zklock.args([&scene.path, "--", "true"]));
     });
     let (few, many) = (naked.len(), program.len());
-    // One read is for the note by which the next one begins at once.
+    // One read is for the note by which the next command begins at once.
     assert!(2 * many <= 3 * few, "{program:?} and {naked:?}");
 }
 
@@ -583,7 +583,7 @@ fn a_thread_in_line_is_queued_by_the_release_of_the_one_before_it() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let guard = lock(&one);
-            // Before, it stands behind a thread of its client.
+            // Before that, it stands behind a thread of its client.
             while positions.recv() != Ok(2) {}
             drop(guard);
         });
@@ -596,7 +596,7 @@ fn a_thread_in_line_is_queued_by_the_release_of_the_one_before_it() {
         drop(guard);
         next.join().unwrap();
     });
-    // A look at its own node and at the two ahead, as if it had been created alone.
+    // These are a look at its own node and at the two ahead, as if it had been created alone.
     let expected = [
         vec![op::MULTI, op::GET_CHILDREN],
         WATCH.to_vec(),

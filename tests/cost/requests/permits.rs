@@ -1,4 +1,4 @@
-//! What a permit costs, and its number.
+//! The costs of a permit, and of its number.
 
 use std::thread;
 
@@ -38,7 +38,7 @@ fn the_number_of_a_permit_costs_two_round_trips_and_nothing_where_nobody_asks() 
     assert!(!again.contains(&op::GET_CHILDREN), "{again:?}");
 }
 
-/// The first in the line has seen that there is room, and nobody else takes it.
+/// The first client in the line has seen that there is room, and no other client takes it.
 #[test]
 fn who_tries_for_a_permit_or_speaks_kazoo_looks_no_more_once_it_is_the_first_in_the_line() {
     let numbers_and_permits = vec![op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN];

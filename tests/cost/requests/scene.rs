@@ -1,4 +1,4 @@
-//! Queues in which one client's requests are counted.
+//! Queues in which a test counts one client's requests.
 
 use std::thread;
 use std::time::Duration;
@@ -15,8 +15,7 @@ use crate::transport::wait_for_queue;
 /// The requests that take a free lock, in one write.
 pub(super) const ENTER: [i32; 2] = [op::CREATE2, op::GET_CHILDREN];
 
-/// What a waiter with several ahead watches, in one write: its own node, and the two nearest
-/// ones.
+/// The watches of a waiter with several ahead, in one write: on its own node, and on the two nearest ones.
 pub(super) const WATCH: [i32; 3] = [op::EXISTS, op::GET_DATA, op::GET_DATA];
 
 /// Stands for the moment when the nearest holder releases.
@@ -31,7 +30,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// The session is so long that nothing is proven again because the machine is busy.
+    /// Starts a scene whose session is so long that no lock is proven again because the machine is busy.
     pub(super) fn new(name: &str) -> Self {
         Self::with_timeout(name, Duration::from_secs(40))
     }
@@ -53,8 +52,8 @@ impl Scene {
         }
     }
 
-    /// Queues the tapped client behind so many others. The first one holds this long and the last one that
-    /// long, which is at least until the tapped one is next; those between let go at once.
+    /// Queues the tapped client behind this many others. The first one holds for `first`, and the last one for
+    /// `last`, at least until the tapped client is next; those between release at once.
     pub(super) fn lock_behind_others(&self, others: usize, first: Duration, last: Duration) {
         let clients: Vec<_> = (0..others).map(|_| self.connect()).collect();
         let lock = |at: usize| clients[at].mutex(&self.path).unwrap().lock().unwrap();
@@ -81,8 +80,7 @@ impl Scene {
         });
     }
 
-    /// Takes the tapped client through the queue, and reports its place as soon as everything
-    /// that it watches is watched.
+    /// Takes the tapped client through the queue, and reports its place as soon as all its watches are set.
     pub(super) fn lock_telling(&self, to: Sender<usize>) {
         let mutex = self.client.mutex(&self.path).unwrap();
         let options = LockOptions::new().on_wait(|waiting| to.send(waiting.position()).unwrap());

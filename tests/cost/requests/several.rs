@@ -1,4 +1,4 @@
-//! What several locks cost.
+//! The costs of several locks.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ use crate::support::timed;
 
 const COUNT: usize = 4;
 
-/// Locks whose directories are there, and their paths.
+/// Returns locks whose directories exist, and their paths.
 fn several(scene: &Scene) -> (MultiLock, Vec<String>) {
     let paths: Vec<_> = (0..COUNT)
         .map(|at| format!("{}-{at}", scene.path))
@@ -50,7 +50,8 @@ fn the_directories_of_several_new_locks_are_made_in_one_round_trip() {
     let slow = Slow::new("slow-several");
     slow.proxy.delay(DELAY);
     let mut tries = 0;
-    // The refused create, the directories, and the lock as above are five, and twenty one by one.
+    // The refused create, the directories, and the lock as above take five round trips, and twenty
+    // one by one.
     slow.within(ROUND_TRIP * 8, || {
         tries += 1;
         let paths: Vec<_> = (0..16)
@@ -61,7 +62,7 @@ fn the_directories_of_several_new_locks_are_made_in_one_round_trip() {
     });
 }
 
-/// The listing that shows which of them are free shows also whom to wait for.
+/// The listing that shows which of them are free also shows whom to wait for.
 #[test]
 fn several_locks_one_of_which_is_taken_are_listed_once() {
     let scene = Scene::new("several");
@@ -88,7 +89,7 @@ fn several_locks_one_of_which_is_taken_are_listed_once() {
     }
 }
 
-/// Whoever holds several releases them together.
+/// A holder of several locks releases them together.
 #[test]
 fn several_locks_of_one_holder_are_listed_together_once_the_first_has_been_waited_for() {
     let scene = Scene::new("several");
@@ -113,7 +114,7 @@ fn several_locks_of_one_holder_are_listed_together_once_the_first_has_been_waite
     assert_eq!(scene.tap.take(), passed);
 }
 
-/// What keeps the session proven in the first queue is good for the others, too.
+/// The requests that keep the session proven in the first queue count for the other queues, too.
 #[test]
 fn several_locks_that_were_waited_for_are_proven_once_however_many_they_are() {
     let scene = Scene::with_timeout("several", SHORT);

@@ -10,7 +10,7 @@ use crate::support::fresh_path;
 use crate::support::proxy::Proxy;
 use crate::transport::wait_for_queue;
 
-/// In each direction; nothing else in a lock takes nearly as long.
+/// The delay in each direction; nothing else in a lock takes nearly as long.
 pub(super) const DELAY: Duration = Duration::from_millis(100);
 pub(super) const ROUND_TRIP: Duration = Duration::from_millis(200);
 
@@ -63,7 +63,7 @@ impl Slow {
                 threads.push(scope.spawn(wait));
                 wait_for_queue(&self.client, &self.path, ahead + 1);
             }
-            // The watch of the last one is set a round trip after its node.
+            // The watch of the last waiter is set a round trip after its node.
             thread::sleep(2 * ROUND_TRIP);
             let released = Instant::now();
             drop(holder);

@@ -1,4 +1,4 @@
-//! What it costs to take a lock over from another process.
+//! The costs of taking a lock over from another process.
 
 use zklock::Client;
 

@@ -1,4 +1,4 @@
-//! What passes between a client and its server, write by write.
+//! The bytes between a client and its server, write by write.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -64,7 +64,7 @@ impl Tap {
     }
 }
 
-/// Passes on in one write what one read brings.
+/// Passes on the bytes of one read in one write.
 pub(super) fn pass_on(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
     let mut bytes = vec![0; 1 << 20];
     let ended: io::Result<()> = (|| {

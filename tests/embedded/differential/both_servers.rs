@@ -1,4 +1,4 @@
-//! Both servers, the sessions with each of them, and how a script is played on them.
+//! Both servers, the sessions with each of them, and the player of a script.
 
 use std::io;
 
@@ -15,12 +15,12 @@ use zklock_jute::{
 /// The tick, which the real server uses too.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Long enough for a session that waits while another expires.
+/// The session timeout, long enough for a session that waits while another one expires.
 const TIMEOUT_MS: i32 = 10_000;
 
 const SHORT_MS: i32 = 1000;
 
-/// The numbers that requests are given in turn.
+/// The numbers that requests get in turn.
 const XIDS: [i32; 7] = [
     7,
     xid::AUTH,
@@ -35,13 +35,13 @@ const XIDS: [i32; 7] = [
 type Both<T> = [T; 2];
 
 pub(super) struct BothServers {
-    /// Kept so that the server keeps running.
+    /// The server, which runs as long as this exists.
     embedded: Server,
     directory: String,
     sides: Both<Side>,
-    /// The real server is version 3.9 or later.
+    /// Whether the real server is version 3.9 or later.
     newer: bool,
-    /// The sessions that are about to get events in an undefined order.
+    /// Whether each session is about to get events in an undefined order.
     in_any_order: [bool; SESSIONS],
     begun: i64,
     asked: usize,
@@ -54,7 +54,7 @@ struct Side {
 }
 
 impl BothServers {
-    /// The real server is version 3.9 or later if it is `newer`.
+    /// Connects the sessions. The real server is version 3.9 or later if it is `newer`.
     pub(super) fn new(real: &str, newer: bool) -> Self {
         let embedded = Server::builder()
             .tick(TICK)
@@ -109,7 +109,7 @@ impl BothServers {
         }
     }
 
-    /// Makes both sides do the same, and compares the results.
+    /// Lets both sides do the same, and compares the results.
     fn both<T: PartialEq + std::fmt::Debug>(
         &mut self,
         act: impl Fn(&mut Side) -> io::Result<T>,
@@ -203,7 +203,7 @@ impl BothServers {
     }
 
     fn expire(&mut self, session: usize) -> Result<(), String> {
-        // Placed beside the directory, which the script may have deleted.
+        // The marker is beside the directory, which the script may have deleted.
         let marker = format!("{}-{}", self.directory, self.begun);
         self.ask(session, &[create(&marker, CreateMode::Ephemeral)])?;
         self.in_any_order = [true; SESSIONS];
@@ -274,7 +274,8 @@ impl BothServers {
 }
 
 impl Drop for BothServers {
-    /// Sessions left behind would end, and be counted, in the middle of another script.
+    /// Closes the sessions: otherwise they would end, and be counted, in the middle of another
+    /// script.
     fn drop(&mut self) {
         for client in self.sides.iter_mut().flat_map(|side| &mut side.clients) {
             let _ = client.call(&Request::Close, &Differences::default());
@@ -309,7 +310,8 @@ fn create(path: &str, mode: CreateMode) -> Request {
     }
 }
 
-/// A path without a leading slash stays as it is, and so does what follows a leading `!`.
+/// Puts a path below the directory. A path without a leading slash stays as it is, and so does the
+/// rest of a path after a leading `!`.
 fn place(directory: &str, path: &mut String) {
     if let Some(outside) = path.strip_prefix('!') {
         *path = outside.to_owned();

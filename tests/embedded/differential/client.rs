@@ -1,4 +1,4 @@
-//! A client that keeps everything that it receives, in order.
+//! A client that records everything that it receives, in order.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -23,23 +23,23 @@ pub(super) struct RecordingClient {
 /// The allowed differences between the servers.
 #[derive(Clone, Default)]
 pub(super) struct Differences {
-    /// The number to subtract from a zxid.
+    /// The number that is subtracted from a zxid.
     pub(super) shift: i64,
-    /// Maps the sessions of a script to the same numbers on both servers.
+    /// The numbers of the sessions of a script, which are the same on both servers.
     pub(super) sessions: HashMap<i64, i64>,
-    /// The real server is version 3.9 or newer, where create2 in a multi is answered with a
-    /// stat, and exists asks for the permission to read.
+    /// Whether the real server is version 3.9 or newer, which answers create2 in a multi with a
+    /// stat, and requires the permission to read for exists.
     pub(super) newer: bool,
 }
 
-/// The parts of a reply on which the servers have to agree.
+/// The parts of a reply on which the servers must agree.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Heard {
     xid: i32,
     zxid: i64,
     code: i32,
     body: Option<Reply>,
-    /// What parses alike may differ in length: missing data and empty data.
+    /// The length of the reply: missing data and empty data parse alike, and differ in length.
     length: usize,
 }
 
@@ -149,7 +149,7 @@ impl Heard {
 }
 
 impl Differences {
-    /// Nodes that existed before the first change get a 0.
+    /// Shifts a zxid. Nodes that existed before the first change get a 0.
     fn zxid(&self, zxid: i64) -> i64 {
         if zxid == 0 { 0 } else { zxid - self.shift }
     }

@@ -1,9 +1,9 @@
-//! The embedded server and a real ZooKeeper 3.8, or newer, answer the same requests alike:
-//! replies, error codes, stats, zxids up to a shift, and watch events in their place between
-//! the replies.
+//! The embedded server and a real ZooKeeper 3.8, or newer, give the same answers to the same
+//! requests: replies, error codes, stats, zxids up to a shift, and watch events at the same places
+//! between the replies.
 //!
-//! A script is a list of random steps of three sessions. It plays in its own directory, so it
-//! can be played again without some of its steps, to find the shortest script for which the
+//! A script is a list of random steps of three sessions. Each play has its own directory, so the
+//! script can be played again without some of its steps, to find the shortest one for which the
 //! servers differ.
 
 mod both_servers;
@@ -48,7 +48,7 @@ fn the_nodes_of_a_new_server_are_those_of_a_real_zookeeper() {
     play_anew(&real, &script::on_a_new_server()).unwrap();
 }
 
-/// Starts a server that never removes containers, because the time of that is not fixed.
+/// Starts a server that never removes containers, because the time of a removal is not fixed.
 fn start_real() -> ZooKeeper {
     let never = std::time::Duration::from_secs(24 * 60 * 60);
     ZooKeeper::builder()

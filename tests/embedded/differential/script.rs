@@ -1,4 +1,4 @@
-//! What the sessions of a script do, chosen at random.
+//! The steps of the sessions of a script, chosen at random.
 
 use fastrand::Rng;
 
@@ -6,7 +6,7 @@ use zklock_jute::{
     Access, CreateMode, Data, Op, Permissions, ReadOp, Request, Secret, WatchKind, WatchLists,
 };
 
-/// How many sessions exist at a time.
+/// The number of sessions at a time.
 pub(super) const SESSIONS: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -15,15 +15,15 @@ pub(super) struct ScriptStep {
     pub(super) act: Act,
 }
 
-/// What a session does; paths are below the script's directory.
+/// The act of a session; paths are below the script's directory.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Ask(Request),
     /// Sends all requests before it waits for the first reply.
     AskAtOnce(Vec<Request>),
-    /// Like `Ask`, about a child: its name is appended to the path.
+    /// Like `Ask`, about a child, whose name is appended to the path.
     AskAboutChild(usize, Request),
-    /// Closes the session and begins another.
+    /// Closes the session and begins another one.
     Close,
     /// Reconnects and sets the watches again, after missing this many changes or none.
     Reconnect(WatchLists),
@@ -36,7 +36,7 @@ const PATHS: [&str; 9] = [
     "/a", "/a/x", "/a/y", "/a/x/p", "/b", "/b/z", "/b/z/q", "/c", "",
 ];
 
-/// Has a persistent watch. No request sets a one-shot watch on the same path, because
+/// The node with a persistent watch. No request sets a one-shot watch on the same path, because
 /// ZooKeeper 3.8 confuses the two.
 pub(super) const RECURSIVE: &str = "/w";
 const PERSISTENT: &str = "/w/c";
@@ -59,7 +59,7 @@ pub(super) fn random_script(chance: &mut Rng, steps: usize) -> Vec<ScriptStep> {
     (0..steps).map(step).collect()
 }
 
-/// Returns what can be asked only while a server is new.
+/// Returns the steps that are possible only while a server is new.
 pub(super) fn on_a_new_server() -> Vec<ScriptStep> {
     let paths = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
     let questions = paths.iter().flat_map(|path| {
@@ -100,7 +100,8 @@ fn random_act(chance: &mut Rng) -> Act {
     }
 }
 
-/// Only since 3.9 does a changed list count at once for requests under way.
+/// Returns requests to send at once. None changes a list: only since 3.9 does a change apply at
+/// once to requests on their way.
 fn random_batch(chance: &mut Rng) -> Vec<Request> {
     let count = chance.usize(2..6);
     let requests = std::iter::repeat_with(|| random_request(chance));
@@ -273,7 +274,7 @@ fn random_path(chance: &mut Rng) -> String {
     path.to_owned()
 }
 
-/// Missing data, as often as empty data.
+/// Returns random data: missing as often as empty.
 fn random_data(chance: &mut Rng) -> Data {
     match chance.usize(0..6) {
         0 => Data::default(),
@@ -299,7 +300,7 @@ fn random_mode(chance: &mut Rng) -> CreateMode {
         6..=7 => CreateMode::Ephemeral,
         8 => CreateMode::EphemeralSequential,
         9 => CreateMode::Container,
-        // Longer than a script, or refused.
+        // The time to live is longer than a script, or refused.
         _ => CreateMode::Ttl {
             flag: [5, 5, 6, 6, 0, 4][chance.usize(0..6)],
             ms: [1 << 32, (1 << 40) - 1, 1 << 40, 0][chance.usize(0..4)],
