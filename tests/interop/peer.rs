@@ -43,7 +43,7 @@ pub(crate) fn server() -> &'static ZooKeeper {
     SERVER.get_or_init(|| {
         // kazoo's semaphore counts empty containers, and so waits until they are deleted.
         let builder = ZooKeeper::builder().container_check(Duration::from_secs(3));
-        // The sessions of a slow test are longer than those of the others.
+        // The sessions of a slow test last longer than those of the other tests.
         let builder = builder.line("maxSessionTimeout=60000");
         builder.fsync(false).start()
     })
@@ -115,7 +115,7 @@ impl Peer {
         self.ears.lock().insert(name.clone(), say);
         let input = Arc::clone(&self.input);
         let tell = move |text: &str| {
-            // A peer that was killed receives nothing, which is what its test is about.
+            // A peer that was killed receives nothing, as its test expects.
             drop(writeln!(input.lock(), "{name} {text}"));
         };
         Contender::new(Box::new(tell), said)

@@ -1,4 +1,4 @@
-//! A queue that is built up one by one, from contenders that can be killed.
+//! A queue that grows by one contender at a time; the contenders can be killed.
 
 use zklock::{Client, Dialect, LockOptions};
 
@@ -9,7 +9,7 @@ use crate::support::raw::Raw;
 use crate::support::worker::{self, Worker};
 use crate::support::{eventually, fresh_path};
 
-/// A queue that grows one by one.
+/// A queue that grows by one contender at a time.
 pub(crate) struct Queue {
     ours: Kind,
     theirs: Kind,
@@ -33,7 +33,7 @@ impl Queue {
         &self.path
     }
 
-    /// Starts one of their processes, which can be killed.
+    /// Starts a process of theirs, which can be killed.
     pub(crate) fn start_peer(&self) -> Peer {
         let Side::Theirs(library) = self.theirs.side else {
             panic!("a kind of theirs")
@@ -41,7 +41,7 @@ impl Queue {
         Peer::start(library, &server().hosts()).expect("a library at hand")
     }
 
-    /// Starts one of our processes, which holds or is the second in the queue.
+    /// Starts a process of ours, which holds or is the second in the queue.
     pub(crate) fn start_worker(&mut self) -> Worker {
         let Side::Ours(dialect) = self.ours.side else {
             panic!("a kind of ours")
@@ -78,7 +78,7 @@ impl Queue {
     }
 }
 
-/// Queues, and stays.
+/// Queues, and stays in the queue.
 #[test]
 #[ignore = "a worker process"]
 pub(crate) fn worker_that_queues() {

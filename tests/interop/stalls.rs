@@ -1,4 +1,4 @@
-//! Whether the machine has stood still, which makes servers look silent that are well.
+//! The detection of a machine that has stood still, which makes good servers look silent.
 
 use std::sync::Arc;
 use std::thread;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
-/// How often a thread looks at the time.
+/// How often a thread reads the clock.
 const BEAT: Duration = Duration::from_millis(50);
 
-/// How late it comes to that when the machine has stood still.
+/// How late the thread is if the machine has stood still.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Looks at the time until it is dropped.
+/// A thread that reads the clock until this is dropped.
 pub(crate) struct Stalls {
     seen: Arc<Mutex<Seen>>,
     _end: Sender<()>,
@@ -50,7 +50,7 @@ impl Stalls {
         Self { seen, _end }
     }
 
-    /// Returns whether the machine has stood still since then.
+    /// Returns whether the machine has stood still since that moment.
     pub(crate) fn since(&self, moment: Instant) -> bool {
         let mut seen = self.seen.lock();
         seen.look();

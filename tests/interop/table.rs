@@ -16,7 +16,7 @@ use super::meeting::{Meeting, Outcome, meet};
 use super::peer::server;
 use crate::support::fresh_path;
 
-/// Set this variable to rewrite the committed tables.
+/// The variable that makes the tests rewrite the committed tables.
 const BLESS: &str = "ZKLOCK_BLESS";
 
 const BEGIN: &str = "<!-- begin: written by tests/interop -->\n";
@@ -33,7 +33,7 @@ const OURS: [(Dialect, &[&str]); 4] = [
     (Dialect::LeaderLatch, &["mutex", "standby"]),
 ];
 
-/// One cell: theirs and ours in both orders.
+/// A cell: theirs and ours in both orders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
     pub(crate) ours: Kind,
@@ -103,7 +103,7 @@ pub(crate) fn write(cells: &[Cell], before: &str) -> String {
     text
 }
 
-/// Says what happens to a writer of ours behind one of Curator's that becomes a reader.
+/// Returns what happens to a writer of ours behind one of Curator's that becomes a reader.
 pub(crate) fn downgrade_of_curators() -> String {
     let (ours, theirs) = (of_ours(Dialect::Curator, "write"), CURATOR_WRITE);
     let hosts = server().hosts();
@@ -197,7 +197,8 @@ pub(crate) fn compare_or_bless(versions: &str, tables: &str) {
     }
 }
 
-/// Whether the page names all of these versions; not all of its libraries must be available.
+/// Returns whether the page names all of these versions; not all of its libraries must be
+/// available.
 fn are_named(versions: &str, page: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let text = text
@@ -210,7 +211,7 @@ fn are_named(versions: &str, page: &str) -> bool {
         .all(|one| page.chunks(2).any(|other| one == other))
 }
 
-/// Whether the cells in which both sides waited for each other, or shared, are the same.
+/// Returns whether the cells in which both sides waited for each other, or shared, are the same.
 fn keeps_exclusion(there: &str, here: &str) -> bool {
     let cells = there.split('|').zip(here.split('|'));
     cells.into_iter().all(|(there, here)| {

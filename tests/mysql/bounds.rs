@@ -1,4 +1,4 @@
-//! How many connections a client has while the server carries nothing out.
+//! The number of connections that a client has while the server carries nothing out.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,7 +13,8 @@ use crate::faults::Elsewhere;
 use crate::support::within;
 use crate::{client, seconds};
 
-/// Four for statements, one for renewals, and those whose statements are still under way.
+/// The most connections of a client: four for statements, one for renewals, and those whose
+/// statements are still on their way.
 pub(crate) const MOST: usize = 11;
 
 fn connections(root: &mut Conn) -> usize {
@@ -21,7 +22,8 @@ fn connections(root: &mut Conn) -> usize {
     root.query_first(count).unwrap().unwrap()
 }
 
-/// A separate server, whose global locks block nobody else, and a client with a short lease.
+/// Returns a separate server, whose global locks block nobody else, and a client with a short
+/// lease.
 fn server() -> (Database, Conn, Client) {
     let database = Database::empty_on(Arc::new(Server::start(&["--log-bin"])));
     let mut root = database.conn();
@@ -32,7 +34,7 @@ fn server() -> (Database, Conn, Client) {
     (database, root, client)
 }
 
-/// Six threads wait for locks while the server carries nothing out.
+/// Lets six threads wait for locks while the server carries nothing out.
 fn assert_few_connections(
     (database, mut root, client): (Database, Conn, Client),
     begin: &str,

@@ -29,7 +29,7 @@ impl Clock {
     }
 
     fn set(&self, offset: &str) {
-        // In one step, because the process may read it at any time.
+        // The file changes in one step, because the process may read it at any time.
         fs::write(self.0.path("new"), offset).unwrap();
         fs::rename(self.0.path("new"), self.0.path("clock")).unwrap();
     }
@@ -109,7 +109,8 @@ fn a_database_clock_that_is_set_far_forward_costs_locks_whose_holders_are_told()
     let [a, b] = [(); 2].map(|()| mutex(&database.url(), seconds(12)));
     let guard = a.lock().unwrap();
     clock.set("+2h");
-    // It is not excluded: for the database, the lease has ended. The token tells the two apart.
+    // The other client is not excluded: for the database, the lease has ended. The token tells the
+    // two apart.
     let other = b.try_lock_for(seconds(2)).unwrap().unwrap();
     assert!(guard.fencing_token() < other.fencing_token());
     let begun = Instant::now();

@@ -13,7 +13,7 @@ use mysql::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 use crate::proxy::Proxy;
 use crate::support::{eventually, free_port, run};
 
-/// Shows what the library logs, if `ZKLOCK_TEST_LOG` is set.
+/// A logger that shows the library's log, if `ZKLOCK_TEST_LOG` is set.
 struct Logger;
 
 impl log::Log for Logger {
@@ -35,7 +35,7 @@ fn log_if_asked() {
     }
 }
 
-/// Kills a process when dropped.
+/// A process that is killed on drop.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -49,7 +49,7 @@ impl Drop for Killed {
 pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) port: u16,
-    /// Additional variables in its environment.
+    /// Additional variables in the server's environment.
     environment: Vec<(&'static str, PathBuf)>,
     process: Mutex<Option<Killed>>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// Returns the server that tests share, as long as some use it.
+    /// Returns the server that tests share, which runs as long as some use it.
     pub(crate) fn shared() -> Arc<Self> {
         log_if_asked();
         let mut shared = locked(&SHARED);
@@ -86,8 +86,8 @@ impl Server {
         Self::prepare_in(folder, port, environment)
     }
 
-    /// As [`prepare`](Self::prepare), for another user to run: what is compiled may be below a folder
-    /// that only root can enter, such as its home.
+    /// As [`prepare`](Self::prepare), for a server that another user runs: the compiled programs
+    /// may be below a folder that only root can enter, such as its home.
     pub(crate) fn prepare_for_another_user() -> Self {
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("zklock-mariadb-{port}"));
@@ -113,7 +113,7 @@ impl Server {
         *locked(&self.process) = None;
     }
 
-    /// Starts it again with its data.
+    /// Starts the server again with its data.
     pub(crate) fn resume(&self, options: &[&str]) {
         let process = mariadb(&self.folder)
             .arg(format!("--socket={}/socket", self.folder.display()))
@@ -158,7 +158,7 @@ impl Server {
 
     fn url(&self, user: &str, database: &str) -> String {
         let port = self.port;
-        // The default, so that others can follow it.
+        // The default must be given, so that other options can follow it.
         format!("mysql://{user}@127.0.0.1:{port}/{database}?stmt_cache_size=32")
     }
 }
@@ -187,13 +187,13 @@ fn mariadb(folder: &Path) -> Command {
     command
 }
 
-/// Returns our user; MariaDB must be told if that is root.
+/// Returns the user of this process; MariaDB needs an option if that is root.
 fn user() -> String {
     let user = Command::new("id").arg("-un").output().expect("id");
     String::from_utf8_lossy(&user.stdout).trim().to_owned()
 }
 
-/// Creating a data folder takes seconds, so it is created once and copied.
+/// Copies a data folder: creating one takes seconds, so one is created once.
 fn copy_template(to: &Path) {
     static INSTALL: Mutex<()> = Mutex::new(());
     let _one = locked(&INSTALL);
@@ -218,7 +218,8 @@ fn copy_template(to: &Path) {
     assert!(status.expect("cp").success());
 }
 
-/// Options for connections of a test's own, which like the library's stay with the address.
+/// Returns the options for a test's own connections, which stay with the address, as the library's
+/// do.
 pub(crate) fn opts(url: &str) -> Opts {
     let opts = Opts::from_url(url).expect("a good URL");
     OptsBuilder::from_opts(opts).prefer_socket(false).into()
@@ -273,7 +274,7 @@ impl Database {
         self.url_by(proxy.port)
     }
 
-    /// Returns the URL of something on this port that passes on what it receives.
+    /// Returns the URL of a relay at this port.
     pub(crate) fn url_by(&self, port: u16) -> String {
         self.url()
             .replace(&self.server.port.to_string(), &port.to_string())
@@ -307,7 +308,7 @@ impl Database {
         rows.expect("an answer").expect("a row")
     }
 
-    /// Waits for deletions that are under way.
+    /// Waits until this many rows are left.
     pub(crate) fn wait_for_rows(&self, rows: u64) {
         eventually("the rows are as expected", || self.rows() == rows);
     }

@@ -1,4 +1,4 @@
-//! A disk that is full, and later is not.
+//! A disk that is full, and later has room again.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -51,7 +51,7 @@ impl Drop for Disk {
 
 /// Takes locks until one cannot be acquired, fills the disk meanwhile, and frees it.
 fn fill_and_free(options: &[&str]) {
-    // This is dropped last.
+    // The disk is dropped last.
     let Some(disk) = Disk::new("size=120m") else {
         return;
     };

@@ -140,7 +140,7 @@ fn assert_changes_nothing(setting: &str) {
         guard.verify().unwrap();
         guard.unlock().unwrap();
         assert_eq!(database.rows(), 0, "{setting}");
-        // A takeover, and one that finds the lock taken.
+        // The first call takes the lock over, and the second one finds it taken.
         let other = theirs.try_lock().unwrap().expect(setting);
         assert!(ours.try_lock().unwrap().is_none(), "{setting} {round}");
         let end = "UPDATE database_lock SET lease_end = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND";
@@ -169,11 +169,12 @@ fn a_takeover_that_an_earlier_one_forestalled_proves_no_lease() {
     let dead = "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
                 VALUES ('a', 'dead', UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, 0)";
     conn.query_drop(dead).unwrap();
-    // The first takeover is under way for longer than the client waits.
+    // The statement of the first takeover takes longer than the client waits.
     proxy.hold("UPDATE `database_lock` SET `owner`");
     let a = thread::spawn(move || a.lock().unwrap().into_send());
     eventually("it is sent", || proxy.is_holding());
-    // It arrives after the client has found the row still expired, but before it is told so.
+    // The statement arrives after the server has found the row still expired, but before the client
+    // has that answer.
     proxy.hold_answer_to("SELECT TIMESTAMPDIFF");
     eventually("the client looks", || proxy.is_holding_answer());
     proxy.release();

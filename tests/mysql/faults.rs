@@ -1,4 +1,4 @@
-//! What happens when the network or the server fails.
+//! Failures of the network and of the server.
 
 use std::sync::Arc;
 use std::thread;
@@ -178,7 +178,7 @@ fn a_lock_whose_answer_was_lost_is_found_to_be_ours() {
             database.conn().query_drop(row).unwrap();
         }
         proxy.swallow_answer_to(text);
-        // The lease is longer than that: this cannot be a takeover.
+        // The lease is longer than this wait, so this cannot be a takeover.
         let guard = mutex
             .try_lock_for(seconds(10))
             .unwrap()
@@ -203,7 +203,7 @@ fn a_lock_whose_answer_was_lost_and_that_nobody_wants_any_more_is_released() {
     let mutex = mutex(&database.url_through(&proxy), seconds(20));
     mutex.lock().unwrap().unlock().unwrap();
     proxy.blackhole(true);
-    // The statement is under way when we give up, and arrives later.
+    // The statement is on its way when the client gives up, and arrives later.
     assert!(mutex.try_lock_for(Duration::from_millis(200)).is_err());
     proxy.blackhole(false);
     thread::sleep(Duration::from_millis(500));
@@ -302,7 +302,7 @@ fn a_server_that_takes_no_writes_is_named_as_such() {
         error.contains("1290") && error.contains("primary"),
         "{error}"
     );
-    // It could be a fail-over in progress.
+    // The client must wait, because this could be a fail-over in progress.
     assert!(seconds(3) <= begun.elapsed());
     let limit = Duration::from_millis(500);
     let error = mutex.try_lock_for(limit).unwrap_err().to_string();
@@ -313,7 +313,7 @@ fn a_server_that_takes_no_writes_is_named_as_such() {
     waiter.join().unwrap().unwrap();
 }
 
-/// The errors that pass, as in the table in `docs/mysql.md`.
+/// The errors that pass by themselves, as in the table in `docs/mysql.md`.
 const PASSING: &[u16] = &[
     1020, 1021, 1040, 1047, 1053, 1114, 1152, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1206, 1213,
     1226, 1290, 1317, 1637, 1792, 1836, 1927, 1969, 2006, 2013, 3024, 3100, 3101, 3169, 3572, 4031,
@@ -387,7 +387,8 @@ fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
     let proxy = Proxy::new(&database.server);
     let guard = mutex(&database.url(), T).lock().unwrap();
     let waiter = mutex(&database.url_through(&proxy), T);
-    // As with SIGSTOP: the client never learns that there is a row, and sends nothing more.
+    // As a client stopped by SIGSTOP, this one never learns that there is a row, and sends nothing
+    // more.
     proxy.hold_answer_to("INSERT INTO `database_lock` ");
     let waits = thread::spawn(move || waiter.try_lock_for(seconds(6)).map(|guard| guard.is_some()));
     eventually("it is held", || proxy.is_holding_answer());
@@ -413,7 +414,8 @@ fn a_client_that_stops_after_an_error_keeps_a_free_lock_for_a_second() {
     foreign.query_drop("START TRANSACTION").unwrap();
     let counter = "SELECT 1 FROM database_lock_token FOR UPDATE";
     foreign.query_drop(counter).unwrap();
-    // It has the row, waits for the counter, is told that this took too long, and falls silent.
+    // The client has the row, waits for the counter, is told that this took too long, and falls
+    // silent.
     proxy.hold("ROLLBACK");
     let stops = thread::spawn(move || stops.try_lock_for(seconds(20)).map(|guard| guard.is_some()));
     eventually("it stops", || proxy.is_holding());
@@ -476,7 +478,7 @@ fn a_replaced_primary_grants_and_renews_nothing_for_an_account_that_may_write() 
     let [a, b, c] = ["a", "b", "c"].map(|name| client.mutex(name).unwrap());
     let (guard, another) = (a.lock().unwrap(), c.lock().unwrap());
     guard.verify().unwrap();
-    // For all but accounts with this right.
+    // This applies to all accounts but those with this right.
     root.query_drop("SET GLOBAL read_only = 1").unwrap();
     root.query_drop("CREATE TABLE app (i INT)").unwrap();
     assert!(guard.verify().is_err());

@@ -1,4 +1,4 @@
-//! The first mistakes of new users of a database, and the message each of them gets.
+//! The first mistakes of new users of a database, and the message for each of them.
 
 use std::time::Duration;
 

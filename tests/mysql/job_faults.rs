@@ -1,4 +1,4 @@
-//! Jobs where more goes wrong: two late statements, odd rows, tables and clocks, and forks.
+//! Rarer faults of jobs: two late statements, odd rows, tables and clocks, and forks.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ fn done() -> Result<(), Infallible> {
     Ok(())
 }
 
-/// What was reported about a slot.
+/// The reports about a slot.
 #[derive(Debug, Default)]
 struct Told {
     begun: u32,
@@ -71,7 +71,7 @@ fn an_end_that_comes_late_after_a_late_insert_undoes_no_later_run() {
     assert!(proxy.is_holding());
     assert!(is_done(other.once("b", |_| done())));
     database.wait_for_rows(0);
-    // The row as a delayed INSERT of the first one leaves it.
+    // This is the row that a delayed INSERT of the first client leaves.
     let mut conn = database.conn();
     let insert = format!(
         "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
@@ -570,7 +570,7 @@ fn a_run_that_begins_or_ends_on_a_replaced_primary_is_not_told_as_done() {
     let builder = Client::builder(&database.url()).lease(seconds(3));
     let client = builder.connect_timeout(seconds(1)).connect().unwrap();
     let nightly = client.job("nightly").unwrap();
-    // For all but accounts with this right.
+    // This applies to all accounts but those with this right.
     let ended = nightly.once("a", |_| root.query_drop("SET GLOBAL read_only = 1"));
     assert!(
         matches!(ended, Err(Error::Lost { .. } | Error::Unconfirmed { .. })),
@@ -629,10 +629,10 @@ fn what_a_replaced_primary_knows_of_the_end_of_a_run_confirms_it_to_nobody() {
             scope.spawn(|| {
                 eventually("the end is written", || proxy.is_holding_answer());
                 root.query_drop("SET GLOBAL read_only = 1").unwrap();
-                // As a waiter would do when the lease has ended.
+                // A waiter would delete the row like this when the lease has ended.
                 let delete = "DELETE FROM database_lock";
                 root.query_drop(delete).unwrap();
-                // It is not written again, so the client reads the journal.
+                // The end is not written again, so the client reads the journal.
                 proxy.refuse(END, 1142);
                 proxy.cut();
                 proxy.release_answer();

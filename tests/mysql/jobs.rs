@@ -1,4 +1,4 @@
-//! Jobs: what is run once, even if answers are lost, rows are deleted and holders die.
+//! Jobs, which run once even if answers are lost, rows are deleted and holders die.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -174,7 +174,7 @@ fn a_run_that_dies_is_run_again_by_who_waits() {
         let before = run.retry_of().expect("one has died");
         assert_eq!(before.outcome(), Outcome::Unknown);
         assert_eq!(before.ended(), None);
-        // What the dead one writes at its end does not end this run.
+        // The write at the end of the dead run does not end this run.
         proxy.blackhole(false);
         end.send(()).unwrap();
         let lost = dies.recv_timeout(seconds(60)).unwrap();
@@ -259,7 +259,7 @@ fn who_does_not_wait_or_not_for_long_is_told_who_runs() {
             assert_eq!(runner.note.as_deref(), Some("ask Jo"));
         }
         canceller.join().unwrap().unwrap();
-        // Even if it is a thread of the same client.
+        // This is so even for a thread of the same client.
         let same = one.clone();
         let told = thread::spawn(move || {
             let now = JobOptions::new().wait(false);
@@ -350,7 +350,7 @@ fn what_was_written_before_a_run_began_does_not_come_back_while_it_runs() {
     let proxy = Proxy::new(&database.server);
     let one = job(&database.url_through(&proxy));
     assert!(is_done(one.once("a", |_| done())));
-    // It asks for the time, and asks again on another connection.
+    // The client asks for the time, and asks again on another connection.
     proxy.hold(WRITE);
     assert!(is_done(one.at_most_every(Duration::ZERO, |_| {
         assert!(proxy.is_holding());

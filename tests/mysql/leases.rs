@@ -1,4 +1,4 @@
-//! Time: leases, takeovers, other processes and other clocks.
+//! Leases, takeovers, other processes and other clocks.
 
 use std::fs::File;
 use std::sync::{Arc, Barrier};
@@ -219,7 +219,7 @@ fn the_time_zones_of_sessions_do_not_matter() {
     }
 }
 
-/// Starts a holder whose wall clock is off.
+/// Starts a holder whose wall clock is off by this much.
 fn holder_with_clock(off: &str, url: &str) -> Worker {
     let library = faketime::library("libfaketime.so.1").expect("the package libfaketime");
     let mut command = worker::itself();
@@ -268,7 +268,7 @@ fn who_loses_its_row_is_told() {
         .conn()
         .query_drop("DELETE FROM database_lock")
         .unwrap();
-    // It is suspect first if the renewal that finds no row is late.
+    // The guard is suspect first if the renewal that finds no row is late.
     while next(&guard) != GuardEvent::Lost {}
     assert!(Instant::now() < deadline, "the database did not tell");
     assert!(guard.check().unwrap_err().is_lost());

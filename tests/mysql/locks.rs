@@ -1,4 +1,4 @@
-//! What the mutexes and their guards promise.
+//! The promises of the mutexes and their guards.
 
 use std::thread;
 use std::time::Duration;
@@ -82,7 +82,7 @@ fn a_lock_is_free_for_the_thread_that_has_dropped_its_guard() {
     thread.join().unwrap();
 }
 
-/// The lock is free, but another program has locked what is needed to take it.
+/// Checks a lock that is free, while another program has locked what is needed to take it.
 fn assert_is_not_told_as_taken(foreign: &str) {
     let database = Database::new();
     let client = client(&database.url(), seconds(20));
@@ -127,14 +127,14 @@ fn a_thread_that_would_wait_for_itself_is_told_at_once() {
     assert!(matches!(mutex.lock(), Err(Error::WouldDeadlock { .. })));
     assert!(matches!(mutex.try_lock(), Err(Error::WouldDeadlock { .. })));
     assert!(matches!(reentrant.lock(), Err(Error::WouldDeadlock { .. })));
-    // It does not wait for itself: another thread may release the lock.
+    // The thread does not wait for itself: another thread may release the lock.
     let guard = guard.into_send();
     assert!(try_lock(&mutex).is_none());
     thread::spawn(move || guard.unlock())
         .join()
         .unwrap()
         .unwrap();
-    // Nor does it after a release that is still under way.
+    // Nor does it wait for itself after a release that is still on its way.
     drop(mutex.lock().unwrap());
     drop(mutex.lock().unwrap());
 }
@@ -233,7 +233,8 @@ fn tokens_grow_across_release_takeover_and_deletion() {
         grew(&taken, &mut conn);
         assert!(guard.verify().unwrap_err().is_lost());
         assert!(guard.unlock().unwrap_err().is_lost());
-        // By its key, like our own statements; otherwise they could deadlock.
+        // The row is found by its key, as in the client's own statements; otherwise they could
+        // deadlock.
         let delete = "DELETE FROM database_lock WHERE `lock` = 'a'";
         conn.query_drop(delete).unwrap();
         let guard = a.lock().unwrap();
@@ -248,7 +249,7 @@ fn tokens_grow_across_release_takeover_and_deletion() {
 fn a_row_says_which_thread_of_which_process_holds_the_lock() {
     let database = Database::new();
     let mutex = mutex(&database.url(), seconds(20));
-    // A lock that is taken, one that is waited for, and one that is taken over.
+    // The lock is free, or waited for, or taken over.
     for lease_end in [None, Some("INTERVAL 1 SECOND"), Some("INTERVAL -1 SECOND")] {
         if let Some(lease_end) = lease_end {
             let row = format!(
@@ -305,7 +306,7 @@ fn threads_of_a_client_take_turns_in_order() {
     );
 }
 
-/// Written once for all guards.
+/// Works under the guard of any lock.
 fn work(guard: impl LockGuard) -> zklock::Result<()> {
     guard.check()?;
     guard.verify()?;

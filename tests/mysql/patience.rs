@@ -14,12 +14,12 @@ use crate::relay::Relay;
 use crate::support::eventually;
 use crate::{client, mutex, seconds, try_lock};
 
-/// Has two threads wait while another client holds the lock or nothing answers, the second a little longer;
+/// Lets two threads wait, the second a little longer, while another client holds the lock or nothing answers;
 /// returns what they are told.
 fn two_that_give_up(database: &Database, answers_first: bool) -> [Option<Error>; 2] {
     let proxy = Proxy::new(&database.server);
     let mutex = mutex(&database.url_through(&proxy), seconds(60));
-    // Opens the connection.
+    // This opens the connection.
     drop(mutex.lock().unwrap());
     database.wait_for_rows(0);
     let holder = client(&database.url(), seconds(60)).mutex("a").unwrap();
@@ -85,7 +85,7 @@ fn a_server_that_ends_idle_connections_soon_ends_none_between_renewals() {
     };
     let before = connections();
     thread::sleep(seconds(7));
-    // This one's own.
+    // One more is the connection that counts them.
     assert_eq!(connections(), before + 1);
     assert_eq!(guard.state(), GuardState::Held);
 }
@@ -103,7 +103,7 @@ fn a_connection_that_was_killed_costs_no_answer() {
             database.name
         );
         for id in root.query::<u64, _>(others).unwrap() {
-            // It may have ended by itself.
+            // The connection may have ended by itself.
             let _ = root.query_drop(format!("KILL {id}"));
         }
         assert!(job.last().unwrap().is_some());
@@ -140,7 +140,7 @@ fn many_waits_over_a_slow_link_do_not_hold_up_a_free_lock() {
         let guard = try_lock(&free).unwrap();
         guard.unlock().unwrap();
         let took = begun.elapsed();
-        // Three round trips, and the rest of one that was under way for each.
+        // Three round trips each, and the rest of one that was on its way.
         assert!(took < 14 * TRIP, "{took:?}");
     }
     drop(guards);
@@ -155,9 +155,9 @@ fn many_waits_over_a_slow_link_do_not_hold_up_a_free_lock() {
 fn connecting_takes_six_requests_and_a_lock_and_its_release_one_each() {
     let database = Database::new();
     let relay = Relay::new(database.server.port, |_| None);
-    // No renewal is due meanwhile.
+    // The lease is so long that no renewal is due meanwhile.
     let client = client(&database.url_by(relay.port), seconds(3600));
-    // The login, the driver's own question, two to prepare the session, two to look at the tables.
+    // These are the login, the driver's own question, two to prepare the session, and two to look at the tables.
     assert_eq!(relay.requests(), 6);
     let mutex = client.mutex("a").unwrap();
     // One thread and its connection are enough.

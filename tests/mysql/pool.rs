@@ -1,4 +1,4 @@
-//! A pool that the application uses too.
+//! A pool that the application also uses.
 
 use std::panic;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,12 +14,12 @@ use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::{mutex, seconds};
 
-/// The settings with which a session of the application begins.
+/// The statement that shows the settings of an application's session.
 const SETTINGS: &str = "SELECT CONCAT_WS(' ', @@autocommit, @@innodb_lock_wait_timeout, \
                         @@completion_type, @@unique_checks, @@sql_select_limit, \
                         @@lock_wait_timeout)";
 
-/// The statement that its sessions run first.
+/// The statement that the application's sessions run first.
 const INIT: &str = "SET innodb_lock_wait_timeout = 7, completion_type = 'CHAIN'";
 
 /// Returns a pool of at most three connections.
@@ -34,7 +34,7 @@ fn pool(url: &str, reset: bool) -> Pool {
     Pool::new(opts).unwrap()
 }
 
-/// Does what an application does with the connections that the locks have used.
+/// Uses the connections that the locks have used, as an application does.
 fn assert_writes_stay(database: &Database, pool: &Pool) {
     let mut root = database.conn();
     root.query_drop("CREATE TABLE IF NOT EXISTS app (i INT)")
@@ -157,7 +157,7 @@ fn a_connection_that_the_application_has_left_an_answer_on_is_not_used() {
     let database = Database::new();
     for reset in [false, true] {
         let pool = pool(&database.url(), reset);
-        // Its read timeout is shorter, and the driver takes the connection back as it is.
+        // The pool's read timeout is shorter, and the driver takes the connection back as it is.
         assert!(
             pool.get_conn()
                 .unwrap()
@@ -210,7 +210,8 @@ fn a_pool_gets_no_connection_back_on_which_an_answer_of_the_locks_is_outstanding
             let proxy = Proxy::new(&database.server);
             let pool = pool(&database.url_through(&proxy), reset);
             if held == "ROLLBACK" {
-                // The server has rolled the statement back, and is told to end the transaction.
+                // The server has rolled the statement back, and the client tells it to end the
+                // transaction.
                 proxy.refuse("INSERT INTO `database_lock` ", 1213);
             }
             proxy.hold(held);
@@ -220,7 +221,8 @@ fn a_pool_gets_no_connection_back_on_which_an_answer_of_the_locks_is_outstanding
                 client.mutex("a").unwrap().lock().unwrap().unlock().unwrap();
             });
             eventually("it is sent", || proxy.is_holding());
-            // Too late for the client, but in time for what comes next.
+            // The answer comes too late for the client, but in time for the next user of the
+            // connection.
             thread::sleep(Duration::from_millis(700));
             proxy.release();
             client.join().unwrap();

@@ -1,4 +1,5 @@
-//! A proxy in front of the server that swallows, refuses and holds back what a test names.
+//! A proxy in front of the server that swallows, refuses and holds back the statements that a test
+//! names.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::database::{Server, locked};
 
-/// Passes bytes on, or does not.
+/// A proxy in front of a server.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     rules: Arc<Mutex<Rules>>,
@@ -26,21 +27,21 @@ struct Rules {
     answer: Option<(&'static str, Vec<u8>)>,
     /// A statement with this text is held back.
     hold: Option<&'static str>,
-    /// What follows a statement with this text on its connection is held back.
+    /// Everything after a statement with this text on its connection is held back.
     hold_after: Option<&'static str>,
     holding: bool,
     /// The answer to a statement with this text is held back.
     hold_answer: Option<&'static str>,
     holding_answer: bool,
-    /// Of the answer to each statement with this text, what comes before the first rows or error
-    /// is passed on, and the connection is cut.
+    /// The answer to each statement with this text is passed on up to the first rows or error, and
+    /// the connection is cut.
     cut_before_rows: Option<&'static str>,
     /// The answer to a statement with this text is replaced by an empty packet.
     empty: Option<&'static str>,
     open: Vec<TcpStream>,
 }
 
-/// What happens to the answer on one connection.
+/// The proxy's decision about the answer on one connection.
 #[derive(Default)]
 struct Answer {
     swallow: bool,
@@ -71,12 +72,12 @@ impl Proxy {
         Self { port, rules }
     }
 
-    /// From now on new connections lead to this server.
+    /// Leads new connections to this server from now on.
     pub(crate) fn lead_to(&self, server: &Server) {
         locked(&self.rules).to = server.port;
     }
 
-    /// From now on nothing gets through; or data passes again, with what was sent meanwhile.
+    /// Lets nothing through from now on; or passes data again, with all that was sent meanwhile.
     pub(crate) fn blackhole(&self, on: bool) {
         locked(&self.rules).blackhole = on;
     }
@@ -88,12 +89,12 @@ impl Proxy {
         }
     }
 
-    /// The next statement with this text is carried out, and its answer is lost.
+    /// Loses the answer to the next statement with this text, which is carried out.
     pub(crate) fn swallow_answer_to(&self, text: &'static str) {
         locked(&self.rules).swallow_after = Some(text);
     }
 
-    /// The next statement with this text is answered with an error of this code, as by a proxy.
+    /// Answers the next statement with this text with an error of this code, as proxies do.
     pub(crate) fn refuse(&self, text: &'static str, code: u16) {
         locked(&self.rules).answer = Some((text, error_packet(code)));
     }
@@ -102,17 +103,17 @@ impl Proxy {
         locked(&self.rules).answer.is_none()
     }
 
-    /// The next statement with this text is answered as if it had found no row, and not passed on.
+    /// Answers the next statement with this text as if it had found no row, without passing it on.
     pub(crate) fn ignore(&self, text: &'static str) {
         locked(&self.rules).answer = Some((text, NOTHING_FOUND.to_vec()));
     }
 
-    /// The next statement with this text waits for [`release`](Self::release).
+    /// Holds back the next statement with this text until [`release`](Self::release).
     pub(crate) fn hold(&self, text: &'static str) {
         locked(&self.rules).hold = Some(text);
     }
 
-    /// What follows the next statement with this text on its connection waits for
+    /// Holds back everything after the next statement with this text on its connection until
     /// [`release`](Self::release).
     pub(crate) fn hold_after(&self, text: &'static str) {
         locked(&self.rules).hold_after = Some(text);
@@ -127,7 +128,7 @@ impl Proxy {
         (rules.hold, rules.hold_after, rules.holding) = (None, None, false);
     }
 
-    /// The answer to the next statement with this text waits for
+    /// Holds back the answer to the next statement with this text until
     /// [`release_answer`](Self::release_answer).
     pub(crate) fn hold_answer_to(&self, text: &'static str) {
         locked(&self.rules).hold_answer = Some(text);
@@ -142,13 +143,14 @@ impl Proxy {
         (rules.hold_answer, rules.holding_answer) = (None, false);
     }
 
-    /// From now on all statements with this text are carried out, and of each answer all is lost
-    /// from the first rows, or the error, on.
+    /// Cuts the answers to all statements with this text from now on, at the first rows or the
+    /// error. The statements are carried out.
     pub(crate) fn cut_answers_before_rows(&self, text: &'static str) {
         locked(&self.rules).cut_before_rows = Some(text);
     }
 
-    /// The next statement with this text is carried out, and its answer is an empty packet.
+    /// Replaces the answer to the next statement with this text by an empty packet. The statement
+    /// is carried out.
     pub(crate) fn empty_answer_to(&self, text: &'static str) {
         locked(&self.rules).empty = Some(text);
     }
@@ -217,7 +219,7 @@ fn pump(
             }
             continue;
         }
-        // As in TCP, what was sent arrives when the network is back.
+        // As with TCP, the bytes that were sent arrive when the network is back.
         while locked(rules).blackhole {
             thread::sleep(Duration::from_millis(5));
         }
@@ -270,7 +272,7 @@ fn pump(
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Returns how many bytes the packets have that come before the first rows or error.
+/// Returns how many bytes come before the first rows or error, in whole packets.
 fn before_rows(bytes: &[u8]) -> usize {
     let mut length = 0;
     while let [low, middle, high, _, 0, ..] = bytes[length..] {
@@ -282,7 +284,7 @@ fn before_rows(bytes: &[u8]) -> usize {
 /// The answer to a statement that has changed no row.
 const NOTHING_FOUND: &[u8] = &[7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0];
 
-/// The answer to the first packet of a request.
+/// Returns an error as the answer to the first packet of a request.
 fn error_packet(code: u16) -> Vec<u8> {
     let text = b"#HY000refused by the test";
     let length = u8::try_from(3 + text.len()).expect("a short text");

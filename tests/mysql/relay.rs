@@ -1,4 +1,4 @@
-//! Passes on what a client and the server send each other, and cuts it at a given piece.
+//! A relay between a client and the server, which cuts the connection at a given piece.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ pub(crate) struct Relay {
 struct Shared {
     rule: Box<Rule>,
     pieces: AtomicU64,
-    /// Of these, what clients sent.
+    /// The number of these that clients sent.
     requests: AtomicU64,
     stalled: AtomicBool,
     closed: AtomicBool,
@@ -63,12 +63,12 @@ impl Relay {
         Self { port, shared }
     }
 
-    /// From now on nothing gets through; or data passes again, with what was sent meanwhile.
+    /// Lets nothing through from now on; or passes data again, with all that was sent meanwhile.
     pub(crate) fn stall(&self, on: bool) {
         self.shared.stalled.store(on, Ordering::Relaxed);
     }
 
-    /// Whether the connection that the server knows by this port was cut.
+    /// Returns whether the connection that the server knows by this port was cut.
     pub(crate) fn has_cut(&self, port: u16) -> bool {
         self.shared.cut.lock().unwrap().contains(&port)
     }

@@ -16,7 +16,7 @@ use crate::proxy::Proxy;
 use crate::support::{eventually, free_port};
 use crate::{client, next, seconds};
 
-/// A primary, and a server that replicates it asynchronously.
+/// Returns a primary, and a server that replicates it asynchronously.
 fn primary_and_replica() -> (Database, Database) {
     primary_and_replica_by("MIXED")
 }
@@ -56,7 +56,7 @@ fn a_run_that_a_fail_over_has_forgotten_is_not_told_as_done_because_another_was(
         primary.server.kill();
         root.query_drop("RESET SLAVE ALL").unwrap();
         proxy.lead_to(&replica.server);
-        // Its token equals ours, which nobody knows about.
+        // Its token equals that of our run, of which the replica knows nothing.
         let theirs = client(&replica.url(), seconds(12)).job("nightly").unwrap();
         thread::Builder::new()
             .name("another".to_owned())
@@ -109,7 +109,7 @@ fn a_replica_keeps_the_locks_that_it_knows_and_who_loses_one_is_told() {
     replica.wait_for_rows(0);
 }
 
-/// A lock that is held on a primary, and a read-only replica that knows of none of its renewals.
+/// A lock that is held on a primary, and a read-only replica that knows none of its renewals.
 struct Lagging {
     guard: MutexGuard,
     replica: Database,
@@ -139,7 +139,7 @@ impl Lagging {
         }
     }
 
-    /// The row is as it was, and the replica still follows the primary.
+    /// Checks that the row is as it was, and that the replica still follows the primary.
     fn assert_untouched(self) {
         assert_eq!(row(&self.replica), Some(self.known));
         let start = "START SLAVE SQL_THREAD";
@@ -211,7 +211,8 @@ fn a_release_on_a_replaced_primary_does_not_stop_its_replication() {
     assert_eq!(runs.as_deref(), Some("Yes"));
 }
 
-/// Two nodes of one cluster; the second alone is a majority. `None` if there is no Galera.
+/// Returns two nodes of one cluster, of which the second alone is a majority; `None` if there is no
+/// Galera.
 fn pair() -> Option<[Database; 2]> {
     let library = "/usr/lib/galera/libgalera_smm.so";
     if !Path::new(library).exists() {
@@ -243,7 +244,7 @@ fn pair() -> Option<[Database; 2]> {
             "--wsrep-sst-method=rsync",
             "--binlog-format=ROW",
             "--innodb-autoinc-lock-mode=2",
-            // The other node has what one node forgets.
+            // The other node keeps the data that one node forgets.
             "--innodb-flush-log-at-trx-commit=0",
         ]);
         cluster = format!("gcomm://127.0.0.1:{group}");
@@ -266,8 +267,8 @@ fn pair() -> Option<[Database; 2]> {
     Some([database, copy])
 }
 
-/// How often each thread takes a lock; of a thousand grants, a node reported one or two that
-/// it had undone.
+/// How often each thread takes a lock; of a thousand grants, a node has reported one or two as done
+/// that it then undid.
 const GRANTS: usize = 800;
 
 #[test]
@@ -290,7 +291,7 @@ fn the_nodes_of_a_cluster_exclude_each_other_and_one_that_fails_does_not_free_a_
                         assert!(tokens[name] < token || !guard.is_valid());
                         tokens[name] = token;
                         drop(tokens);
-                        // Not all of them wait for the answer.
+                        // Not all releases wait for the answer.
                         if fastrand::bool() {
                             drop(guard.unlock());
                         }

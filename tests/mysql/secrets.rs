@@ -123,7 +123,7 @@ fn passwords_are_in_no_log_line_no_debug_output_and_no_error() {
     });
 }
 
-/// Does everything that is worth a line in a log.
+/// Does everything that writes a line into a log.
 fn live(builder: ClientBuilder, proxy: &Proxy, shown: &mut Vec<String>) {
     shown.push(show(&builder));
     let client = builder.lease(seconds(3)).connect().unwrap();

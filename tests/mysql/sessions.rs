@@ -1,4 +1,4 @@
-//! What an application leaves behind on the connections of its pool, and the settings of its
+//! The state that an application leaves on the connections of its pool, and the settings of its
 //! sessions and its server.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn a_connection_that_the_application_has_led_elsewhere_leads_to_no_other_lock() 
         drop((guards, client));
         one.wait_for_rows(0);
     }
-    // This makes a connection lead elsewhere for as long as it lasts.
+    // This leads a connection elsewhere for as long as it lasts.
     let pool = pool(&one.url(), 6, false);
     let client = Client::from_pool(pool.clone()).unwrap();
     let lead = ChangeUserOpts::new().with_db_name(Some(two.name.clone()));
@@ -99,7 +99,7 @@ fn a_prepared_transaction_that_the_application_has_left_is_in_nobodys_way() {
     assert_eq!(there, Some(1));
 }
 
-/// What an application may set for its sessions, and what would hinder the locks.
+/// The settings of an application for its sessions, which would hinder the locks.
 const SETTINGS: &[&str] = &[
     "SET SESSION TRANSACTION READ ONLY",
     "SET TRANSACTION READ ONLY",
@@ -147,7 +147,7 @@ fn whatever_an_application_has_set_for_its_sessions_the_locks_work() {
     assert_eq!(database.rows(), 0);
 }
 
-/// MariaDB is silent if a statement's time is up just as it ends, which happens now and then.
+/// MariaDB does not answer if a statement's time is up just as it ends, which happens now and then.
 #[test]
 #[ignore = "needs MariaDB"]
 fn a_time_that_is_up_just_as_a_statement_ends_leaves_no_connection_without_an_answer() {
@@ -157,7 +157,7 @@ fn a_time_that_is_up_just_as_a_statement_ends_leaves_no_connection_without_an_an
         let client = Client::builder_from_pool(pool).connect();
         drop(client.unwrap_or_else(|error| panic!("round {round}: {error}")));
     };
-    // It happens more often on a busy machine.
+    // That happens more often on a busy machine.
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..100).for_each(connect));
@@ -191,7 +191,8 @@ fn the_locks_work_whatever_the_servers_sessions_begin_with() {
     }
 }
 
-/// Holds locks in more threads than there are connections, for longer than their lease.
+/// Holds locks in more threads than there are connections, for longer than their lease; checks that
+/// all are kept.
 fn assert_all_are_kept(database: &Database, size: usize) {
     const T: Duration = Duration::from_secs(4);
     let pool = pool(&database.url(), size, false);

@@ -30,7 +30,7 @@ fn programs_of_the_plain_form_are_excluded_and_exclude() {
     plain.query_drop(insert).unwrap();
     plain.query_drop(delete).unwrap();
 
-    // A row that is not committed yet, and is then rolled back.
+    // This row is not committed yet, and is then rolled back.
     plain.query_drop("START TRANSACTION").unwrap();
     plain.query_drop(insert).unwrap();
     assert!(try_lock(&mutex).is_none());
@@ -98,9 +98,9 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
         ("ADD UNIQUE KEY (`lock`(10))", "unique"),
         ("ADD UNIQUE KEY (`token`)", "unique"),
         ("ADD UNIQUE KEY (`token`) USING HASH", "unique"),
-        // Too long for an index: MariaDB makes it USING HASH.
+        // The column is too long for an index: MariaDB makes it USING HASH.
         ("ADD UNIQUE KEY (`description`)", "unique"),
-        // A hidden column instead of an index: a statement would lock every row.
+        // This makes a hidden column instead of an index: a statement would lock every row.
         (
             "DROP KEY database_lock_lock, ADD UNIQUE KEY (`lock`) USING HASH",
             "unique",
@@ -123,7 +123,7 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             "{refused}"
         );
     }
-    // Grants would have the same token.
+    // Two grants would have the same token.
     for (change, why) in [
         ("DROP PRIMARY KEY", "`slot`"),
         ("MODIFY `token` FLOAT NOT NULL", "BIGINT"),

@@ -21,7 +21,7 @@ struct Signed {
 
 impl Signed {
     fn new() -> Self {
-        // MariaDB from 11.4 has a certificate of its own making otherwise.
+        // Otherwise MariaDB from 11.4 on makes a certificate of its own.
         let database = Database::empty_on(Arc::new(Server::start(&["--skip-ssl"])));
         let user = "CREATE USER tls@'%' REQUIRE SSL; GRANT ALL ON *.* TO tls@'%'";
         database.conn().query_drop(user).unwrap();

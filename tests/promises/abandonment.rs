@@ -47,7 +47,7 @@ fn a_clean_release_is_no_abandonment(place: Place) {
         assert_eq!(guard.abandoned(), None);
         drop(guard);
     }
-    // A waiter that gave up has not abandoned anything.
+    // A waiter that gave up has abandoned nothing.
     let guard = tracked(&one, &path);
     let shortly = Duration::from_millis(500);
     let given_up = lock(&other, &path, tracking().timeout(shortly)).unwrap();

@@ -1,6 +1,6 @@
 //! The public surface: every signature that programs are written against.
 //!
-//! Everything here has to compile; only the conversions to function pointers run.
+//! All code here must compile; only the conversions to function pointers run.
 
 use std::fmt::{Debug, Display};
 use std::ops::ControlFlow;

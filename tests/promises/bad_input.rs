@@ -1,4 +1,5 @@
-//! What bad input gets: soon, an error that names it and the rule, and nothing else.
+//! The answer to bad input: at once, an error that names the input and the rule, and no other
+//! effect.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, free_port, fresh_path, timed};
 use crate::transport::{Transport, on_every_transport};
 
-/// Longer than any call here takes unless it hangs.
+/// A time longer than any call here takes unless it hangs.
 const SOON: Duration = Duration::from_secs(5);
 
 on_every_transport! {
@@ -195,7 +196,7 @@ fn a_server_that_is_not_there_is_named_with_what_it_said() {
     };
     assert_eq!(*said, limit);
     for port in [one, two] {
-        // The words are those of the system on which the test runs.
+        // The message is that of the system on which the test runs.
         let said = TcpStream::connect(("127.0.0.1", port)).unwrap_err();
         let port = format!(":{port}");
         let host = tried.iter().find(|line| line.contains(&port));
@@ -288,7 +289,7 @@ fn a_connection_that_opens_only_after_the_timeout_is_not_kept() {
     assert!(matches!(result, Err(Error::ConnectTimeout { .. })));
     drop(result);
     proxy.heal();
-    // Now the data that the proxy held back arrives, from a client that is gone.
+    // Now the bytes that the proxy held back arrive, from a client that is gone.
     eventually("no connection is left", || {
         server
             .monitor("zk_num_alive_connections")

@@ -1,4 +1,4 @@
-//! Circles of clients that wait for each other: only the clients in one are told.
+//! Circles of clients that wait for each other: only the clients in a circle are told.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ on_every_server! {
     the_search_ends_with_the_wait
 }
 
-/// Longer than a look takes.
+/// A time longer than a look takes.
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// Runs this on a thread with this name.
@@ -100,7 +100,7 @@ fn two_threads(place: Place, asked_to_let_go: bool) {
     });
 }
 
-/// Has another client hold `y` and wait for `x`, while this thread looks for a circle at `y`.
+/// Lets another client hold `y` and wait for `x`, while this thread looks for a circle at `y`.
 fn look_while_another_waits(other: &Client, own: &Client, root: &str) -> Result<bool> {
     let [x, y] = ["x", "y"].map(|name| format!("{root}/{name}"));
     thread::scope(|scope| {
@@ -138,7 +138,7 @@ fn a_guard_that_may_change_threads_is_nobodys(place: Place) {
     guard.unlock().unwrap();
 }
 
-/// Of two permits' holders, one waits for this thread, and the other for a client at work.
+/// Of the holders of two permits, one waits for this thread, and the other for a client at work.
 fn one_permit_that_comes_free_is_enough(place: Place) {
     let (hosts, root) = (place.shared().hosts(), fresh_path("permits"));
     let [me, at_work, one, two, last] = [(); 5].map(|()| place.connect(&hosts));
@@ -193,7 +193,7 @@ fn a_circle_through_one_of_several_locks_is_seen(place: Place) {
     });
 }
 
-/// The holder of the lock that is waited for is in a circle with another client.
+/// The holder of the lock that this thread waits for is in a circle with another client.
 fn a_circle_elsewhere_is_not_this_threads(place: Place) {
     let (hosts, root) = (place.shared().hosts(), fresh_path("elsewhere"));
     let [me, one, two] = [(); 3].map(|()| place.connect(&hosts));
@@ -231,7 +231,7 @@ fn threads_of_curators_that_wait_behind_each_other_are_no_deadlock(place: Place)
     assert_eq!(blockers.iter().count(), 1);
 }
 
-/// Curator's way of turning a writer into a reader.
+/// This is Curator's way of turning a writer into a reader.
 fn a_writer_of_curators_that_reads_is_no_deadlock(place: Place) {
     let blockers = blockers_of_curators(
         place,
@@ -285,8 +285,8 @@ fn the_search_ends_with_the_wait(place: Place) {
     }
 }
 
-/// One thread of another library's client waits for this one, and a holder at work seems to
-/// do so too, until another of its threads waits elsewhere.
+/// One thread of another library's client waits for this one, and a holder at work seems to do so,
+/// too, until another thread of its waits elsewhere.
 fn a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock(place: Place) {
     let (hosts, root) = (place.shared().hosts(), fresh_path("guess"));
     let [x, y, z] = ["x", "y", "z"].map(|name| format!("{root}/{name}"));
@@ -315,7 +315,8 @@ fn a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock(place: Place) {
     assert_eq!(waits, [Some(x), None]);
 }
 
-/// Of two permits' holders, one waits for this thread, and the other is next for a free permit.
+/// Of the holders of two permits, one waits for this thread, and the other is next for a free
+/// permit.
 fn whoever_waits_for_what_nobody_holds_goes_on(place: Place) {
     let (hosts, root) = (place.shared().hosts(), fresh_path("free"));
     let [x, y, limit, free] = ["x", "y", "limit", "free"].map(|name| format!("{root}/{name}"));

@@ -1,7 +1,7 @@
-//! Every duration that can be passed in, with the values that nobody thinks of.
+//! Every duration that can be passed in, with unusual values.
 //!
-//! None of them panics, on any thread, and each does what one expects of a duration in the
-//! standard library: zero means at once, and more than a clock can count means for ever.
+//! No value panics on any thread, and each means what it does in the standard library: zero means
+//! at once, and more than a clock can count means for ever.
 
 use std::panic;
 use std::sync::Mutex;
@@ -18,15 +18,15 @@ const SHORT: [Duration; 2] = [Duration::ZERO, Duration::from_nanos(1)];
 const FOREVER: Duration = Duration::MAX;
 const ALL: [Duration; 3] = [SHORT[0], SHORT[1], FOREVER];
 
-/// Longer than anything takes unless it hangs.
+/// A time longer than any call takes unless it hangs.
 const SOON: Duration = Duration::from_secs(30);
-/// How long to watch what must not end.
+/// How long a test watches a call that must not end.
 const A_WHILE: Duration = Duration::from_millis(200);
 
 /// The panics of any thread, with their messages.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// No other test may panic meanwhile.
+/// This test runs alone: no other test may panic meanwhile.
 #[test]
 fn every_duration_works_with_zero_with_one_nanosecond_and_with_the_longest() {
     alone(|| {
@@ -73,7 +73,7 @@ fn session_timeouts(hosts: &str) {
 fn connect_timeouts(hosts: &str) {
     for limit in SHORT {
         let connected = Client::builder(hosts).connect_timeout(limit).connect();
-        // It may have been fast enough.
+        // The connection may have been fast enough.
         if let Err(error) = connected {
             assert!(matches!(error, Error::ConnectTimeout { .. }), "{error}");
         }
@@ -84,7 +84,8 @@ fn connect_timeouts(hosts: &str) {
         .unwrap();
 }
 
-/// Whether the lock was granted. A limit may end before a server has said that it is taken.
+/// Returns whether the lock was granted. A limit may end before a server has said that the lock is
+/// taken.
 fn got<G>(tried: zklock::Result<Option<G>>) -> bool {
     match tried {
         Ok(guard) => guard.is_some(),
@@ -139,7 +140,7 @@ fn watched_queues(hosts: &str) {
     let client = Client::connect(hosts).unwrap();
     let path = fresh_path("watched");
     for limit in SHORT {
-        // It is over before a server can answer, unless this thread is late.
+        // The limit is over before a server can answer, unless this thread is late.
         match client.wait_for_change(&path, &[], limit) {
             Ok(present) => assert!(present.is_empty()),
             Err(Error::ConnectTimeout { limit: told, .. }) => assert_eq!(told, limit),
@@ -175,7 +176,7 @@ fn least_times_to_hold(hosts: &str) {
                 .is_some()
         );
     }
-    // For ever means as long as the client exists, whoever waits for its end.
+    // For ever means as long as the client exists, even if a thread waits for its end.
     let path = fresh_path("forever");
     let (client, guard) = held(&path, FOREVER);
     drop(guard);
@@ -245,7 +246,7 @@ fn timeouts_of_handles(hosts: &str) {
         let handle = zookeeper::ZooKeeper::connect(hosts, Duration::from_secs(5), |_| ());
         let client = Client::from_zookeeper(handle.unwrap(), timeout).unwrap();
         let mutex = client.mutex(&fresh_path("handle")).unwrap();
-        // With less than a moment nothing can be held, and the error says so. The first lock
+        // With a tiny session timeout, no lock can be held, and the error says so. The first lock
         // takes a third of the session timeout, which is at most 4 s here.
         let got = mutex.try_lock_for(if timeout == FOREVER { SOON } else { A_WHILE });
         if timeout == FOREVER {

@@ -1,8 +1,8 @@
 //! A guard fails its check before another client can have its lock, whatever a server grants,
 //! forgets or forwards late.
 //!
-//! `ZKLOCK_ROUNDS=100 cargo test --test early_bad_news -- --include-ignored` repeats each
-//! scenario; `tests/chaos.sh --minutes` does so too.
+//! `ZKLOCK_ROUNDS=100 cargo test --test early_bad_news -- --include-ignored` repeats each scenario;
+//! `tests/chaos.sh --minutes` does so, too.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,13 +26,14 @@ fn connect(hosts: &str, timeout: Duration) -> Client {
         .unwrap()
 }
 
-/// How often each scenario is tried.
+/// Returns how often each scenario is tried.
 fn rounds() -> u32 {
     let asked = std::env::var("ZKLOCK_ROUNDS").ok();
     asked.and_then(|asked| asked.parse().ok()).unwrap_or(1)
 }
 
-/// Waits until the other client is granted the lock; reports when, and keeps it.
+/// Waits in a thread until the other client gets the lock; that client reports when, and keeps the
+/// lock.
 fn next_holder(hosts: &str, path: &str) -> Receiver<(Instant, Client)> {
     let (hosts, path) = (hosts.to_owned(), path.to_owned());
     aside(move || {
@@ -82,7 +83,7 @@ fn shorten() {
 
     server.restart_with("maxSessionTimeout=4000");
     eventually("the client is back", || client.session_timeout() == T);
-    // It is lost, if the server was slow to come back, or has been proven again.
+    // The guard is lost, if the server was slow to come back, or has been proven again.
     eventually("the guard knows", || {
         guard.verify().is_ok() || guard.state() == GuardState::Lost
     });
@@ -109,7 +110,7 @@ fn what_servers_grant_at_least_is_relied_on_while_a_connect_request_is_unanswere
     assert!(least < trusted, "trusted for {trusted:?} after the request");
 }
 
-/// A server that grants this many seconds answers a connect request, and the answer is lost.
+/// Lets a server that grants this many seconds answer a connect request, and loses the answer.
 /// Returns how long the guard could be trusted from then on.
 fn shorten_unheard(seconds: u32, stated: Duration) -> Duration {
     let server = ZooKeeper::builder().line("maxSessionTimeout=40000").start();
@@ -146,7 +147,7 @@ fn a_longer_timeout_after_a_restart_does_not_let_a_guard_starve() {
     wait_for(&guard, GuardEvent::Suspect);
     wait_for(&guard, GuardEvent::Held);
     assert_eq!(client.session_timeout(), 4 * T, "the shortest one counts");
-    // Longer than a third of the first timeout, and less than a sixth of the second.
+    // This is longer than a third of the first timeout, and less than a sixth of the second.
     let news = guard.events().recv_timeout(T * 7 / 4);
     assert!(news.is_err(), "{news:?} on a connection that is well");
     guard.unlock().unwrap();
@@ -244,7 +245,7 @@ fn evict_elsewhere() {
     assert!(matches!(outcome, Err(Error::Evicted { .. })), "{outcome:?}");
 }
 
-/// Deletes the only contender of a lock other than the one that is to stay.
+/// Deletes the only contender of a lock beside the one that must stay.
 fn evict_last(hosts: &str, path: &str, stays: &str) {
     let mut evicted = false;
     eventually("there is somebody to evict", || {
@@ -280,8 +281,8 @@ fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
             news.is_err() && guard.state() == GuardState::Held
         });
         wait_for_queue(&other, &path, 2);
-        // Long enough for its own proof to have an age, and at another moment between two
-        // checks of the lock beside it.
+        // This gives the lock's own proof an age, and ends in each round at another moment between
+        // two checks of the lock beside it.
         thread::sleep(T * (14 + 2 * (round % 5)) / 100);
         proxy.delay(Duration::from_millis(150));
         held.unlock().unwrap();
@@ -302,7 +303,7 @@ fn a_link_that_is_too_slow_for_its_session_grants_what_there_is() {
     let client = connect(&proxy.hosts(), T);
     let path = fresh_path("slow");
     drop(client.mutex(&path).unwrap().lock().unwrap());
-    // A round trip of more than a sixth of the session timeout.
+    // A round trip takes more than a sixth of the session timeout.
     proxy.delay(T / 11);
     let mutex = client.mutex(&path).unwrap();
     let locking = aside(move || mutex.lock().map(|guard| guard.valid_for()));
@@ -323,7 +324,7 @@ fn a_follower_that_stops_right_after_a_grant_takes_nothing_with_it() {
         let proxy = Proxy::start(&ensemble.server(follower).hosts());
         let client = connect(&proxy.hosts(), T);
         let path = fresh_path("late");
-        // Everything is created beforehand, so that the lock takes one request.
+        // All directories are created beforehand, so that the lock takes one request.
         drop(client.mutex(&path).unwrap().lock().unwrap());
         let mutex = client.mutex(&path).unwrap();
         proxy.blackhole_at_next_request(op::CREATE2);
@@ -336,7 +337,7 @@ fn a_follower_that_stops_right_after_a_grant_takes_nothing_with_it() {
         eventually("the request is on its way", || proxy.fired());
         thread::sleep(late);
         proxy.heal();
-        // Queues behind whatever node results from it.
+        // The next client queues behind the node that results from the request, if any.
         eventually("the request arrives", || {
             !children(&ensemble.server(leader).hosts(), &path).is_empty()
         });

@@ -1,5 +1,5 @@
-//! What holds when the create of a thread in line is sent with the release of the thread
-//! before it. That is also done where other clients wait for the lock.
+//! The promises where the create of a thread in line is sent with the release of the thread before
+//! it. The client also does that where other clients wait for the lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -33,7 +33,7 @@ const CLIENTS: usize = 3;
 const THREADS: usize = 4;
 const ROUNDS: usize = 12;
 
-/// One place per client: however many threads it has, each client gets the lock as often.
+/// A client has one place: however many threads it has, each client gets the lock equally often.
 fn threads_of_several_clients_exclude_each_other_and_take_turns(place: Place) {
     let scene = Scene::new(place);
     let clients: Vec<_> = (0..CLIENTS).map(|_| scene.connect()).collect();
@@ -122,7 +122,7 @@ fn a_thread_that_gave_up_after_its_create_was_sent_leaves_nothing(place: Place) 
     drop(mutex.lock().unwrap());
 }
 
-/// A client that may delete might not be allowed to create.
+/// A client that may delete may not be allowed to create.
 fn a_create_that_is_refused_releases_the_lock_all_the_same(place: Place) {
     let scene = Scene::new(place);
     let mutex = scene.client.mutex(&scene.path).unwrap();
@@ -142,7 +142,7 @@ fn a_create_that_is_refused_releases_the_lock_all_the_same(place: Place) {
 fn a_release_of_a_node_that_was_deleted_lets_the_next_thread_create_its_own(place: Place) {
     let scene = Scene::new(place);
     scene.with_one_in_line(|guard, _| {
-        // The client learns of it too late.
+        // The client learns of that too late.
         scene.network.blackhole();
         let mut raw = Raw::connect(&scene.server.hosts());
         raw.delete(guard.node()).unwrap();
@@ -180,7 +180,7 @@ struct Scene {
     /// The proxy in front of the server.
     network: Proxy,
     client: Client,
-    /// A client that connects another way.
+    /// A client with a connection that does not lead through the proxy.
     other: Client,
     path: String,
 }
@@ -214,8 +214,8 @@ impl Scene {
         mutex.lock_with(options).unwrap().unwrap()
     }
 
-    /// Does something with a contended lock for which another thread waits in line. Checks
-    /// that this thread gets the lock afterwards, and that nothing is left.
+    /// Acts on a contended lock for which another thread waits in line. Checks that this thread
+    /// gets the lock afterwards, and that no node is left.
     fn with_one_in_line(&self, act: impl FnOnce(MutexGuard, &Self)) {
         let mutex = self.client.mutex(&self.path).unwrap();
         let guard = self.contended();
@@ -236,8 +236,8 @@ impl Scene {
     }
 }
 
-/// The servers count the node to be deleted until its transaction is carried out. Slow
-/// servers may refuse a create that follows at once: so it is tried a few times.
+/// The servers count a node until the transaction that deletes it is carried out. Slow servers may
+/// refuse a create that follows at once, so it is tried a few times.
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_create_at_the_limit_of_a_quota_takes_the_place_of_the_node_that_goes() {

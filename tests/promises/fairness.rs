@@ -1,7 +1,7 @@
 //! The threads of one client are served in the order in which they came.
 //!
-//! Such threads wait inside the client, where no event shows it. The kernel shows it: a
-//! thread that sleeps has found its place in the line.
+//! Such threads wait inside the client, where no event shows that. The kernel does: a thread that
+//! sleeps has found its place in the line.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;

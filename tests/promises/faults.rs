@@ -1,4 +1,4 @@
-//! What a mutex promises when the network, the server or an operator interferes.
+//! The promises of a mutex when the network, the server or an operator interferes.
 
 use std::sync::Mutex;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed, within};
 use crate::transport::{TIMEOUT, Transport, on_every_transport};
 
-/// Longer than any call takes unless it hangs, shorter than a hang.
+/// A time longer than any call takes unless it hangs, and shorter than a hang.
 const SOON: Duration = Duration::from_secs(10);
 
 on_every_transport! {
@@ -107,7 +107,7 @@ fn a_holder_whose_node_is_deleted_has_lost_the_lock(transport: Transport) {
     wait_for_event(&guard, GuardEvent::Lost);
     let reason = match transport {
         Transport::Wire => LostReason::Evicted,
-        // It cannot distinguish an eviction from the end of the session.
+        // A handle cannot distinguish an eviction from the end of the session.
         #[cfg(feature = "zookeeper")]
         Transport::Handle => LostReason::NodeGone,
     };
@@ -194,9 +194,10 @@ fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_who_became_the_last
     assert_nothing_left(&hosts, &path);
 }
 
-/// Queues a client with these hosts behind so many others, and returns whether it got the lock.
-/// The last of them holds the lock from its turn until `act` returns, those between let go at once.
-/// `act` is given the first one's guard, and the places that the client is told after its first.
+/// Queues a client with these hosts behind this many others; returns whether it got the lock. The
+/// last of the others holds the lock from its turn until `act` returns; those between release at
+/// once. `act` gets the guard of the first one, and the places that the client is told after its
+/// first place.
 fn in_line_behind(
     others: usize,
     transport: Transport,
@@ -496,11 +497,12 @@ fn a_release_wakes_the_next_two_and_nobody_else(transport: Transport) {
                     let _ = told.try_send(());
                 });
                 let _guard = client.mutex(path).unwrap().lock_with(options).unwrap();
-                // Both end when the other side is dropped, which is when all may go.
+                // Both calls end when the other side of the channel is dropped, which is when all
+                // may leave.
                 let _ = inside.send(());
                 let _ = leaving.recv();
             });
-            // Its watches are set; after that it sends nothing.
+            // The waiter's watches are set; after that it sends nothing.
             waits.recv_timeout(SOON).expect("it waits");
             gates.push((entered, leave));
         }
@@ -508,7 +510,7 @@ fn a_release_wakes_the_next_two_and_nobody_else(transport: Transport) {
         drop(guard);
         gates[0].0.recv_timeout(SOON).unwrap();
         let after = proxies.each_ref().map(Proxy::all_requests);
-        // The second one checks whether it is the next.
+        // The second waiter checks whether it is the next.
         assert_eq!(after[2..], before[2..], "others were woken");
         drop(gates);
     });
@@ -527,7 +529,7 @@ fn trying_a_taken_lock_changes_nothing(transport: Transport) {
     }
     let writes = [op::CREATE, op::CREATE2, op::SET_DATA, op::MULTI];
     assert_eq!(writes.map(|opcode| proxy.requests(opcode)), [0; 4]);
-    // By a write that is refused, a server that lags catches up.
+    // These writes are refused; they let a server that lags catch up.
     assert_eq!(proxy.requests(op::DELETE), 5);
 }
 
@@ -575,7 +577,7 @@ fn an_idle_client_can_ping_half_as_often_and_does_not_while_it_waits() {
     thread::scope(|scope| {
         scope.spawn(|| drop(waiting.0.mutex(&path).unwrap().lock().unwrap()));
         wait_for_children(&server.hosts(), &path, 2);
-        // The first one in line has its node confirmed instead.
+        // The first waiter in line lets its node be confirmed instead.
         let sent = |of: &(Client, Proxy)| of.1.requests(op::PING) + of.1.requests(op::MULTI);
         let before = (sent(&waiting), sent(&sparse));
         eventually("the one that waits is heard of", || {

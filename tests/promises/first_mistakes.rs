@@ -1,5 +1,5 @@
-//! The first mistakes of new users, and the message for each of them. It names the thing, the
-//! place and the next step.
+//! The first mistakes of new users, and the message for each of them. The message names the object,
+//! the place and the next step.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -12,10 +12,10 @@ use zklock::{Acl, Client, Error, LockOptions, Mutex, MutexGuard, Once, Result, S
 
 use crate::support::eventually;
 
-/// Long enough to try a server that is near.
+/// A limit long enough to try a server that is near.
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// Returns the message of something that fails, without what differs from run to run.
+/// Returns the message of a failure, without the parts that differ from run to run.
 #[track_caller]
 fn said<T>(result: Result<T>) -> String {
     let message = match result {
@@ -186,7 +186,7 @@ fn two_kinds_of_lock_on_one_path() {
     let kazoo = Client::builder(server.hosts());
     let kazoo = kazoo.dialect(zklock::Dialect::Kazoo).connect().unwrap();
     assert!(kazoo.mutex("/m").unwrap().try_lock().unwrap().is_none());
-    // The lock of another library.
+    // This is the lock of another library.
     let nodes = client.nodes();
     nodes.create("/k", "").unwrap();
     let foreign = "/k/0123456789abcdef0123456789abcdef__lock__0000000001";
@@ -272,7 +272,7 @@ fn somebody_elses_lock() {
     );
 }
 
-/// A server that answers this, and then reads until the client ends.
+/// Starts a server that answers this, and then reads until the client ends.
 fn stub(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let hosts = listener.local_addr().unwrap().to_string();
@@ -295,7 +295,7 @@ fn a_port_of_another_service() {
             "its answer is not ZooKeeper's, as of another service's port: a frame of 1213486160 bytes was announced",
         ),
         (
-            // A TLS alert.
+            // This is a TLS alert.
             &[0x15, 3, 3, 0, 2, 2, 0x46],
             "it closed the connection instead of greeting, as a port for TLS does, a server without a quorum, or one that has too many clients here",
         ),
@@ -317,7 +317,7 @@ fn a_server_that_says_nothing() {
     let hosts = listener.local_addr().unwrap().to_string();
     // On a busy machine a thread may need some time to connect.
     let told = said(Client::builder(&hosts).connect_timeout(4 * LIMIT).connect());
-    // Within a round of attempts, and after it.
+    // The message is the first one within a round of attempts, and the second one after it.
     let expected = [
         "it has accepted a connection, and has not greeted)",
         "it did not greet within",
@@ -341,7 +341,7 @@ fn a_port_without_tls() {
     );
 }
 
-/// What `unwrap` and a `main` that returns the error show.
+/// `unwrap`, and a `main` that returns the error, show this text.
 #[test]
 fn the_debug_of_an_error_has_its_message() {
     let error = connect("zk1:port").unwrap_err();
@@ -420,7 +420,7 @@ fn a_root_of_circles_that_is_no_path() {
             r#"the path "/locks/" cannot be used: it ends with '/'; leave that out"#,
         ),
     ] {
-        // Even for a lock that is free.
+        // This is so even for a lock that is free.
         let options = LockOptions::new().detect_deadlock(root);
         assert_eq!(said(mutex.lock_with(options)), message);
     }

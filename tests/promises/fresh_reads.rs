@@ -1,4 +1,5 @@
-//! What a client reads of others is not older than what those were told before it asked.
+//! The reads of a client about others are not older than what those others were told before the
+//! client asked.
 
 use std::convert::Infallible;
 
@@ -9,7 +10,8 @@ use crate::support::fresh_path;
 
 const SLOT: &str = "2026-11-26";
 
-/// Two clients of one server, which shows one of them nothing new until it is asked to catch up.
+/// Two clients of one server, which shows one of them nothing new until that one asks it to catch
+/// up.
 struct Scene {
     server: Server,
     early: Client,
@@ -29,7 +31,7 @@ impl Scene {
         }
     }
 
-    /// From now on the server lags, for all but the first client.
+    /// Makes the server lag from now on, for all but the first client.
     fn lag(&mut self) {
         self.server.hide_next_create();
         let mutex = self.early.mutex(&fresh_path("hidden")).unwrap();

@@ -1,5 +1,5 @@
-//! Nobody waits longer than was asked, nor for what can no longer come: on every transport,
-//! on the embedded server and on a real one.
+//! No call waits longer than its caller asked, nor for an answer that can no longer come: on every
+//! transport, on the embedded server and on a real one.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -12,7 +12,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{aside, eventually, fresh_path};
 use crate::transport::{Place, SOON, in_every_place, on_every_server};
 
-/// Shorter than the time for which a try waits for a connection.
+/// A time shorter than a try waits for a connection.
 const SHORT: Duration = Duration::from_millis(100);
 
 in_every_place! {
@@ -57,7 +57,7 @@ fn closing_a_client_ends_its_waits_although_nothing_is_heard(place: Place) {
     eventually("it waits", || holder.contenders(&path).unwrap().len() == 2);
     network.blackhole();
     let start = Instant::now();
-    // The server cannot confirm it.
+    // The server cannot confirm the end of the session.
     let _ = waiter.close();
     assert_eq!(came.recv_timeout(SOON), Ok(Err(Error::Closed)));
     assert!(start.elapsed() < SOON / 2, "{:?}", start.elapsed());
@@ -98,7 +98,7 @@ fn a_limit_holds_in_every_step_of_a_semaphore(place: Place) {
     }
 }
 
-/// It failed at once, with a limit of no time.
+/// Once, such a try failed at once, and its error named a limit of no time.
 fn a_try_beside_a_waiting_thread_waits_for_a_connection_too(place: Place) {
     let path = fresh_path("beside");
     let network = Proxy::start(&place.shared().hosts());
@@ -114,14 +114,15 @@ fn a_try_beside_a_waiting_thread_waits_for_a_connection_too(place: Place) {
     network.accept();
     match came.recv_timeout(SOON).unwrap() {
         Ok(taken) => assert!(taken),
-        // It was not back in time.
+        // The connection was not back in time.
         Err(error) => {
             assert!(matches!(error, Error::ConnectTimeout { limit, .. } if SHORT < limit))
         }
     }
 }
 
-/// The second one got its turn when no time was left, and said that no server had answered.
+/// Once, the second thread got its turn when no time was left, and said that no server had
+/// answered.
 fn threads_of_one_client_that_give_up_together_all_find_the_lock_taken(place: Place) {
     let paths = ["mutex", "reentrant", "write", "multi", "permit"].map(fresh_path);
     let (holder, waiter) = (client(place), client(place));

@@ -1,4 +1,4 @@
-//! What a guard reports to its holder, and what it does not.
+//! The events that a guard reports to its holder, and those that it does not.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::fresh_path;
 use crate::support::proxy::Proxy;
 use crate::transport::{Place, SOON, in_every_place, on_every_server};
 
-/// Longer than any event takes that is already on its way.
+/// A time longer than any event takes that is already on its way.
 const QUIET: Duration = Duration::from_millis(30);
 
 in_every_place! {

@@ -1,4 +1,5 @@
-//! What all guards can do: name themselves, fence, change threads, and end a block of work.
+//! The features of all guards: they name themselves, fence, change threads, and end a block of
+//! work.
 
 use std::fmt::Debug;
 use std::mem;
@@ -156,7 +157,7 @@ fn every_guard_that_moves_is_released_by_another_thread_and_loses_nothing() {
     let reading = thread::spawn(move || writing.downgrade());
     let reading: SendReadGuard = reading.join().unwrap().unwrap();
     assert_eq!(reading.fencing_token(), token);
-    // This thread may read too: it is not the one that holds the lock.
+    // This thread may read, too: it is not the one that holds the lock.
     let beside: SendReadGuard = rwlock.read().unwrap().into();
     ends_elsewhere(reading);
     ends_elsewhere(beside);
@@ -194,18 +195,19 @@ fn a_block_of_work_under_a_lock_ends_with_its_release_confirmed() {
     assert_eq!(rwlock.with_read(|guard| guard.check()), Ok(()));
     assert_eq!(rwlock.with_write(|guard| guard.check()), Ok(()));
 
-    // The error of the work, of any type into which the lock's errors can be converted.
+    // The error of the work comes first, of any type into which the lock's errors can be converted.
     type Any = Box<dyn std::error::Error>;
     let failed: std::result::Result<(), Any> = mutex.with(|_| Err("no paper".into()));
     assert_eq!(failed.unwrap_err().to_string(), "no paper");
     assert!(free());
 
-    // The error of the lock.
+    // Now the error of the lock.
     let lost: Result<()> = mutex.with(|guard| {
         client.contenders("/m")?[0].evict()?;
         guard.check().or(Ok(()))
     });
-    // On a slow machine the watch of the node comes first, and does not say why it went.
+    // On a slow machine the event of the node's watch comes first, and does not say why the node
+    // went.
     let is_lost = |why| matches!(why, LostReason::Evicted | LostReason::NodeGone);
     assert!(
         matches!(&lost, Err(Error::Lost { path, why }) if path == "/m" && is_lost(*why)),

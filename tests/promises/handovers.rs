@@ -1,4 +1,4 @@
-//! A lock goes from one process to another, and nobody else gets in between.
+//! Hand-overs: a lock goes from one process to another, and nobody else gets in between.
 
 use std::env;
 use std::ops::ControlFlow;
@@ -37,7 +37,7 @@ in_every_place! {
     a_handover_works_or_says_that_it_cannot
 }
 
-/// What the new program finds in its environment.
+/// The variable that the new program finds in its environment.
 const HANDOVER: &str = "ZKLOCK_TEST_HANDOVER";
 
 /// A holder, and somebody who waits behind it.
@@ -62,7 +62,7 @@ impl Scene {
         client.mutex(&self.path).unwrap().lock().unwrap()
     }
 
-    /// Has another client wait; it tells its token once it is let in.
+    /// Lets another client wait, which reports its token once it has the lock.
     fn waiter(&self) -> Receiver<i64> {
         let mutex = self.other.mutex(&self.path).unwrap();
         let waiting = aside(move || {
@@ -87,7 +87,7 @@ fn lost<T>(outcome: Result<T>) -> Option<LostReason> {
     }
 }
 
-/// As another process reads it.
+/// Returns the hand-over as another process reads it.
 fn copy(handover: &Handover) -> Handover {
     handover.text().parse().unwrap()
 }
@@ -206,9 +206,9 @@ fn of_all_that_take_over_one_holds(place: Place) {
     let [Ok((client, guard))] = &won[..] else {
         panic!("{won:?}");
     };
-    // A shorter one would end the session while another process trusts it.
+    // A shorter timeout would end the session while another process trusts it.
     assert_eq!(client.session_timeout(), handover.session_timeout());
-    // A late one does no harm either.
+    // A late take-over does no harm either.
     assert_eq!(
         lost(scene.take_over(&handover)),
         Some(LostReason::HandedOver)
@@ -227,7 +227,7 @@ fn an_old_process_takes_its_own_handover_back(place: Place) {
     let token = first.fencing_token();
     let waiting = scene.waiter();
     let mut handover = first.hand_over().unwrap();
-    // A program that cannot be started, several times.
+    // Starting the program fails several times.
     for _ in 0..3 {
         let (_, guard) = scene.take_over(&handover).unwrap();
         assert_eq!(guard.fencing_token(), token);
@@ -306,7 +306,7 @@ fn a_request_to_let_go_survives_a_handover(place: Place) {
     let (_client, guard) = scene.take_over(&handover).unwrap();
     assert!(asked(&guard), "asked before");
 
-    // Before the holder has been told of it.
+    // The holder has not been told of the request yet.
     drop(guard);
     let guard = scene.holder(2 * SOON);
     ask();
@@ -351,12 +351,12 @@ fn a_failed_handover_changes_nothing(place: Place) {
     let client = Transport::Wire.connect_with(&network.hosts(), 2 * SOON);
     let guard = client.mutex(&scene.path).unwrap().lock().unwrap();
     network.drop_next_request(op::MULTI);
-    // It asks again, on another connection.
+    // The client asks again, on another connection.
     let handover = guard.hand_over().unwrap();
     let mut wrong = handover.text();
     wrong.insert(0, 'x');
     assert!(wrong.parse::<Handover>().unwrap_err().is_bad_input());
-    // No server answers: nothing is taken over, and nothing ended.
+    // No server answers: nothing is taken over, and no session ends.
     let nobody = Client::builder("127.0.0.1:1").connect_timeout(Duration::from_millis(50));
     let failed = nobody.take_over(&handover).unwrap_err();
     assert!(matches!(failed, Error::ConnectTimeout { .. }), "{failed}");

@@ -1,5 +1,5 @@
-//! A hold takes the place of a lock without letting anybody in between, and ends when it is over, not
-//! before, or when it is released.
+//! Holds: a hold takes the place of a lock without letting anybody in between. It ends when its
+//! time is over, not before, or when it is released.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -42,7 +42,7 @@ fn client(place: Place) -> Client {
     place.connect(&place.shared().hosts())
 }
 
-/// A thread that waits for a mutex, and what it is told of who is ahead.
+/// A thread that waits for a mutex, and the contenders ahead that it is told of.
 struct Waiter {
     ahead: Receiver<(String, bool)>,
     granted: Receiver<Option<SendMutexGuard>>,
@@ -70,7 +70,7 @@ impl Waiter {
         }
     }
 
-    /// Waits until it waits for this node.
+    /// Returns whether the thread comes to wait for this node.
     fn await_ahead(&self, node: &str) -> bool {
         loop {
             let (seen, holds) = self.ahead.recv_timeout(SOON).expect("it waits");
@@ -140,7 +140,7 @@ fn a_writers_hold_keeps_readers_out(place: Place) {
     );
     holds(&reader, &path)[0].evict().unwrap();
     lock.read().unwrap().unlock().unwrap();
-    // A reader leaves no hold, which would be ahead of a writer for others only.
+    // A reader leaves no hold: only for other libraries would it be ahead of a writer.
     let guard = lock.read().unwrap();
     let refused = guard.leave_hold(&hold());
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
@@ -167,7 +167,7 @@ fn the_last_grant_of_its_client_does_not_pass_a_hold(place: Place) {
     let path = fresh_path("hold");
     let client = client(place);
     let mutex = client.mutex(&path).unwrap();
-    // So often that nobody is expected any more.
+    // The lock is taken so often that the client expects nobody any more.
     for _ in 0..20 {
         mutex.lock().unwrap().unlock().unwrap();
     }
@@ -209,7 +209,7 @@ fn a_pause_keeps_out_who_comes_later(place: Place) {
     late.guard().unlock().unwrap();
 }
 
-/// Creates a hold as another client would; returns when it ends at the earliest.
+/// Creates a hold as another client would; returns the earliest time of its end.
 fn plant(place: Place, path: &str, lasting: Duration) -> Instant {
     let mut raw = Raw::connect(&place.shared().hosts());
     let text = format!(
@@ -272,7 +272,7 @@ fn a_hold_that_is_over_is_removed_by_who_only_tries_several(place: Place) {
     assert!(holds(&client, &path).is_empty());
 }
 
-/// The waiter watches the hold that is nearest, and hears nothing of the one before that.
+/// The waiter watches the nearest hold, and hears nothing of the hold before that.
 fn a_hold_behind_one_that_is_released_is_removed_at_its_time(place: Place) {
     let path = fresh_path("hold");
     let client = client(place);
@@ -289,7 +289,7 @@ fn a_hold_behind_one_that_is_released_is_removed_at_its_time(place: Place) {
     assert_nothing_left(&place.shared().hosts(), &path);
 }
 
-/// The waiter watches the two that are nearest, and does not hear that another one is written.
+/// The waiter watches the two nearest holds, and does not hear that another one is written.
 fn a_hold_that_is_written_anew_lasts_until_its_new_end(place: Place) {
     const LASTS: Duration = Duration::from_secs(1);
     let (path, hosts) = (fresh_path("hold"), place.shared().hosts());
@@ -340,7 +340,7 @@ fn holds_that_are_over_are_removed_one_after_the_other_by_who_only_tries(place: 
     is_let_in_after(end, || both.try_lock().unwrap());
 }
 
-/// Tries until it gets the lock, which it must not before the hold's end.
+/// Tries until it gets the lock, which must not be before the hold's end.
 fn is_let_in_after<G: LockGuard>(end: Instant, attempt: impl Fn() -> Option<G>) {
     eventually("it is over", || match attempt() {
         Some(guard) => {

@@ -1,4 +1,4 @@
-//! The last runs of a job are kept, as many as was said.
+//! The history of a job: as many of its last runs are kept as its options say.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -101,7 +101,7 @@ fn who_says_nothing_keeps_as_many_as_before(place: Place) {
         run(&job, slot, JobOptions::new());
     }
     assert_eq!(slots(&job.history().unwrap()), ["6", "5", "4"]);
-    // What is kept is known by itself.
+    // Each slot that is kept is known by itself.
     let again = job.once_with("5", JobOptions::new().any_order(true), |_| Ok::<_, ()>(()));
     let Ok(Once::DoneBefore(record)) = again else {
         panic!("{again:?}")

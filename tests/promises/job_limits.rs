@@ -1,4 +1,4 @@
-//! A run may take so long: after that it is not to be relied on, and is not done.
+//! The limits of runs: a run that takes longer cannot be relied on, and is not done.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn is_over_time<T>(done: &Result<T, Error>) -> bool {
     matches!(done, Err(Error::Lost { why, .. }) if *why == over)
 }
 
-/// Waits until the run is told.
+/// Waits until the run is told that its time is over.
 fn await_limit(run: &Run<'_>) {
     let begun = Instant::now();
     assert!(run.valid_for() <= LIMIT);
@@ -52,7 +52,7 @@ fn a_run_that_takes_too_long_is_lost_and_keeps_the_lock_until_it_returns(place: 
         assert_eq!(run.lost_reason(), Some(LostReason::OverTime));
         assert_eq!(run.guard_state(), GuardState::Lost);
         assert_eq!(run.valid_for(), Duration::ZERO);
-        // Nobody else gets the lock as long as this goes on.
+        // Nobody else gets the lock as long as this run goes on.
         assert!(client.contenders(&path).unwrap()[0].holds());
         let now = JobOptions::new().wait(false);
         let other = place.connect(&place.shared().hosts()).job(&path).unwrap();

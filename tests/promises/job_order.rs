@@ -32,7 +32,7 @@ fn again() -> JobOptions<'static> {
     JobOptions::new().again(true)
 }
 
-/// Runs it; returns the record that kept it from running.
+/// Runs the job; returns the record that kept it from running.
 fn run(job: &Job, slot: &str, options: JobOptions<'_>) -> Option<RunRecord> {
     match job.once_with(slot, options, |_| Ok::<_, Infallible>(())) {
         Ok(Once::Done(())) => None,
@@ -63,7 +63,7 @@ fn a_slot_that_was_left_out_is_run_once_though_a_higher_one_is_done(place: Place
 fn runs_in_order_and_by_themselves_share_one_record(place: Place) {
     let (one, other) = scene(place);
     assert_eq!(run(&one, "25", alone()), None);
-    // In order, nothing is done yet but that one.
+    // In order, only that slot is done yet.
     assert!(run(&other, "25", JobOptions::new()).is_some());
     assert_eq!(run(&other, "23", JobOptions::new()), None);
     let below = run(&one, "22", JobOptions::new()).expect("it is done");
@@ -72,7 +72,7 @@ fn runs_in_order_and_by_themselves_share_one_record(place: Place) {
     assert_eq!(run(&one, "24", JobOptions::new()), None);
     assert!(run(&one, "25", JobOptions::new()).is_some());
     assert_eq!(run(&one, "26", JobOptions::new()), None);
-    // From the first run out of order on, those in order are kept by themselves, too.
+    // From the first run out of order on, the slots in order are kept by themselves, too.
     for slot in ["22", "23", "24", "25", "26"] {
         assert!(run(&other, slot, alone()).is_some(), "{slot}");
     }
@@ -86,7 +86,7 @@ fn a_slot_that_is_done_is_run_once_more_when_told_to(place: Place) {
     assert_eq!(run(&other, "2", again()), None);
     let last = other.last().unwrap().unwrap();
     assert_eq!((last.slot(), last.attempt()), ("2", 1));
-    // A run that fails leaves it done.
+    // A run that fails leaves the slot done.
     let failed = other.once_with("3", again(), |run| {
         assert!(run.retry_of().is_none());
         Err::<(), _>("no disk")
@@ -122,7 +122,7 @@ fn a_slot_that_is_forgotten_is_run_again(place: Place) {
     assert!(run(&one, "2", alone()).is_some());
     assert!(other.forget_slot("2").unwrap());
     assert_eq!(run(&one, "2", alone()), None);
-    // So are the attempts of a slot that was not done.
+    // To forget a slot that was not done also forgets its attempts.
     let once = || JobOptions::new().attempts(1);
     let failed = one.once_with("4", once(), |_| Err::<(), _>("no disk"));
     assert!(matches!(failed, Ok(Once::Failed(_))), "{failed:?}");
@@ -149,7 +149,7 @@ fn nobody_forgets_a_slot_while_the_job_is_run(place: Place) {
     });
     assert!(matches!(ran, Ok(Once::Done(()))), "{ran:?}");
     assert!(run(&other, "1", JobOptions::new()).is_some());
-    // A run whose lock is gone keeps nobody from it, and ends as lost.
+    // A run whose lock is gone keeps nobody from the slot, and ends as lost.
     let lost = one.once("3", |run| {
         let mut raw = Raw::connect(&place.shared().hosts());
         raw.delete(run.node()).unwrap();
@@ -163,7 +163,7 @@ fn nobody_forgets_a_slot_while_the_job_is_run(place: Place) {
 fn what_is_not_known_any_more_is_told_and_not_run(place: Place) {
     let (one, _) = scene(place);
     let name = |slot: u32| format!("{slot:0>250}");
-    // As many as have room, and some more.
+    // These are as many slots as have room, and some more.
     for slot in 1..=70 {
         assert_eq!(run(&one, &name(slot), alone()), None);
     }

@@ -1,4 +1,4 @@
-//! A job's record is forgotten, or mended if something has replaced it, and nothing else is.
+//! Records of jobs: a job's record can be forgotten, or mended if something has replaced it, and nothing else can.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -49,8 +49,8 @@ fn run(job: &Job) {
     assert!(matches!(ended, Ok(Once::Done(()))), "{ended:?}");
 }
 
-/// Does this over a network on which the request of this kind that follows the reading of the record
-/// arrives after somebody's write.
+/// Does this over a network on which a request of this kind, after the read of the record, arrives after
+/// somebody's write.
 fn with_a_write_before<T: Send + 'static>(
     place: Place,
     path: &str,
@@ -63,7 +63,7 @@ fn with_a_write_before<T: Send + 'static>(
     let job = client.job(path).unwrap();
     network.delay(LAG);
     let ended = aside(move || act(job));
-    // A deletion that is refused has the server catch up before that.
+    // Before that, a refused deletion lets the server catch up.
     eventually("it reads", || network.requests(op::GET_DATA) > 0);
     network.blackhole_at_next_request(kind);
     eventually("it is under way", || network.fired());
@@ -99,7 +99,7 @@ fn a_record_that_was_replaced_is_mended(place: Place) {
     assert_eq!(job.repair().unwrap(), None);
     for data in ["2", "", "127.0.0.1", "{\"job\":1,"] {
         raw.set_data(&path, data.as_bytes()).unwrap();
-        // A semaphore leaves these for a while.
+        // A semaphore leaves these directories for a while.
         for name in ["locks", "leases", "numbers"] {
             raw.create(&format!("{path}/{name}"), b"", PERSISTENT)
                 .unwrap();
@@ -127,7 +127,7 @@ fn what_somebody_keeps_is_not_mended(place: Place) {
     }
     raw.delete(&path).unwrap();
     assert_eq!(job.repair().unwrap(), None);
-    // A contender's node.
+    // This is a contender's node.
     raw.create(&path, b"", EPHEMERAL).unwrap();
     assert!(matches!(job.repair(), Err(Error::Unmarked { .. })));
     assert_eq!(raw.data(&path).unwrap(), b"");
@@ -161,7 +161,7 @@ fn a_job_takes_over_the_path_of_a_lock_that_nobody_uses(place: Place) {
     let paths = [(); 3].map(|()| fresh_path("taken-over"));
     drop(client.mutex(&paths[0]).unwrap().lock().unwrap());
     drop(client.semaphore(&paths[1], 2).unwrap().acquire().unwrap());
-    // As another library makes it, which no server removes.
+    // Another library makes such a node, which no server removes.
     Raw::connect(&place.shared().hosts()).create_all(&paths[2]);
     for path in &paths {
         let job = client.job(path).unwrap();
@@ -173,7 +173,7 @@ fn a_job_takes_over_the_path_of_a_lock_that_nobody_uses(place: Place) {
     }
 }
 
-/// kazoo's `Counter`, a setting of a program, an address that somebody keeps.
+/// The number may be kazoo's `Counter`, a setting of a program, or an address that somebody keeps.
 fn a_job_takes_over_no_number_that_may_be_anybodys(place: Place) {
     let hosts = place.shared().hosts();
     let (client, mut raw) = (place.connect(&hosts), Raw::connect(&hosts));
@@ -195,7 +195,7 @@ fn a_job_takes_over_no_number_that_may_be_anybodys(place: Place) {
     }
 }
 
-/// Servers remove the containers of locks, and with them what is in them.
+/// Servers remove the containers of locks, with their content.
 #[test]
 fn a_record_in_the_place_of_a_lock_stays() {
     let often = Duration::from_millis(50);
@@ -228,7 +228,7 @@ fn a_record_in_the_place_of_a_lock_stays() {
     assert_eq!(last.slot(), NIGHT);
 }
 
-/// Who made the node has chosen who may do what, and who may replace it.
+/// The creator of the node has chosen who may do what with it, and who may replace it.
 fn a_path_that_is_taken_over_stays_as_open_as_it_was(place: Place) {
     let hosts = place.shared().hosts();
     let careful = Client::builder(&hosts).auth("digest", b"me:secret");
@@ -253,14 +253,14 @@ fn a_path_that_is_taken_over_stays_as_open_as_it_was(place: Place) {
             .slot(),
         NIGHT
     );
-    // Nobody may replace a node here.
+    // Nobody may replace a node below this one.
     let guarded = format!("{path}-guarded/job");
     raw.create_all(&guarded);
     raw.forbid_creates(&format!("{path}-guarded")).unwrap();
     run(&client.job(&guarded).unwrap());
 }
 
-/// A slow client looks at an idle lock, and meanwhile another one has taken it over and has written as often.
+/// A slow client looks at an idle lock, and meanwhile another client has taken it over, and has written as often.
 fn a_job_takes_over_no_job_that_was_faster(place: Place) {
     let (hosts, path) = (place.shared().hosts(), fresh_path("faster"));
     let lock = place.connect(&hosts).mutex(&path).unwrap();
@@ -284,17 +284,17 @@ fn a_job_takes_over_no_job_that_was_faster(place: Place) {
     assert!(matches!(ended, Ok(Once::DoneBefore(_))), "{ended:?}");
 }
 
-/// A client looks at an idle lock, and before it looks closer another one has made a job of it.
+/// A client looks at an idle lock, and before it looks closer another client has made a job of the lock.
 fn a_job_that_another_one_has_taken_over_meanwhile_is_a_job(place: Place) {
-    // The second look at the path's node, and the one at the directories of a semaphore.
+    // These are the second look at the path's node, and the look at the directories of a semaphore.
     for (permits, look) in [(0, 1), (1, 1), (1, 2)] {
         let taken_over = (0..3).any(|_| is_taken_over_meanwhile(place, permits, look));
         assert!(taken_over, "{permits} {look}: the directories go each time");
     }
 }
 
-/// Returns `false` if the server was about to remove a semaphore, and had begun with its directories: what is
-/// left may be anybody's.
+/// Returns `false` if the server was about to remove a semaphore, and had begun with its directories: the nodes
+/// that are left may be anybody's.
 fn is_taken_over_meanwhile(place: Place, permits: u32, look: usize) -> bool {
     let (hosts, path) = (place.shared().hosts(), fresh_path("meanwhile"));
     let client = place.connect(&hosts);
@@ -335,7 +335,7 @@ fn leave_idle(client: &Client, path: &str, permits: u32) {
     .unwrap();
 }
 
-/// Who dies, or is refused, on the way to its record leaves the path as it was.
+/// A client that dies, or is refused, on the way to its record leaves the path as it was.
 fn a_place_that_may_not_be_replaced_stays_a_jobs_for_all_that_come(place: Place) {
     let (hosts, above) = (place.shared().hosts(), fresh_path("guarded"));
     let mut raw = Raw::connect(&hosts);
@@ -354,7 +354,7 @@ fn a_place_that_may_not_be_replaced_stays_a_jobs_for_all_that_come(place: Place)
     assert!(matches!(ended, Ok(Once::DoneBefore(_))), "{ended:?}");
 }
 
-/// A note in the place of what somebody has deleted would hide that it was a job's.
+/// A note in the place of data that somebody has deleted would hide that the path was a job's.
 fn a_lock_leaves_no_note_where_a_record_was(place: Place) {
     let (job, mut raw, path) = scene(place);
     raw.set_data(&path, b"").unwrap();

@@ -1,4 +1,4 @@
-//! Who replaces a job's node keeps others from it meanwhile, and keeps nobody for longer.
+//! The stake of a client that replaces a job's node: it keeps others from the job meanwhile, and not for longer.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ on_every_server! {
     a_repair_mends_no_job_that_was_mended_faster
 }
 
-/// What is below a path while a client makes a job of it.
+/// The name of the node below a path while a client makes a job of it.
 const STAKE: &str = "taken-over-by-a-job";
 
 fn run(job: &Job, slot: &str, options: JobOptions<'_>) -> Result<Once<(), Infallible>, Error> {
@@ -45,7 +45,7 @@ fn who_dies_on_the_way_to_a_record_leaves_a_path_that_is_taken(place: Place) {
     is_done(waits.recv_timeout(SOON).expect("an end"));
 }
 
-/// A slow client reads a record that cannot be read, and meanwhile another one mends it and writes as often.
+/// A slow client reads a record that cannot be read, and meanwhile another client mends it and writes as often.
 fn a_repair_mends_no_job_that_was_mended_faster(place: Place) {
     let (hosts, path) = (place.shared().hosts(), fresh_path("mended"));
     let faster = place.connect(&hosts).job(&path).unwrap();

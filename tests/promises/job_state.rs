@@ -1,4 +1,5 @@
-//! What a run leaves for the next one is written with the mark of the run, or not at all.
+//! The state that a run leaves for the next one, which is written with the mark of the run, or not
+//! at all.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +20,7 @@ on_every_server! {
     a_client_that_cannot_keep_what_was_left_refuses_the_job
 }
 
-/// What a run may leave.
+/// The most bytes that a run may leave.
 const MOST: usize = 8192;
 
 fn scene(place: Place) -> (Client, Job, String) {
@@ -42,7 +43,7 @@ fn leave(job: &Job, slot: &str, state: Option<&[u8]>) -> Option<Vec<u8>> {
     }
 }
 
-/// The run counts: it leaves one more than it got.
+/// Counts the runs: the run leaves one more than it got.
 fn count(run: &Run<'_>) -> zklock::Result<u64> {
     let last = run.state().map_or(0, number);
     run.set_state((last + 1).to_string())?;
@@ -61,7 +62,7 @@ fn a_run_gets_what_the_last_one_that_was_done_has_left(place: Place) {
     assert_eq!(leave(&job, "2", Some(b"two")), None);
     let other = place.connect(&place.shared().hosts()).job(&path).unwrap();
     assert_eq!(other.state().unwrap().as_deref(), Some(&b"two"[..]));
-    // One that leaves nothing leaves what it got; an empty text is something.
+    // A run that leaves nothing leaves the state that it got; an empty text counts as a state.
     assert_eq!(leave(&other, "3", None).as_deref(), Some(&b"two"[..]));
     assert_eq!(leave(&job, "4", Some(b"")).as_deref(), Some(&b"two"[..]));
     assert_eq!(leave(&job, "5", None).as_deref(), Some(&b""[..]));
@@ -161,8 +162,8 @@ fn a_cursor_moves_with_its_mark_though_answers_are_lost(place: Place) {
     }
 }
 
-/// A client of an older version would write the record without what it does not know. It takes a
-/// record of another format for somebody else's data.
+/// A client of an older version would write the record without the fields that it does not know. It
+/// takes a record of another format for somebody else's data.
 fn a_client_that_cannot_keep_what_was_left_refuses_the_job(place: Place) {
     let (_, job, path) = scene(place);
     let mut raw = Raw::connect(&place.shared().hosts());

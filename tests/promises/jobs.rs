@@ -260,7 +260,7 @@ fn attempts_are_counted_before_they_begin(place: Place) {
         panic!("there were two")
     };
     assert_eq!((last.attempt(), last.outcome()), (2, Outcome::Unknown));
-    // Another slot has its own attempts, and they are not mixed up.
+    // Another slot has its own attempts, which are not mixed up with these.
     let failed = job.once_with("b", twice(), |_| Err::<(), _>("b"));
     assert!(matches!(failed.unwrap(), Once::Failed("b")));
     let none = job.once_with("a", twice(), |_| done());

@@ -19,14 +19,14 @@ use crate::support::worker::{self, Worker};
 use crate::support::zookeeper::{Folder, ZooKeeper};
 use crate::transport::{Transport, on_every_transport};
 
-/// Short, because everyone waits this long behind each process that is killed. A process that
-/// is not scheduled for half of this time loses its lock, and notices that.
+/// The session timeout: short, because every process waits this long behind each one that is
+/// killed. A process that is not scheduled for half of this time loses its lock, and notices that.
 const TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How long a process stays inside, so that some are killed there.
 const STAY: Duration = Duration::from_millis(1);
 
-/// When the whole test has failed, far longer than it takes.
+/// The time after which the test has failed, far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 on_every_transport! {
@@ -70,7 +70,7 @@ fn worker_that_goes_in_and_out() {
     let [transport, hosts, path, journal, slot, life, cycles] = worker::words(&input);
     let mut journal = File::options().append(true).open(journal).unwrap();
     let mut note = |what: &str, token| {
-        // One write, so that the entries of several processes do not mix.
+        // The entry is one write, so that those of several processes do not mix.
         let entry = format!("{what} {slot} {life} {token}\n");
         journal.write_all(entry.as_bytes()).unwrap();
     };
@@ -125,7 +125,7 @@ struct Slot {
 }
 
 impl Crew {
-    /// Runs until all have completed their cycles; returns how many were killed.
+    /// Runs until all processes have completed their cycles; returns how many were killed.
     fn run(&mut self, processes: usize) -> usize {
         File::create(&self.journal).unwrap();
         for slot in 0..processes {
@@ -158,7 +158,7 @@ impl Crew {
         self.workers[slot].worker.kill();
         let life = self.workers[slot].life;
         let mut journal = File::options().append(true).open(&self.journal).unwrap();
-        // One write, like the others' entries.
+        // This is one write, like the entries of the processes.
         let entry = format!("killed {slot} {life} 0\n");
         journal.write_all(entry.as_bytes()).unwrap();
 
@@ -200,7 +200,7 @@ impl Crew {
     }
 }
 
-/// What the journal says, checked while it is read.
+/// The content of the journal, which is checked while it is read.
 #[derive(Default)]
 struct Journal {
     done: HashMap<usize, usize>,
@@ -208,7 +208,7 @@ struct Journal {
     killed_inside: usize,
 }
 
-/// One stay inside.
+/// A stay inside.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     process: (usize, usize),
@@ -264,7 +264,7 @@ impl Journal {
     }
 }
 
-/// Stays are disjoint, and tokens grow.
+/// Checks that the stays are disjoint, and that the tokens grow.
 #[track_caller]
 fn assert_no_overlap(mut stays: Vec<Stay>, text: &str) {
     stays.sort_by_key(|stay| stay.enter);

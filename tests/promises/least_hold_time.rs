@@ -1,5 +1,5 @@
-//! A lock with a least hold time is not released before it has passed, on every transport, on
-//! the embedded server and on a real one.
+//! Locks with a least hold time, which are not released before it has passed: on every transport,
+//! on the embedded server and on a real one.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn dropping_a_guard_does_not_wait_for_as_long_as_asked(place: Place) {
     let mut raw = Raw::connect(&place.shared().hosts());
     raw.delete(&node).unwrap();
     assert!(late.mutex(&path).unwrap().try_lock().unwrap().is_some());
-    // Its last drop does wait.
+    // The last drop of the client waits.
     thread::spawn(move || drop(early));
 }
 
@@ -85,7 +85,7 @@ fn unlocking_and_closing_wait_for_as_long_as_asked(place: Place) {
     assert!(other.mutex(&path).unwrap().lock().is_ok());
 }
 
-/// Nothing would keep others out.
+/// A wait would keep nobody out.
 #[test]
 fn a_lock_that_is_lost_is_not_waited_for_as_long_as_asked() {
     const LEAST: Duration = Duration::from_secs(60);
@@ -101,7 +101,7 @@ fn a_lock_that_is_lost_is_not_waited_for_as_long_as_asked() {
     assert!(took < LEAST / 2, "{took:?}");
 }
 
-/// Its nodes went with the session.
+/// The client's nodes went with the session.
 #[test]
 fn a_client_whose_session_ends_meanwhile_is_closed_at_once() {
     const LEAST: Duration = Duration::from_secs(12);
@@ -117,7 +117,7 @@ fn a_client_whose_session_ends_meanwhile_is_closed_at_once() {
     assert!(took < LEAST / 2, "{took:?}");
 }
 
-/// Not only when it looks again.
+/// The unlock is told at once, and not only when it looks again.
 #[test]
 fn an_unlock_that_waits_is_told_that_its_lock_is_gone() {
     const LEAST: Duration = Duration::from_secs(60);
@@ -130,7 +130,7 @@ fn an_unlock_that_waits_is_told_that_its_lock_is_gone() {
             assert!(guard.unlock().unwrap_err().is_lost());
             Instant::now()
         });
-        // It has just looked again.
+        // The unlock has just looked again.
         thread::sleep(Duration::from_millis(550));
         let evicted = Instant::now();
         late.contenders(&path).unwrap()[0].evict().unwrap();
@@ -140,7 +140,7 @@ fn an_unlock_that_waits_is_told_that_its_lock_is_gone() {
     assert!(best < Duration::from_millis(200), "{best:?}");
 }
 
-/// Its node stays, as it does if the guard is dropped.
+/// The lock's node stays, as it does if the guard is dropped.
 #[test]
 fn a_lock_that_is_not_trusted_to_the_end_of_an_unlock_is_kept_for_as_long_as_asked() {
     const LEAST: Duration = Duration::from_secs(8);

@@ -1,5 +1,5 @@
-//! What holds when the threads of one client pass a lock on among themselves, on the embedded
-//! server and on a real one. A client on a handle is not told to do so.
+//! The promises where the threads of one client pass a lock on among themselves, on the embedded
+//! server and on a real one. A client on a handle cannot be told to do so.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ fn a_row_of_local_hand_offs_is_as_long_as_allowed_and_has_one_token(place: Place
                 false => rows.push(1),
             }
         }
-        // The very first thread passed it on as well, as it held the lock while the others came.
+        // The very first thread also passed the lock on, as it held the lock while the others came.
         let longest = rows.iter().max().copied();
         assert_eq!(longest, Some(most + 1), "{rows:?}");
         assert_eq!(rows.len(), 10usize.div_ceil(most as usize + 1), "{rows:?}");
@@ -88,7 +88,7 @@ fn another_client_finds_the_lock_taken_and_gets_it_after_the_row(place: Place) {
                 }
             });
         }
-        // Between two rows it is free for a moment, so one try is not enough.
+        // Between two rows the lock is free for a moment, so one try is not enough.
         let taken = within(SOON, || other.try_lock().unwrap().is_none());
         let guard = other.try_lock_for(SOON).unwrap();
         over.store(true, Ordering::SeqCst);
@@ -144,7 +144,7 @@ fn a_broken_connection_sends_the_lock_back(place: Place) {
     assert!(first <= next, "{first} {next}");
 }
 
-/// It may still be carried out, as long as the node that it checks exists.
+/// The transaction may still be carried out, as long as the node that it checks exists.
 fn a_transaction_in_doubt_sends_the_lock_back(place: Place) {
     let scene = Scene::new(place, 1000);
     let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();

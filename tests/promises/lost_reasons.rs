@@ -1,4 +1,4 @@
-//! A lost lock says why, wherever it says that it is lost.
+//! The reasons of lost locks: wherever a lock says that it is lost, it also says why.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -35,14 +35,14 @@ fn an_evicted_holder_learns_that_it_was_evicted(place: Place) {
     let (hosts, path) = (place.shared().hosts(), fresh_path("evicted"));
     let (client, other) = (place.connect(&hosts), place.connect(&hosts));
     for pause in [Duration::ZERO, Duration::from_millis(200)] {
-        // With a watch on its node, and without one.
+        // The pause decides whether there is a watch on the guard's node.
         let guard = client.mutex(&path).unwrap().lock().unwrap();
         assert_eq!(guard.lost_reason(), None);
         std::thread::sleep(pause);
         other.contenders(&path).unwrap()[0].evict().unwrap();
         finds(guard, &path, LostReason::Evicted);
     }
-    // The release finds it out, unless the guard has had the time to have its node watched.
+    // The release finds the loss out, unless there was time to set a watch on the guard's node.
     let lost = within_a_moment(|| {
         let guard = client.mutex(&path).unwrap().lock().unwrap();
         other.contenders(&path).unwrap()[0].evict().unwrap();
@@ -52,7 +52,7 @@ fn an_evicted_holder_learns_that_it_was_evicted(place: Place) {
     assert_eq!(lost, Error::Lost { path, why });
 }
 
-/// The first result that has taken less time than a guard's node is left unwatched.
+/// Returns the first result that has taken less time than a guard's node stays unwatched.
 fn within_a_moment<T>(mut run: impl FnMut() -> T) -> T {
     loop {
         let (result, took) = timed(&mut run);

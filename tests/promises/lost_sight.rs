@@ -1,4 +1,4 @@
-//! What those who waited are told of those ahead of them, if they could not see all of them.
+//! What a waiter is told about those ahead, if it could not see all of them.
 
 use std::convert::Infallible;
 
@@ -27,7 +27,7 @@ enum Kind {
 
 const KINDS: [Kind; 4] = [Kind::Mutex, Kind::MultiLock, Kind::Semaphore(1), Kind::Job];
 
-/// One that wants a lock, and stays in it until it is told to leave.
+/// A contender that wants a lock, and holds it until it is told to leave.
 struct Contender {
     waits: Receiver<()>,
     /// Whether all ahead released in order.
@@ -37,7 +37,7 @@ struct Contender {
 }
 
 impl Contender {
-    /// A later one has a later slot, if it is a job.
+    /// Starts a contender. If the lock is a job, a later contender has a later slot.
     fn start(kind: Kind, client: Client, path: &str, slot: &'static str) -> Self {
         let (wait, waits) = unbounded();
         let (enter, inside) = bounded(1);
@@ -76,12 +76,12 @@ impl Contender {
         }
     }
 
-    /// Waits until it waits.
+    /// Waits until the contender waits.
     fn await_wait(&self) {
         self.waits.recv_timeout(SOON).expect("others ahead");
     }
 
-    /// Waits until it has the lock; returns whether all ahead released in order.
+    /// Waits until the contender has the lock; returns whether all ahead released in order.
     fn follows_release(&self) -> Option<bool> {
         self.inside.recv_timeout(SOON).expect("the lock")
     }
@@ -92,7 +92,7 @@ impl Contender {
     }
 }
 
-/// Says when it leaves that it does so in order.
+/// Holds the lock until it is told to leave, and then releases in order.
 fn stay(guard: Option<impl LockGuard>, inside: impl FnOnce(Option<bool>)) -> Result<()> {
     let guard = guard.expect("the lock");
     let follows = guard.follows_release();
@@ -102,7 +102,7 @@ fn stay(guard: Option<impl LockGuard>, inside: impl FnOnce(Option<bool>)) -> Res
     guard.unlock()
 }
 
-/// Where the nodes of those stand that have the lock.
+/// Returns the directory in which the nodes of holders are.
 fn dir_of(kind: Kind, path: &str) -> String {
     match kind {
         Kind::Semaphore(_) => format!("{path}/leases"),
@@ -110,7 +110,7 @@ fn dir_of(kind: Kind, path: &str) -> String {
     }
 }
 
-/// Another one has the lock, is evicted, and is still at work.
+/// Lets another contender get the lock, and evicts it while it is at work.
 fn come_and_be_evicted(place: Place, kind: Kind, path: &str) -> Contender {
     let hosts = place.shared().hosts();
     let other = Contender::start(kind, place.connect(&hosts), path, "b");
@@ -140,7 +140,8 @@ fn who_waits_in_one_session_sees_all_release_in_order(place: Place) {
     }
 }
 
-/// Its session ends while it waits behind one of the first kind, which then releases in order.
+/// Ends the session of a contender that waits behind one of the first kind, which then releases in
+/// order.
 fn queue_again(place: Place, first: Kind, kind: Kind) {
     let hosts = place.shared().hosts();
     let (path, network) = (fresh_path("sight"), Proxy::start(&hosts));
@@ -166,12 +167,12 @@ fn who_queues_again_in_another_session_has_not_seen_all(place: Place) {
     }
 }
 
-/// It waits in the line of those who want a permit, and not for one.
+/// The contender waits in the line for permits, and not for a permit.
 fn who_waited_for_permits_of_another_number_has_not_seen_all(place: Place) {
     queue_again(place, Kind::Semaphore(2), Kind::Semaphore(1));
 }
 
-/// Its session ends when it has got the lock, and is about to write that it begins.
+/// The session ends when the job has got the lock, and is about to write that it begins.
 fn a_job_that_is_lost_before_it_begins_has_not_seen_all(place: Place) {
     let hosts = place.shared().hosts();
     let (path, network) = (fresh_path("sight"), Proxy::start(&hosts));

@@ -1,4 +1,4 @@
-//! What the locks promise: one module per lock, and one per promise that all of them keep.
+//! The promises of the locks: one module per lock, and one per promise that all locks keep.
 //!
 //! A promise is one function, which `in_every_place!` runs against the embedded server and a
 //! real one, and there over both transports. All tests share one server of each kind; a test

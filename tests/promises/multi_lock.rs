@@ -20,7 +20,7 @@ in_every_place! {
     multi_lockers_of_any_order_never_wait_in_a_circle
 }
 
-/// Two clients, and two paths that nobody else uses.
+/// Returns two clients, and two paths that nobody else uses.
 fn scene(place: Place) -> (Client, Client, [String; 2]) {
     let hosts = place.shared().hosts();
     let dir = fresh_path("multi");
@@ -28,7 +28,7 @@ fn scene(place: Place) -> (Client, Client, [String; 2]) {
     (place.connect(&hosts), place.connect(&hosts), paths)
 }
 
-/// Whether the nodes were created or not: a try is not told that its own nodes are in the way.
+/// Whether the nodes were created or not, a try is not told that its own nodes are in the way.
 #[test]
 fn a_try_whose_create_or_its_reply_is_lost_gets_the_locks() {
     let server = Server::start().unwrap();
@@ -56,7 +56,7 @@ fn a_try_whose_create_or_its_reply_is_lost_gets_the_locks() {
     }
 }
 
-/// Curator's `InterProcessMultiLock` continues with the others when one cannot be acquired.
+/// Curator's `InterProcessMultiLock` continues with the other locks when one cannot be acquired.
 fn all_are_locked_or_none(place: Place) {
     let (ours, theirs, paths) = scene(place);
     let hosts = place.shared().hosts();
@@ -116,7 +116,7 @@ fn what_is_read_is_shared_and_the_rest_is_not(place: Place) {
     let other = format!("{first}-other");
     let beside = theirs.multi_lock([second, &other]).unwrap();
     assert!(beside.try_lock().unwrap().is_none());
-    // Another thread of one client reads beside it, too.
+    // Another thread of one client reads beside the lock, too.
     let beside = beside.reading([second]).unwrap();
     let also = beside.try_lock().unwrap().expect("shared");
     thread::scope(|threads| {

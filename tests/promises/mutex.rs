@@ -1,4 +1,4 @@
-//! What a mutex promises, on every transport, on the embedded server and on a real one.
+//! The promises of a mutex, on every transport, on the embedded server and on a real one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -98,7 +98,7 @@ fn worker_that_locks_and_waits() {
     worker::stay();
 }
 
-/// A process that holds the lock, or waits for it and then holds it.
+/// Starts a process that holds the lock, or waits for it and then holds it.
 fn holder(transport: Transport, hosts: &str, path: &str, timeout: Duration) -> Worker {
     let input = format!("{transport:?} {hosts} {path} {}", timeout.as_millis());
     Worker::spawn(worker_that_locks_and_waits, &input)
@@ -197,7 +197,7 @@ fn trying_a_taken_lock_finds_it_taken_and_leaves_nothing(place: Place) {
         place.connect(&server.hosts()),
     );
     let guard = one.mutex(&path).unwrap().lock().unwrap();
-    // Both across clients, and between the threads of one.
+    // This is so across clients, and between the threads of one client.
     assert!(two.mutex(&path).unwrap().try_lock().unwrap().is_none());
     assert_eq!(children(&server.hosts(), &path).len(), 1);
     let mutex = one.mutex(&path).unwrap();
@@ -311,7 +311,7 @@ fn a_cancel_in_the_local_queue_ends_the_wait(place: Place) {
     let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let guard = mutex.lock().unwrap();
-    // Nobody will ever send, which counts as a cancel too.
+    // Nobody will ever send, which also counts as a cancel.
     let (cancel, cancelled) = bounded(0);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -353,7 +353,7 @@ fn a_panic_in_the_critical_section_releases_the_lock(place: Place) {
 
 fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before(place: Place) {
     let (server, path) = (place.shared(), fresh_path("killed"));
-    // Long enough that a machine that stalls for a moment costs nobody's session.
+    // The timeout is so long that a machine that stalls for a moment costs no session.
     let timeout = Duration::from_secs(8);
     let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
@@ -371,7 +371,8 @@ fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// etcd #19597: the waiter went on waiting, in no queue; here it once took itself for evicted.
+/// etcd #19597: the waiter went on waiting, in no queue. A waiter of ours once took itself for
+/// evicted.
 fn a_waiter_whose_session_expires_queues_again(place: Place) {
     let (server, path) = (place.shared(), fresh_path("expired"));
     let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
@@ -384,7 +385,7 @@ fn a_waiter_whose_session_expires_queues_again(place: Place) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// What the waiter learns first looks like an eviction.
+/// The waiter's first news looks like an eviction.
 fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     let (server, path) = (place.shared(), fresh_path("before"));
     let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
@@ -429,7 +430,7 @@ fn a_guard_that_may_change_threads_is_released_in_another(place: Place) {
     let guard = mutex.lock().unwrap().into_send();
     assert!(guard.is_valid());
     let releaser = thread::spawn(move || guard.unlock());
-    // This thread waits: nobody can tell any more that it had the lock.
+    // This thread waits: no trace is left that it had the lock.
     let again = mutex.lock().unwrap();
     releaser.join().unwrap().unwrap();
     drop(again);

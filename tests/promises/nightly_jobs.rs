@@ -28,10 +28,11 @@ const MACHINES: usize = 3;
 /// How far each machine's clock is off, in seconds.
 const SHIFTS: [i64; MACHINES] = [-600, 0, 600];
 
-/// Short, because everyone waits this long behind each process that is killed.
+/// The session timeout: short, because every process waits this long behind each one that is
+/// killed.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// When the whole test has failed, far longer than it takes.
+/// The time after which the test has failed, far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
 /// The percentage of runs that fail by themselves.
@@ -243,7 +244,7 @@ fn worker_that_runs_a_slot() {
     }
 }
 
-/// What the journal says, checked while it is read.
+/// The content of the journal, which is checked while it is read.
 #[derive(Debug, Default)]
 struct Summary {
     begun: usize,
@@ -261,7 +262,7 @@ impl Summary {
     fn of(text: &str, slots: u32) -> Self {
         let mut summary = Self::default();
         let mut marks: BTreeMap<String, String> = BTreeMap::new();
-        // Each slot's runs in order, and how each of them is known to have ended.
+        // The runs of each slot in order, and how each of them is known to have ended.
         let mut runs: BTreeMap<String, Vec<(String, &str)>> = BTreeMap::new();
         // The run of each process, and the runs that are at work.
         let mut latest: HashMap<String, (String, String)> = HashMap::new();
@@ -343,7 +344,7 @@ impl Summary {
                 assert_ne!(run.1, "done", "slot {slot} was run again: {runs:?}\n{text}");
                 assert_ne!(run.1, "open", "slot {slot}: {runs:?}\n{text}");
             }
-            // The process whose mark it is was the last to run.
+            // The process that left the mark was the last to run.
             let mark = marks.get(slot);
             assert!(
                 mark.is_none_or(|mark| *mark == last.0),
@@ -352,8 +353,8 @@ impl Summary {
         }
         let all = (1..=slots).map(|slot| format!("{slot:04}"));
         summary.skipped = all.filter(|slot| !marks.contains_key(slot)).collect();
-        // All processes that came for such a slot have failed, lost it or died; its mark may
-        // be one that nobody has read.
+        // All processes that came for such a slot have failed, lost it or died; nobody may have
+        // read its mark.
         for slot in &summary.skipped {
             let runs = runs.get(slot).map_or(&[][..], Vec::as_slice);
             assert!(

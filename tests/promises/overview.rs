@@ -1,4 +1,4 @@
-//! All locks below a path, and which client keeps one from its first waiter.
+//! The overview of all locks below a path, and of the client that keeps each from its first waiter.
 
 use std::sync::Barrier;
 use std::thread;
@@ -51,7 +51,7 @@ fn every_lock_below_a_path_is_listed_with_its_queue(place: Place) {
         .unwrap()
         .lock()
         .unwrap();
-    // A released lock is not listed as anybody's.
+    // A released lock is listed as nobody's.
     one.mutex(&at("idle"))
         .unwrap()
         .lock()
@@ -249,7 +249,7 @@ fn what_may_not_be_read_is_named(place: Place) {
     assert_eq!(owner.locks(&root).unwrap().len(), 1);
 }
 
-/// A client that accepts only short replies.
+/// Returns a client that accepts only short replies.
 fn short_sighted(hosts: &str) -> Client {
     Client::builder(hosts)
         .max_buffer(256 << 10)
@@ -357,7 +357,7 @@ fn jobs_and_abandoned_locks_are_told(place: Place) {
     assert_eq!(told("tracked"), Some((false, None)));
     gone.close().unwrap();
     drop(guard);
-    // It waits a little, as its predecessor may be at work, and is in the queue meanwhile.
+    // The client waits a little, as its predecessor may be at work, and is in the queue meanwhile.
     let patient = place.connect(&hosts);
     thread::scope(|scope| {
         let mutex = patient.mutex(&at("tracked")).unwrap();

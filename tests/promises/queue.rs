@@ -1,4 +1,4 @@
-//! What must hold in every queue, whichever contenders are in it.
+//! The properties of every queue, whichever contenders are in it.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ struct Contender {
     born: i64,
 }
 
-/// Nodes that contend with each other: their dialects, roles and names. `ID` stands for a UUID,
-/// `HEX` for one without dashes.
+/// Nodes that contend with each other: their dialects, roles and names. `ID` stands for a UUID, and
+/// `HEX` for a UUID without dashes.
 type Family = &'static [(Dialect, Role, &'static str)];
 
 const FAMILIES: [Family; 6] = [
@@ -48,7 +48,7 @@ const FAMILIES: [Family; 6] = [
         (Dialect::Recipe, Role::Exclusive, "ID-lock-"),
         (Dialect::Recipe, Role::Exclusive, "_c_ID-lock-"),
     ],
-    // Every kind of this library's own.
+    // These are all kinds of this library's own.
     &[
         (Dialect::Curator, Role::Exclusive, "_c_ID-lock-"),
         (Dialect::Curator, Role::Read, "_c_ID-__READ__"),
@@ -75,7 +75,7 @@ fn queue(
         let contenders = kinds.iter().map(|(kind, id, gap)| {
             arrival += gap;
             let (dialect, role, name) = *kind.get(kinds_there);
-            // As in our names.
+            // The id is of the version that our names have.
             let id = uuid::Builder::from_custom_bytes(id.to_be_bytes()).into_uuid();
             let stem = name
                 .replace("ID", &id.to_string())
@@ -94,12 +94,12 @@ fn queue(
     })
 }
 
-/// A queue whose numbers show the order.
+/// Returns queues whose numbers show the order.
 fn numbered() -> impl Strategy<Value = Vec<Contender>> {
     queue(1..9, |start, arrival| start + arrival)
 }
 
-/// A queue of a directory whose numbers are used up: they repeat, or turn negative.
+/// Returns queues of a directory whose numbers are used up: they repeat, or turn negative.
 fn exhausted() -> impl Strategy<Value = Vec<Contender>> {
     let repeat = |_, arrival: i64| 2_147_483_643_i64.saturating_add(arrival).min(2_147_483_647);
     let turn = |_, arrival: i64| i64::from((2_147_483_643_i64 + arrival) as i32);
@@ -121,7 +121,8 @@ fn names(queue: &[Contender]) -> Vec<String> {
     queue.iter().map(|c| c.node.clone()).collect()
 }
 
-/// States the promise, not the protocol's table.
+/// Returns whether two contenders exclude each other, by the promise and not by the protocol's
+/// table.
 fn excludes(one: &Contender, other: &Contender) -> bool {
     one.contest.role != Role::Read || other.contest.role != Role::Read
 }

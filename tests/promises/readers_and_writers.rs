@@ -1,7 +1,7 @@
 //! Two hundred readers and four writers on one read-write lock.
 //!
-//! Each visitor notes when it came in and left, by a clock that counts such moments. The
-//! checks use these notes afterwards, so that checking changes nothing.
+//! Each visitor notes when it came in and left, by a clock that counts such moments. The checks
+//! read these notes afterwards, so that they change nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -31,12 +31,12 @@ struct Visitor {
     stays: Vec<Stay>,
 }
 
-/// One stay inside, in ticks of the [`Clock`].
+/// A stay inside, in ticks of the [`Clock`].
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     token: FencingToken,
     writes: bool,
-    /// When it was certainly in the queue, if it had to wait.
+    /// A time when the visitor was certainly in the queue, if it had to wait.
     queued: Option<usize>,
     entered: usize,
     left: usize,
@@ -72,7 +72,7 @@ fn run(place: Place, duration: Duration) -> Vec<Visitor> {
 
 fn visit_until(end: Instant, lock: &RwLock, writes: bool, clock: &Clock) -> Visitor {
     let mut stays = Vec::new();
-    // Everybody gets in once, however slow the machine is.
+    // Every visitor gets in once, however slow the machine is.
     while stays.is_empty() || Instant::now() < end {
         let mut queued = None;
         let options = LockOptions::new().on_wait(|_: &Waiting| {
@@ -126,8 +126,8 @@ fn check(visitors: &[Visitor]) {
     }
 }
 
-/// Visitors that came before a writer have left when it enters, and those that came after it
-/// enter when it has left: the writer was alone, and the order was that of arrival.
+/// Checks that visitors that came before a writer have left when it enters, and that those that
+/// came after it enter when it has left: the writer was alone, and the order was that of arrival.
 fn assert_order(stays: &[Stay]) {
     let mut last_left = None;
     let mut last_writer: Option<&Stay> = None;
@@ -143,7 +143,7 @@ fn assert_order(stays: &[Stay]) {
     }
 }
 
-/// While a writer waits, nobody gets in twice.
+/// Checks that nobody gets in twice while a writer waits.
 fn assert_served_in_one_generation(write: &Stay, visitors: &[Visitor]) {
     let Some(queued) = write.queued else { return };
     for visitor in visitors {

@@ -1,8 +1,8 @@
 //! Where nothing is wrong, nothing waits: a release is the next grant, whatever the kind of lock,
-//! the age of the sessions, the time that was waited, and the place in the queue.
+//! the age of the sessions, the length of the wait, and the place in the queue.
 //!
-//! A machine that stands still for a moment makes one hand-off late, and a rule that holds back a
-//! grant each one of its kind: only a cell that is late time and again fails.
+//! A machine that stands still for a moment makes one hand-off late. A rule that holds back a grant
+//! makes each one of its kind late: so only a cell that is late again and again fails.
 
 use std::fmt;
 use std::thread;
@@ -20,7 +20,7 @@ on_every_server! {
     a_release_after_a_reconnect_is_a_grant
 }
 
-/// The session timeout. What the rule for grants may hold back is a third of it and more.
+/// The session timeout. The rule for grants can hold a grant back for a third of it and more.
 const T: Duration = Duration::from_secs(10);
 
 /// How late a grant may be on a busy machine.
@@ -29,7 +29,7 @@ const LATE: Duration = T.checked_div(10).expect("a divisor");
 /// How often a cell may be late before it counts.
 const TRIES: usize = 3;
 
-/// How many wait.
+/// The number of waiters.
 const WAITERS: usize = 2;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,7 +54,7 @@ const KINDS: [Kind; 7] = [
 ];
 
 impl Kind {
-    /// Takes what the first holder has, or what those have who wait for it.
+    /// Takes the lock of the first holder, or that of the waiters.
     fn take(self, client: &Client, path: &str, first: bool) -> Result<Box<dyn LockGuard>> {
         let (one, other) = (format!("{path}/a"), format!("{path}/b"));
         Ok(match self {
@@ -70,7 +70,7 @@ impl Kind {
         })
     }
 
-    /// Tries to take what those wait for who do.
+    /// Tries to take the lock that the waiters wait for.
     fn try_take(self, client: &Client, path: &str) -> Result<Option<Box<dyn LockGuard>>> {
         fn boxed<G: LockGuard + 'static>(guard: Option<G>) -> Option<Box<dyn LockGuard>> {
             guard.map(|guard| Box::new(guard) as _)
@@ -87,7 +87,7 @@ impl Kind {
         })
     }
 
-    /// Where those stand who wait.
+    /// Returns the directory in which the waiters stand.
     fn queue(self, path: &str) -> String {
         match self {
             Self::Multi => format!("{path}/a"),
@@ -100,13 +100,13 @@ fn two_permits(client: &Client, path: &str) -> Result<Box<dyn LockGuard>> {
     Ok(Box::new(client.semaphore(path, 2)?.acquire_many(2)?))
 }
 
-/// What a client meets that waits.
+/// The circumstances of a waiting client.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     kind: Kind,
-    /// How long it is connected before it asks.
+    /// How long the client is connected before it asks.
     age: Duration,
-    /// How long it waits until the first holder lets go.
+    /// How long the client waits until the first holder releases.
     waits: Duration,
 }
 
@@ -177,7 +177,7 @@ fn a_release_that_was_answered_is_seen_by_who_tries_at_a_server_that_lags() {
     for (first, then) in same.into_iter().chain(others) {
         let path = fresh_path("lag");
         let held = first.take(&holder, &path, true).expect("the first holder");
-        // From this node on, only its owner sees what is done.
+        // From this node on, only its owner sees the changes.
         server.hide_next_create();
         let hidden = holder.mutex(&format!("{path}-hidden"));
         let _hidden = hidden.and_then(|mutex| mutex.lock()).expect("another lock");
@@ -213,8 +213,8 @@ fn in_turns(mut cells: Vec<Cell>, run: impl Fn(&Cell) -> Duration + Sync) -> Vec
     late
 }
 
-/// A holder lets go after a while, and those who wait hand on what they get. Returns the longest
-/// time from a release to the grant that it makes possible.
+/// Lets a holder release after a while, and the waiters hand the lock on. Returns the longest time
+/// from a release to the grant that it makes possible.
 fn hand_on(hosts: &str, cell: Cell, before: impl Fn()) -> Duration {
     let Cell { kind, age, waits } = cell;
     let path = fresh_path("grant");
@@ -240,7 +240,7 @@ fn hand_on(hosts: &str, cell: Cell, before: impl Fn()) -> Duration {
         all.clone()
             .all(|client| client.state() == SessionState::Connected)
     });
-    // Who was away for long has a reason to pause.
+    // A client that was away for long has a reason to pause.
     let pause = if cut.elapsed() < T / 5 {
         Duration::ZERO
     } else {

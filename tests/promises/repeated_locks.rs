@@ -18,13 +18,13 @@ in_every_place! {
     who_comes_back_waits_for_the_end_of_its_own_time
 }
 
-/// After this many times in a row nobody else is expected.
+/// The number of times in a row after which the client expects nobody else.
 const OFTEN: usize = 40;
 
-/// Long enough for a lock that is free.
+/// A limit long enough for a lock that is free.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Takes the lock so often that nobody else is expected; returns the last node's number.
+/// Takes the lock so often that the client expects nobody else; returns the last node's number.
 fn come_back_often(mutex: &Mutex) -> usize {
     let mut number = String::new();
     for _ in 0..OFTEN {
@@ -76,7 +76,7 @@ fn clients_that_come_back_in_bursts_exclude_each_other(place: Place) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// The numbers start again, and our next number is the one that it would have been anyway.
+/// The numbers start again, and our next number is the one that would have come anyway.
 fn who_comes_back_waits_for_who_is_in_a_directory_made_anew(place: Place) {
     let (server, path) = (place.shared(), fresh_path("anew"));
     let client = place.connect(&server.hosts());

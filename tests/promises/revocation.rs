@@ -1,5 +1,5 @@
-//! Asking holders to release a lock, and forcing them to, on every transport, on the embedded
-//! server and on a real one.
+//! Requests to holders to release a lock, and evictions, on every transport, on the embedded server
+//! and on a real one.
 
 use std::thread;
 use std::time::Duration;
@@ -28,7 +28,7 @@ on_every_server! {
     a_waiter_that_holds_now_is_a_change
 }
 
-/// Two clients, and a path that nobody else uses.
+/// Returns two clients, and a path that nobody else uses.
 fn scene(place: Place) -> (Client, Client, String) {
     let hosts = place.shared().hosts();
     let (ours, theirs) = (place.connect(&hosts), place.connect(&hosts));
@@ -62,7 +62,7 @@ fn every_kind_of_holder_hears_that_it_is_asked_to_let_go(place: Place) {
     let asked = |guard: &dyn LockGuard, name: &str| {
         theirs.contenders(&at(name)).unwrap()[0].revoke().unwrap();
         wait_for(guard, GuardEvent::RevokeRequested);
-        // Nobody is forced.
+        // The request forces nobody.
         guard.verify().unwrap();
     };
     let mutex = ours.mutex(&at("mutex")).unwrap();
@@ -97,7 +97,7 @@ fn an_evicted_holder_has_lost_and_an_evicted_waiter_is_told(place: Place) {
         let waiter = queue(&ours, &path, 2).remove(1);
         assert!(!waiter.holds());
         waiter.evict().unwrap();
-        // The waiter looks again when the holder leaves.
+        // The waiter looks at the queue again when the holder leaves.
         let holder = queue(&ours, &path, 1).remove(0);
         assert!(holder.holds());
         holder.evict().unwrap();
@@ -141,8 +141,8 @@ fn a_contender_whose_name_recurs_is_not_evicted_by_a_client_of_a_server_that_lag
     assert_eq!(other.stat(&node).map(|stat| stat.czxid), Some(recurred));
 }
 
-/// A client behind a link that leaves time between one request and the next, and a contender of
-/// another client.
+/// Returns a client behind a link that leaves time between one request and the next, and a
+/// contender of another client.
 fn slow_scene() -> (Server, Proxy, Client, Raw) {
     let server = Server::start().unwrap();
     let proxy = Proxy::start(server.hosts());
@@ -154,7 +154,7 @@ fn slow_scene() -> (Server, Proxy, Client, Raw) {
     (server, proxy, client, other)
 }
 
-/// Makes the contender of [`slow_scene`], unless its name is there.
+/// Creates the contender of [`slow_scene`], unless its name exists.
 fn recur(other: &mut Raw) -> Option<String> {
     let node = other.create("/lock/lock-0000000000", b"", EPHEMERAL);
     node.ok()
@@ -180,7 +180,7 @@ fn a_contender_whose_name_recurs_is_not_evicted_after_a_lost_answer() {
     assert!(proxy.fired() && other.stat(&node).is_some());
 }
 
-/// The waiter is behind another contender, so that what it hears of the holder grants it nothing.
+/// The waiter is behind another contender, so that no event of the holder grants it anything.
 #[test]
 fn a_holder_whose_name_recurs_is_asked_before_it_is_evicted_after_a_lost_answer() {
     let (_server, proxy, client, mut other) = slow_scene();
@@ -198,7 +198,7 @@ fn a_holder_whose_name_recurs_is_asked_before_it_is_evicted_after_a_lost_answer(
     eventually("it is evicted", || recur(&mut other).is_some());
     assert!(waiting.recv_timeout(SOON).unwrap().unwrap());
     assert!(proxy.fired());
-    // The holder, the one that has its name, and the next.
+    // These are the holder, the contender that has its name, and the next one.
     assert_eq!(proxy.requests(op::SET_DATA), asked + 3);
 }
 
@@ -257,7 +257,8 @@ fn the_queue_tells_who_is_in_it(place: Place) {
     });
 }
 
-/// If the holder leaves before it is read, a listing has only the waiter, which holds by then.
+/// If the holder leaves before its node is read, a listing has only the waiter, which holds by
+/// then.
 fn a_waiter_that_holds_now_is_a_change(place: Place) {
     let (ours, theirs, path) = scene(place);
     let guard = ours.mutex(&path).unwrap().lock().unwrap();

@@ -1,4 +1,4 @@
-//! Several processes take one hand-over over at the same time, each by another server.
+//! Rivals: several processes take over the same lock at the same time, each by another server.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,7 +13,8 @@ use crate::support::{eventually, fresh_path};
 const ROUNDS: usize = 60;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A server finds out whom it answers by the session and the number of the request, which both have in common.
+/// A server finds the connection for an answer by the session and the number of the request, which the rivals have
+/// in common.
 #[test]
 #[ignore = "needs ZooKeeper servers"]
 fn of_those_that_take_over_by_different_servers_one_holds() {

@@ -1,4 +1,4 @@
-//! What must be there at the end, and what must never have been.
+//! The rows that must exist at the end, and the states that must never occur.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -13,10 +13,10 @@ use crate::checker::{self, Rules, Summary};
 use crate::history;
 use crate::relay::Relay;
 
-/// What an application has written, with the number of its client.
+/// The numbers that an application has written, with the number of its client.
 pub(super) type Written = (usize, Vec<u64>);
 
-/// Writes as an application does; returns what the server has confirmed.
+/// Writes as an application does; returns the writes that the server has confirmed.
 pub(super) fn write(storm: &Storm, client: usize, pool: &Pool) -> Written {
     let mut written = Vec::new();
     for number in 0.. {
@@ -32,8 +32,8 @@ pub(super) fn write(storm: &Storm, client: usize, pool: &Pool) -> Written {
         if done.is_ok() {
             written.push(number);
         }
-        // An answer may be outstanding, and the driver's pool does not check; and what is not
-        // committed must not stay by chance.
+        // An answer may be outstanding, and the driver's pool does not check that. A write that is
+        // not committed must not stay by chance.
         let is_answered = matches!(done, Ok(()) | Err(Error::MySqlError(_)));
         if !is_answered || fastrand::u8(..8) == 0 {
             end(&mut conn);

@@ -1,4 +1,4 @@
-//! Clients that share names and connections while everything around them breaks.
+//! Clients that share names and connections while the server, the network and the rows break.
 //!
 //! Each thread writes a history, which the checker of the chaos tests judges.
 
@@ -29,11 +29,11 @@ const THREADS: usize = 6;
 const NAMES: usize = 8;
 const T: Duration = Duration::from_secs(2);
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Storm {
     database: Database,
     folder: Folder,
-    /// How many acquisitions there have to be, and how many there were.
+    /// How many acquisitions there must be, and how many there were.
     wanted: u64,
     acquired: AtomicU64,
     is_over: AtomicBool,
@@ -48,7 +48,7 @@ impl Storm {
         root.query_drop(app).unwrap();
         for client in 0..CLIENTS {
             let user = user(client);
-            // Users that cannot write while the server is read-only.
+            // These users cannot write while the server is read-only.
             let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO";
             let create = format!("CREATE USER {user}@'%'; {grant} {user}@'%'");
             root.query_drop(create).unwrap();
@@ -88,10 +88,10 @@ fn user(client: usize) -> String {
     format!("client{client}")
 }
 
-/// How one client reaches the server.
+/// The way of one client to the server.
 enum Way {
     Url(String),
-    /// A pool that an application uses too.
+    /// A pool that an application also uses.
     Pool(Pool),
 }
 

@@ -1,4 +1,4 @@
-//! What is broken: connections, rows, tables, the server and the connection to it.
+//! The troubles of connections, rows, tables, the server and the way to it.
 
 use std::thread;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::{NAMES, Storm};
 use crate::history::{Journal, What};
 use crate::relay::Relay;
 
-/// The options of the server, so that it can be made to wait for a replica.
+/// The options of the server, with which a test can make it wait for a replica.
 pub(super) const OPTIONS: &[&str] = &["--log-bin"];
 
 const KILL: &str = "SELECT ID FROM information_schema.PROCESSLIST \
                     WHERE USER LIKE 'client%' ORDER BY RAND() LIMIT 1";
 
-/// What keeps statements waiting until it is rolled back.
+/// The statements that keep others waiting until they are rolled back.
 const LOCKS: &[&str] = &[
     "SELECT 1 FROM database_lock_token FOR UPDATE",
     "SELECT 1 FROM database_lock FOR UPDATE",
@@ -59,8 +59,8 @@ pub(super) fn lock_and_kill(storm: &Storm) {
     }
 }
 
-/// In turn, makes commits wait for a replica that does not come, restarts the server, and
-/// makes it refuse writes.
+/// Makes commits wait for a replica that does not come, restarts the server, and makes it refuse
+/// writes, in turn.
 pub(super) fn change_the_server(storm: &Storm) {
     let journal = storm.journal("server");
     for round in 0.. {
@@ -97,7 +97,7 @@ fn set_for(storm: &Storm, journal: &Journal, begin: &str, end: &str, pause: Dura
         && conn.query_drop(begin).is_ok()
     {
         thread::sleep(pause);
-        // It waits for locks, and may fail.
+        // The statement waits for locks, and may fail.
         while conn.query_drop(end).is_err() {
             let Some(again) = storm.conn() else { break };
             conn = again;

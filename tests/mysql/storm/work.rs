@@ -1,4 +1,4 @@
-//! What the threads of a client do: they take locks, and record everything.
+//! The work of a client's threads, which take locks and record everything.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -74,7 +74,7 @@ fn take(storm: &Storm, client: &Client, journal: &Journal, number: usize) {
 }
 
 fn hold(guard: MutexGuard, journal: &Journal, number: usize) {
-    // Now and then for longer than the lease, which then has to be renewed, or is lost.
+    // Now and then the hold is longer than the lease, which then must be renewed, or is lost.
     let pause = match fastrand::u8(..12) {
         0 => fastrand::u64(1000..6000),
         _ => fastrand::u64(..3),

@@ -1,4 +1,4 @@
-//! Nodes that their owners forgot, and behind which everybody else waits for ever.
+//! Bugs by which owners forget their nodes, behind which everybody else waits for ever.
 
 use std::thread;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn an_error_after_the_node_was_made_leaves_nothing() {
     let client = client(&server);
     let mut raw = Raw::connect(server.hosts());
     raw.create_all(PATH);
-    // kazoo would not wait for us, which is noticed once we are in the queue.
+    // kazoo would not wait for our client, which notices that once it is in the queue.
     let kazoos = format!("{PATH}/6f9c1c9e5a0b4b579a3e0123456789ab__lock__");
     let kazoos = raw.create(&kazoos, b"", EPHEMERAL_SEQUENTIAL).unwrap();
     for _ in 0..3 {
@@ -142,7 +142,7 @@ fn a_cancel_at_any_moment_leaves_nothing() {
         };
         let mutex = client.mutex(taken).unwrap();
         assert!(mutex.lock_with(options()).unwrap().is_none());
-        // Both outcomes are right, depending on how far it came.
+        // Both outcomes are right, depending on how far the call came.
         drop(client.rwlock(free).unwrap().write_with(options()).unwrap());
         let semaphore = client.semaphore("/cancel/permits", 1).unwrap();
         drop(semaphore.acquire_with(options()).unwrap());
@@ -173,7 +173,7 @@ fn who_has_given_up_does_not_get_the_lock_when_its_turn_comes() {
         wait_for_nodes(&server, PATH, 1);
         guard.unlock().unwrap();
     }
-    // Nor does its session block a second contender of the same session.
+    // Nor does the session block a second contender of its own.
     drop(two.mutex(PATH).unwrap().lock().unwrap());
     wait_for_nodes(&server, PATH, 0);
 }

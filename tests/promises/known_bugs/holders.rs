@@ -1,4 +1,4 @@
-//! Two clients that both believe that they hold a lock, and one that cannot tell.
+//! Bugs by which two clients both believe that they hold a lock, or one cannot tell.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ fn when_the_numbers_are_used_up_one_holds_at_a_time_in_the_order_of_arrival() {
     wait_for_nodes(&server, PATH, 0);
 }
 
-/// The same where other clients go by the numbers: it is impossible to wait for them.
+/// The same, where other clients use the numbers alone: it is impossible to wait for them.
 #[test]
 fn when_the_numbers_are_used_up_who_goes_by_them_is_an_error() {
     let names = [
@@ -70,7 +70,8 @@ fn when_the_numbers_are_used_up_who_goes_by_them_is_an_error() {
             let client = Client::builder(server.hosts()).dialect(dialect);
             client.connect().unwrap().mutex(PATH).unwrap()
         };
-        // One number before the end all is well; theirs is the last but one.
+        // One number before the end all is well; the number of the other client is the last but
+        // one.
         let first = client().lock().unwrap();
         let node = join(&mut other);
         assert!(node.ends_with("2147483646"), "{node}");
@@ -90,7 +91,7 @@ fn when_the_numbers_are_used_up_who_goes_by_them_is_an_error() {
         exhausted(client().lock().map(Some));
         other.delete(&node).unwrap();
         other.delete(&last).unwrap();
-        // Among our own clients it goes on.
+        // Our own clients can go on among themselves.
         client().lock().unwrap().unlock().unwrap();
     }
 }

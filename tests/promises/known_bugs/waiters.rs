@@ -1,4 +1,4 @@
-//! Waits that lasted too long, were in vain, or cost the server something afterwards.
+//! Bugs by which waits last too long, are in vain, or cost the server something afterwards.
 
 use std::thread;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn being_woken_again_and_again_does_not_extend_a_limited_wait() {
         let name = format!("{PATH}/x-lock-");
         raw.create(&name, b"", EPHEMERAL_SEQUENTIAL).unwrap()
     };
-    // Enough for each to be woken twenty times within the limit.
+    // There are enough nodes for each waiter to be woken twenty times within the limit.
     let mut ahead: Vec<_> = (0..40).map(|_| create()).collect();
     thread::scope(|scope| {
         let (done, is_done) = bounded::<()>(0);
@@ -72,13 +72,13 @@ fn being_woken_again_and_again_does_not_extend_a_limited_wait() {
 /// with the others when one cannot be acquired; it has no number.
 #[test]
 fn a_limited_wait_for_many_locks_has_one_limit_and_keeps_none() {
-    // Thirty queues are asked for meanwhile, on a busy machine.
+    // The client looks at thirty queues meanwhile, on a busy machine.
     const LIMIT: Duration = Duration::from_secs(5);
     let server = Server::start().unwrap();
     let (ours, theirs) = (client(&server), client(&server));
     let paths: Vec<_> = (10..40).map(|i| format!("/many/{i}")).collect();
     let lock = |path: &String| ours.mutex(path).unwrap().lock().unwrap();
-    // Every other one is free.
+    // Every other lock is free.
     let guards: Vec<_> = paths.iter().step_by(2).map(lock).collect();
     let all = theirs.multi_lock(paths.iter().map(String::as_str)).unwrap();
     let (result, took) = timed(|| all.try_lock_for(LIMIT));
@@ -292,7 +292,7 @@ fn every_lock_can_be_had_of_an_old_server() {
     semaphore.acquire().unwrap().unlock().unwrap();
 }
 
-/// The line of Curator's semaphore is a container, and vanishes while a client has a permit.
+/// The line of Curator's semaphore is a container, which vanishes while a client has a permit.
 #[test]
 fn a_semaphore_nobody_waits_for_is_no_place_for_a_lock() {
     let server = Server::builder().container_check(Duration::from_millis(1));
