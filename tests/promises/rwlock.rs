@@ -77,7 +77,7 @@ fn a_thread_that_comes_twice_is_told_so(place: Place) {
     wait_for_queue(&client, &path, 0);
 }
 
-/// The two are one lock, so the thread would wait for itself on the server.
+/// The two locks are one, so the thread would wait for itself on the server.
 fn a_thread_that_has_the_path_as_another_lock_is_told_so(place: Place) {
     let path = fresh_path("other");
     let (client, lock) = lock(place, &path);
@@ -190,7 +190,8 @@ fn a_writer_of_a_lost_session_is_told(place: Place) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// etcd #19597: the waiter went on waiting, in no queue; here it once took itself for evicted.
+/// etcd #19597: the waiter went on waiting, in no queue. A waiter of ours once took itself for
+/// evicted.
 fn a_writer_whose_session_expires_while_it_waits_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("writer"), Waiter::connect(place));
     let (_client, ours) = lock(place, &path);
@@ -215,7 +216,7 @@ fn a_reader_whose_session_expires_while_it_waits_queues_again(place: Place) {
     assert_nothing_left(&place.shared().hosts(), &path);
 }
 
-/// What the waiter learns first looks like an eviction.
+/// The waiter's first news looks like an eviction.
 fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
     let (_client, ours) = lock(place, &path);

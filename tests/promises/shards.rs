@@ -1,4 +1,4 @@
-//! Each shard is worked on by one process, and moves when processes come and go.
+//! Shards: one process works on each, and they move when processes come and go.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -29,9 +29,9 @@ on_every_server! {
 
 const COUNT: u32 = 12;
 
-/// The processes' work: which shards are worked on, and by whom.
+/// The work of the processes: which process works on each shard.
 struct Field {
-    /// Who works on each; 0 is nobody.
+    /// The process that works on each shard; 0 is none.
     at_work: Vec<AtomicI64>,
     overlaps: AtomicU32,
 }
@@ -52,12 +52,13 @@ impl Field {
         while !term.is_over() {
             thread::sleep(Duration::from_millis(5));
         }
-        // The next one may be at work already if a server was told to end this one's session.
+        // The next process may be at work already if a server was told to end the session of this
+        // one.
         let _ = at_work.compare_exchange(me, 0, Ordering::SeqCst, Ordering::SeqCst);
         ControlFlow::Continue(())
     }
 
-    /// How many shards each of these works on.
+    /// Returns how many shards each of these processes works on.
     fn numbers(&self, who: &[i64]) -> Vec<usize> {
         let of = |me: &i64| {
             let mine = |shard: &&AtomicI64| shard.load(Ordering::SeqCst) == *me;
@@ -179,7 +180,7 @@ fn who_loses_its_session_joins_again(place: Place) {
     second.leave();
 }
 
-/// A guard gets a watch only when it is some time old, so it hears of this late.
+/// A guard gets a watch only after some time, so it hears of this late.
 fn who_is_evicted_joins_again(place: Place) {
     let (hosts, path) = (place.shared().hosts(), fresh_path("shards"));
     let clients = [(); 2].map(|()| place.connect(&hosts));

@@ -1,6 +1,6 @@
-//! Which kinds of locks may share a path: each beside every other, and after it.
+//! The kinds of locks that may share a path: each beside every other, and after it.
 //!
-//! The table of `docs/interop.md` is what happens.
+//! The table of `docs/interop.md` says what happens.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ const KINDS: [Kind; 9] = [
     Kind::Job,
 ];
 
-/// What comes to a path.
+/// The kind of lock that comes to a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Mutex,
@@ -49,7 +49,7 @@ enum Kind {
     Job,
 }
 
-/// What comes first.
+/// The user of a path that comes first.
 #[derive(Clone, Copy, Debug)]
 enum First {
     Ours(Kind),
@@ -63,7 +63,7 @@ enum First {
 struct Machine {
     client: Client,
     latch: Client,
-    /// Whether its releases leave a note, as those of the program do.
+    /// Whether the machine's releases leave a note, as those of the program do.
     notes: bool,
 }
 
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// How many nodes it has asked for.
+    /// Returns how many nodes the machine has asked for.
     fn creates(&self) -> u64 {
         let both = [&self.client, &self.latch];
         both.map(|client| client.metrics().requests.creates)
@@ -101,7 +101,8 @@ impl Machine {
             .sum()
     }
 
-    /// Does this inside the lock of this kind, if it need not wait for it; returns whether it did.
+    /// Does this inside the lock of this kind, if the machine need not wait for the lock; returns
+    /// whether it did.
     fn enter(&self, kind: Kind, path: &str, inside: &mut dyn FnMut()) -> Result<bool> {
         let client = match kind {
             Kind::Latch => &self.latch,
@@ -175,7 +176,7 @@ fn run(client: &Client, path: &str, inside: &mut dyn FnMut()) -> Result<bool> {
     }
 }
 
-/// What happens to the second one while the first one is there.
+/// Returns what happens to the second lock while the first one is there.
 fn beside(second: &Machine, kind: Kind, path: &str, raw: &mut Raw) -> &'static str {
     let mut picture = || (raw.data(path), raw.children(path));
     let (before, creates) = (picture(), second.creates());
@@ -194,7 +195,7 @@ fn beside(second: &Machine, kind: Kind, path: &str, raw: &mut Raw) -> &'static s
     word(entered, ["shares", "waits"])
 }
 
-/// What happens to the second one when the first one has gone.
+/// Returns what happens to the second lock when the first one is gone.
 fn after(second: &Machine, kind: Kind, path: &str) -> &'static str {
     let gone = || second.client.contenders(path).unwrap().is_empty();
     eventually("the first one has gone", gone);
@@ -210,7 +211,7 @@ fn word(entered: Result<bool>, [held, taken]: [&'static str; 2]) -> &'static str
     }
 }
 
-/// One cell: the second one beside the first, and after it.
+/// Returns one cell: the second lock beside the first, and after it.
 fn meet(first: First, machines: &[Machine; 2], kind: Kind, raw: &mut Raw) -> String {
     let (path, [one, two]) = (fresh_path("shared"), machines);
     let mut said = None;

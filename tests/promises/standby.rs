@@ -1,4 +1,4 @@
-//! One of the processes that stand by is active, in every place.
+//! Standbys: one of the processes that stand by is active, in every place.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,7 @@ on_every_server! {
     a_waiter_that_is_deleted_stands_in_line_again
 }
 
-/// A process that stands by, and is told from outside when its terms end.
+/// A process that stands by, and that a test tells when its terms end.
 struct Daemon {
     began: Receiver<(u64, String)>,
     end: Sender<ControlFlow<()>>,
@@ -119,7 +119,7 @@ fn who_returns_stands_in_line_again(place: Place) {
     second.returns();
 }
 
-/// The pauses would add up to more than a minute if each of these terms lengthened them.
+/// The pauses would add up to more than a minute if each of these terms made them longer.
 fn who_returns_after_terms_of_a_while_is_in_line_at_once(place: Place) {
     const TERMS: u64 = 12;
     let (one, _other, path) = scene(place);

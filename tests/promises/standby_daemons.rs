@@ -1,9 +1,9 @@
-//! Three daemons stand by, while they are killed and stopped and their links are cut.
+//! Three daemons that stand by, while they are killed and stopped and their links are cut.
 //!
-//! The active one writes to a file that all share, so its order is the order of events.
-//! Before each check of its term it writes `try`, and if the term was valid, `ok` afterwards.
-//! An `ok` proves that the term was valid at some moment after its `try`, even for a process
-//! that was stopped in between.
+//! The active daemon writes to a file that all share, so the order of the file is the order of
+//! events. Before each check of its term the daemon writes `try`, and if the term was valid, `ok`
+//! afterwards. An `ok` proves that the term was valid at some moment after its `try`, even for a
+//! process that was stopped in between.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -26,10 +26,10 @@ const DAEMONS: usize = 3;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often the active one writes.
+/// The pause between two writes of the active daemon.
 const BEAT: Duration = Duration::from_millis(5);
 
-/// The longest accepted time without an active one, far longer than a change takes.
+/// The longest accepted time without an active daemon, far longer than a change takes.
 const GAP: Duration = Duration::from_secs(30);
 
 #[test]
@@ -47,7 +47,7 @@ fn one_daemon_is_active_whatever_dies_and_never_two() {
     let onlooker = Client::connect(&ensemble.hosts()).unwrap().standby(&path);
     let onlooker = onlooker.unwrap();
     for _ in 0..faults {
-        // Most of the faults hit the active one.
+        // Most of the faults hit the active daemon.
         let active = onlooker
             .leader()
             .ok()
@@ -132,7 +132,7 @@ fn worker_that_stands_by() {
         let mut note = |what: &str| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
             let token = term.fencing_token();
-            // One write, so that the entries of several processes do not mix.
+            // The entry is one write, so that those of several processes do not mix.
             let entry = format!("{what} {token} {}\n", now.as_millis());
             journal.write_all(entry.as_bytes()).unwrap();
         };
@@ -148,7 +148,7 @@ fn worker_that_stands_by() {
     ended.unwrap();
 }
 
-/// What the journal says, checked while it is read.
+/// The content of the journal, which is checked while it is read.
 #[derive(Debug, Default)]
 struct Journal {
     beats: usize,

@@ -1,4 +1,4 @@
-//! Writes that a lock guards, and the nodes beside it: over our own client, on the embedded
+//! Writes that a lock guards, and the nodes beside the lock: over our own client, on the embedded
 //! server and on a real one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -74,7 +74,7 @@ fn all_is_written_while_the_lock_is_held(place: Place) {
     change.delete(&b).version(0).commit().unwrap();
     assert_eq!(data(&nodes, &a), b"2");
     assert!(!nodes.exists(&b).unwrap());
-    // Without a step it checks whether the lock is held.
+    // Without a step, the transaction checks whether the lock is held.
     guard.transaction().commit().unwrap();
     guard.unlock().unwrap();
 }
@@ -127,7 +127,7 @@ fn every_guard_guards(place: Place) {
         ),
     ];
     guards.iter().for_each(|guard| writes(&**guard));
-    // A run that is lent to a function writes too.
+    // A run that is lent to a function writes, too.
     let node = format!("{path}/job");
     let job = client.job(&fresh_path("job")).unwrap();
     let ran = job.once("a", |run| run.transaction().create(&node, b"").commit());
@@ -169,7 +169,7 @@ fn whoever_lost_the_session_writes_nothing(place: Place) {
         .set(&path, b"late")
         .commit()
         .unwrap_err();
-    // The client might not have heard of it yet.
+    // The client may not have heard of the loss yet.
     let told = late.is_lost() || matches!(late, Error::Unconfirmed { .. });
     assert!(told, "{late:?}");
     eventually("a new session", || nodes.exists(&path).is_ok());
@@ -233,7 +233,7 @@ fn a_reply_that_is_lost_is_told(place: Place) {
     let client = place.connect(&proxy.hosts());
     let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
     let version = nodes.get(&path).unwrap().unwrap().version();
-    // Proofs of the lock are transactions too.
+    // Proofs of the lock are transactions, too.
     guard.verify().unwrap();
     proxy.drop_next_reply_to(op::MULTI);
     let write = || {
@@ -247,7 +247,7 @@ fn a_reply_that_is_lost_is_told(place: Place) {
     assert!(matches!(told, Error::Unconfirmed { .. }), "{told:?}");
     assert!(proxy.fired());
     assert_eq!(data(&nodes, &path), b"once");
-    // With a version, it can be repeated.
+    // With a version, the write can be repeated.
     let again = write().unwrap_err();
     assert!(
         matches!(again, Error::Refused { code: -103, .. }),
@@ -361,7 +361,7 @@ fn odd_steps_are_told_and_do_no_harm(place: Place) {
     guard.verify().unwrap();
 }
 
-/// The reply to a write cannot be skipped: it would say whether the write was carried out.
+/// The client cannot skip the reply to a write: it would say whether the write was carried out.
 fn a_reply_that_is_too_long_leaves_it_unconfirmed(place: Place) {
     let (client, nodes, path) = scene(place);
     let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
@@ -607,7 +607,7 @@ fn what_is_too_large_is_told(place: Place) {
         .unwrap();
 }
 
-/// Returns the total number of transactions: `ZKLOCK_TRANSACTIONS`, or few.
+/// Returns the total number of transactions: `ZKLOCK_TRANSACTIONS`, or a few.
 fn transactions() -> usize {
     let said = std::env::var("ZKLOCK_TRANSACTIONS").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(300)

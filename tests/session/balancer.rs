@@ -12,10 +12,10 @@ use crate::support::ensemble::Ensemble;
 use crate::support::relay::Relay;
 use crate::support::{aside, eventually, free_port, fresh_path, timed};
 
-/// A session whose guards outlast a machine that is busy for a second or two.
+/// The timeout of a session whose guards outlast a machine that is busy for a second or two.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// A connection that lived this long was not a failure.
+/// The age at which a connection is no longer a failure.
 const WORTHWHILE: Duration = Duration::from_millis(700);
 
 #[test]
@@ -31,7 +31,7 @@ fn behind_a_load_balancer_a_session_moves_from_server_to_server_and_keeps_its_lo
     let mutex = waiter.mutex(&path).unwrap();
     let next = aside(move || mutex.lock().map(|guard| guard.fencing_token()));
     eventually("it waits", || holder.contenders(&path).unwrap().len() == 2);
-    // Each client is led to each server, and to one that does not exist.
+    // The balancer leads each client to each server, and to one that does not exist.
     for round in 0..6 {
         if round == 3 {
             ensemble.kill(ensemble.follower().expect("a follower"));
@@ -52,8 +52,8 @@ fn behind_a_load_balancer_a_session_moves_from_server_to_server_and_keeps_its_lo
     assert!((0..3).all(|server| picked.contains(&server)), "{picked:?}");
 }
 
-/// However often its connections are cut, and although the balancer leads it to servers that refuse
-/// or keep silent in between.
+/// Checks that a client keeps its lock however often its connections are cut, and although the
+/// balancer leads it to servers that refuse or keep silent in between.
 fn a_restless_client_keeps_its_lock(bad: Vec<String>) {
     let server = Server::start().expect("a server");
     let mut servers = vec![server.hosts().to_owned()];
@@ -69,7 +69,7 @@ fn a_restless_client_keeps_its_lock(bad: Vec<String>) {
             guard.verify().is_ok() || lost(&guard)
         });
         assert!(!lost(&guard), "it is lost after {cuts} cuts");
-        // Too short a connection for one that counts as steady.
+        // The connection is too short to count as steady.
         thread::sleep(WORTHWHILE / 3);
         balancer.cut();
         cuts += 1;

@@ -13,9 +13,9 @@ use crate::support::raw::{assert_nothing_left, children, op, wait_for_children};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{aside, eventually, fresh_path, timed};
 
-/// How late most guards and most calls may be, at most, in reporting what they know.
+/// How late most guards and most calls may report what they know.
 const SLACK: Duration = Duration::from_millis(500);
-/// How late any of them may be on a machine that does a hundred other things.
+/// How late any guard or call may be on a machine that does a hundred other things.
 const NOISE: Duration = Duration::from_secs(5);
 /// How often a guard is checked.
 const LOOK: Duration = Duration::from_millis(4);
@@ -25,7 +25,8 @@ const VAIN: Duration = Duration::from_secs(2);
 
 const TRIALS: u64 = 25;
 
-/// By the clock it would be told T/3 after its last check, and by a check of its own after T/6 and T/8.
+/// By the clock, the guard would be told T/3 after its last check, and by a check of its own after
+/// T/6 and T/8.
 #[test]
 fn a_call_that_is_not_answered_makes_a_guard_suspect_when_the_client_leaves_the_server() {
     let timeout = Duration::from_secs(20);
@@ -57,7 +58,7 @@ fn a_holder_knows_before_anybody_else_gets_its_lock_with_10_s() {
 
 fn holders_know_before_anybody_else_gets_their_lock(timeout: Duration) {
     let trial = |i: u64| {
-        // Neither do they begin together, nor does the network go at the same moment for each.
+        // The trials do not begin together, nor does the network fail at the same moment for each.
         thread::sleep(Duration::from_millis(40 * i));
         let seen = Trial::new(timeout).run(i);
         println!("{timeout:?} {i:2}: {seen:?}");
@@ -103,12 +104,12 @@ struct Trial {
     path: String,
 }
 
-/// Times since the last committed check was sent, and what calls took.
+/// The times since the last committed check was sent, and how long calls took.
 #[derive(Debug)]
 struct Seen {
     suspect: Duration,
     lost: Duration,
-    /// From the first failed check to the other client's lock.
+    /// The time from the first failed check to the other client's lock.
     lead: Duration,
     wait: Duration,
     drop: Duration,
@@ -188,7 +189,7 @@ impl Trial {
         took
     }
 
-    /// Looks at the guard until its check fails. Returns the age of the last proof when the guard
+    /// Checks the guard until its check fails. Returns the age of the last proof when the guard
     /// became suspect and when it was lost, and the time at which the first check failed.
     fn watch(&self, guard: &SendMutexGuard, begun: Instant) -> (Duration, Duration, Instant) {
         let half = self.timeout / 2;
@@ -205,7 +206,7 @@ impl Trial {
                 break Instant::now();
             }
             events.extend(guard.events().try_iter());
-            // A busy machine may have made it suspect before.
+            // A busy machine may have made the guard suspect before.
             if let Some(at) = events.iter().rposition(|event| *event == GuardEvent::Held) {
                 events.drain(..=at);
             }
@@ -223,7 +224,7 @@ impl Trial {
         let told = [GuardEvent::Suspect, GuardEvent::Lost];
         assert!(told.ends_with(&events), "{events:?}");
         let suspect = suspect.unwrap_or(failed);
-        // Nothing that was sent into the blackhole can have been confirmed.
+        // No request that was sent into the blackhole can have been confirmed.
         assert!(until <= begun + half);
         assert!(until <= failed, "it gave up before it had to");
         let age = |time: Instant| (time + half).saturating_duration_since(until);
@@ -259,7 +260,7 @@ fn what_was_sent_into_a_blackhole_and_arrives_late_is_cleared_up() {
     });
 }
 
-/// The session survives, so anything that it leaves behind would stay.
+/// The session survives, so any node that it leaves behind would stay.
 fn outlive_a_blackhole() {
     let server = ZooKeeper::shared();
     let proxy = Proxy::start(&server.hosts());

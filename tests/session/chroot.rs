@@ -29,7 +29,7 @@ fn is_created_by_whoever_comes_first(hosts: &str) {
         let held = all.into_iter().map(|thread| thread.join().unwrap());
         held.filter(|held| *held).count()
     });
-    // Those that tried at the same moment may have turned each other away.
+    // Clients that tried at the same moment may have turned each other away.
     assert!(held <= 1, "{held}");
     assert_eq!(children(hosts, &chroot), ["lock"]);
 }

@@ -1,4 +1,4 @@
-//! A client is closed, or its last owner is dropped.
+//! The end of a client that is closed, or whose last owner is dropped.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -13,7 +13,7 @@ use crate::support::{aside, fresh_path, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const CLOSES: usize = 200;
-/// Threads that keep the processors from a thread that is interrupted.
+/// The number of threads that keep the processors from a thread that is interrupted.
 const LOAD: usize = 3;
 
 #[test]
@@ -56,7 +56,7 @@ fn no_guard_of_a_client_that_is_being_closed_passes_when_somebody_else_has_its_l
                 scope.spawn(move || {
                     let _guard = theirs.lock().unwrap();
                     has_it.store(true, Ordering::SeqCst);
-                    // Long enough to be seen by the other client.
+                    // This is long enough for the other client to see it.
                     thread::sleep(Duration::from_millis(5));
                 });
                 wait_for_children(&hosts, &path, 2);
@@ -102,7 +102,7 @@ fn to_drop_the_last_owner_of_a_client_without_a_network_does_not_wait_for_one() 
         let send = guard.into_send();
         let dropped = aside(move || timed(move || drop((client, send))).1);
         let took = dropped.recv().unwrap();
-        // It used to take a second.
+        // Once, that took a second.
         assert!(took < Duration::from_millis(700), "{took:?}");
     }
 }

@@ -13,14 +13,14 @@ use crate::support::{aside, eventually, fresh_path};
 
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The requests that ZooKeeper 3.4 does not know, and a client sends.
+/// The requests that a client sends, and ZooKeeper 3.4 does not know.
 const NEWER: [(&str, i32); 3] = [
     ("create2", op::CREATE2),
     ("createContainer", op::CREATE_CONTAINER),
     ("removeWatches", op::REMOVE_WATCHES),
 ];
 
-/// A server that lacks one is asked for it as often as this, if it answers others later.
+/// How often a client sends such a request to a server that lacks it and answers later ones.
 const TRIES: usize = 3;
 
 /// Takes locks of every kind, some of which wait.
@@ -71,7 +71,8 @@ fn a_server_that_drops_a_newer_request_for_ever_costs_three_reconnects_at_most()
     }
 }
 
-/// The one that drops may be the last that the client is at, as while others are upgraded.
+/// The server that drops the request may be the last one that the client comes to, as while others
+/// are upgraded.
 #[test]
 fn what_another_server_knew_is_not_asked_of_one_that_drops_it() {
     for (name, opcode) in NEWER {
@@ -90,7 +91,8 @@ fn what_another_server_knew_is_not_asked_of_one_that_drops_it() {
     }
 }
 
-/// Each lock, without transactions; what is one by its nature says that there are none.
+/// Takes each lock without transactions; an operation that is a transaction by its nature says that
+/// there are none.
 #[test]
 fn a_server_that_drops_transactions_for_ever_has_locks_without_them() {
     let server = Server::start().expect("a server");
@@ -108,7 +110,7 @@ fn a_server_that_drops_transactions_for_ever_has_locks_without_them() {
     );
 }
 
-/// Works until all is done.
+/// Repeats the work until all is done.
 #[track_caller]
 fn finish(name: &str, client: &Client, server: &Server) {
     let other = connect(server.hosts(), TIMEOUT);

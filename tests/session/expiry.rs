@@ -55,7 +55,7 @@ fn after_an_expiry_guards_are_lost_and_waiters_queue_again_in_the_new_session() 
 
         assert_eq!(guard.state(), GuardState::Lost);
         let told: Vec<_> = guard.events().try_iter().collect();
-        // A client that was held up for long is told only the last state.
+        // A guard whose client was held up for long reports only the last state.
         assert_eq!(told.last(), Some(&GuardEvent::Lost));
         assert!(
             [GuardEvent::Suspect, GuardEvent::Lost].ends_with(&told),

@@ -10,7 +10,7 @@ use crate::support::proxy::Proxy;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// It said that no server answers.
+/// Once, the message said that no server answers.
 #[test]
 fn who_gets_no_lock_because_a_round_trip_takes_too_long_is_told_so() {
     let server = Server::start().expect("a server");

@@ -1,7 +1,7 @@
 //! A forked child has a copy of the client and of the guard; the lock is the parent's.
 //!
-//! The process that forks runs no other tests: the child would have copies of their locks and
-//! connections too.
+//! The process that forks runs no other tests: the child would also have copies of their locks and
+//! connections.
 
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::support::{eventually, fresh_path, run, within};
 
 const THREADS: usize = 4;
 const FORKS: usize = 100;
-/// Longer than a child lives unless it hangs.
+/// A time longer than a child lives unless it hangs.
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
@@ -43,7 +43,7 @@ fn what_a_forked_child_drops_or_closes_stays_with_the_parent() {
                 status.is_some()
             });
             assert_eq!(status, Some(0));
-            // Behind whatever the child may have sent.
+            // This request comes after all that the child may have sent.
             guard.verify().unwrap();
             assert_eq!(client.contenders(&path).unwrap().len(), 1);
             let limit = Duration::from_millis(500);

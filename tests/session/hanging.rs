@@ -14,13 +14,13 @@ use crate::support::{aside, eventually, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(32);
 
-/// Of a session of which many requests take longer than a client waits for one.
+/// The timeout of a session in which many requests take longer than a client waits for one.
 const SHORT: Duration = Duration::from_secs(12);
 
-/// How many bytes the first frame of a client has.
+/// The number of bytes in the first frame of a client.
 const HELLO: usize = 49;
 
-/// The client may be unlucky with one server, not with its lock.
+/// A bad server may cost the client a connection, but not its lock.
 #[test]
 fn a_server_that_hangs_after_its_greeting_costs_no_lock_while_another_one_answers() {
     let server = Server::start().expect("a server");
@@ -47,7 +47,7 @@ fn a_server_that_hangs_after_its_greeting_costs_no_lock_while_another_one_answer
     assert_eq!(client.session_id(), session);
 }
 
-/// Who waits for a lock sends pings alone.
+/// A waiter sends pings alone.
 #[test]
 fn a_waiter_leaves_a_server_that_falls_silent_long_before_its_session_ends() {
     let server = Server::start().expect("a server");
@@ -69,7 +69,7 @@ fn a_waiter_leaves_a_server_that_falls_silent_long_before_its_session_ends() {
     waited.recv_timeout(4 * SOON).expect("the lock").unwrap();
 }
 
-/// More requests than it answers in 2/3 of the session timeout.
+/// The client sends more requests than the server answers in 2/3 of the session timeout.
 #[test]
 fn a_server_that_answers_one_by_one_is_not_left_however_many_requests_wait() {
     let server = Server::start().expect("a server");
@@ -87,7 +87,7 @@ fn a_server_that_answers_one_by_one_is_not_left_however_many_requests_wait() {
     assert_eq!(slow.connections(), 1);
 }
 
-/// As over a link that many share.
+/// A link that many share is as slow as this.
 #[test]
 fn a_large_reply_that_takes_long_to_arrive_is_waited_for() {
     let server = Server::start().expect("a server");
@@ -119,7 +119,7 @@ fn hang_after_the_greeting(server: &str) -> String {
     })
 }
 
-/// Passes replies on by few bytes at a time.
+/// Starts a relay that passes replies on by a few bytes at a time.
 fn trickle(server: &str, each: Duration) -> String {
     let server = server.to_owned();
     listen(move |client| {
@@ -141,7 +141,7 @@ fn trickle(server: &str, each: Duration) -> String {
     })
 }
 
-/// Passes a reply on only after this time, and then the next one.
+/// Starts a relay that passes each reply on only after this time, one after the other.
 fn one_by_one(server: &str, each: Duration) -> String {
     let server = server.to_owned();
     listen(move |client| {

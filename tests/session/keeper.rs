@@ -1,4 +1,4 @@
-//! Servers that end sessions by a wall clock: ClickHouse Keeper and RaftKeeper, played by their
+//! Servers that end sessions by a wall clock: ClickHouse Keeper and RaftKeeper, which the tests imitate from their
 //! sources.
 
 use std::time::Duration;
@@ -41,14 +41,14 @@ fn a_server_that_ends_sessions_by_a_wall_clock_is_refused_unless_that_is_accepte
 fn a_zookeeper_beside_one_that_is_refused_is_used() {
     let server = Server::start().expect("a server");
     let refused = keeper::start(Kind::ClickHouse, server.hosts());
-    // The order in which they are asked is shuffled.
+    // The order in which the servers are asked is shuffled.
     for _ in 0..4 {
         let hosts = format!("{refused},{}", server.hosts());
         Client::connect(&hosts).expect("a session");
     }
 }
 
-/// ClickHouse Keeper begins a new one, RaftKeeper goes on with the old one.
+/// ClickHouse Keeper begins a new session, RaftKeeper goes on with the old one.
 #[test]
 fn a_break_costs_the_locks_where_no_session_is_resumed() {
     for kind in KINDS {
@@ -74,7 +74,7 @@ fn a_break_costs_the_locks_where_no_session_is_resumed() {
     }
 }
 
-/// RaftKeeper greets with another version of the protocol then, which ZooKeeper does not.
+/// RaftKeeper then greets with another version of the protocol, which ZooKeeper does not do.
 #[test]
 fn a_session_that_raftkeeper_has_ended_is_replaced() {
     let server = Server::start().expect("a server");

@@ -15,13 +15,13 @@ use crate::support::valve::Valve;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path};
 
-/// So long that a follower is not given up whose words are kept for a while.
+/// The setting with which a leader does not give up a follower whose messages are kept for a while.
 const SYNC_LIMIT: &str = "syncLimit=120";
 
-/// Requests that a leader reads faster than it checks them.
+/// The number of requests that a leader reads faster than it checks them.
 const MANY: usize = 20;
 
-/// The packet with which a server asks its leader whether a client's session lasts.
+/// Returns the packet with which a server asks its leader whether a client's session lasts.
 fn revalidation(session: i64) -> Vec<u8> {
     let (kind, no_zxid, length) = (6_i32, -1_i64, 12_i32);
     let parts = [
@@ -33,7 +33,7 @@ fn revalidation(session: i64) -> Vec<u8> {
     parts.concat()
 }
 
-/// A client of two followers, the first of which may be kept from the leader.
+/// A client of two followers, of which a test can keep the first from the leader.
 pub(super) struct Stage {
     ensemble: Ensemble,
     valves: [[Valve; 3]; 3],
@@ -70,8 +70,8 @@ impl Stage {
         self.ensemble.server(self.leader).hosts()
     }
 
-    /// Has something created, whose name contains this, by a request of this kind through the first server, and
-    /// then through the other one, and comes back.
+    /// Lets the client create something whose name contains this, by a request of this kind, through the first
+    /// server and then through the other one, and come back.
     pub(super) fn creates<T>(&self, (name, kind): (&[u8], i32), create: impl FnOnce() -> T) -> T {
         let valve = &self.valves[self.first][self.leader];
         let mut busy = Raw::connect(&self.ensemble.server(self.first).hosts());
@@ -96,7 +96,7 @@ impl Stage {
         created
     }
 
-    /// How many nodes were created and deleted in a directory, which ZooKeeper counts.
+    /// Returns how many nodes were created and deleted in a directory, as ZooKeeper counts.
     fn changes(&self, path: &str) -> i32 {
         let stat = Raw::connect(&self.leader()).stat(path);
         stat.expect("the directory").cversion
@@ -113,7 +113,8 @@ impl Stage {
         guard
     }
 
-    /// Whether the session is back before the create is checked is for the leader's threads to decide.
+    /// Repeats this until it has succeeded twice: the leader's threads decide whether the session is back before
+    /// the create is checked.
     fn until_two_are_late(mut is_late: impl FnMut(&str) -> bool) {
         let mut late = 0;
         for _ in 0..20 {
@@ -141,7 +142,7 @@ fn a_create_that_is_carried_out_late_stands_in_nobodys_way() {
     });
 }
 
-/// A second one would stay for ever.
+/// A second pause would stay for ever.
 #[test]
 #[ignore = "needs ZooKeeper servers"]
 fn a_pause_whose_create_is_carried_out_late_is_one_pause() {
@@ -161,7 +162,7 @@ fn a_pause_whose_create_is_carried_out_late_is_one_pause() {
     });
 }
 
-/// It would stand below the job's record until the session ends.
+/// A late stake would stay below the job's record until the session ends.
 #[test]
 #[ignore = "needs ZooKeeper servers"]
 fn a_stake_whose_create_is_carried_out_late_does_not_stay() {
@@ -209,7 +210,7 @@ fn a_create_that_is_carried_out_after_a_hand_over_stands_in_nobodys_way() {
     });
 }
 
-/// Once what was lost has been looked for.
+/// Hands the lock over, once the client has looked for the node of the lost create.
 fn hand_over(guard: Option<MutexGuard>) -> String {
     let (guard, mut text) = (guard.expect("a lock"), None);
     eventually("it is handed over", || {

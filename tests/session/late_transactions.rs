@@ -1,4 +1,4 @@
-//! A guard's transaction that its servers carry out after its client was told that this is not known.
+//! A guard's transaction that its servers carry out after the client was told that the outcome is unknown.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,16 +12,17 @@ use super::late_creates::Stage;
 use crate::support::raw::{Raw, op};
 use crate::support::{eventually, fresh_path, worker};
 
-/// How long the user's logger takes, which the background thread calls before it deletes what is left.
+/// How long the user's logger takes, which the background thread calls before it deletes the nodes that are left.
 const SLOW: Duration = Duration::from_millis(700);
 
-/// In this many tries it was carried out under the next lock for certain, as two of three did that.
+/// The number of tries. Without the fix, two of three transactions were carried out under the next lock, and so
+/// certainly one of this many.
 const TRIES: usize = 6;
 
 static IS_SLOW: AtomicBool = AtomicBool::new(false);
 static IS_HELD_UP: AtomicBool = AtomicBool::new(false);
 
-/// A logger that takes long where a guard is told that its lock is suspect.
+/// A logger that takes long for the line that a lock is suspect.
 struct SlowLogger;
 
 impl Log for SlowLogger {
@@ -42,8 +43,8 @@ impl Log for SlowLogger {
     fn flush(&self) {}
 }
 
-/// The node of the last grant is still there then: its deletion is left to the background thread, and the
-/// thread that comes back, with the very next number, would not have to list.
+/// At that time the node of the last grant still exists: its deletion is left to the background thread. The thread
+/// that comes back gets the very next number, and would not have to list.
 #[test]
 #[ignore = "needs ZooKeeper servers"]
 fn a_transaction_in_doubt_is_not_carried_out_under_the_clients_next_lock() {
@@ -54,7 +55,8 @@ fn a_transaction_in_doubt_is_not_carried_out_under_the_clients_next_lock() {
         for _ in 0..TRIES {
             let path = fresh_path("late");
             let mutex = stage.client.mutex(&path).expect("a mutex");
-            // It is its habit not to list, and its node has a number by which it knows the directory.
+            // The client has come so often that it does not list, and the number of its node shows that the
+            // directory is the same.
             (0..120).for_each(|_| drop(mutex.lock().expect("the directory is made")));
             let late = format!("{path}-late-write");
             let next = stage.creates((b"-late-write", op::MULTI), || in_doubt(&mutex, &late));

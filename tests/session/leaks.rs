@@ -14,11 +14,11 @@ use crate::support::{eventually, fresh_path, within};
 
 const THREADS: usize = 8;
 const ATTEMPTS: usize = 10_000;
-/// Until then the allocator is still finding out how much memory is needed.
+/// The number of attempts by which the allocator finds out how much memory is needed.
 const WARM_UP: usize = 2_000;
 
-/// After this many attempts, a thread waits for the server, which would fall behind more and
-/// more on a busy machine: what is not deleted yet takes memory.
+/// The number of attempts after which a thread waits for the server, which would fall behind more
+/// and more on a busy machine: nodes that are not deleted yet take memory.
 const BREATHER: usize = 25;
 
 /// How much more memory may be in use after that, in KiB: far less than 1 KiB per attempt.
@@ -42,7 +42,7 @@ fn ten_thousand_waits_that_time_out_leave_no_trace() {
     eventually("the holder watches", settled);
 
     let mut command = worker::itself();
-    // One heap for all threads: which of several they use, and thus fill, is random.
+    // All threads use one heap: which of several they would use, and thus fill, is random.
     command.env("MALLOC_ARENA_MAX", "1");
     let worker = Worker::launch(
         command,
@@ -65,7 +65,7 @@ fn ten_thousand_waits_that_time_out_leave_no_trace() {
     );
 }
 
-/// What a process uses.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
     threads: i64,
@@ -130,7 +130,7 @@ fn wait_in_vain(client: &Client, base: &str, attempts: usize) {
             let mutex = client.mutex(&path).unwrap();
             scope.spawn(move || {
                 for attempt in 0..attempts / THREADS {
-                    // Some attempts do not even get to send a request, some wait for a while.
+                    // Some attempts end before they send a request, and some wait for a while.
                     let limit = Duration::from_micros(fastrand::u64(0..10_000));
                     assert!(!matches!(mutex.try_lock_for(limit), Ok(Some(_))));
                     if attempt % BREATHER == 0 {

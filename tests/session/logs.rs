@@ -1,4 +1,4 @@
-//! Everything that is logged in this process, for tests that read it.
+//! The log of this process, for tests that read it.
 
 use std::sync::{Mutex, Once, PoisonError};
 

@@ -1,4 +1,4 @@
-//! The server has created our node, and the reply that says so is lost.
+//! Lost replies: the server has created the client's node, and the reply that says so is lost.
 
 use std::thread;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn stage(name: &str) -> (Proxy, Client, String) {
     (proxy, client, path)
 }
 
-/// Locks, and checks that this took one node.
+/// Locks the mutex, and checks that this took one node.
 #[track_caller]
 fn lock_with_one_node(client: &Client, path: &str) {
     let hosts = ZooKeeper::shared().hosts();
@@ -39,9 +39,9 @@ fn lock_with_one_node(client: &Client, path: &str) {
     assert_nothing_left(&hosts, path);
 }
 
-/// Asks for a create of this kind, whose reply is lost, and closes the way back.
+/// Makes a call with a create of this kind, loses the reply, and closes the way back.
 fn unanswered<T: Send>(proxy: &Proxy, kind: i32, ask: impl FnOnce() -> T + Send) -> T {
-    // Slow enough to close it before the node is found.
+    // The network is slow enough to close the way before the node is found.
     proxy.delay(Duration::from_millis(300));
     proxy.drop_next_reply_to(kind);
     thread::scope(|scope| {
@@ -66,7 +66,7 @@ fn a_create_whose_reply_is_lost_makes_one_node() {
 #[ignore = "needs a ZooKeeper server"]
 fn a_second_create_whose_reply_is_lost_makes_one_node() {
     let (proxy, client, path) = stage("second");
-    // Slow enough to arrange the next loss before it is due.
+    // The network is slow enough to arrange the next loss in time.
     proxy.delay(Duration::from_millis(300));
     proxy.drop_next_request(op::CREATE2);
     thread::scope(|scope| {
@@ -119,13 +119,13 @@ fn a_pause_that_nobody_could_look_for_is_unconfirmed_and_goes_later() {
     assert_nothing_left(&ZooKeeper::shared().hosts(), &path);
 }
 
-/// Its node stood, and the call said that no server answers.
+/// Once, the call said that no server answers, while its node existed.
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_pause_that_nobody_could_look_at_again_is_unconfirmed_and_goes_later() {
     let (proxy, client, path) = stage("pause-looked-at");
     let hold = Hold::new("a pause", None);
-    // Slow enough to close the way before the queue is listed again.
+    // The network is slow enough to close the way before the queue is listed again.
     proxy.delay(Duration::from_millis(300));
     let paused = thread::scope(|scope| {
         let asking = scope.spawn(|| client.pause(&path, &hold));

@@ -1,4 +1,4 @@
-//! What a client does when something goes wrong between it and a real ZooKeeper, and what it
+//! The behaviour of a client when something goes wrong between it and a real ZooKeeper, and its
 //! reports about itself.
 //!
 //! All tests are about our own transport; `tests/promises` has what both transports promise.
@@ -46,10 +46,10 @@ use std::time::Duration;
 use zklock::Client;
 use zklock_testkit as support;
 
-/// Longer than any call takes unless it hangs, shorter than a hang.
+/// A time longer than any call takes unless it hangs, and shorter than a hang.
 const SOON: Duration = Duration::from_secs(10);
 
-/// How long to watch clients that are to do the right thing for a while.
+/// Returns how long a test watches clients that must do the right thing for a while.
 fn a_while(short: Duration) -> Duration {
     match env::var_os("ZKLOCK_LONG") {
         Some(_) => Duration::from_secs(60),

@@ -1,5 +1,5 @@
-//! Servers with names, and a resolver that is slow, dead or wrong. The system's resolver asks
-//! it, in a namespace where it is the only one.
+//! Servers with names, and a resolver that is slow, dead or wrong. The system asks this resolver,
+//! in a namespace where it is the only one.
 
 use std::collections::VecDeque;
 use std::env;
@@ -21,7 +21,7 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{aside, eventually, fresh_path, timed};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Nobody listens there.
+/// An address at which nobody listens.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
 /// The types of questions, A and AAAA.
@@ -40,7 +40,7 @@ enum Says {
 
 /// A resolver that gives every name the same answer.
 struct Resolver {
-    /// Given one after the other; the last one is repeated for ever.
+    /// The answers, given one after the other; the last one is repeated for ever.
     answers: Mutex<VecDeque<Says>>,
     asked: AtomicUsize,
 }
@@ -122,7 +122,8 @@ impl Resolver {
         answer.extend([0, 1, 0, u8::from(0 < length), 0, 0, 0, 0]);
         answer.extend(&question[HEADER..end_of_name + 5]);
         if 0 < length {
-            // The name in the question, its type and class, a TTL of zero, the length.
+            // These are the name in the question, its type and class, a TTL of zero, and the
+            // length.
             answer.extend([0xc0, 12, kind[0], kind[1], 0, 1, 0, 0, 0, 0, 0, length]);
             answer.extend(found);
         }
@@ -176,7 +177,7 @@ fn a_server_that_moves_is_found_at_the_next_attempt() {
         let mutex = client.mutex(&fresh_path("moved")).unwrap();
         let guard = mutex.lock().unwrap();
         let addresses = (2..6).map(|last| IpAddr::from([127, 0, 0, last]));
-        // The last one has no IPv4 address.
+        // The last server has no IPv4 address.
         for address in addresses.chain([Ipv6Addr::LOCALHOST.into()]) {
             resolver.says([Says::Address(address)]);
             let before = proxy.greetings();
@@ -253,8 +254,8 @@ fn whoever_has_a_servers_old_address_by_now_grants_no_locks_in_its_place() {
         proxy.move_to(there);
         others.take_over(HERE, proxy.port());
         let next = aside(move || mutex.lock().map(drop));
-        // For longer than the session lasts and servers count it: each pause is a fifth of the time
-        // that has passed, so these take twice as long.
+        // That takes longer than the session lasts and servers count it: each pause is a fifth of
+        // the time that has passed, so these attempts take twice as long.
         eventually("it tries and tries", || 16 <= others.connections());
         assert!(guard.check().is_err());
         drop(guard);
@@ -282,7 +283,7 @@ fn connect_ends_in_time_while_no_name_is_resolved() {
             "{error}"
         );
         assert!(time < SOON, "{time:?}");
-        // Both at the same time.
+        // Both names are looked up at the same time.
         eventually("both are asked for", || 2 <= resolver.asked());
     });
 }

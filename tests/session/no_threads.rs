@@ -7,7 +7,7 @@ use crate::support::worker::{self, Worker, itself};
 #[test]
 fn a_system_that_starts_no_thread_is_an_error_that_says_so() {
     let mut command = itself();
-    // More than any system has for a thread's stack.
+    // This is more than any system has for a thread's stack.
     command.env("RUST_MIN_STACK", (1_u64 << 60).to_string());
     let worker = Worker::launch(command, worker_that_connects, "127.0.0.1:1");
     let said = worker.hear();

@@ -13,7 +13,7 @@ use crate::support::zookeeper::ZooKeeper;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// This many names of this many bytes are longer than a message may be.
+/// The number of names, which are together longer than a message may be.
 const NODES: usize = 1300;
 const NAME: usize = 1000;
 
@@ -86,7 +86,7 @@ fn a_directory_too_long_to_be_listed_fails_who_asks_for_it_and_disturbs_nobody_e
         "{:?}",
         events.try_iter().collect::<Vec<_>>()
     );
-    // Nothing of ours is left in these directories.
+    // No node of the client's is left in these directories.
     for dir in [&crowded, &leases] {
         wait_for_children(&hosts, dir, NODES);
     }

@@ -11,8 +11,8 @@ use crate::support::members::Members;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{aside, eventually, fresh_path};
 
-/// A session whose guards outlast an election on a machine that is very busy, and the tick of servers
-/// that grant it.
+/// The timeout of a session whose guards outlast an election on a very busy machine, and the tick
+/// of servers that grant it.
 const TIMEOUT: Duration = Duration::from_secs(40);
 const TICK: Duration = Duration::from_secs(2);
 
@@ -44,7 +44,8 @@ fn a_lock_is_held_and_waited_for_while_every_server_is_replaced() {
     for _ in 0..3 {
         let before = connections(members.oldest(), &sessions);
         let removed = members.replace_oldest();
-        // They move while it is up. Who finds the others slow comes back, and stays.
+        // The clients move while the server is up. A client that finds the others slow comes back,
+        // and stays.
         eventually("nobody has stayed on the server", || {
             let there = connections(&removed, &sessions);
             !there.iter().any(|one| before.contains(one))
@@ -62,7 +63,7 @@ fn a_lock_is_held_and_waited_for_while_every_server_is_replaced() {
     assert!(token < next.recv_timeout(SOON).unwrap().unwrap());
 }
 
-/// The clients' ends of the connections that these sessions have to a server.
+/// Returns the clients' ends of the connections that these sessions have to a server.
 fn connections(server: &ZooKeeper, sessions: &[i64]) -> Vec<String> {
     let all = server.four_letter("cons").unwrap_or_default();
     let is_ours = |line: &&str| {
@@ -90,14 +91,14 @@ fn a_follower_of_a_server_without_a_configuration_locks_as_any_other() {
     locks_as_any_other(server.hosts());
 }
 
-/// Its configuration is empty.
+/// The configuration of such a server is empty.
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_follower_of_a_server_without_others_locks_as_any_other() {
     locks_as_any_other(&ZooKeeper::shared().hosts());
 }
 
-/// Each of its servers has its port for clients to itself.
+/// Each of these servers keeps its port for clients to itself.
 #[test]
 #[ignore = "needs ZooKeeper servers"]
 fn a_follower_of_servers_that_name_no_ports_for_clients_goes_on_with_those_it_has() {

@@ -1,4 +1,4 @@
-//! If no server wants us, that is no reason to burden anybody.
+//! Clients that no server accepts, and that must not burden anybody.
 
 use std::fs;
 use std::net::TcpListener;
@@ -20,10 +20,10 @@ use crate::support::{eventually, fresh_path, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// After this time the client has reached its steady pace.
+/// The time after which the client has reached its steady pace.
 const FIRST: Duration = Duration::from_secs(4);
 
-/// How many ticks of a process's clock make a second on every Linux.
+/// The ticks of a process's clock in a second, on every Linux.
 const TICKS: f64 = 100.0;
 
 #[test]
@@ -47,7 +47,7 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
     proxy.refuse();
     let address = proxy.hosts();
     let mut listener = None;
-    // For a moment, a process that another test starts has the proxy's socket too.
+    // For a moment, a process that another test starts also has the proxy's socket.
     eventually("in the place of the proxy", || {
         listener = TcpListener::bind(&address).ok();
         listener.is_some()
@@ -65,8 +65,8 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
     let [attempts, cpu] = figures(&worker);
     let calls = calls.load(Ordering::Relaxed) - before;
     println!("{calls} calls were counted here, {attempts} there");
-    // Once the session must be over, a server that hangs up is asked for a new one at once. The
-    // two periods differ by an attempt at most.
+    // Once the session must be over, the client asks a server that hangs up for a new session at
+    // once. The two periods differ by an attempt at most.
     let attempted = attempts as usize;
     assert!(attempted <= calls + 1 && calls <= 2 * (attempted + 1));
     judge("hung up on", attempts, cpu);
@@ -81,7 +81,7 @@ fn servers_that_accept_and_never_greet_leave_the_time_to_ask_the_others() {
         .map(|mute| mute.local_addr().expect("its port").to_string())
         .to_vec();
     hosts.push(server.hosts().to_owned());
-    // The order in which they are asked is shuffled.
+    // The order in which the servers are asked is shuffled.
     for _ in 0..4 {
         Client::builder(&hosts.join(","))
             .connect_timeout(TIMEOUT)
@@ -90,7 +90,7 @@ fn servers_that_accept_and_never_greet_leave_the_time_to_ask_the_others() {
     }
 }
 
-/// As if a packet was lost, or the server was just started.
+/// A packet may have been lost, or the server may have just started.
 #[test]
 fn the_only_address_is_asked_again_soon_if_it_did_not_greet() {
     let server = Server::start().expect("a server");

@@ -1,4 +1,4 @@
-//! The connection is cut every second while there is work to do.
+//! Connections that are cut every second while there is work to do.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -14,10 +14,10 @@ use crate::support::raw::{assert_nothing_left, children, op};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed, within};
 
-/// A guard of such a session is valid for half of it after each proof.
+/// The timeout of a session whose guards are valid for half of it after each proof.
 const LONG: Duration = Duration::from_secs(40);
 
-/// What the holders of one lock leave for each other.
+/// The state that the holders of one lock leave for each other.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,
@@ -73,7 +73,7 @@ fn a_busy_client_loses_nothing_when_its_connection_is_cut_every_second() {
         while begun.elapsed() < a_while(Duration::from_secs(20)) {
             thread::sleep(Duration::from_secs(1));
             let before = room.visits.load(Ordering::Relaxed);
-            // A failure in here would leave the others running for ever.
+            // A panic at this place would leave the other threads running for ever.
             held_throughout &= guard.is_valid();
             within(SOON, || proxy.connections() > cuts);
             proxy.cut();
@@ -134,7 +134,7 @@ fn verify_asks_again_where_the_connection_is_back_at_once() {
     }
 }
 
-/// The guard is valid for long, and its owner wants to know.
+/// The guard is valid for long, and its owner asks for a proof.
 #[test]
 fn verify_waits_for_no_connection_for_long_in_an_outage() {
     let server = Server::start().expect("a server");

@@ -12,7 +12,7 @@ use crate::support::worker::alone;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed};
 
-/// Half of it is far longer than a server takes to start.
+/// The session timeout, half of which is far longer than a server takes to start.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
 #[test]
@@ -95,7 +95,7 @@ fn the_log_warns_of_a_server_that_grants_a_session_less_than_it_had() {
         );
         assert!(told[0].contains(&said), "{told:?}");
         assert!(told[0].contains("--granted-at-least"), "{told:?}");
-        // It is said once.
+        // The warning is logged once.
         server.restart();
         assert_eq!(warnings_after(&mut lines, 3), told);
     });

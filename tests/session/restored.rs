@@ -1,4 +1,4 @@
-//! The ensemble is set up again, or restored: it has never heard of us.
+//! Ensembles that are set up again, or restored, and have never heard of their clients.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long this may take on a machine with other things to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So many that not all of them can get through by chance.
+/// The number of clients, of which not all can get through by chance.
 const CLIENTS: usize = 32;
 
 #[test]
@@ -48,7 +48,8 @@ fn clients_come_back_to_an_ensemble_that_was_set_up_anew_and_their_old_locks_are
         SessionEvent::Expired,
         SessionEvent::Connected { session: new },
     ];
-    // On a busy machine the old server may have been too slow, and was left for itself.
+    // On a busy machine the old server may have been too slow, so that the client left it and came
+    // back to it.
     let back = SessionEvent::Connected { session };
     let mut heard: Vec<_> = events.try_iter().filter(|event| *event != back).collect();
     heard.dedup();
@@ -79,7 +80,7 @@ fn sessions_outlive_a_time_in_which_clients_are_hung_up_on_for_longer_than_their
     let server = ZooKeeper::start();
     // It accepts connections and hangs up while there is no server behind it.
     let proxy = Proxy::start(&server.hosts());
-    // Longer than the pause between two attempts to connect.
+    // This is longer than the pause between two attempts to connect.
     let timeout = 2 * TIMEOUT;
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| connect(&proxy.hosts(), timeout))
@@ -93,8 +94,9 @@ fn sessions_outlive_a_time_in_which_clients_are_hung_up_on_for_longer_than_their
         let mut all = clients.iter().map(|client| client.metrics().reconnects);
         all.all(|reconnects| reconnects == 1)
     });
-    // The server may come back between a client's request for its session, which is hung up
-    // on, and its request for a new one, which follows at once: on a busy machine for some of them.
+    // The server may come back between a client's request for its session, which gets no answer,
+    // and its request for a new one, which follows at once. On a busy machine that happens to some
+    // clients.
     let now = clients.iter().map(Client::session_id);
     let lost = now.zip(&sessions).filter(|(now, then)| now != *then);
     let lost = lost.count();

@@ -15,7 +15,7 @@ use crate::support::raw::op;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed};
 
-/// One password is ASCII, one can be written in ISO 8859-1, and one cannot.
+/// The users and their passwords: one is ASCII, one can be written in ISO 8859-1, and one cannot.
 const USERS: [(&str, &str); 3] = [
     ("ann", "correct horse battery staple"),
     ("bob", "gr\u{fc}n, gr\u{fc}n, gr\u{fc}n"),
@@ -168,7 +168,7 @@ fn a_login_that_is_refused_is_told_at_once_with_user_and_server() {
             assert_eq!(error.to_string(), message);
             assert!(!show(&(error, builder)).contains(password));
         }
-        // The right one is admitted.
+        // The right password is admitted.
         user(&hosts, "ann").connect().unwrap().close().unwrap();
     }
 }
@@ -177,7 +177,8 @@ fn a_login_that_is_refused_is_told_at_once_with_user_and_server() {
 #[ignore = "needs a ZooKeeper server"]
 fn a_client_without_a_login_is_told_what_is_missing() {
     let connected = Client::builder(&strict().hosts()).connect();
-    // One request only: the servers discard their answer if there are more to read.
+    // The client sends one request only: the servers discard their answer if there are more to
+    // read.
     let refused = connected.and_then(|client| client.nodes().exists("/a"));
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("add a login by SASL (-124)"), "{refused}");
@@ -209,7 +210,7 @@ fn a_login_that_is_cut_short_is_made_again_and_the_lock_stays() {
         .unwrap();
     let (session, path) = (client.session_id(), fresh_path("cut-short"));
     let guard = client.mutex(&path).unwrap().lock().unwrap();
-    // Its watch has to be set again, but not before it has logged in.
+    // The waiter's watch must be set again, but not before it has logged in.
     let waiter = user(&proxy.hosts(), "ann").connect().unwrap();
     let ups = || [&client, &waiter].map(|client| client.metrics().reconnects);
     thread::scope(|scope| {
@@ -240,7 +241,7 @@ fn a_login_that_is_cut_short_is_made_again_and_the_lock_stays() {
 #[ignore = "needs a ZooKeeper server"]
 fn a_session_and_its_lock_move_to_a_server_that_answers_the_login() {
     let users = Jaas::new(&USERS);
-    // Long sessions: two logins that take all the time they may must not cost the lock.
+    // The sessions are long: two logins that take all their time must not cost the lock.
     let ensemble = Ensemble::start_with(&users.strict().tick(Duration::from_secs(2)));
     let proxies = [0, 1, 2].map(|i| Proxy::start(&ensemble.server(i).hosts()));
     let [first, second, third] = &proxies;
@@ -263,7 +264,7 @@ fn a_session_and_its_lock_move_to_a_server_that_answers_the_login() {
     first.refuse();
     eventually("the second is asked", || second.fired());
     third.accept();
-    // As long as the client waits for an answer, and not much longer.
+    // This is as long as the client waits for an answer, and not much longer.
     thread::sleep(Duration::from_millis(5200));
     second.refuse();
     second.heal();
@@ -271,7 +272,7 @@ fn a_session_and_its_lock_move_to_a_server_that_answers_the_login() {
     eventually("the lock is confirmed", || guard.verify().is_ok());
     assert_eq!(client.session_id(), session);
 
-    // And back again.
+    // The client moves back again.
     first.accept();
     third.refuse();
     eventually("the first is asked", || connects(first) == 4);

@@ -1,4 +1,4 @@
-//! Neither our password nor the session's is ever shown.
+//! Passwords: neither the user's nor the session's is ever shown.
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -31,7 +31,7 @@ fn passwords_are_in_no_log_line_and_no_debug_output() {
     let client = builder.connect().unwrap();
     shown.push(show(&client));
 
-    // This does everything that is worth a line in a log.
+    // This does everything that writes a line into a log.
     let mutex = client.mutex(&path).unwrap();
     let events = client.events();
     let guard = mutex.lock().unwrap();
@@ -96,7 +96,7 @@ fn spellings(secret: &[u8]) -> Vec<String> {
         join(", ", u8::to_string),
         join("", |byte| format!("{byte:02x}")),
         join("", |byte| format!("{byte:02X}")),
-        // As in a list with one element per line.
+        // This is a list with one element per line.
         join(",\n", |byte| format!("    {byte}")),
     ];
     // A session's password is not text, and as text it is full of gaps.
@@ -104,7 +104,7 @@ fn spellings(secret: &[u8]) -> Vec<String> {
     all
 }
 
-/// Stands in front of the server and records the passwords of sessions.
+/// A relay in front of the server that records the passwords of sessions.
 struct Eavesdropper {
     hosts: String,
     heard: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -146,7 +146,8 @@ fn first_frame(from: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(first)
 }
 
-/// It follows the length, the version, the timeout, the session and its own length.
+/// Returns the password, which follows the length, the version, the timeout, the session and its
+/// own length.
 fn password(greeting: &[u8]) -> Vec<u8> {
     greeting.get(24..40).unwrap_or_default().to_vec()
 }

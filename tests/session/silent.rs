@@ -58,7 +58,7 @@ fn a_session_that_is_replaced_in_silence_costs_its_locks_before_anybody_else_has
     waited.unwrap().unwrap();
 }
 
-/// Stands in front of the server and asks for a new session whatever a client asks for.
+/// Starts a relay in front of the server that asks for a new session whatever a client asks for.
 fn forgetful(server: &str) -> String {
     let server = server.to_owned();
     listen(move |client| {
@@ -66,7 +66,7 @@ fn forgetful(server: &str) -> String {
         pass_on(&client, &server, |from, to| {
             let mut hello = [0; 48];
             from.read_exact(&mut hello)?;
-            // It follows the length, the version, the last transaction and the timeout;
+            // The session follows the length, the version, the last transaction and the timeout;
             // the password follows its own length.
             hello[20..28].fill(0);
             hello[32..48].fill(0);

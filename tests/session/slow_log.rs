@@ -12,7 +12,7 @@ use crate::SOON;
 use crate::support::aside;
 use crate::support::worker::alone;
 
-/// Blocks on the line about a revoke request until it is released.
+/// A logger that blocks on the line about a revoke request until it is released.
 struct Slow {
     entered: Sender<()>,
     leave: Receiver<()>,

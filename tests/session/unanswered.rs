@@ -1,4 +1,4 @@
-//! A lock is told to be taken only if a server has said so.
+//! Tries without an answer: a lock is said to be taken only if a server has said so.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_millis(300);
 
 type Way = (&'static str, fn(&Client) -> zklock::Result<bool>);
 
-/// Every way that tries once, and every way that has a limit; each tells whether it got the lock.
+/// Every way to try once, and every way with a limit; each returns whether it got the lock.
 const WAYS: [Way; 11] = [
     ("try_lock", |client| {
         Ok(client.mutex("/m")?.try_lock()?.is_some())
@@ -91,7 +91,7 @@ fn without_a_connection_every_try_ends_soon_and_with_an_error() {
     }
 }
 
-/// A server, and two clients of it: the first over this network.
+/// Returns a server, and two clients of it: the first is connected over this network.
 fn scene() -> (Server, Proxy, [Client; 2]) {
     let server = Server::start().expect("a server");
     let network = Proxy::start(server.hosts());
@@ -155,7 +155,7 @@ fn a_wait_for_a_change_that_no_server_answers_fails_at_its_limit() {
     network.refuse();
     network.cut();
     fails();
-    // It waits for a connection within its limit.
+    // The call waits for a connection within its limit.
     let watching = client.clone();
     let changed = aside(move || watching.wait_for_change("/m", &[], SOON));
     network.heal();

@@ -1,4 +1,4 @@
-//! A waiter logs what it waits for, and a holder why it lost its lock.
+//! The log of waits: a waiter logs what it waits for, and a holder why it lost its lock.
 
 use std::thread;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn a_waiter_says_what_it_waits_for_when_that_changes_and_nothing_else() {
             .map(|line| {
                 assert!(line.starts_with("INFO "), "{line}");
                 let text = line.split_once(": ").expect("a target").1;
-                // The host and the process id.
+                // These are the host and the process id.
                 let mut words: Vec<_> = text.split(' ').collect();
                 if let Some(pid) = words.iter().position(|word| *word == "pid") {
                     words.drain(pid - 1..pid + 2);

@@ -1,4 +1,4 @@
-//! The event that is waited for happens while nobody can be told.
+//! Events that happen while a waiter cannot be told.
 
 use std::thread;
 use std::time::Duration;

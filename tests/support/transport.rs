@@ -1,6 +1,6 @@
 //! The ways to reach a server: every promise holds on each of them.
 
-// Every test binary uses a part of this.
+// Every test binary uses a part of this module.
 #![allow(dead_code, unused_imports, unused_macros)]
 
 use std::sync::OnceLock;
@@ -18,10 +18,10 @@ use crate::support::zookeeper::ZooKeeper;
 /// The session timeout of test clients, unless they say otherwise.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longer than any call takes that does not hang, shorter than a hang.
+/// A time longer than any call takes unless it hangs, and shorter than a hang.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// What carries a client's requests.
+/// The transport of a client's requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Transport {
     /// Our own client of the protocol.
@@ -32,7 +32,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Returns all of them.
+    /// Returns all transports.
     pub(crate) fn all() -> Vec<Self> {
         vec![
             Self::Wire,
@@ -52,7 +52,7 @@ impl Transport {
     pub(crate) fn connect_with(self, hosts: &str, timeout: Duration) -> Client {
         let mut client = self.begin(hosts, timeout);
         eventually("the client is connected", || {
-            // On a busy machine a handle may take longer than its session may last.
+            // On a busy machine, connecting a handle may take longer than its session lasts.
             if client.state() == SessionState::Closed {
                 client = self.begin(hosts, timeout);
             }
@@ -68,7 +68,7 @@ impl Transport {
             #[cfg(feature = "zookeeper")]
             Self::Handle => {
                 let handle = zookeeper::ZooKeeper::connect(hosts, timeout, |_| ());
-                // The servers of the tests grant what they are asked for.
+                // The servers of the tests grant the timeout that they are asked for.
                 let builder = Client::builder(hosts).session_timeout(timeout);
                 let builder = builder.granted_at_least(timeout);
                 builder.over_zookeeper(handle.expect("a handle"))
@@ -115,7 +115,7 @@ macro_rules! on_every_transport {
 
 pub(crate) use on_every_transport;
 
-/// What carries a client's requests, and what kind of server answers them.
+/// The transport of a client's requests, and the kind of server that answers them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) transport: Transport,
@@ -124,7 +124,7 @@ pub(crate) struct Place {
 
 /// A server that can be stopped.
 pub(crate) trait Stoppable: Sync {
-    /// Returns what clients connect to.
+    /// Returns the address that clients connect to.
     fn hosts(&self) -> String;
     /// Lets nothing through, in either direction.
     fn pause(&self);
@@ -139,8 +139,8 @@ pub(crate) trait Stoppable: Sync {
 }
 
 impl Place {
-    /// Returns a client that is connected. Its session lasts as long as a real server allows,
-    /// so that a slow machine costs no lock. On a handle it is shorter: a handle may need all
+    /// Returns a client that is connected. Its session lasts as long as a real server allows, so
+    /// that a slow machine costs no lock. On a handle the session is shorter: a handle may need all
     /// that time to find out that it has ended.
     #[track_caller]
     pub(crate) fn connect(self, hosts: &str) -> Client {
@@ -152,8 +152,8 @@ impl Place {
         self.transport.connect_with(hosts, timeout)
     }
 
-    /// Returns whether a client always outlives the loss of its connection. The `zookeeper`
-    /// crate may find that its handle has ended, which ends our client too.
+    /// Returns whether a client always outlives the loss of its connection. The `zookeeper` crate
+    /// may find that its handle has ended, which also ends our client.
     fn outlives_connections(self) -> bool {
         self.transport == Transport::Wire
     }
@@ -247,7 +247,7 @@ impl Stoppable for Server {
     }
 }
 
-/// Has the session that owns this node expire.
+/// Lets the session that owns this node expire.
 ///
 /// Asks the server for the owner: a handle does not tell its session.
 #[track_caller]
@@ -263,7 +263,8 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Its timeout is short because a handle that has ended says so after that time.
+    /// Connects a waiter. Its timeout is short because a handle that has ended says so after that
+    /// time.
     #[track_caller]
     pub(crate) fn connect(place: Place) -> Self {
         let (server, timeout) = (place.shared(), Duration::from_secs(2));
@@ -276,9 +277,9 @@ impl Waiter {
         }
     }
 
-    /// Has its session expire twice while it waits in `dir` behind `holder`, and waits until
-    /// it is in the queue again, or has given up. The first time it learns of the end of its
-    /// node before that of its connection, the second time after.
+    /// Lets the waiter's session expire twice while it waits in `dir` behind `holder`, and waits
+    /// until it is in the queue again, or has given up. The first time it learns of the end of its
+    /// node before that of its connection, and the second time after.
     #[track_caller]
     pub(crate) fn lose_sessions<T>(&self, dir: &str, holder: &str, waiting: &Receiver<T>) {
         let Some(first) = self.wait_for_node(dir, &[holder], waiting) else {
@@ -294,8 +295,8 @@ impl Waiter {
         self.wait_for_node(dir, &[holder, &first, &second], waiting);
     }
 
-    /// Deletes its node while it waits in `dir` behind `holders`, makes it look, and ends its
-    /// session before it has found out in which session it looks. Waits until it is in the
+    /// Deletes the waiter's node while it waits in `dir` behind `holders`, makes it look, and ends
+    /// its session before it has found out in which session it looks. Waits until it is in the
     /// queue again.
     #[track_caller]
     pub(crate) fn lose_node_and_session<T>(
@@ -322,7 +323,8 @@ impl Waiter {
         self.wait_for_node(dir, &known, waiting);
     }
 
-    /// Waits until there is a node that is none of these, or it has given up: then there is none.
+    /// Waits until there is a node that is none of these, or the waiter has given up: then there is
+    /// none.
     #[track_caller]
     fn wait_for_node<T>(&self, dir: &str, known: &[&str], waiting: &Receiver<T>) -> Option<String> {
         let mut raw = Raw::connect(&self.server.hosts());
@@ -394,8 +396,8 @@ macro_rules! in_every_place {
 
 pub(crate) use in_every_place;
 
-/// Makes a test of each of these functions for each kind of server, over our own client:
-/// for what a handle of the `zookeeper` crate can't do.
+/// Makes a test of each of these functions for each kind of server, over our own client: for what a
+/// handle of the `zookeeper` crate cannot do.
 macro_rules! on_every_server {
     ($($promise:ident)*) => {
         crate::transport::in_every_place!(@ embedded_server, Wire, true, [], $($promise)*);

@@ -1,4 +1,5 @@
-//! Which contenders hold a permit or wait for one, as seen by a client that is not in the line.
+//! The contenders that hold a permit or wait for one, as a client sees them that is not in the
+//! line.
 
 use std::thread;
 
@@ -26,7 +27,7 @@ fn told(contenders: &[Contender]) -> Vec<(bool, String)> {
         .collect()
 }
 
-/// Waits for a permit in a thread of its own; ends when it is told to.
+/// Waits for a permit in a thread of its own, which ends when it is told to.
 fn waiter(
     place: Place,
     dialect: Dialect,
@@ -87,7 +88,7 @@ fn the_holders_of_a_semaphore_come_first_and_then_its_line(place: Place) {
     }
 }
 
-/// Keeps a picture up to date through notifications alone, without asking.
+/// A client keeps its view up to date through notifications alone, without asking.
 fn a_change_of_the_permits_or_of_the_line_is_told(place: Place) {
     for &dialect in dialects(place) {
         let path = fresh_path("told");

@@ -1,4 +1,4 @@
-//! Curator's and kazoo's layouts of a semaphore side by side, and what only kazoo's has.
+//! Curator's and kazoo's layouts of a semaphore side by side, and the features of kazoo's alone.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ fn in_kazoos_dialect_a_limit_that_is_written_later_is_seen() {
     ours.acquire().unwrap().unlock().unwrap();
     assert_eq!(witness.data(PATH).unwrap(), b"2");
     witness.set_data(PATH, b"5").unwrap();
-    // Nobody goes by it, so it is replaced; a client with a permit goes by it.
+    // Nobody uses the number, so it is replaced; a client with a permit uses it.
     let permit = ours.acquire().unwrap();
     assert_eq!(witness.data(PATH).unwrap(), b"2");
     witness.set_data(PATH, b"5").unwrap();
@@ -124,7 +124,7 @@ fn a_semaphore_of_the_other_dialect_is_refused_and_named() {
     }
 }
 
-/// A lock's contender that comes when the semaphore has long been used would be counted.
+/// A lock's contender that comes later, while the semaphore is in use, would be counted.
 #[test]
 fn in_kazoos_dialect_who_comes_later_is_noticed() {
     let server = Server::start().unwrap();

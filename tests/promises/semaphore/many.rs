@@ -51,7 +51,7 @@ fn several_permits_are_had_at_once_or_not_at_all(place: Place) {
     }
 }
 
-/// Longer than it takes to queue.
+/// A time longer than it takes to queue.
 const SHORTLY: Duration = Duration::from_millis(500);
 
 fn who_wants_many_is_not_starved_by_those_who_want_one(place: Place) {
@@ -67,7 +67,7 @@ fn who_wants_many_is_not_starved_by_those_who_want_one(place: Place) {
                 left(place, dialect, &path)[0] == 1
             });
             thread::sleep(SHORTLY);
-            // There is room for one, but another contender came first.
+            // There is room for one permit, but another contender came first.
             let limited = late.try_acquire_for(SHORTLY).unwrap();
             assert!(limited.is_none());
             drop(first);

@@ -37,10 +37,10 @@ on_every_server! {
     a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
 
-/// Curator's layout and kazoo's.
+/// The dialects with Curator's layout and kazoo's.
 const DIALECTS: [Dialect; 2] = [Dialect::Curator, Dialect::Kazoo];
 
-/// The layouts that are used there: a handle has Curator's.
+/// Returns the dialects that exist at this place: a handle has Curator's layout.
 fn dialects(place: Place) -> &'static [Dialect] {
     match place.transport {
         Transport::Wire => &DIALECTS,
@@ -69,7 +69,7 @@ fn semaphore(place: Place, dialect: Dialect, path: &str, permits: u32) -> (Clien
     (client, semaphore)
 }
 
-/// Returns where the line is, and where the permits are.
+/// Returns the directories of the line and of the permits.
 fn layout(dialect: Dialect, path: &str) -> [String; 2] {
     match dialect {
         Dialect::Kazoo => [format!("{path}-__lock__"), path.to_owned()],
@@ -153,7 +153,8 @@ fn a_permit_may_change_threads_and_is_lost_with_its_session(place: Place) {
     }
 }
 
-/// etcd #19597: the waiter went on waiting, in no queue; here it once took itself for evicted.
+/// etcd #19597: the waiter went on waiting, in no queue. A waiter of ours once took itself for
+/// evicted.
 fn a_waiter_whose_session_expires_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("expired"), Waiter::connect(place));
     let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
@@ -167,7 +168,7 @@ fn a_waiter_whose_session_expires_queues_again(place: Place) {
     nothing_is_left(place, Dialect::Curator, &path);
 }
 
-/// What the waiter learns first looks like an eviction.
+/// The waiter's first news looks like an eviction.
 fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
     let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
@@ -280,7 +281,7 @@ fn a_cancel_at_any_time_is_heard(place: Place) {
     }
 }
 
-/// It waited until that one's session had ended.
+/// Once, the try waited until the session of the silent client had ended.
 fn a_try_waits_a_moment_at_most_for_who_fell_silent_while_it_acquired(place: Place) {
     let (client, path) = (connect(place, Dialect::Curator), fresh_path("silent"));
     let permits = client.semaphore(&path, 3).unwrap();

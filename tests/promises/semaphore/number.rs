@@ -1,4 +1,4 @@
-//! How many permits a semaphore has, and what happens to that number when they are released.
+//! The number of a semaphore's permits, and what happens to that number when they are released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{Ends, aside, eventually, fresh_path, timed};
 use crate::transport::{Place, SOON, in_every_place};
 
-/// How many rounds the races run, in place of [`ROUNDS`].
+/// The variable that says how many rounds the races run, in place of [`ROUNDS`].
 const ROUNDS_VARIABLE: &str = "ZKLOCK_TEST_ROUNDS";
 const ROUNDS: usize = 100;
 
@@ -62,14 +62,14 @@ fn a_number_that_nobody_goes_by_is_replaced(place: Place) {
     }
 }
 
-/// Curator checks nothing here: each client counts by its own limit.
+/// Curator checks nothing in this case: each client counts by its own limit.
 fn who_counts_otherwise_is_told_who_holds_since_when_and_what_to_do(place: Place) {
     for &dialect in dialects(place) {
         let path = fresh_path("disagree");
         let two = connect(place, dialect).semaphore(&path, 2).unwrap();
         let three = connect(place, dialect).semaphore(&path, 3).unwrap();
         let permit = two.acquire().unwrap();
-        // Long enough to notice it.
+        // This is long enough to notice it.
         let shortly = Duration::from_secs(3);
         for refused in [
             three.acquire().map(Some),
@@ -90,7 +90,7 @@ fn who_counts_otherwise_is_told_who_holds_since_when_and_what_to_do(place: Place
                 assert!(told.contains(part), "{part}: {told}");
             }
         }
-        // A cancel is not a complaint.
+        // A cancel is not a disagreement.
         let (cancel, cancelled) = crossbeam_channel::bounded(1);
         cancel.send(()).unwrap();
         let options = LockOptions::new().deadline(Instant::now() + SOON);
@@ -100,7 +100,7 @@ fn who_counts_otherwise_is_told_who_holds_since_when_and_what_to_do(place: Place
                 .unwrap()
                 .is_none()
         );
-        // A client that counts alike has not blocked anybody.
+        // A client with the same number has blocked nobody.
         drop(two.try_acquire().unwrap().unwrap());
         permit.unlock().unwrap();
         let all: Vec<_> = (0..3).map(|_| three.acquire().unwrap()).collect();
@@ -146,7 +146,7 @@ fn who_has_time_waits_in_its_turn_for_those_who_count_otherwise(place: Place) {
     }
 }
 
-/// Every client that is inside, by the number that it goes by.
+/// The clients that are inside, by the number that they use.
 #[derive(Debug, Default)]
 struct Room {
     inside: Mutex<Vec<u32>>,
@@ -196,7 +196,7 @@ fn a_rolling_deploy_gets_everybody_in_and_never_more_than_he_counts_on(place: Pl
                         room.visit(counts);
                         drop(permit);
                         visits.fetch_add(1, Ordering::Relaxed);
-                        // The client has other work to do as well.
+                        // The client also has other work to do.
                         thread::sleep(Duration::from_micros(fastrand::u64(..4_000)));
                     }
                 });
@@ -248,7 +248,7 @@ fn of_two_that_count_otherwise_and_come_at_once_only_one_gets_in() {
                             Err(Error::PermitsDisagree { .. }) => None,
                             Err(error) => panic!("{error}"),
                         };
-                        // Both have tried before either gives up what it has got.
+                        // Both clients have tried before either gives up what it has got.
                         ready.wait();
                         permit.is_some()
                     })
@@ -311,7 +311,8 @@ fn come_and_go(client: &Client, room: &Room) {
     }
 }
 
-/// As with a mutex: in Curator's layout the server deletes it, in kazoo's nothing does.
+/// This is as with a mutex: in Curator's layout the server deletes the node, in kazoo's nobody
+/// does.
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn nothing_is_left_of_a_semaphore_that_is_idle() {
@@ -330,7 +331,7 @@ fn nothing_is_left_of_a_semaphore_that_is_idle() {
                 witness().data(path).unwrap(),
                 permits.to_string().as_bytes()
             );
-            // It stays as long as any client has a permit.
+            // The node stays as long as any client has a permit.
             thread::sleep(4 * often);
             assert!(semaphore.try_acquire().unwrap().is_some());
             held.unlock().unwrap();
@@ -352,7 +353,7 @@ fn nothing_is_left_of_a_semaphore_that_is_idle() {
     }
 }
 
-/// Nodes of earlier versions stay, and work like others.
+/// Nodes that earlier versions made stay, and work like others.
 #[test]
 fn a_semaphore_whose_node_was_made_for_good_takes_on_a_new_number() {
     let server = Server::start().unwrap();
@@ -413,7 +414,8 @@ fn the_limit_is_kept_when_the_network_goes_while_a_permit_of_another_number_is_r
     proxy.blackhole_at_next_request(GET_DATA);
     let (taken, took) = waiting.recv_timeout(2 * SOON).unwrap();
     assert!(took < limit + Duration::from_millis(500), "{took:?}");
-    // A slow machine looks at its own node first, and then nobody has said that none is free.
+    // On a slow machine the client looks at its own node first, and then nobody has said that no
+    // permit is free.
     match taken {
         Ok(None) | Err(Error::ConnectTimeout { .. }) => {}
         taken => panic!("{taken:?}"),

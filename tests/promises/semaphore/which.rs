@@ -1,4 +1,4 @@
-//! Which permit it is: numbers that no two permits share.
+//! The numbers of permits, which no two permits share.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ on_every_server! {
     an_evicted_holder_keeps_its_number_unless_no_other_is_left
 }
 
-/// Where the numbers are.
+/// Returns the directory of the numbers.
 fn directory(dialect: zklock::Dialect, path: &str) -> String {
     match dialect {
         zklock::Dialect::Kazoo => format!("{path}-__numbers__"),
@@ -109,7 +109,7 @@ fn a_permit_whose_number_is_deleted_is_lost(place: Place) {
     assert_eq!(next.number().unwrap(), 0);
 }
 
-/// Its code may still run, so its number is used last.
+/// The holder's code may still run, so its number is used last.
 fn an_evicted_holder_keeps_its_number_unless_no_other_is_left(place: Place) {
     let path = fresh_path("evicted");
     let (_client, here) = semaphore(place, zklock::Dialect::Curator, &path, 2);

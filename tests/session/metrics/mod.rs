@@ -1,4 +1,4 @@
-//! What a client reports about itself in numbers.
+//! The numbers that a client reports about itself.
 
 #[cfg(feature = "metrics")]
 mod recorder;
@@ -87,7 +87,7 @@ fn a_client_counts_what_went_wrong() {
     assert_eq!(client.metrics().losses, 1);
 }
 
-/// Makes the client give up a wait, reconnect, and lose its session and with it a lock.
+/// Makes the client give up a wait, reconnect, and lose its session, and a lock with it.
 fn fail_in_every_way(server: &Server, client: &Client, other: &Client) {
     let path = fresh_path("metrics");
     let mutex = client.mutex(&path).unwrap();

@@ -19,11 +19,11 @@ use crate::support::{aside, eventually, fresh_path};
 static CLIENT: OnceLock<Client> = OnceLock::new();
 
 thread_local! {
-    /// What a recorder does is not recorded.
+    /// Whether the recorder is at work: its own actions are not recorded.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Takes every lock inside the client that a question takes.
+/// Asks the client all questions, which takes every lock inside it that questions take.
 fn ask() {
     if INSIDE.replace(true) {
         return;
@@ -70,7 +70,7 @@ impl Recorder for Curious {
     }
 }
 
-/// A process has one recorder.
+/// This test runs alone: a process has one recorder.
 #[test]
 fn a_recorder_may_ask_the_client_whenever_it_is_told_something() {
     alone(|| {

@@ -1,4 +1,4 @@
-//! Plays one seed after the other.
+//! Campaigns, which play one seed after the other.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::plan::Plan;
 use crate::play::play;
 
-/// When to begin no further run.
+/// The condition for beginning no further run.
 pub(crate) enum Stop {
     At(Instant),
     After(u64),
@@ -98,7 +98,7 @@ impl Campaign {
         }
     }
 
-    /// The seed that failed, and what was violated.
+    /// Returns the seed that failed, and what was violated.
     pub(crate) fn failed(&self) -> Option<(u64, String)> {
         self.failed.lock().expect("no panic").clone()
     }

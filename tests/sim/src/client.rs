@@ -1,4 +1,4 @@
-//! A client process of a run: it takes locks as planned, and writes down what it sees.
+//! A client process of a run, which takes locks as planned, and records what it sees.
 
 mod handover;
 mod holds;
@@ -31,7 +31,7 @@ use crate::ops::TIMEOUT;
 use crate::plan::{ClientEnd, ClientPlan, Lock, Plan, Release, Step};
 use crate::troubles;
 
-/// How many permits the semaphore has.
+/// The number of the semaphore's permits.
 const PERMITS: usize = 2;
 
 /// The message of a planned panic.
@@ -44,7 +44,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
 /// An operation, and the nodes that it held.
 pub(crate) type Held = (Process, usize, Vec<String>);
 
-/// What all processes of a run write down.
+/// The records of all processes of a run.
 #[derive(Clone, Default)]
 pub(crate) struct Journal {
     entries: Arc<Mutex<Vec<Entry>>>,
@@ -52,26 +52,27 @@ pub(crate) struct Journal {
     nodes: Arc<Mutex<Vec<Held>>>,
     /// The calls that run a job.
     calls: Arc<Mutex<Vec<Call>>>,
-    /// What was written under a lock.
+    /// The writes under a lock.
     writes: Arc<Mutex<Vec<Write>>>,
-    /// What the holders of the lock with marks were told.
+    /// The news of the holders of the lock with marks.
     heard: Arc<Mutex<Vec<Heard>>>,
-    /// What keeps a lock without a process, as it was made.
+    /// The holds, as they were made.
     planted: Arc<Mutex<Vec<Planted>>>,
-    /// The nodes that somebody has removed, or may have.
+    /// The nodes that somebody has removed, or may have removed.
     released: Arc<Mutex<HashSet<String>>>,
-    /// When the pauses were asked for whose callers were told that they are not confirmed: these are removed.
+    /// The request times of the pauses whose callers were told that they are not confirmed: these pauses are
+    /// removed.
     unconfirmed: Arc<Mutex<HashSet<u64>>>,
     numbers: Arc<Mutex<Vec<Numbered>>>,
     members: Arc<Mutex<Vec<Member>>>,
-    /// The nodes that were given up while the guard was suspect, and until when it was valid.
+    /// The nodes that were given up while their guard was suspect, and until when it was valid.
     suspects: Arc<Mutex<HashMap<String, Duration>>>,
-    /// How often a thread had gone to sleep when it asked, and when it was granted the lock.
+    /// How often a thread had gone to sleep by its call, and by the grant of the lock.
     sleeps: Arc<Mutex<HashMap<(Process, usize), Vec<u64>>>>,
     /// The operations that do not wait, and whether they were told that the lock is taken.
     tries: Arc<Mutex<HashMap<(Process, usize), bool>>>,
-    /// The operations that began otherwise than with a call: a standby pauses before its
-    /// later terms, and a downgrade stands where the write lock stood.
+    /// The operations that began otherwise than with a call: a standby pauses before its later terms, and a
+    /// downgrade has the place of the write lock.
     continued: Arc<Mutex<HashSet<(Process, usize)>>>,
 }
 
@@ -93,7 +94,7 @@ impl Journal {
         continued.insert((who, op));
     }
 
-    /// Whether this operation began otherwise than with a call.
+    /// Returns whether this operation began otherwise than with a call.
     pub(crate) fn is_continued(&self, id: (Process, usize)) -> bool {
         let continued = locked(&self.continued);
         continued.contains(&id)
@@ -104,7 +105,7 @@ impl Journal {
         sleeps.entry((who, op)).or_default().push(sim::sleeps());
     }
 
-    /// How often the calling thread of an operation slept until it was granted the lock.
+    /// Returns how often the calling thread of an operation slept until the grant of the lock.
     pub(crate) fn slept(&self, id: (Process, usize)) -> Option<u64> {
         let sleeps = locked(&self.sleeps);
         match sleeps.get(&id)?.as_slice() {
@@ -117,7 +118,7 @@ impl Journal {
         locked(&self.entries)
     }
 
-    /// When a call began.
+    /// Returns when a call began.
     fn requested(&self, who: Process, op: usize) -> Duration {
         let entries = self.entries();
         let asks = |entry: &&Entry| {
@@ -146,7 +147,7 @@ impl Journal {
         }
     }
 
-    /// A lock goes from thread to thread only if it is held, or was confirmed anew.
+    /// Checks that a lock goes from thread to thread only if it is held, or was confirmed anew.
     fn is_not_suspect<G: LockGuard>(&self, who: Process, nodes: &[String], guard: &G) {
         let suspects = locked(&self.suspects);
         for node in nodes {
@@ -211,16 +212,16 @@ struct Actor {
     journal: Journal,
     who: Process,
     ops: Arc<AtomicUsize>,
-    /// Cancel the calls that wait.
+    /// The senders that cancel the calls that wait.
     cancels: Arc<Mutex<Vec<channel::Sender<()>>>>,
     /// When the client was closed.
     closed: Arc<Mutex<Option<Duration>>>,
-    /// No thread of the run is ever paused.
+    /// Whether no thread of the run is ever paused.
     steady: bool,
     timeout: Duration,
-    /// Connects as the client did.
+    /// A builder that connects as the client did.
     builder: ClientBuilder,
-    /// Nothing breaks.
+    /// Whether nothing breaks.
     is_sound: bool,
 }
 
@@ -233,11 +234,11 @@ const WRITES: u8 = 16;
 /// How long calls may take to return once their client is closed.
 const AFTER_CLOSE: Duration = Duration::from_millis(100);
 
-/// Connects, does all that is planned, and ends as planned.
+/// Connects, does everything in the plan, and ends as planned.
 pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journal) {
     sim::sleep(ms(mine.starts));
     let client = connect(&builder(plan, mine));
-    // Other clients make these nodes too; without them nothing can be written.
+    // Other clients create these nodes, too; without them nothing can be written.
     let nodes = client.nodes();
     for node in ["/sim", fenced::NODE] {
         let _ = nodes.create(node, b"");
@@ -295,7 +296,7 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
             resume_unwind(panic);
         }
     }
-    // What is left on the servers has to go while the session is alive.
+    // The nodes that are left on the servers must go while the session is alive.
     sim::sleep(ms(plan.timeout) + Duration::from_secs(2));
     if plan.is_calm() {
         let event = events.try_recv().ok();
@@ -394,7 +395,7 @@ impl Actor {
         let Some(guard) = self.granted(op, taken, token_and_node) else {
             return;
         };
-        // Held already, unless it was lost: neither waits.
+        // The lock is held already, unless it was lost: neither call waits.
         let again = mutex.lock_with(LockOptions::new().deadline(sim::now()));
         self.hold(op, step.hold, &guard);
         let lost = guard.check().is_err();
@@ -436,11 +437,11 @@ impl Actor {
         if !matches!(step.end, Release::Sent) {
             return self.hold_and_give_up(op, step, guard);
         }
-        // A downgrade: the write lock ends where the read lock begins.
+        // In a downgrade, the write lock ends where the read lock begins.
         self.hold(op, step.hold / 2, &guard);
         let read = self.ops.fetch_add(1, Ordering::Relaxed);
         let (kind, paths, limit) = (Kind::Read, vec![path.to_owned()], None);
-        // It stands in the queue where the write lock stood.
+        // The read lock has the place of the write lock in the queue.
         let request = What::Request { kind, paths, limit };
         self.journal.note_at(asked, self.who, read, request);
         self.journal.note_continued(self.who, read);
@@ -554,7 +555,7 @@ impl Actor {
         (op, options)
     }
 
-    /// Calls; `None` after a panic on purpose.
+    /// Makes a call; returns `None` after a panic on purpose.
     fn call<G>(
         &self,
         op: usize,
@@ -582,7 +583,7 @@ impl Actor {
         locked(&self.cancels)
     }
 
-    /// A call does not outlast the close of its client.
+    /// Checks that a call does not outlast the close of its client.
     fn is_not_kept_by_a_close(&self, op: usize, asked: Duration) {
         let closed = *locked(&self.closed);
         if let Some(closed) = closed.filter(|_| self.steady) {
@@ -641,7 +642,7 @@ impl Actor {
 
     fn hold<G: LockGuard>(&self, op: usize, hold: u64, guard: &G) {
         let until = sim::elapsed() + ms(hold);
-        // Long holds are looked at less often, except in doubtful moments.
+        // Long holds are checked less often, except in doubtful moments.
         let pause = Duration::from_micros(200 + 10 * hold);
         while self.is_valid(op, guard) && sim::elapsed() < until {
             let events: Vec<_> = guard.events().try_iter().collect();
@@ -670,7 +671,7 @@ impl Actor {
         }
     }
 
-    /// Writes what only a holder may write.
+    /// Writes the node that only a holder may write.
     fn write_under<G: LockGuard>(&self, op: usize, guard: &G) {
         let token = guard.fencing_token().map_or(0, FencingToken::get);
         let place = {
@@ -692,8 +693,8 @@ impl Actor {
         };
     }
 
-    /// A proof counts from when it is sent, which is before it comes to a server; so does a message
-    /// that the leader has heard of.
+    /// Checks how long a guard trusts its lock. A proof counts from when it is sent, which is before it comes to a
+    /// server; so does a message that the leader has heard of.
     fn is_not_trusted_for_too_long<G: LockGuard>(&self, op: usize, guard: &G) {
         let session = self.client.session_id();
         let (now, valid_for) = (sim::elapsed(), guard.valid_for());
@@ -744,12 +745,12 @@ impl Actor {
     }
 }
 
-/// A panic on purpose may have been under it.
+/// Locks a mutex; a panic on purpose may have poisoned it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Goes on with any other panic.
+/// Resumes any panic that is not on purpose.
 fn on_purpose(panic: Box<dyn std::any::Any + Send>) {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -758,13 +759,13 @@ fn on_purpose(panic: Box<dyn std::any::Any + Send>) {
     }
 }
 
-/// What a guard of one lock shows.
+/// Returns the token and the node of a guard of one lock.
 fn token_and_node<G: LockGuard>(guard: &G) -> (Vec<i64>, Vec<String>) {
     let token = guard.fencing_token().map(FencingToken::get);
     (token.into_iter().collect(), vec![guard.node().to_owned()])
 }
 
-/// Until when a lock may be trusted, given what has come to the servers.
+/// Returns until when a lock may be trusted, by the messages that have come to the servers.
 fn most_trust(session: i64, timeout: Duration) -> Duration {
     troubles::ensemble(|ensemble, _| {
         let arrivals = ensemble.arrivals(session).iter().rev();

@@ -1,4 +1,4 @@
-//! Judges what was written under a lock, by what the servers have carried out.
+//! The judge of writes under a lock, by what the servers have carried out.
 
 use std::collections::HashMap;
 
@@ -11,28 +11,29 @@ use crate::troubles::ensemble;
 /// The lock that guards the writes.
 pub(crate) const LOCK: &str = "/sim/m0";
 
-/// The node that is written.
+/// The node that these writes change.
 pub(crate) const NODE: &str = "/sim/fenced";
 
 /// A transaction that sets the node.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    /// What is written, the token first: no two are alike.
+    /// The text of the write, with the token first: no two are alike.
     pub(crate) text: String,
     pub(crate) told: Told,
 }
 
-/// What its writer was told.
+/// What the writer was told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Told {
-    /// It never heard, for example because its process died.
+    /// The writer never heard, for example because its process died.
     Nothing,
     Done,
     NotDone,
     Unconfirmed,
 }
 
-/// No holder writes after the next one has, and each is told what became of its write.
+/// Checks that no holder writes after the next one has, and that each is told what became of its
+/// write.
 pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<(), String> {
     let done: Vec<String> = ensemble(|ensemble, _| {
         let changes = ensemble

@@ -1,4 +1,4 @@
-//! Judges the runs of the job: what its callers were told, by what the servers have written.
+//! The judge of the job's runs: what its callers were told, by what the servers have written.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const ONCE_MORE: &str = "once-more ";
 /// The job's path.
 pub(crate) const JOB: &str = "/sim/job";
 
-/// The name of a slot.
+/// Returns the name of a slot.
 pub(crate) fn slot(number: u8) -> String {
     format!("{number:03}")
 }
@@ -45,7 +45,7 @@ pub(crate) struct Ran {
     pub(crate) slot: String,
     pub(crate) attempt: u32,
     pub(crate) retry_of: Option<i64>,
-    /// How many runs were done before, as the last one of them left it.
+    /// How many runs were done before, by the state that the last of them left.
     pub(crate) count: u64,
     /// Whether the work was done, once it has ended.
     pub(crate) well: Option<bool>,
@@ -75,7 +75,7 @@ pub(crate) struct Summary {
     pub(crate) unanswered: usize,
 }
 
-/// A run, as the servers have it.
+/// A run, as the servers have recorded it.
 #[derive(Clone, Debug)]
 struct Written {
     at: Duration,
@@ -105,7 +105,7 @@ impl Call {
         }
     }
 
-    /// Leaves out what a dead process says.
+    /// Drops what a dead process says.
     fn before(mut self, died: Duration) -> Self {
         self.told = self.told.filter(|(at, _)| *at < died);
         self.ran = self.ran.filter(|ran| ran.began < died);
@@ -171,7 +171,7 @@ fn hits(calls: &[Call], written: &[Written], died: impl Fn(Process) -> Duration)
     (killed, unanswered)
 }
 
-/// Reads what was written: each run begins while its node is there, and ends with it.
+/// Reads the runs from the history: each run begins while its node exists, and ends with it.
 fn written(history: &[Change]) -> Result<Vec<Written>, String> {
     let mut runs: Vec<Written> = Vec::new();
     let mut before = journal::Journal::default();
@@ -236,7 +236,7 @@ fn written(history: &[Change]) -> Result<Vec<Written>, String> {
     Ok(runs)
 }
 
-/// How a call that makes a run out of order describes itself.
+/// Returns how a call that makes a run out of order describes itself.
 pub(crate) fn note(any_order: bool, again: bool) -> String {
     let words = [(any_order, BY_ITSELF), (again, ONCE_MORE)];
     words.map(|(is, word)| if is { word } else { "" }).concat()
@@ -251,13 +251,14 @@ fn known(runs: &[Written]) -> (Vec<&str>, bool) {
     known_slots(done.map(|run| (&*run.slot, run.by_itself)))
 }
 
-/// Whether a slot is known to be done for a call that goes by the slot alone, or by its order.
+/// Returns whether a slot is known to be done for a call that looks at the slot alone, or at its
+/// order.
 fn is_done(runs: &[Written], slot: &str, by_itself: bool) -> bool {
     let by_order = |run: &Written| run.is_done() && !run.by_itself && slot <= run.slot.as_str();
     known(runs).0.contains(&slot) || !by_itself && runs.iter().any(by_order)
 }
 
-/// How often this slot was begun since it was done, or a higher one in order.
+/// Returns how often this slot was begun since it was done, or a higher one in order was.
 fn attempts(runs: &[Written], slot: &str) -> u32 {
     let mut count = 0;
     for (at, run) in runs.iter().enumerate() {
@@ -272,13 +273,13 @@ fn attempts(runs: &[Written], slot: &str) -> u32 {
     count
 }
 
-/// What a run leaves for the next one: how many were done by then.
+/// Reads the state that a run leaves for the next one: how many were done by then.
 pub(crate) fn count(state: Option<&[u8]>) -> u64 {
     let text = state.and_then(|state| std::str::from_utf8(state).ok());
     text.map_or(0, |text| text.parse().expect("a number"))
 }
 
-/// The node whose creation gave this token.
+/// Returns the node whose creation gave this token.
 fn node(history: &[Change], token: i64) -> Option<String> {
     history.iter().find_map(|change| match &change.what {
         What::Created { path, .. }
@@ -290,7 +291,7 @@ fn node(history: &[Change], token: i64) -> Option<String> {
     })
 }
 
-/// The session of that node.
+/// Returns the session of that node.
 fn session(history: &[Change], token: i64) -> i64 {
     let owners = history.iter().find_map(|change| match &change.what {
         What::Created { owner, .. } if change.zxid == token && *owner != 0 => Some(*owner),
@@ -305,12 +306,13 @@ fn deletes(change: &Change, node: &Option<String>) -> bool {
 
 fn node_gone(history: &[Change], token: i64) -> bool {
     let node = node(history, token);
-    // Where the numbers have come to their end, a node that is made again has the name of the first.
+    // Where the numbers have come to their end, a node that is created later has the name of the
+    // first.
     let gone = |change: &Change| token < change.zxid && deletes(change, &node);
     node.is_none() || history.iter().any(gone)
 }
 
-/// What is wrong with a run.
+/// Returns what is wrong with a run.
 fn misrun(call: &Call, ran: &Ran, written: &[Written]) -> Option<&'static str> {
     let Some(at) = written.iter().position(|run| run.token == ran.token) else {
         return Some("it ran, and that was not written down before");
@@ -352,7 +354,7 @@ fn misrun(call: &Call, ran: &Ran, written: &[Written]) -> Option<&'static str> {
     .find_map(|(wrong, what)| wrong.then_some(what))
 }
 
-/// What is wrong with what a caller was told.
+/// Returns what is wrong with what a caller was told.
 fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
     let (told_at, told) = call.told.as_ref()?;
     let of = |token: i64| written.iter().find(|run| run.token == token);
@@ -364,7 +366,7 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
         Told::DoneBefore(token) => {
             let done = |run: &Written| {
                 let in_time = run.end.is_some_and(|(at, done)| done && at <= *told_at);
-                // It may have been run once more by itself.
+                // The slot may have been run once more by itself.
                 let of_slot = written.iter().filter(|other| other.slot == run.slot);
                 let in_order = of_slot
                     .into_iter()
@@ -399,7 +401,7 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
     wrong.then_some("its caller is told what is not so")
 }
 
-/// Where nothing breaks, every end is written down.
+/// Checks that every end is written down where nothing breaks.
 fn unwritten(call: &Call, written: &[Written]) -> Option<&'static str> {
     let token = call.ran.as_ref()?.token;
     let ends = |run: &Written| run.token == token && run.end.is_some();
@@ -407,7 +409,7 @@ fn unwritten(call: &Call, written: &[Written]) -> Option<&'static str> {
 }
 
 impl Written {
-    /// The client whose process wrote it, by what its description says.
+    /// Returns the client whose process wrote the run, by its description.
     fn client(&self) -> Option<Process> {
         let (_, rest) = self.owner.split_once("\"pid\":")?;
         let end = rest.find(|c: char| !c.is_ascii_digit())?;
@@ -416,7 +418,7 @@ impl Written {
         Some(Process { slot, life: 0 })
     }
 
-    /// Whether its session had another handshake in this time.
+    /// Returns whether the run's session had another handshake in this time.
     fn resumed(&self, from: Duration, to: Duration) -> bool {
         ensemble(|ensemble, _| {
             let mut arrivals = ensemble.arrivals(self.session).iter();

@@ -17,12 +17,12 @@ use todc_utils::specifications::Specification;
 use crate::history::{Entry, Kind, Time};
 use crate::ops::gather;
 
-/// How many holds are judged together at least, if a path has that many.
+/// The least number of holds that are judged together, if a path has that many.
 const WINDOW: usize = 32;
-/// How many grants away from its own moment a step is looked for.
+/// The most grants between a step and its own moment in the search.
 const NEAR: usize = 4;
 
-/// What happens to a path; holds are numbered.
+/// A step of a path; holds are numbered.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire(usize, Kind),
@@ -79,7 +79,7 @@ pub(crate) fn judge(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// The holds of each path, by when they were granted.
+/// Returns the holds of each path, in the order of their grants.
 fn holds(entries: &[Entry]) -> BTreeMap<String, Vec<Hold>> {
     let mut holds: BTreeMap<String, Vec<Hold>> = BTreeMap::new();
     for op in gather(entries) {
@@ -135,7 +135,7 @@ fn is_linearizable(holds: &[Hold]) -> bool {
         let after = holds.get(after).map_or(Time::MAX, |other| other.granted);
         let acquire = Step::Acquire(number, hold.kind);
         let release = Step::Release(number);
-        // At the same moment, what begins comes first: holds that touch do not overlap.
+        // At the same moment, a beginning comes first: holds that touch do not overlap.
         actions.push((
             (hold.requested.max(before), 0),
             2 * number,
@@ -171,7 +171,8 @@ mod tests {
     use super::*;
     use crate::history::parse_all;
 
-    /// A crowd that waits all the time: every fifth is a writer, the others read together.
+    /// Returns the history of a crowd that waits all the time: every fifth is a writer, and the
+    /// others read together.
     fn crowd(writers_at: impl Fn(usize) -> usize) -> Vec<Entry> {
         let mut text = String::new();
         for round in 0..100 {

@@ -1,4 +1,5 @@
-//! What outlives a process, and what is divided among processes, as a run has seen it, and its judges.
+//! Locks that outlive a process, and work that is divided among processes, as a run has seen them,
+//! and their judges.
 
 mod holds;
 mod numbers;
@@ -22,11 +23,11 @@ pub(crate) const NUMBERED: &str = "/sim/numbered";
 /// The shards.
 pub(crate) const SHARDS: &str = "/sim/shards";
 
-/// A hold that its maker was told of.
+/// A hold whose maker was told that it exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Planted {
     pub(crate) node: String,
-    /// The lock's node in whose place it stands.
+    /// The lock's node whose place the hold has taken.
     pub(crate) instead_of: Option<String>,
     pub(crate) at: Duration,
 }
@@ -36,7 +37,7 @@ pub(crate) struct Planted {
 pub(crate) struct Numbered {
     pub(crate) who: Process,
     pub(crate) op: usize,
-    /// The permit's.
+    /// The permit's node.
     pub(crate) node: String,
     pub(crate) number: u32,
     pub(crate) at: Duration,
@@ -51,7 +52,7 @@ pub(crate) struct Member {
     pub(crate) to: Option<Duration>,
 }
 
-/// What was judged.
+/// The counts of what was judged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) holds: usize,

@@ -1,10 +1,9 @@
 //! The client that ships, in a simulation: its threads, clock, network and servers are in one
 //! process, and a seed repeats a run.
 //!
-//! A [`Plan`](plan::Plan) is made from a seed, [`play`] carries it out in the simulation, and
-//! the checker of the chaos runs judges the history, with the run's exact times, and so does
-//! an independent [`judge`]. The library is compiled with `--cfg zklock_sim` for it;
-//! `tests/sim.sh` runs it.
+//! A seed makes a [`Plan`](plan::Plan), and [`play`] carries it out in the simulation. The checker
+//! of the chaos runs judges the history, with the run's exact times, and so does an independent
+//! [`judge`]. The library is compiled with `--cfg zklock_sim` for this; `tests/sim.sh` runs it.
 
 #[allow(dead_code)]
 #[path = "../../chaos/checker.rs"]
@@ -87,7 +86,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The program again, in the binary of the tests: so a complete run need not compile both.
+/// Runs the program in the binary of the tests, so that a complete run need not compile both.
 #[cfg(test)]
 #[test]
 #[ignore = "its seeds are fresh; `tests/sim.sh --fresh` plays them"]
@@ -153,7 +152,7 @@ fn search(args: &Args) -> Option<(u64, Plan, String)> {
     Some((seed, plan, story))
 }
 
-/// A panic in a run is on purpose, or the run's failure reports it.
+/// Silences panics: a panic in a run is on purpose, or the run's failure reports it.
 fn be_quiet() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -163,7 +162,7 @@ fn be_quiet() {
     }));
 }
 
-/// What the client logs is part of the story.
+/// A logger that makes the client's log part of the story.
 struct Story;
 
 impl log::Log for Story {

@@ -1,4 +1,5 @@
-//! Judges which holders were told of an abandoned lock, by what the servers have carried out.
+//! The judge of the holders that were told of an abandoned lock, by what the servers have carried
+//! out.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ pub(crate) const LOCK: &str = "/sim/tracked";
 /// A holder's token, and the token of the holder that it was told had not released the lock.
 pub(crate) type Heard = (i64, Option<i64>);
 
-/// Every holder is told of the mark that its own replaced, and of no other.
+/// Checks that every holder is told of the mark that its own replaced, and of no other.
 pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<(), String> {
     // A leader that keeps a deleted node takes the node's owner for a holder.
     let differ = |trouble: &crate::plan::Trouble| matches!(trouble.what, Trouble::Ghost { .. });
@@ -37,7 +38,7 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<(), String> {
     Ok(())
 }
 
-/// For each mark that was set, the mark that it replaced.
+/// Returns for each mark that was set the mark that it replaced.
 fn replaced() -> HashMap<i64, Option<i64>> {
     let (mut now, mut replaced) = (None, HashMap::new());
     ensemble(|ensemble, _| {

@@ -1,6 +1,6 @@
-//! What happens in a run: who takes which locks, and what is broken when.
+//! The plan of a run: which locks each thread takes, and what breaks when.
 //!
-//! A plan is data, so that a failing one can be made smaller. Times are in milliseconds.
+//! A plan is data, so that a failing plan can be made smaller. Times are in milliseconds.
 
 mod cells;
 mod crowd;
@@ -21,18 +21,18 @@ pub(crate) struct Plan {
     pub(crate) servers: usize,
     pub(crate) tick: u64,
     pub(crate) timeout: u64,
-    /// The longest way from server to server, in microseconds.
+    /// The longest time of a message between servers, in microseconds.
     pub(crate) hop: u64,
-    /// What is late without a reason, or costs more than it must, is a violation.
+    /// Whether a lateness without a reason, or a cost that need not be, is a violation.
     pub(crate) is_timed: bool,
-    /// The servers are of version 3.4.
+    /// Whether the servers are of version 3.4.
     pub(crate) old: bool,
-    /// The servers have the session rules of ClickHouse Keeper.
+    /// Whether the servers have the session rules of ClickHouse Keeper.
     pub(crate) keeper: bool,
     pub(crate) containers_vanish: bool,
-    /// The sequence numbers of all queues begin near their end.
+    /// Whether the sequence numbers of all queues begin near their end.
     pub(crate) counters_end: bool,
-    /// Only clients that know a password may use the clients' nodes.
+    /// Whether only clients that know a password may use the clients' nodes.
     pub(crate) private: bool,
     pub(crate) threads: Threads,
     pub(crate) link: LinkPlan,
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) troubles: Vec<Trouble>,
 }
 
-/// How threads are scheduled.
+/// The scheduling of threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threads {
     pub(crate) switch: f64,
@@ -50,7 +50,7 @@ pub(crate) struct Threads {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkPlan {
-    /// In microseconds.
+    /// The least and the greatest latency, in microseconds.
     pub(crate) latency: (u64, u64),
     pub(crate) window: usize,
     pub(crate) piece: usize,
@@ -59,7 +59,7 @@ pub(crate) struct LinkPlan {
 /// A client, in a process of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientPlan {
-    /// When it connects.
+    /// When the client connects.
     pub(crate) starts: u64,
     pub(crate) handoffs: u32,
     pub(crate) threads: Vec<Vec<Step>>,
@@ -70,7 +70,7 @@ pub(crate) struct ClientPlan {
 pub(crate) enum ClientEnd {
     Close,
     Drop,
-    /// Closed at this time, in the middle of everything.
+    /// The client is closed at this time, in the middle of its work.
     CloseAt(u64),
     CrashAt(u64),
 }
@@ -78,10 +78,10 @@ pub(crate) enum ClientEnd {
 /// A lock that is taken, held and given up.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// How long to do something else before.
+    /// How long the thread does something else before.
     pub(crate) rest: u64,
     pub(crate) lock: Lock,
-    /// With 0, a try, of most locks.
+    /// The limit of the call; for most locks, 0 means a try.
     pub(crate) limit: Option<u64>,
     pub(crate) cancel: Option<u64>,
     pub(crate) hold: u64,
@@ -90,7 +90,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Whether it does not wait.
+    /// Returns whether the step does not wait.
     pub(crate) fn tries(&self) -> bool {
         use Lock::{Mutex, Permit, Read, Several, Write};
         self.limit == Some(0) && matches!(self.lock, Mutex(_) | Read | Write | Permit | Several(..))
@@ -107,7 +107,7 @@ pub(crate) enum Lock {
     Permit,
     Several(u8, u8),
     Together(Together),
-    /// So many of the permits of [`SEATS`].
+    /// This many of the permits of [`SEATS`].
     Seats(u8),
     Once(Once),
     /// This many terms as the active one.
@@ -137,16 +137,16 @@ pub(crate) const TOGETHER: [&str; 3] = ["/sim/m0", "/sim/m1", "/sim/rw"];
 /// A semaphore whose permits are taken together.
 pub(crate) const SEATS: &str = "/sim/seats";
 
-/// What keeps a lock without a process.
+/// A hold, which keeps a lock without a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
-    /// Which of [`HELD`].
+    /// The index of the queue in [`HELD`].
     pub(crate) on: usize,
-    /// It takes the place of a lock that is held, as `zklock hold` does; otherwise the end of the
+    /// Whether it takes the place of a lock that is held, as `zklock hold` does, or the end of the
     /// queue, as `zklock pause` does.
     pub(crate) in_place: bool,
     pub(crate) lasts: Option<u64>,
-    /// It ends at a time rather than so long after it is written.
+    /// Whether it ends at a given time, rather than a given while after it is written.
     pub(crate) until: bool,
     /// When somebody releases the first hold of this queue, after this one was made.
     pub(crate) released_after: Option<u64>,
@@ -155,7 +155,7 @@ pub(crate) struct Hold {
 /// The queues in which there are holds.
 pub(crate) const HELD: [&str; 4] = ["/sim/m0", "/sim/rw", JOB, marks::LOCK];
 
-/// A job that is to be run once for a slot.
+/// A job that must be run once for a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Once {
     pub(crate) slot: u8,
@@ -170,9 +170,10 @@ pub(crate) enum Release {
     Unlock,
     Drop,
     Panic,
-    /// In another thread, if the guard may go there.
+    /// The guard is released in another thread, if it may go there.
     Sent,
-    /// In another process that takes it over, if it is a mutex; several try to.
+    /// The guard is released in another process that takes the lock over, if it is a mutex; several
+    /// try to.
     HandOver,
 }
 
@@ -236,14 +237,14 @@ pub(crate) enum What {
     ChangeLeader {
         to: usize,
     },
-    /// Only at a Keeper, which only plans that are written by hand have.
+    /// The clock is set only at a Keeper, which only plans have that are written by hand.
     #[cfg(test)]
     SetClock {
         server: usize,
         by: u64,
     },
     LoseReply,
-    /// The answer to the next creation, or to the next transaction.
+    /// The answer to the next creation, or to the next transaction, is lost.
     LoseAnswer {
         multi: bool,
     },
@@ -270,7 +271,7 @@ pub(crate) enum What {
     },
 }
 
-/// Plans that are written by hand: one thing happens, in a quiet ensemble of three.
+/// The plans that are written by hand: one thing happens, in a quiet ensemble of three.
 #[cfg(test)]
 impl Plan {
     pub(crate) fn quiet(clients: Vec<ClientPlan>) -> Self {
@@ -321,7 +322,7 @@ impl ClientPlan {
 
 #[cfg(test)]
 impl Step {
-    /// Rests, takes a lock without a limit, and holds it.
+    /// Returns a step that rests, takes a lock without a limit, and holds it.
     pub(crate) fn of(rest: u64, lock: Lock, hold: u64) -> Self {
         Self {
             rest,
@@ -373,8 +374,8 @@ impl Plan {
         }
     }
 
-    /// A few holders of one lock whose answers come late, when the server that gave them has
-    /// already lost its leader.
+    /// Returns a plan with a few holders of one lock whose answers come late, when the server that
+    /// gave them has already lost its leader.
     fn late(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x1a7e);
         let mut plan = Self::mixed(seed);
@@ -426,7 +427,8 @@ impl Plan {
         plan
     }
 
-    /// A few holders of one lock with a short session timeout, while servers are cut off.
+    /// Returns a plan with a few holders of one lock with a short session timeout, while servers
+    /// are cut off.
     fn hard(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x4a4d);
         let mut plan = Self::mixed(seed);
@@ -473,8 +475,8 @@ impl Plan {
         plan
     }
 
-    /// A few clients that take one lock with marks in turn, and go from server to server while a
-    /// server lags.
+    /// Returns a plan with a few clients that take one lock with marks in turn, and go from server
+    /// to server while a server lags.
     fn marks(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x3a4c);
         let mut plan = Self::mixed(seed);
@@ -514,7 +516,7 @@ impl Plan {
         plan
     }
 
-    /// All threads want the slots of one job, more or less in order.
+    /// Returns a plan in which all threads want the slots of one job, more or less in order.
     fn jobs(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x10b5);
         let mut plan = Self::mixed(seed);
@@ -556,7 +558,7 @@ impl Plan {
         plan
     }
 
-    /// Processes are killed, and requests and answers are lost, while they run the job.
+    /// Lets processes be killed, and requests and answers be lost, while they run the job.
     fn be_killed_often(&mut self, rng: &mut Rng) {
         let within = 2 * self.timeout.max(100);
         for client in &mut self.clients {
@@ -567,7 +569,7 @@ impl Plan {
         self.be_cut_often(rng, within);
     }
 
-    /// Some threads stand by where others take the lock.
+    /// Returns a plan in which some threads stand by where others take the lock.
     fn standbys(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x57b);
         let mut plan = Self::mixed(seed);
@@ -583,16 +585,16 @@ impl Plan {
         plan
     }
 
-    /// Processes that hand one lock over while others wait for it.
+    /// Returns a plan with processes that hand one lock over while others wait for it.
     fn handovers(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x4a0d);
         let mut plan = Self::mixed(seed);
-        // An old server does not tell what a session has.
+        // An old server does not tell which nodes a session has.
         plan.old = false;
         for client in &mut plan.clients {
             client.handoffs = 0;
             client.threads.truncate(1);
-            // It is not the client of the plan any more that is in the middle of something.
+            // The process that is in the middle of its work is no longer the client of the plan.
             if let ClientEnd::CloseAt(_) = client.end {
                 client.end = ClientEnd::Close;
             }
@@ -714,41 +716,41 @@ impl Plan {
         }
     }
 
-    /// Whether no thread ever stands still.
+    /// Returns whether no thread ever stands still.
     pub(crate) fn is_steady(&self) -> bool {
         let stops =
             |trouble: &Trouble| matches!(trouble.what, What::Freeze { .. } | What::Suspend { .. });
         self.threads.pause == 0.0 && !self.troubles.iter().any(stops)
     }
 
-    /// Whether nothing breaks, and no client ends before its calls have. Servers of version
+    /// Returns whether nothing breaks, and no client ends before its calls do. Servers of version
     /// 3.4 and the last sequence numbers have refusals of their own.
     pub(crate) fn is_calm(&self) -> bool {
         let usual = !self.old && !self.counters_end && !self.hands_over();
         usual && self.is_sound()
     }
 
-    /// Whether a client is closed because another process goes on with its session.
+    /// Returns whether a client is closed because another process goes on with its session.
     pub(crate) fn hands_over(&self) -> bool {
         let steps = self.clients.iter().flat_map(|client| &client.threads);
         let mut steps = steps.flatten();
         steps.any(|step| matches!(step.end, Release::HandOver))
     }
 
-    /// Whether nothing breaks, and no client ends by itself.
+    /// Returns whether nothing breaks, and no client ends by itself.
     pub(crate) fn is_sound(&self) -> bool {
         let stays = |client: &ClientPlan| matches!(client.end, ClientEnd::Close | ClientEnd::Drop);
         self.is_steady() && self.troubles.is_empty() && self.clients.iter().all(stays)
     }
 
-    /// Whether a lock is kept without a process.
+    /// Returns whether a lock is kept without a process.
     pub(crate) fn has_holds(&self) -> bool {
         let threads = self.clients.iter().flat_map(|client| &client.threads);
         let mut steps = threads.flatten();
         steps.any(|step| matches!(step.lock, Lock::Hold(_)))
     }
 
-    /// How long all of it takes if no two hold at the same time.
+    /// Returns how long the plan takes if no two threads hold at the same time.
     pub(crate) fn holds_for(&self) -> Duration {
         let threads = self.clients.iter().flat_map(|client| &client.threads);
         let time = |step: &Step| match step.lock {
@@ -758,19 +760,19 @@ impl Plan {
         Duration::from_millis(threads.flatten().map(time).sum())
     }
 
-    /// Whether an administrator deletes nodes.
+    /// Returns whether an administrator deletes nodes.
     pub(crate) fn evicts(&self) -> bool {
         let evicts = |trouble: &Trouble| matches!(trouble.what, What::Evict { .. });
         self.troubles.iter().any(evicts)
     }
 
-    /// Whether the order of a queue may be broken by what the plan does.
+    /// Returns whether the plan keeps the order of queues.
     pub(crate) fn keeps_order(&self) -> bool {
         !self.evicts() && self.clients.iter().all(|client| client.handoffs == 0)
     }
 }
 
-/// What a client takes for the end of a connection: lengths that no frame has, replies to
+/// Bytes that a client takes for the end of a connection: lengths that no frame has, replies to
 /// nothing, and an event that is cut off.
 pub(crate) const GARBAGE: [&[u8]; 6] = [
     &[0xff; 4],
@@ -785,7 +787,7 @@ pub(crate) const GARBAGE: [&[u8]; 6] = [
 ];
 
 impl Trouble {
-    /// Whether what it names is there.
+    /// Returns whether the servers and clients that it names exist.
     pub(crate) fn fits(&self, plan: &Plan) -> bool {
         match self.what {
             What::Hold { server, .. }

@@ -1,4 +1,4 @@
-//! Carries a plan out, and judges what was seen.
+//! The play of a plan, and the judgement of its history.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::sight::{self, Revoked};
 use crate::taken;
 use crate::troubles::{self, Processes, contenders, ensemble};
 
-/// How long calls may take to return once nothing is broken any more, beside what they are to hold.
+/// How long calls may take to return once nothing is broken any more, beside their holds.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A run without a violation.
@@ -65,7 +65,7 @@ pub(crate) fn play(plan: &Plan, record: bool) -> Result<Played, String> {
     }
 }
 
-/// What is promised, on a machine that is never busy.
+/// Returns the promises on a machine that is never busy.
 fn rules(plan: &Plan) -> Rules {
     let timeout = ms(plan.timeout);
     Rules {
@@ -76,10 +76,11 @@ fn rules(plan: &Plan) -> Rules {
         },
         release: timeout + Duration::from_secs(3),
         settle: 3 * timeout + Duration::from_secs(15),
-        // Where nothing breaks, a client that was silent waits for a proof at most.
+        // Where nothing breaks, a client that was silent waits at most for a proof.
         patience: match plan.is_calm() {
             true => timeout + Duration::from_secs(1),
-            // It is nobody's until it is taken over, which those who try may keep each other from.
+            // The lock is nobody's until it is taken over, and the processes that try may keep each
+            // other from that.
             false if plan.hands_over() => Duration::from_secs(30) + 3 * timeout,
             false => Duration::from_secs(30),
         },
@@ -146,7 +147,7 @@ fn carry_out(plan: &Plan) -> Seen {
     (entries, sight::revoked(&journal), judged)
 }
 
-/// Nothing is broken any more, so every call has to return.
+/// Waits until every call returns: nothing is broken any more.
 fn await_return<'a>(plan: &Plan, mains: impl Iterator<Item = &'a sim::JoinHandle<()>>) {
     let until = sim::elapsed() + PATIENCE + plan.holds_for();
     for main in mains {
@@ -165,7 +166,7 @@ fn await_return<'a>(plan: &Plan, mains: impl Iterator<Item = &'a sim::JoinHandle
     }
 }
 
-/// What the servers have, and how it came to be.
+/// Returns what the servers have, and how it came to be.
 fn servers() -> String {
     let nodes = contenders().join("\n    ");
     ensemble(|ensemble, _| {
@@ -178,7 +179,7 @@ fn servers() -> String {
     })
 }
 
-/// Where the sequence numbers begin.
+/// Returns where the sequence numbers begin.
 fn counters(plan: &Plan) -> BTreeMap<String, i32> {
     const QUEUES: [&str; 10] = [
         "/sim/m0",
@@ -209,7 +210,7 @@ fn build(plan: &Plan) {
             false => Duration::from_secs(3600),
         },
         counters: counters(plan),
-        // Less than half a tick, and so than a quarter of every session timeout.
+        // This is less than half a tick, and so less than a quarter of every session timeout.
         expiry: ms(plan.tick) * 9 / 20,
         hop: Duration::from_micros(plan.hop.min(50))..=Duration::from_micros(plan.hop),
         election: ms(plan.tick / 10)..=ms(plan.tick / 2),
@@ -226,7 +227,7 @@ fn build(plan: &Plan) {
     sim::build(Network::new(Box::new(ensemble), usual, plan.seed ^ 0x4e7));
 }
 
-/// What happens when: the beginnings and ends of troubles, and the ends of processes.
+/// An event that is due: the beginning or end of a trouble, or the end of a process.
 enum Due {
     Begin(usize),
     End(usize),
@@ -278,14 +279,14 @@ fn break_and_mend(plan: &Plan, processes: &Processes, journal: &Journal) {
 
 fn note(trouble: &Trouble, journal: &Journal) {
     use crate::plan::What::{Freeze, Suspend};
-    // The scheduler keeps a list of these.
+    // The scheduler keeps a list of freezes and suspends.
     if !matches!(trouble.what, Freeze { .. } | Suspend { .. }) {
         let text = format!("{:?} for {} ms", trouble.what, trouble.lasts);
         journal.note(NOBODY, 0, What::Fault { text });
     }
 }
 
-/// When each process or one of its threads stood still, as entries of the history.
+/// Returns when each process or one of its threads stood still, as entries of the history.
 fn pauses(processes: &Processes) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (slot, number) in processes.iter().enumerate() {
@@ -380,7 +381,7 @@ fn seen(plan: &Plan, processes: &Processes, journal: &Journal, ends: &Ends) -> V
     entries
 }
 
-/// The nodes that an administrator removed, themselves or with their sessions, and when.
+/// Returns the nodes that an administrator removed, alone or with their sessions, and when.
 fn ends_by_hand() -> Ends {
     ensemble(|ensemble, _| {
         let by_hand: Vec<i64> = ensemble

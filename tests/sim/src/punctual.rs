@@ -1,5 +1,6 @@
-//! Was anything late without a reason? In quiet intervals a lock is granted within as many trips
-//! between client and server as the table in `docs/simulation.md` says, on the run's own clock.
+//! Was anything late without a reason? In quiet intervals, a lock is granted within the number of
+//! trips between client and server that the table in `docs/simulation.md` says, by the run's own
+//! clock.
 
 mod costs;
 
@@ -17,10 +18,10 @@ use crate::plan::{Plan, What as Trouble};
 use crate::quiet::Quiet;
 use crate::troubles::ensemble;
 
-/// What the steps of a run's threads take, each 100 ns.
+/// The time for the steps of a run's threads, each of which takes 100 ns.
 const STEPS: Duration = Duration::from_micros(200);
 
-/// What a run was seen to do, and what may be late in it.
+/// The observations of a run, and what may be late in it.
 pub(crate) struct Punctual<'a> {
     plan: &'a Plan,
     quiet: &'a Quiet,
@@ -38,7 +39,7 @@ struct Free {
     trips: u32,
 }
 
-/// What a grant had to wait for.
+/// The last thing that a grant had to wait for.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Last {
     /// The call itself.
@@ -107,7 +108,7 @@ impl<'a> Punctual<'a> {
         }
     }
 
-    /// A call that has reached its limit returns at once.
+    /// Checks that a call that has reached its limit returns at once.
     fn is_refused_in_time(&self, op: &Op) -> Result<(), String> {
         let (Some(limit), Some((at, why))) = (op.limit, &op.refused) else {
             return Ok(());
@@ -124,7 +125,7 @@ impl<'a> Punctual<'a> {
         ))
     }
 
-    /// What the servers were asked by the late client meanwhile, and what they did.
+    /// Returns the late client's requests meanwhile, and what the servers did.
     fn story(&self, session: i64, from: Duration, to: Duration) -> String {
         let from = from.saturating_sub(ms(self.plan.timeout / 20));
         let asked = ensemble(|ensemble, _| ensemble.asked(session).to_vec());
@@ -140,8 +141,8 @@ impl<'a> Punctual<'a> {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Servers of version 3.4, the last sequence numbers, full sockets and slow links have ways of
-    /// their own.
+    /// Returns whether the run has usual servers: version 3.4, the last sequence numbers, full
+    /// sockets and slow links have ways of their own.
     fn is_usual(&self) -> bool {
         let Plan {
             old,
@@ -151,37 +152,38 @@ impl<'a> Punctual<'a> {
             timeout,
             ..
         } = self.plan;
-        // A proof must be young when it comes: otherwise several are asked for.
+        // A proof must be young when it arrives: otherwise the client asks for several.
         let proof = 2 * link.latency.1 + 5 * hop;
         !old && !counters_end && 100_000 < link.window && 8 * proof < 1000 * timeout
     }
 
-    /// How long after the leader a follower carries out a change, at most.
+    /// Returns how long after the leader a follower carries out a change, at most.
     fn lag(&self) -> Duration {
         Duration::from_micros(2 * self.plan.hop)
     }
 
-    /// How long these trips take at most.
+    /// Returns how long these trips take at most.
     fn takes(&self, free: &Free) -> Duration {
         let (trips, allowed) = match self.is_even() {
             true => (free.trips, Duration::ZERO),
-            // Whatever overtakes an answer may cost a waiter another look at the queue.
+            // A message that overtakes an answer may cost a waiter another look at the queue.
             false => (2 * free.trips, ms(self.plan.timeout) / 20),
         };
         let (trip, hop) = (self.plan.link.latency.1, self.plan.hop);
         let rounds = u64::from(trips.div_ceil(2));
-        // A follower has each write go to the leader, to a quorum and back.
+        // With a follower, each write goes to the leader, to a quorum and back.
         let micros = trip * u64::from(trips) + 5 * hop * (1 + rounds);
         Duration::from_micros(micros) + allowed + STEPS
     }
 
-    /// Whether every trip takes the same.
+    /// Returns whether every trip takes the same time.
     fn is_even(&self) -> bool {
         let (least, most) = self.plan.link.latency;
         least == most
     }
 
-    /// All that a grant waits for: when it was out of the way, and how many trips it is from there.
+    /// Returns all that a grant waits for: when each was out of the way, and how many trips the
+    /// grant is from there.
     fn frees(&self, op: &Op, grant: &Grant, at: Duration) -> Vec<Free> {
         let id = op.id();
         let held = self
@@ -211,12 +213,13 @@ impl<'a> Punctual<'a> {
         all
     }
 
-    /// Whether every trip takes the same, and nobody else uses the client's connection.
+    /// Returns whether every trip takes the same time, and nobody else uses the client's
+    /// connection.
     fn is_exact(&self, op: &Op) -> bool {
         self.is_even() && self.plan.clients[op.who.slot].threads.len() == 1
     }
 
-    /// Whether the directory of a lock was there all the time.
+    /// Returns whether the directory of a lock existed all the time.
     fn knows(&self, dir: &str, from: Duration, to: Duration) -> bool {
         let own = self.history.iter().filter(|change| match &change.what {
             What::Created { path, .. } | What::Deleted { path, .. } => path == dir,
@@ -229,7 +232,8 @@ impl<'a> Punctual<'a> {
         there
     }
 
-    /// From a call for a free lock to its grant. Who comes first makes the directories.
+    /// Returns the trips from a call for a free lock to its grant. The first client creates the
+    /// directories.
     fn trips_of_a_call(&self, op: &Op, at: Duration) -> u32 {
         match (op.kind, op.paths[0].as_str()) {
             (Kind::Permit(_), _) => 14,
@@ -241,7 +245,7 @@ impl<'a> Punctual<'a> {
         }
     }
 
-    /// From the deletion of the last node ahead to the grant.
+    /// Returns the trips from the deletion of the last node ahead to the grant.
     fn trips_of_a_release(&self, op: &Op, node: &str, gone: Duration) -> u32 {
         match (op.kind, op.paths[0].as_str()) {
             (kind, path)
@@ -265,14 +269,14 @@ impl<'a> Punctual<'a> {
         }
     }
 
-    /// Whether a connection of this client was ever reset.
+    /// Returns whether a connection of this client was ever reset.
     fn was_reset(&self, op: &Op) -> bool {
         let mut troubles = self.plan.troubles.iter();
         troubles
             .any(|trouble| matches!(trouble.what, Trouble::Cut { client } if client == op.who.slot))
     }
 
-    /// Whether a waiter had all its watches, and nothing happened in its queue for a while.
+    /// Returns whether a waiter had all its watches, and nothing happened in its queue for a while.
     fn has_settled(&self, node: &str, gone: Duration) -> bool {
         let since = gone.saturating_sub(self.takes(&Free {
             at: gone,
@@ -292,7 +296,8 @@ impl<'a> Punctual<'a> {
         moved.next().is_none()
     }
 
-    /// The last time that the session was resumed by then, and how far the grant is from there.
+    /// Returns the last time by then at which the session was resumed, and how far the grant is
+    /// from there.
     fn resumed(&self, session: i64, by: Duration, call: u32) -> Option<Free> {
         let arrivals = ensemble(|ensemble, _| ensemble.arrivals(session).to_vec());
         let (opened, rest) = arrivals.split_first()?;
@@ -305,10 +310,10 @@ impl<'a> Punctual<'a> {
             .find(|(sent, what)| *what == Arrival::Write && *sent < at);
         let committed = committed.unwrap_or(opened).0;
         let timeout = ms(self.plan.timeout);
-        // What was under way is looked for, before it is asked for again.
+        // The client looks for the results of lost requests before it repeats them.
         let trips = 13 + call;
-        // What was committed shows that the leader had heard of the session T/2 before. Otherwise it
-        // may have been due, and the leader must have heard of it since.
+        // A commit shows that the leader had heard of the session T/2 before. Otherwise the
+        // session's end may have been due, and the leader must have heard of it since.
         let counts = match committed + timeout * 9 / 20 < at {
             true => timeout / 4,
             false => Duration::ZERO,
@@ -320,7 +325,7 @@ impl<'a> Punctual<'a> {
         })
     }
 
-    /// When the client's other threads left the line for a path of this call.
+    /// Returns when the client's other threads left the line for a path of this call.
     fn turns<'b>(&'b self, op: &'b Op) -> impl Iterator<Item = Duration> + 'b {
         let others = self.ops.iter().filter(|other| {
             let shared = other.paths.iter().any(|path| op.paths.contains(path));
@@ -343,14 +348,15 @@ impl<'a> Punctual<'a> {
         })
     }
 
-    /// When the last node that kept this one waiting was deleted.
+    /// Returns when the last node that kept this one waiting was deleted.
     fn ahead_gone(&self, node: &str, by: Duration) -> Option<Duration> {
         let (dir, name) = node.rsplit_once('/')?;
         let mut ahead = HashSet::new();
         let mut last = None;
         for change in self.history.iter().take_while(|change| change.at <= by) {
             match &change.what {
-                // A downgraded lock keeps its place, and is made later than nodes behind it.
+                // A downgraded lock keeps its place, although its node is created later than nodes
+                // behind it.
                 What::Created { path, .. } => {
                     let other = path.rsplit_once('/').filter(|(of, _)| *of == dir);
                     if other.is_some_and(|(_, other)| excludes(other, name)) {
@@ -364,7 +370,7 @@ impl<'a> Punctual<'a> {
         last
     }
 
-    /// When a permit was last given back, or a place in the line for permits.
+    /// Returns when a permit was last given back, or a place in the line for permits.
     fn last_given_back(&self, node: &str, by: Duration) -> Option<Duration> {
         let (dir, _) = node.rsplit_once('/')?;
         let (top, _) = dir.rsplit_once('/')?;
@@ -376,7 +382,7 @@ impl<'a> Punctual<'a> {
     }
 }
 
-/// Whether a node keeps one behind it waiting.
+/// Returns whether a node keeps one behind it waiting.
 fn excludes(ahead: &str, behind: &str) -> bool {
     let reads = |name: &str| name.contains("__READ__");
     let number = |name: &str| name.get(name.len().saturating_sub(10)..).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Which intervals of a run are quiet for whom: nothing that the plan breaks is felt there.
+//! The intervals of a run that are quiet for a client: it feels no trouble of the plan there.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::client::ms;
 use crate::plan::{ClientEnd, Plan, What};
 use crate::troubles::Processes;
 
-/// When something was wrong for one client, or for all.
+/// A time when something was wrong for one client, or for all.
 struct Trouble {
     client: Option<usize>,
     from: Duration,
@@ -21,8 +21,9 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    /// A trouble is felt from its beginning to a session timeout and the longest pause between
-    /// two attempts to connect after its end. A reset is over with the handshake that follows.
+    /// Finds the troubles. A trouble is felt from its beginning until a session timeout and the
+    /// longest pause between two attempts to connect have passed after its end. A reset is over
+    /// with the handshake that follows.
     pub(crate) fn of(plan: &Plan, processes: &Processes) -> Self {
         let settle = ms(plan.timeout) + Duration::from_secs(3);
         let planned = plan.troubles.iter().filter_map(|trouble| {
@@ -35,7 +36,7 @@ impl Quiet {
                 | What::Suspend { client }
                 | What::CutAfter { client, .. }
                 | What::Garbage { client, .. } => (Some(client), lasts),
-                // It waits for the next reply, whenever that comes.
+                // The trouble waits for the next reply, whenever that comes.
                 What::LoseReply | What::LoseAnswer { .. } => (None, Duration::from_secs(1 << 30)),
                 _ => (None, lasts),
             };
@@ -50,7 +51,7 @@ impl Quiet {
                 troubles.push(Trouble { client, from, to });
             }
         }
-        // A thread that stood still may have kept others, and is late only by as much.
+        // A thread that stood still may have held others up, and is late only by the same time.
         for (process, from, to) in sim::pauses() {
             let client = processes.iter().position(|number| *number == process);
             let to = to + (to - from);
@@ -59,7 +60,7 @@ impl Quiet {
         Self { troubles }
     }
 
-    /// Whether nothing was wrong for this client, nor for the servers, between these times.
+    /// Returns whether nothing was wrong for this client, nor for the servers, between these times.
     pub(crate) fn holds(&self, client: usize, from: Duration, to: Duration) -> bool {
         !self.troubles.iter().any(|trouble| {
             let touches = trouble.client.is_none_or(|touched| touched == client);

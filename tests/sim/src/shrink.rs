@@ -1,12 +1,12 @@
-//! Makes a failing plan smaller: fewer clients, threads, steps and troubles.
+//! The search for a smaller failing plan, with fewer clients, threads, steps and troubles.
 
 use crate::plan::{Plan, Threads};
 use crate::play::play;
 
-/// How many runs a search may take.
+/// The most runs that a search may take.
 const RUNS: usize = 300;
 
-/// Returns the smallest plan that was found to fail, and how it fails.
+/// Returns the smallest failing plan that the search has found, and how it fails.
 pub(crate) fn shrink(plan: &Plan, story: String) -> (Plan, String) {
     let (mut plan, mut story) = (plan.clone(), story);
     let mut left = RUNS;
@@ -35,7 +35,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
             plan.troubles.remove(number);
         });
     }
-    // A client keeps its number, which troubles refer to.
+    // A client keeps its number, to which troubles refer.
     for (number, client) in plan.clients.iter().enumerate() {
         if !client.threads.is_empty() {
             add(&|plan| plan.clients[number].threads.clear());

@@ -1,5 +1,5 @@
-//! What a simulation can see and a run against real servers cannot: that nothing broke, and
-//! when a quorum committed what.
+//! The judge of what a simulation can see and a run against real servers cannot: that nothing
+//! broke, and when a quorum committed each change.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::troubles::ensemble;
 /// A holder's node that was written into, and when.
 pub(crate) type Revoked = (Process, usize, Time);
 
-/// How long a holder's node may have no watch, and what else takes time.
+/// How long a holder's node may have no watch, with a margin for other delays.
 const UNWATCHED: Duration = Duration::from_millis(100);
 
 /// Finds the nodes of holders that were asked to release the lock.
@@ -55,7 +55,7 @@ pub(crate) fn check(plan: &Plan, entries: &[Entry], revoked: &[Revoked]) -> Resu
     Ok(())
 }
 
-/// Where nothing breaks, nothing is lost or doubted, and no call fails.
+/// Checks that nothing is lost or in doubt, and that no call fails, where nothing breaks.
 fn nothing_is_lost(entries: &[Entry]) -> Result<(), String> {
     for entry in entries {
         let wrong = match &entry.what {
@@ -75,7 +75,7 @@ fn nothing_is_lost(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// A holder whose lock was confirmed after the request hears of the request.
+/// Checks that a holder whose lock was confirmed after the request hears of the request.
 fn a_request_is_heard(plan: &Plan, entries: &[Entry], op: &Op, at: Time) -> Result<(), String> {
     let (Some(grant), Some(valid)) = (&op.granted, op.last_valid) else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Judges tries that were told that a lock is taken: while they asked, somebody else had a node there. So
-//! a release that was answered before counts, and no try meets what it has left there itself.
+//! The judge of tries that were told that a lock is taken: while they asked, somebody else had a node there. So a
+//! release that was answered before counts, and no try meets a node that its own client has left.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ struct Node {
 }
 
 pub(crate) fn judge(plan: &Plan, journal: &Journal, entries: &[Entry]) -> Result<(), String> {
-    // A server with data that are wrong shows a node that is gone.
+    // A server with wrong data shows a node that is gone.
     let haunts = |what: &plan::What| matches!(what, plan::What::Ghost { .. });
     if plan.troubles.iter().any(|trouble| haunts(&trouble.what)) {
         return Ok(());
@@ -35,7 +35,7 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal, entries: &[Entry]) -> Result
             let until = other.released.or(other.refused.as_ref().map(|(at, _)| *at));
             *asked(other).start() <= told && op.requested <= until.unwrap_or(Time::MAX)
         };
-        // Another thread of the client keeps its place without a node of this one's.
+        // Another thread of the client keeps the place without a node of this operation.
         let beside = |other: &&Op| other.who.slot == op.who.slot && other.id() != op.id();
         if ops.iter().filter(beside).filter(shares).any(meets) {
             continue;
@@ -57,13 +57,13 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal, entries: &[Entry]) -> Result
     Ok(())
 }
 
-/// Whether it is a contender's node; a directory has no number.
+/// Returns whether this is a contender's node; a directory has no number.
 fn is_below(path: &str, node: &str) -> bool {
     let name = node.strip_prefix(path);
     name.is_some_and(|name| name.starts_with('/') && name.contains('-'))
 }
 
-/// The sessions of an operation's client.
+/// Returns the sessions of an operation's client.
 fn sessions(entries: &[Entry], op: &Op) -> HashSet<i64> {
     let its = entries.iter().filter(|entry| entry.who.slot == op.who.slot);
     its.filter_map(|entry| match entry.what {
@@ -73,7 +73,7 @@ fn sessions(entries: &[Entry], op: &Op) -> HashSet<i64> {
     .collect()
 }
 
-/// All nodes that ever were.
+/// Returns all nodes that ever existed.
 fn nodes() -> Vec<Node> {
     ensemble(|ensemble, _| {
         let mut there = HashMap::new();

@@ -1,4 +1,4 @@
-//! What the simulation itself promises.
+//! The promises of the simulation itself.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn a_holder_whose_server_stops_knows_before_the_next_one_holds() {
 /// Five minutes without a resolver, and three resets.
 #[test]
 fn resets_while_no_name_is_resolved_cost_no_guard() {
-    // As long as a system asks a name server that does not answer, before it gives up.
+    // A system asks a name server that does not answer for this long before it gives up.
     let slow = What::SlowNames { by: 30_000 };
     let gone = (0..3).map(|server| What::Unknown { server }).collect();
     for outage in [vec![slow], gone] {
@@ -90,7 +90,7 @@ fn resets_while_no_name_is_resolved_cost_no_guard() {
     }
 }
 
-/// Each of them made a client wait anew until the leader must have heard of its session.
+/// Once, each reset made a client wait anew until the leader must have heard of its session.
 #[test]
 fn several_resets_delay_a_waiter_once() {
     let (timeout, freed) = (20_000, 30_000);
@@ -146,7 +146,7 @@ fn a_try_for_several_locks_does_not_meet_its_own_nodes() {
     under_seeds(&plan, 30);
 }
 
-/// It met the node of the call before it, which had given up before its answer (seed 678328757).
+/// Once, it met the node of the call before it, which had given up before its answer (seed 678328757).
 #[test]
 fn a_try_does_not_meet_what_a_call_before_it_has_left() {
     for lock in [
@@ -265,7 +265,7 @@ fn a_hold_that_is_over_goes_although_one_without_an_end_stood_before_it() {
     under_many_seeds(&Plan::quiet(clients));
 }
 
-/// Otherwise a server reads half a frame (seed 200436971).
+/// If later bytes come first, a server reads half a frame (seed 200436971).
 #[test]
 fn what_a_link_has_held_comes_before_what_was_sent_later() {
     let once = |slot| Once {
@@ -302,7 +302,7 @@ fn what_a_link_has_held_comes_before_what_was_sent_later() {
     under_many_seeds(&plan);
 }
 
-/// The leader knows that the node is gone, and the server still shows the mark of another.
+/// The leader knows that the node is gone, and the server still shows the mark of another process.
 #[test]
 fn who_takes_over_too_late_by_a_server_whose_data_diverged_is_told_so() {
     let step = Step {
@@ -310,9 +310,9 @@ fn who_takes_over_too_late_by_a_server_whose_data_diverged_is_told_so() {
         ..Step::of(0, Lock::Mutex(0), 60)
     };
     let plan = Plan::quiet(vec![ClientPlan::of(vec![vec![step]])]);
-    // It shows the node for ever.
+    // The server shows the node for ever.
     let plan = plan.with(20, 60_000, What::Ghost { server: 2, nth: 0 });
-    // Whoever tries this server first is late.
+    // A process that tries this server first is late.
     let silent = What::Hold {
         client: 0,
         server: 1,
@@ -403,7 +403,7 @@ fn at_a_keeper_whose_clocks_are_set_forward_by_less_than_half_a_timeout_one_hold
     }
 }
 
-/// What `ClientBuilder::wall_clock_expiry` accepts.
+/// This is what `ClientBuilder::wall_clock_expiry` accepts.
 #[test]
 fn at_a_keeper_whose_clocks_are_set_forward_by_a_timeout_two_may_hold_one_lock() {
     let twice = |seed| {

@@ -1,4 +1,4 @@
-//! Breaks what a plan says, and mends it.
+//! The troubles of a plan: each begins, and is mended.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use zklock::sim::{self, Network};
 use crate::client::ms;
 use crate::plan::{GARBAGE, Plan, Trouble, What};
 
-/// The number in the run of each client's process.
+/// The number of each client's process in the run.
 pub(crate) type Processes = Vec<usize>;
 
 pub(crate) fn ensemble<R>(run: impl FnOnce(&mut Ensemble, Duration) -> R) -> R {
@@ -161,7 +161,7 @@ fn unknown(server: usize, on: bool) {
     sim::network(|network, _| network.make_unknown(&host, on));
 }
 
-/// The nodes of holders and waiters.
+/// Returns the nodes of holders and waiters.
 pub(crate) fn contenders() -> Vec<String> {
     ensemble(|ensemble, _| {
         use zklock::sim::ensemble::What::{Created, Deleted};

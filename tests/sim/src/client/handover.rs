@@ -11,14 +11,15 @@ use super::{Actor, connect, ms, token_and_node};
 use crate::history::{Kind, What};
 use crate::plan::{Release, Step};
 
-/// How many try: the new process, and the old one, which believes that the new one has failed.
+/// How many processes try: the new one, and the old one, which believes that the new one has
+/// failed.
 const TAKERS: u64 = 2;
 
-/// How many milliseconds lie between two that try at nearly the same time, at most.
+/// The most milliseconds between two processes that try at nearly the same time.
 const CLOSE_TOGETHER: u64 = 4;
 
-/// Those who try end each other's connections, and pause before they connect again: a shorter
-/// session may be over by then.
+/// The shortest session timeout for that: processes that try end each other's connections, and
+/// pause before they connect again, and a shorter session may be over by then.
 const STEADY: Duration = Duration::from_millis(500);
 
 /// One in this many hand-overs is left for about a session timeout.
@@ -72,7 +73,7 @@ impl Actor {
         );
     }
 
-    /// Takes the lock over, holds it, and gives it up.
+    /// Takes the lock over, holds it, and releases it.
     fn take_over(&self, before: usize, step: &Step, handover: &Handover) -> bool {
         let (client, guard) = match self.builder.clone().take_over(handover) {
             Ok(taken) => taken,
@@ -84,7 +85,7 @@ impl Actor {
         assert_eq!(guard.fencing_token(), handover.fencing_token());
         let op = self.ops.fetch_add(1, Ordering::Relaxed);
         let (kind, paths, limit) = (Kind::Exclusive, vec![guard.path().to_owned()], None);
-        // It stands in the queue where the guard before it stood.
+        // The new guard has the place of the guard before it in the queue.
         let asked = self.journal.requested(self.who, before);
         let request = What::Request { kind, paths, limit };
         self.journal.note_at(asked, self.who, op, request);
@@ -99,7 +100,7 @@ impl Actor {
             actor.hold(op, step.hold / 2, &guard);
             actor.give_up(op, guard, Release::Unlock);
         }
-        // What is left on the servers has to go while the session is alive.
+        // The nodes that are left on the servers must go while the session is alive.
         sim::sleep(self.timeout + ms(2000));
         true
     }

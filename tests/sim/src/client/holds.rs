@@ -1,4 +1,4 @@
-//! Makes a hold as `zklock hold` and `zklock pause` do, and releases one.
+//! Holds, which a client makes as `zklock hold` and `zklock pause` do, and releases.
 
 use std::time::{Duration, SystemTime};
 
@@ -44,8 +44,8 @@ impl Actor {
         }
     }
 
-    /// Whether there is a node that its users accept, whoever comes before them: a plain lock makes one
-    /// that a job refuses, and a pause one that a lock with marks refuses.
+    /// Returns whether the path's node suits its users, whoever comes before them: a plain lock
+    /// makes a node that a job refuses, and a pause one that a lock with marks refuses.
     fn is_ready(&self, path: &str) -> bool {
         let node = self.client.nodes().get(path);
         let has_data = |node: Option<Node>| node.is_some_and(|node| !node.data().is_empty());
@@ -73,7 +73,7 @@ impl Actor {
         self.journal.note(self.who, op, What::Released { well });
     }
 
-    /// When it is asked for, which its reason says, and what to write.
+    /// Returns when the hold is asked for, which its reason says, and the hold to write.
     fn plant(&self, hold: plan::Hold) -> (u64, Hold) {
         let asked = sim::elapsed();
         let wanted = Hold::new(asked.as_nanos().to_string(), None);
@@ -102,7 +102,7 @@ impl Actor {
         }
     }
 
-    /// As `zklock release` does.
+    /// Releases the first hold, as `zklock release` does.
     fn release(&self, path: &str) {
         let released = || -> Result<()> {
             let present = self.client.contenders(path)?;

@@ -1,4 +1,4 @@
-//! Takes a permit, and asks for its number.
+//! Permits whose holders ask for their numbers.
 
 use zklock::{Error, Permit, sim};
 
@@ -7,7 +7,7 @@ use crate::history::Kind;
 use crate::lives::{NUMBERED, Numbered};
 use crate::plan::Step;
 
-/// How many permits there are.
+/// The number of permits.
 const PERMITS: u32 = 3;
 
 impl Actor {

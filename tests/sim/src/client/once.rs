@@ -1,4 +1,4 @@
-//! Runs a job once, and writes down what it is told.
+//! Jobs, which a client runs once, with a record of what it is told.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -109,7 +109,7 @@ impl Actor {
             });
         };
         ran(began, None);
-        // Also a run that fails leaves something, which nobody gets.
+        // A run that fails also leaves a state, which nobody gets.
         let next = count(run.state()) + 1;
         run.set_state(next.to_string()).expect("there is room");
         let held = self.granted(op, Some(Ok(Some(Running(run)))), token_and_node);

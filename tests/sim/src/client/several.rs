@@ -1,10 +1,10 @@
-//! Takes locks of several kinds at once, and several permits.
+//! Locks of several kinds at once, and several permits.
 
 use super::{Actor, token_and_node};
 use crate::history::Kind;
 use crate::plan::{Role, SEATS, Step, TOGETHER, Together};
 
-/// How many permits the semaphore has.
+/// The number of the semaphore's permits.
 const COUNT: usize = 3;
 
 impl Actor {

@@ -1,4 +1,4 @@
-//! Works on a member's part of some shards.
+//! Members, which work on their parts of some shards.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,7 +14,7 @@ use crate::history::{Kind, What};
 use crate::lives::{Member, SHARDS};
 use crate::plan::{Release, Step};
 
-/// Shorter terms are followed by pauses.
+/// The shortest term without a pause after it.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 impl Actor {
@@ -61,7 +61,7 @@ impl Actor {
         members.len() - 1
     }
 
-    /// It goes, and so do its shards.
+    /// Ends the member, and so the terms of its shards.
     fn leave(&self, place: usize) {
         let now = sim::elapsed();
         self.journal.members()[place].to.get_or_insert(now);
@@ -78,7 +78,7 @@ impl Actor {
         while self.is_valid(op, &held) && !term.is_over() && sim::elapsed() < until {
             sim::sleep(self.timeout / 20);
         }
-        // Not every member is done at once.
+        // Not every member ends its work at once.
         sim::sleep(ms(sim::roll(self.timeout.as_millis() as u64 / 10)));
         self.is_valid(op, &held);
         self.journal.given_up(self.who, op, &held);

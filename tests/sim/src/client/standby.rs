@@ -1,4 +1,4 @@
-//! Stands by, and is active for some terms.
+//! Standbys, which are active for some terms.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use crate::history::{Kind, What};
 use crate::ops::TIMEOUT;
 use crate::plan::{Release, Step};
 
-/// Other clients take the lock at this path, too.
+/// The path of the standby, whose lock other clients take, too.
 const PATH: &str = "/sim/m0";
 
 /// A call of `run_until`.
@@ -121,7 +121,7 @@ impl Call<'_> {
         let (actor, op) = (self.actor, self.op.load(Ordering::Relaxed));
         let what = match ended {
             _ if self.over.is_some() => What::Released { well: true },
-            // After any other error, it stands in line again.
+            // After any other error, the standby queues again.
             Some(Err(Error::Closed)) => What::Refused {
                 why: Error::Closed.to_string(),
             },

@@ -1,4 +1,4 @@
-//! Views of what is lent to a function, which are checked as guards are.
+//! Views that are lent to a function, and are checked as guards are.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Judges the holds, by what the servers have carried out: while one stands in a queue, nobody behind
-//! it is granted the lock, and nobody but who releases it removes it before its time.
+//! The judge of holds, by what the servers have carried out: while a hold is in a queue, nobody behind it is
+//! granted the lock, and nobody removes it before its time, except to release it.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::ops::Op;
 use crate::plan::{Plan, What as Trouble};
 use crate::troubles::ensemble;
 
-/// A hold, as the servers have had it.
+/// A hold, as the servers have recorded it.
 #[derive(Clone, Debug)]
 struct Hold {
     node: String,
     zxid: i64,
-    /// When it was asked for, by its reason.
+    /// When the hold was asked for, by its reason.
     asked: Option<u64>,
     from: Duration,
-    /// When it may be removed at the earliest.
+    /// The earliest time at which the hold may be removed.
     until: Option<Duration>,
-    /// When it was removed, and by which session.
+    /// When the hold was removed, and by which session.
     gone: Option<(Duration, i64)>,
 }
 
 impl Hold {
-    /// Whether it stood in the queue at this time, ahead of this node.
+    /// Returns whether the hold was in the queue at this time, ahead of this node.
     fn blocks(&self, node: &str, at: Duration) -> bool {
         let stood = self.from <= at && self.gone.is_none_or(|(gone, _)| at < gone);
         stood
@@ -39,7 +39,7 @@ impl Hold {
     }
 }
 
-/// The directory of a contender's node, and its number there.
+/// Returns the directory of a contender's node, and its number there.
 fn place(node: &str) -> Option<(&str, i64)> {
     let (dir, name) = node.rsplit_once('/')?;
     Some((dir, NodeName::parse(name)?.sequence))
@@ -110,7 +110,7 @@ fn is_hold(path: &str) -> bool {
     NodeName::parse(name).is_some_and(|name| name.is_hold())
 }
 
-/// A number in a hold's data.
+/// Returns a number in a hold's data.
 fn number(data: &[u8], key: &str) -> Option<u64> {
     let text = String::from_utf8_lossy(data);
     let (_, rest) = text.split_once(&format!("\"{key}\":"))?;
@@ -119,7 +119,7 @@ fn number(data: &[u8], key: &str) -> Option<u64> {
     rest[..end].parse().ok()
 }
 
-/// When a hold with this data may be removed at the earliest; its reason says when it was asked for.
+/// Returns the earliest time at which a hold with this data may be removed; its reason says when it was asked for.
 fn until(data: &[u8]) -> Option<Duration> {
     let number = |key| number(data, key);
     match (number("until_ms"), number("for_ms")) {
@@ -144,8 +144,8 @@ fn is_removed_in_time(hold: &Hold, journal: &Journal) -> Result<(), String> {
     }
 }
 
-/// A call whose reply was lost does not make a second hold beside its first. One that was removed before
-/// the call looked again may be made once more.
+/// Checks that a call whose reply was lost does not make a second hold beside its first. A hold that was removed
+/// before the call looked again may be made once more.
 fn is_made_once(hold: &Hold, holds: &[Hold]) -> Result<(), String> {
     let id = |hold: &Hold| hold.node[..hold.node.len() - 10].to_owned();
     let beside = |other: &&Hold| {
@@ -158,7 +158,8 @@ fn is_made_once(hold: &Hold, holds: &[Hold]) -> Result<(), String> {
     }
 }
 
-/// Who was told that a hold is there had it made; in the place of a lock, at one moment with its end.
+/// Checks that a hold whose maker was told of it was made; in the place of a lock, at the same moment as the
+/// lock's end.
 fn is_as_told(planted: &Planted, holds: &[Hold], history: &[Change]) -> Result<(), String> {
     let made = holds
         .iter()
@@ -193,20 +194,20 @@ pub(crate) fn release_endless(plan: &Plan) {
     }
 }
 
-/// When each hold kept others waiting, as entries of the history: it ends at its time, or when it is
+/// Returns when each hold kept others waiting, as entries of the history: it ends at its time, or when it is
 /// removed before.
 pub(crate) fn busy() -> Vec<Entry> {
     let history = ensemble(|ensemble, _| ensemble.history().to_vec());
     let mut entries = Vec::new();
     for (op, hold) in holds(&history).into_iter().enumerate() {
-        // It belongs to no client.
+        // A hold belongs to no client.
         let who = Process {
             slot: usize::MAX - 1,
             life: 0,
         };
         let path = place(&hold.node).map_or("", |(dir, _)| dir).to_owned();
         let gone = hold.gone.map_or(sim::elapsed(), |(gone, _)| gone);
-        // It counts from when it is written, which may be later than when it was asked for.
+        // The hold counts from when it is written, which may be later than when it was asked for.
         let over = hold
             .until
             .map_or(gone, |until| gone.min(until.max(hold.from)));

@@ -1,4 +1,4 @@
-//! Judges the numbers of permits: no two holders that trust their permits have the same.
+//! The judge of the numbers of permits: no two holders that trust their permits have the same.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub(super) fn judge(
     Ok(numbers.len())
 }
 
-/// A number goes with its permit, not with the session.
+/// Checks that a number goes with its permit, and not only with the session.
 fn are_given_up(plan: &Plan, numbers: &[Numbered], history: &[Change]) -> Result<(), String> {
     let (mut gone, mut closed) = (HashMap::new(), HashSet::new());
     for change in history {
@@ -90,13 +90,13 @@ fn are_given_up(plan: &Plan, numbers: &[Numbered], history: &[Change]) -> Result
     Ok(())
 }
 
-/// The node that stands for the number.
+/// Returns the node that stands for the number.
 fn claim(of: &Numbered) -> String {
     let (_, lease) = of.node.rsplit_once('/').unwrap_or_default();
     format!("{NUMBERED}/numbers/{lease}.{}", of.number)
 }
 
-/// What a dead process says does not count.
+/// Returns whether the holder's process was alive: what a dead process says does not count.
 fn is_alive(plan: &Plan, of: &Numbered) -> bool {
     match plan.clients[of.who.slot].end {
         ClientEnd::CrashAt(at) => of.at < ms(at),

@@ -1,5 +1,6 @@
-//! Judges the shards. That no two owners trust one is for the checker, which takes each term for a hold of
-//! the shard's lock; here, that where nothing breaks and no member comes or goes, each works on its part.
+//! The judge of shards. The checker sees that no two owners trust one shard: it takes each term for a hold of the
+//! shard's lock. This judge sees that each member works on its part where nothing breaks and no member comes or
+//! goes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub(super) fn judge(plan: &Plan, journal: &Journal, ops: &[Op]) -> Result<usize,
     Ok(terms.len())
 }
 
-/// Between two moments at which somebody comes or goes, each member works on its part.
+/// Checks that each member works on its part between two moments at which somebody comes or goes.
 fn is_divided(plan: &Plan, members: &[Member], terms: &[&Op]) -> Result<(), String> {
     let settles = ms(plan.timeout) + Duration::from_secs(1);
     let ends = members.iter().filter_map(|member| member.to);
@@ -34,7 +35,7 @@ fn is_divided(plan: &Plan, members: &[Member], terms: &[&Op]) -> Result<(), Stri
         let there =
             |member: &&Member| member.from <= pair[0] && member.to.is_none_or(|end| to <= end);
         let there: Vec<_> = members.iter().filter(there).collect();
-        // It may be between two terms.
+        // The member may be between two terms.
         if to < from + settles || there.is_empty() {
             continue;
         }

@@ -1,5 +1,5 @@
-//! One lock, a few clients that want it one after the other, and nothing that goes wrong:
-//! what is left is how long each way to the lock takes, in trips, and what it costs.
+//! Plans with one lock, a few clients that want it one after the other, and nothing that goes
+//! wrong: they show how long each way to the lock takes, in trips, and what it costs.
 
 use super::{
     ClientEnd, ClientPlan, LinkPlan, Lock, Once, Plan, Release, Rng, Step, Threads, Trouble, What,
@@ -8,12 +8,13 @@ use super::{
 
 /// The session timeouts of users, and so the ticks.
 const TIMEOUTS: [u64; 5] = [4000, 10_000, 20_000, 30_000, 40_000];
-/// Parts of the session timeout, in sixtieths: what may matter to how a lock is granted.
+/// Parts of the session timeout, in sixtieths, that may matter to the way in which a lock is
+/// granted.
 const PARTS: [u64; 11] = [0, 0, 1, 2, 5, 10, 20, 30, 60, 120, 180];
 
 impl Plan {
-    /// Every way to a lock, after a session, a silence and a wait of any length, at any place in
-    /// the queue, on a connection that is steady or that was resumed.
+    /// Returns a plan with some way to a lock: after a session, a silence and a wait of any length,
+    /// at any place in the queue, on a connection that is steady or that was resumed.
     pub(super) fn cells(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0xce11);
         let trip = *pick(&mut rng, &[500, 2000, 5000]);
@@ -50,7 +51,7 @@ impl Plan {
     }
 }
 
-/// A time that may matter: a part of the timeout, and a little more.
+/// Returns a time that may matter: a part of the timeout, and a little more.
 fn part(rng: &mut Rng, timeout: u64) -> u64 {
     timeout * pick(rng, &PARTS) / 60 + rng.u64(0..=timeout / 200)
 }
@@ -122,7 +123,7 @@ fn contender(rng: &mut Rng, timeout: u64, family: u8, place: usize) -> ClientPla
     }
 }
 
-/// Connections that are resumed, each once or twice.
+/// Returns resets after which connections are resumed, each once or twice.
 fn resets(rng: &mut Rng, plan: &Plan) -> Vec<Trouble> {
     let mut troubles: Vec<_> = (0..rng.usize(1..4))
         .map(|_| Trouble {

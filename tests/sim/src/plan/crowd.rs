@@ -1,11 +1,12 @@
-//! Clients with many threads that want one lock, and that often give up soon.
+//! Plans with clients of many threads that want one lock, and that often give up soon.
 
 use super::{
     ClientEnd, ClientPlan, LinkPlan, Lock, Plan, Rng, Step, Threads, What, client, pick, step,
 };
 
 impl Plan {
-    /// Without faults, so that only what threads do to each other can go wrong, or with many.
+    /// Returns a plan without faults, so that only threads can disturb each other, or with many
+    /// faults.
     pub(super) fn crowd(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0xc40d);
         let mut plan = Self::mixed(seed);

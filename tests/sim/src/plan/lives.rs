@@ -1,9 +1,11 @@
-//! What outlives a process, and what is divided among processes: holds, numbers and shards.
+//! Plans with locks that outlive a process, and work that is divided among processes: holds,
+//! numbers and shards.
 
 use super::{ClientEnd, HELD, Hold, Lock, Once, Plan, Release, Rng, Step, Trouble, What, pick};
 
 impl Plan {
-    /// All threads want the locks of one queue, in which some make holds and release them.
+    /// Returns a plan in which all threads want the locks of one queue, and some make holds there
+    /// and release them.
     pub(super) fn holds(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x401d);
         let mut plan = Self::mixed(seed);
@@ -27,14 +29,15 @@ impl Plan {
         }
         match rng.u8(..4) {
             0 => plan.be_behind_a_row(&mut rng, on),
-            // Answers are lost.
+            // In these plans, answers are lost.
             1 | 2 => plan.be_cut_often(&mut rng, timeout),
             _ => {}
         }
         plan
     }
 
-    /// Everybody waits behind a hold without an end and one that ends before the first one goes.
+    /// Lets everybody wait behind a hold without an end, and behind one that ends before the first
+    /// one is released.
     fn be_behind_a_row(&mut self, rng: &mut Rng, on: usize) {
         let timeout = self.timeout.max(100);
         let row = [(None, Some(timeout)), (Some(rng.u64(0..timeout)), None)];
@@ -61,7 +64,7 @@ impl Plan {
         self.clients[0].threads.push(vec![mine]);
     }
 
-    /// Requests are lost, and answers to those that were carried out.
+    /// Lets requests be lost, and answers to those that were carried out.
     pub(super) fn be_cut_often(&mut self, rng: &mut Rng, within: u64) {
         for _ in 0..rng.usize(10..30) {
             let client = rng.usize(..self.clients.len());
@@ -92,7 +95,8 @@ impl Plan {
         self.troubles.sort_by_key(|trouble| trouble.at);
     }
 
-    /// All threads want permits of one semaphore, and ask for their numbers.
+    /// Returns a plan in which all threads want permits of one semaphore, and ask for their
+    /// numbers.
     pub(super) fn numbers(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x9e41);
         let mut plan = Self::mixed(seed);
@@ -113,8 +117,8 @@ impl Plan {
         plan
     }
 
-    /// Members come and go, and share a few shards. Where nothing breaks, they stay for longer: each
-    /// must come to its part.
+    /// Returns a plan in which members come and go, and share a few shards. Where nothing breaks,
+    /// they stay for longer: each must get its part.
     pub(super) fn shards(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x54a2);
         let mut plan = Self::mixed(seed);
@@ -157,7 +161,7 @@ impl Plan {
     }
 }
 
-/// Waits without a limit, and holds for a moment.
+/// Returns a step that waits without a limit, and holds for a moment.
 fn wait(rest: u64, lock: Lock) -> Step {
     Step {
         rest,
@@ -176,7 +180,7 @@ fn hold(rng: &mut Rng, on: usize, timeout: u64) -> Hold {
         1 => Some(rng.u64(0..timeout / 2)),
         _ => Some(rng.u64(0..3 * timeout)),
     };
-    // One that nobody releases keeps all others waiting until nothing is broken any more.
+    // A hold that nobody releases keeps all others waiting until nothing is broken any more.
     let stays = rng.u8(..if lasts.is_some() { 2 } else { 8 }) == 0;
     Hold {
         on,

@@ -1,11 +1,11 @@
-//! Locks of several kinds that are taken together, among those who want one of them, and several
-//! permits of one semaphore.
+//! Plans with locks of several kinds that are taken together, beside threads that want one of them, and with
+//! several permits of one semaphore.
 
 use super::{Lock, Plan, Rng, Role, Together, pick};
 
 impl Plan {
-    /// Each client takes some locks alone and shares others with readers; or they take as many permits of
-    /// one semaphore as they like.
+    /// Returns a plan in which each client takes some locks alone and shares others with readers, or in which they
+    /// take any number of permits of one semaphore.
     pub(super) fn several(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x5e7e);
         let mut plan = Self::mixed(seed);
@@ -24,7 +24,7 @@ impl Plan {
     }
 }
 
-/// Most calls are for several.
+/// Returns a call: most are for several locks.
 fn one_or_more(rng: &mut Rng) -> Lock {
     const ROLES: [Option<Role>; 5] = [
         None,

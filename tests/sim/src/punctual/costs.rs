@@ -1,5 +1,5 @@
-//! Did anything cost more than it must? In quiet intervals, the requests of a call and of a
-//! holder are counted as they come to the servers.
+//! Did anything cost more than it must? In quiet intervals, the judge counts the requests of a call
+//! and of a holder as they come to the servers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ struct Costs {
     creates: usize,
     lists: usize,
     reads: usize,
-    /// Transactions: proofs, as far as one lock is concerned.
+    /// The transactions, which are proofs if a call is for one lock.
     proofs: usize,
     /// How often the calling thread went to sleep.
     sleeps: u64,
@@ -39,8 +39,9 @@ pub(super) fn judge(case: &Punctual<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Only the requests of a client with one thread, which was never reset, can be told apart; and
-/// where latencies vary, those of one call may come during the next.
+/// Returns whether the costs are judged. Only the requests of a client with one thread, which was
+/// never reset, can be told apart. Where latencies vary, those of one call may come during the
+/// next.
 fn is_judged(case: &Punctual<'_>, op: &Op) -> bool {
     let one = op.paths.len() == 1 && !matches!(op.kind, Kind::Permit(_));
     let plain = ["/sim/m1", "/sim/reentrant", "/sim/rw"].contains(&op.paths[0].as_str());
@@ -48,8 +49,9 @@ fn is_judged(case: &Punctual<'_>, op: &Op) -> bool {
     case.is_exact(op) && one && plain && settled
 }
 
-/// A call that finds the lock free creates and lists. After that, each node that goes ahead of it
-/// costs a listing, a proof, and reads of its own node, the nearest and the one beyond.
+/// Checks the costs of a call. A call that finds the lock free creates and lists. After that, each
+/// node ahead that is deleted costs a listing, a proof, and reads of its own node, the nearest and
+/// the one beyond.
 fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<(), String> {
     let (from, to) = (nanos(op.requested), nanos(grant.at));
     let count = |kind| count(asked, kind, from, to);
@@ -62,7 +64,7 @@ fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<
     };
     let dir = op.paths[0].as_str();
     let goes = |what: &What| matches!(what, What::Deleted { path, .. } if path.starts_with(dir));
-    // A follower may show a node for a while that is gone at the leader.
+    // A follower may still show a node for a while that is gone at the leader.
     let earlier = from.saturating_sub(case.lag());
     let within = case
         .history
@@ -70,7 +72,7 @@ fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<
         .filter(|change| (earlier..=to).contains(&change.at));
     let gone = within.filter(|change| goes(&change.what)).count();
     let known = case.knows(dir, from, to);
-    // Who comes first makes the directories, and asks again.
+    // The first client creates the directories, and asks again.
     let (first, makes) = if known { (0, 0) } else { (1, 3) };
     let pings = (to - from).as_nanos() / ms(case.plan.timeout / 6).as_nanos();
     let requests = costs.creates + costs.lists + costs.reads + costs.proofs;
@@ -78,7 +80,8 @@ fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<
         creates: 1 + makes,
         lists: 1 + first + gone,
         reads: 3 * gone,
-        // A node that was made a moment ago needs no proof; the first one in line has its own young.
+        // A node that was created a moment ago needs no proof; the first one in line has a young
+        // proof.
         proofs: ((to - from).as_nanos() / ms(case.plan.timeout / 8).as_nanos()) as usize,
         sleeps: 8 + 4 * (requests + gone) as u64 + 4 * pings as u64,
     };
@@ -97,7 +100,8 @@ fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<
     ))
 }
 
-/// A holder has its lock confirmed every T/6, reads its own node, and deletes it once.
+/// Checks the costs of a hold. A holder lets its lock be confirmed every T/6, reads its own node,
+/// and deletes it once.
 fn hold(
     case: &Punctual<'_>,
     op: &Op,
