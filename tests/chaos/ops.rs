@@ -58,7 +58,7 @@ impl Op {
         self.granted.as_ref().map_or(Time::MAX, |grant| grant.at)
     }
 
-    /// When the call returned.
+    /// Returns when the call returned.
     pub(crate) fn over_at(&self) -> Option<Time> {
         let granted = self.granted.as_ref().map(|grant| grant.at);
         granted.or_else(|| self.refused.as_ref().map(|(at, _)| *at))

@@ -262,7 +262,7 @@ fn start(command: &mut Command) -> Leashed {
     Leashed::spawn(command, None).expect("starting a server")
 }
 
-/// A folder, for storage that is a file.
+/// Returns a folder, for storage that is a file.
 pub(crate) fn folder(file: &str) -> Server {
     let folder = Folder::new();
     let address = folder.path(file).display().to_string();

@@ -119,8 +119,8 @@ fn beside_kazoo_a_rolling_change_never_has_more_permits_out_than_the_larger_numb
     });
 }
 
-/// Half of the contenders are ours. All change to the new number, one after the other, and back
-/// again.
+/// Changes the number of all contenders, one after the other, and back again. Half of the
+/// contenders are ours.
 fn deploy(library: Library, dialect: Dialect, dirs: fn(&str) -> [String; 2]) {
     let (hosts, path) = (server().hosts(), fresh_path("deploy"));
     let peer = Peer::start_with(library, &hosts, SESSION).expect("a library at hand");

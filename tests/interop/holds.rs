@@ -31,7 +31,7 @@ fn others_wait_behind_a_hold_and_get_the_lock_after_it() {
     }
 }
 
-/// One of their contenders waits when the hold takes the place of a lock, and another one comes
+/// Lets one of their contenders wait when the hold takes the place of a lock, and another one come
 /// later.
 fn meet(dialect: Dialect, writes: bool, theirs: Kind) {
     let (hosts, path) = (server().hosts(), fresh_path("hold"));

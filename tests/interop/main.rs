@@ -186,7 +186,7 @@ fn the_place_of_a_killed_contender_passes_on() {
     });
 }
 
-/// A peer holds and is killed, one of ours waits and is killed, then ours and theirs wait.
+/// Kills a peer that holds, and one of ours that waits, while ours and theirs wait behind them.
 fn a_killed_peer_then_ours(dialect: Dialect, theirs: Kind) {
     let mut line = Queue::new(dialect, theirs);
     let mut peer = line.start_peer();
@@ -204,7 +204,7 @@ fn a_killed_peer_then_ours(dialect: Dialect, theirs: Kind) {
     their.release();
 }
 
-/// The same with the roles exchanged.
+/// As [`a_killed_peer_then_ours`], with the roles exchanged.
 fn ours_killed_then_a_peer(dialect: Dialect, theirs: Kind) {
     let mut line = Queue::new(dialect, theirs);
     let mut worker = line.start_worker();

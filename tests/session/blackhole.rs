@@ -260,7 +260,8 @@ fn what_was_sent_into_a_blackhole_and_arrives_late_is_cleared_up() {
     });
 }
 
-/// The session survives, so any node that it leaves behind would stay.
+/// Lets a client outlive a blackhole. Its session survives, so any node that it leaves behind would
+/// stay.
 fn outlive_a_blackhole() {
     let server = ZooKeeper::shared();
     let proxy = Proxy::start(&server.hosts());

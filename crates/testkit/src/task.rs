@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// The calling thread's folder in `/proc`.
+/// Returns the calling thread's folder in `/proc`.
 pub fn own_task() -> String {
     let task = fs::read_link("/proc/thread-self").unwrap();
     format!("/proc/{}", task.display())

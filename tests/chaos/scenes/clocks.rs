@@ -72,7 +72,8 @@ fn wall_clocks_that_jump_lose_no_guard() {
     assert_eq!(summary.lost, 0);
 }
 
-/// A few minutes are nothing compared to jumps of hours.
+/// Returns whether two times are nearly the same: a few minutes are nothing compared to jumps of
+/// hours.
 #[track_caller]
 fn is_about(seen: i64, wanted: i64) {
     assert!((seen - wanted).abs() < 600, "{seen} s, not {wanted} s");

@@ -364,8 +364,8 @@ impl Plan {
         plan
     }
 
-    /// The promises do not cover a leader that stood still and whose next ping is late: see
-    /// `docs/guarantees.md`.
+    /// Removes troubles that break a precondition. The promises do not cover a leader that stood
+    /// still and whose next ping is late: see `docs/guarantees.md`.
     fn keep_the_preconditions(&mut self) {
         let pauses = |trouble: &Trouble| matches!(trouble.what, What::PauseServer { .. });
         if self.troubles.iter().any(pauses) {

@@ -216,7 +216,7 @@ fn a_connection_that_breaks_just_before_the_limit_does_not_make_a_call_late() {
     under_many_seeds(&plan.with(160, 154, What::PauseServer { server: 0 }));
 }
 
-/// A run for slot 0, which may be begun once.
+/// Returns a run for slot 0, which may be begun once.
 fn last_attempt(rest: u64, hold: u64) -> Step {
     let once = Once {
         slot: 0,
@@ -357,9 +357,9 @@ fn waiters_at_a_server_whose_data_diverged_wait_until_it_is_mended() {
     println!("the queue stood still in {stood_still} of 40 runs");
 }
 
-/// Three clients at one lock of servers that have ClickHouse Keeper's session rules, whose clocks
-/// are set forward by this many hundredths of a session timeout just after the first client, which
-/// holds the lock, is cut off.
+/// Returns a plan with three clients at one lock of servers that have ClickHouse Keeper's session rules, whose
+/// clocks are set forward by this many hundredths of a session timeout just after the first client, which holds
+/// the lock, is cut off.
 fn at_a_keeper(seed: u64, hundredths: u64) -> Plan {
     let client = |rest| {
         let step = |_| Step::of(rest, Lock::Mutex(0), 2500);

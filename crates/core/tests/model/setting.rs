@@ -20,8 +20,8 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// `x x? rr W` is a client that wants to be alone, one that only tries, one that reads
-    /// twice, and a writer whose node is in the queue already; `2 faults, 1 cancel` may
+    /// Returns a setting. `x x? rr W` is a client that wants to be alone, one that only tries, one
+    /// that reads twice, and a writer whose node is in the queue already; `2 faults, 1 cancel` may
     /// happen to them.
     pub(crate) fn new(wishes: &str, mishaps: &str) -> Self {
         Self {

@@ -78,7 +78,7 @@ fn request_frame() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Most with mistakes and some without, so that both outcomes occur.
+/// Returns bodies of replies: most with mistakes and some without, so that both outcomes occur.
 fn reply_body() -> impl Strategy<Value = (OpCode, Vec<u8>)> {
     let body = reply().prop_map(|(op, reply)| {
         let mut frame = Vec::new();

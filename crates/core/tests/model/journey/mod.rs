@@ -173,10 +173,11 @@ pub(crate) enum Seen {
 }
 
 impl Journey {
-    /// `p2` wants one of two permits, `k2` one of kazoo's, `P2` has no time to wait for clients
-    /// that use another number, and `p2?` only tries; `d` downgrades, `m` wants both mutexes, and
-    /// `D` and `M` do so without transactions; `t` wants to know how the last holder ended; `x`,
-    /// `r` and `w` want the first directory's lock, and `y` the second's.
+    /// Returns a world with these goals. `p2` wants one of two permits, `k2` one of kazoo's, `P2`
+    /// has no time to wait for clients that use another number, and `p2?` only tries; `d`
+    /// downgrades, `m` wants both mutexes, and `D` and `M` do so without transactions; `t` wants to
+    /// know how the last holder ended; `x`, `r` and `w` want the first directory's lock, and `y`
+    /// the second's.
     pub(crate) fn new(goals: &str, mishaps: &str, detour: Detour) -> Self {
         let dir = || Directory::new(true, 10, Overflow::Sticks);
         let goals: Vec<_> = goals.split_whitespace().map(goal).collect();

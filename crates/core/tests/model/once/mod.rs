@@ -120,9 +120,9 @@ struct Begun {
 }
 
 impl Job {
-    /// `a` wants the slot of this name, `a2` begins it if that makes two attempts at most, `a?`
-    /// does not wait, `a*` looks at the slot alone, `a!` wants it once more, and `E` is due by the
-    /// time.
+    /// Returns a job with these wishes. `a` wants the slot of this name, `a2` begins it if that
+    /// makes two attempts at most, `a?` does not wait, `a*` looks at the slot alone, `a!` wants it
+    /// once more, and `E` is due by the time.
     pub(crate) fn new(wishes: &str, mishaps: &str, shortcut: Shortcut) -> Self {
         let mut job = Self {
             journal: Vec::new(),
