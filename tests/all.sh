@@ -6,14 +6,14 @@
 # says what to install; ZKLOCK_TEST_CLASSPATH then names ZooKeeper's jars.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Where mariadbd is; only root has these folders in its path.
+# The folders of mariadbd, which only root has in its path.
 PATH+=:/usr/local/sbin:/usr/sbin
 
 # shellcheck source=tests/steps.sh
 source tests/steps.sh
 
-# What the tests need, and the packages of Debian and Ubuntu that have it. `zookeeper` is
-# the library and its scripts; the daemon is another package, so nothing is started.
+# The files that the tests need, and the packages of Debian and Ubuntu that have them. `zookeeper` is the library
+# and its scripts; the daemon is another package, so nothing is started.
 needed() {
   command -v cc >/dev/null || echo build-essential
   command -v javac >/dev/null || echo default-jdk-headless
@@ -33,14 +33,14 @@ needed() {
   }
 }
 
-# What the tests do without if there is no such package: go-zookeeper, as a peer.
+# The packages without which the tests can do: go-zookeeper, as a peer.
 welcome() {
   command -v go >/dev/null || echo golang-go
   [ -e /usr/share/gocode/src/github.com/samuel/go-zookeeper ] ||
     echo golang-github-samuel-go-zookeeper-dev
 }
 
-# Names all that is missing before anything is built, and installs what apt-get has.
+# Names everything that is missing before anything is built, and installs what apt-get has.
 have_what_is_needed() {
   local missing tools package root=
   doing="looking for what is needed"
@@ -73,7 +73,7 @@ As root: apt-get install $missing"
     apt-get -qq -y --no-install-recommends install $missing >/dev/null
 }
 
-# Says what the run does without.
+# Prints what the run leaves out.
 say_what_is_left_out() {
   [ -z "$(welcome)" ] || echo "leaving go-zookeeper out: install $(welcome | xargs)"
   command -v cargo-deny >/dev/null ||
@@ -86,7 +86,7 @@ has_public_api() {
   command -v cargo-public-api >/dev/null && cargo +nightly --version >/dev/null 2>&1
 }
 
-# rustup_gets WHAT ARGUMENT..: says what is left out if rustup does not get it.
+# rustup_gets WHAT ARGUMENT..: prints what is left out if rustup does not get it.
 rustup_gets() {
   local what=$1
   shift
@@ -100,14 +100,13 @@ features() {
   sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z-]*\) *=.*/\1/p' Cargo.toml | grep -vx default
 }
 
-# What is compiled for the tests. The benches are tests here: each runs once.
+# The targets that are compiled for the tests. The benches are tests here: each runs once.
 targets=(--workspace --lib --bins --tests --benches)
 
-# What takes longest, which begins first.
+# The suites that take longest, which begin first.
 long="tests/promises tests/cli tests/mysql tests/chaos.sh tests/session tests/interop tests/embedded src/lib"
 
-# What there is to test, a line of a name and a command each. Workers are no tests, and
-# tests/chaos.sh runs the scenes.
+# Lists the suites, a line of a name and a command each. Workers are no tests, and tests/chaos.sh runs the scenes.
 suites() {
   local source binary
   {
@@ -123,20 +122,20 @@ suites() {
     { for (rank = 1; rank <= n && first[rank] != $1; rank++); print rank, $0 }' | sort -sn | cut -d ' ' -f 2-
 }
 
-# What compiles and computes, which gives way to what waits.
+# The steps that compile and compute, which give way to suites that wait.
 computations() {
   local oldest system
   echo "sim/compile tests/sim.sh --compile"
   echo "sim/test tests/sim.sh --test"
   sed -n 's/^tests\/model /&/p' "$logs/compiled"
-  # Seeds that no run has played; one that fails is named, and tells its story.
+  # These are seeds that no run has played; a seed that fails is named, and its story is told.
   sed -n "s/^tests\/play /&env ZKLOCK_PLAY_FIRST=$((RANDOM * 32768 + RANDOM)) /p" "$logs/compiled"
   echo "sim/seeds tests/sim.sh --fresh"
-  # What is in the packages, with the oldest Rust that Cargo.toml allows.
+  # This checks the packages with the oldest Rust that Cargo.toml allows.
   oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
   cargo "+$oldest" --version >/dev/null 2>&1 || rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal || true
   echo "oldest-dependencies tests/oldest_dependencies.sh"
-  # Systems on which none of the tests runs.
+  # None of the tests runs on these systems.
   for system in x86_64-pc-windows-gnu x86_64-apple-darwin; do
     rustup target list --installed 2>/dev/null | grep -qx "$system" ||
       rustup_gets "$system" target add "$system" || continue
@@ -144,14 +143,14 @@ computations() {
   done
 }
 
-# What is built for one run nobody builds on, or steps through: it is a third of the size. Where somebody
-# does, the target has what such builds leave.
+# Leaves out of a build for one run what only later builds and debuggers need: the build is a third of the size.
+# Changes nothing if the target folder shows that somebody builds on it.
 build_for_one_run() {
   [ -z "$(ls -A "$CARGO_TARGET_DIR/debug/incremental" 2>/dev/null)" ] || return 0
   export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
 }
 
-# Has the servers' classes in a file from which each start takes them.
+# Puts the servers' classes into a file from which each start takes them.
 archive_the_servers_classes() {
   local binary
   export ZKLOCK_TEST_ARCHIVE="$CARGO_TARGET_DIR/tmp/zookeeper.jsa"
@@ -186,7 +185,7 @@ fi
 ! has_public_api || step 600 "comparing the public API" tests/public_api.sh
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
 doing="looking for what there is to test"
-# This compiles nothing: it tells where the test binaries are.
+# This compiles nothing: it lists the test binaries.
 test_binaries --all-features "${targets[@]}" >"$logs/compiled"
 [ -s "$logs/compiled" ] || { echo "no test binaries?"; exit 1; }
 archive_the_servers_classes

@@ -50,7 +50,7 @@ log=$(mktemp)
 trap 'rm -f "$log" "$log.lane"' EXIT
 failed=0
 
-# What else Cargo is told.
+# The other arguments for Cargo.
 config=()
 
 # run SECONDS TEST..: runs tests of the `chaos` binary, one after the other.
@@ -73,7 +73,7 @@ run_trusting_pings() {
     RUSTC_WORKSPACE_WRAPPER="$PWD/tests/chaos/trust_pings.sh" run 0 "$@"
 }
 
-# What follows is two lanes of scenes, each with an ensemble of its own: they mostly wait.
+# Two lanes of scenes follow, each with an ensemble of its own: they mostly wait.
 one_lane() {
   run 0 scenes::named
   run "$random" scenes::random::random_faults --exact
@@ -98,7 +98,7 @@ elif [ -n "$minutes" ]; then
   random=$((random * 2 / 3))
   one_lane
 else
-  # What is told side by side is shown one after the other.
+  # The output of the two lanes is shown one after the other.
   (one_lane; exit "$failed") >"$log.lane" 2>&1 &
   other_lane
   wait "$!" || failed=1

@@ -11,15 +11,15 @@ target=$(cargo metadata --format-version 1 --no-deps --offline |
   sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 copy=$target/oldest-dependencies
 
-# It is compiled below.
+# The package is compiled below.
 cargo package --workspace --quiet --allow-dirty --no-verify
 rm -rf "$copy/package"
 for crate in zklock zklock-core zklock-embedded zklock-gssapi zklock-jute; do
   mkdir -p "$copy/package/$crate"
   cd "$copy/package/$crate"
-  # With today's time: cargo takes what is as old as a package's files for compiled.
+  # The files get today's time: cargo takes files as old as a package's for compiled.
   tar -xmzf "$(ls -t "$target/package/$crate"-[0-9]*.crate | head -n 1)" --strip-components=1
-  # What only tests and benches need may be newer.
+  # The dependencies of tests and benches alone may be newer.
   awk '/^\[/ { drop = /^\[(dev-dependencies|\[(bench|test|example)\])/ } !drop' \
     Cargo.toml >Cargo.toml.new
   mv Cargo.toml.new Cargo.toml
@@ -39,7 +39,7 @@ if [ "${1:-}" = --update ]; then
   cp Cargo.lock "$lock"
 fi
 cp "$lock" Cargo.lock
-# `mysql` takes a newer Rust.
+# `mysql` needs a newer Rust.
 oldest=+$(sed -n 's/^rust-version = "\([0-9.]*\)"$/\1.0/p' Cargo.toml)
 cargo "$oldest" --version >/dev/null 2>&1 || oldest=
 # shellcheck disable=SC2086 # Nothing is no word.

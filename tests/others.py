@@ -42,7 +42,7 @@ CLASSPATH = os.environ.get("ZKLOCK_TEST_CLASSPATH", ":".join(DEBIAN + jar for ja
 GOPATH = "/usr/share/gocode"
 GO_PACKAGE = "github.com/samuel/go-zookeeper/zk"
 
-# In seconds: for one test, and for a suite that cannot be run test by test.
+# The limits in seconds: for one test, and for a suite that cannot be run test by test.
 TEST, SUITE = 180, 2400
 
 SERVERS = ("real", "ours")
@@ -122,7 +122,7 @@ def outcomes_by_test(which, tests, command, folder, environment):
                    "PATH": f"{WORK}/bin:{os.environ['PATH']}"}
     outcomes = {}
     for test in tests:
-        # In a session of its own, so that the servers of a test that hangs end with it.
+        # The test has a session of its own, so that the servers of a test that hangs end with it.
         run = subprocess.Popen(command(test), cwd=folder, env=environment, text=True,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, start_new_session=True)
@@ -229,7 +229,7 @@ def prepare(suites):
     if go_zookeeper in suites:
         source = WORK / "go/src" / GO_PACKAGE
         shutil.copytree(f"{GOPATH}/src/{GO_PACKAGE}", source, dirs_exist_ok=True)
-        # It waits until `srvr` says what ZooKeeper said before 3.6: another date, whole latencies.
+        # The suite waits until `srvr` has the format of before 3.6: another date, whole latencies.
         words = (source / "flw.go").read_text()
         for old, new in ((r"(\d\d/\d\d/\d\d\d\d \d\d:\d\d [A-Za-z0-9:\+\-]+)", r"([^\n]+)"),
                          (r"(\d+)/(\d+)/(\d+)`", r"(\d+)/([\d.]+)/(\d+)`"),
@@ -245,7 +245,7 @@ def prepare(suites):
         shutil.copytree(crate()[0], source, dirs_exist_ok=True)
         built = say(["cargo", "test", "--quiet", "--no-run", "--test", "test", "--message-format", "json",
                      "--target-dir", WORK / "zookeeper-target"], cwd=source, text=True,
-                    # It is older than what today's compilers refuse.
+                    # The crate is older than the lints of today's compilers.
                     env={**os.environ, "RUSTFLAGS": "--cap-lints warn"},
                     stdout=subprocess.PIPE).stdout
         artifacts = [json.loads(line) for line in built.splitlines()]

@@ -19,7 +19,7 @@ esac
 # shellcheck source=tests/steps.sh
 source tests/steps.sh
 
-# A tenth of the usual input for what is fuzzed.
+# The fuzz tests get a tenth of the usual input.
 export PROPTEST_CASES=${PROPTEST_CASES:-500}
 
 # The folders of tests/ that are binaries and have changed since the last commit; all that changed
@@ -34,7 +34,7 @@ changed() {
     done
 }
 
-# What is compiled: units, the model, promises and the house.
+# The targets that are compiled: units, the model, promises and the house.
 targets=(--workspace --lib --bins --test promises --test house --test model)
 
 missing=$(missing_tools)
@@ -48,7 +48,7 @@ lint 600 "what changed" --workspace --lib --bins $(changed)
 step 900 "compiling" cargo test --quiet --no-run "${targets[@]}"
 step 900 "compiling the simulation" tests/sim.sh --compile-quick
 
-# In the order of the time that they take.
+# The suites are in the order of the time that they take.
 {
   echo "tests/seeds nice -n 4 tests/sim.sh --seeds $seeds"
   test_binaries "${targets[@]}" | while read -r source binary; do

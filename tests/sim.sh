@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 target=$(cargo metadata --format-version 1 --no-deps --offline |
   sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 cfg=$PWD/tests/sim/cfg.sh
-# Wherever else flags come from, these replace what `.cargo` says.
+# These flags, wherever they come from, replace those of `.cargo`.
 flags="${RUSTFLAGS:-} --cfg zklock_sim"
 
 # The library's tests of its simulated side. Its dependencies are those of the ordinary build; the
@@ -40,7 +40,7 @@ case ${1:-} in
     simulated build
     ;;
   --test)
-    # That every mutant still has its place.
+    # This checks that every mutant still has its place.
     tests/sim/mutants.py --list >/dev/null
     crates/core/tests/play/mutants.py --list >/dev/null
     of_the_library -- simulated:: sim:: orders:: "${@:2}"

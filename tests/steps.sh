@@ -2,12 +2,12 @@
 # the time went. They source it from the root of the repository.
 # shellcheck shell=bash
 
-# The lock of a run is descriptor 8, which nothing that runs may keep.
+# The lock of a run is descriptor 8, which no step may keep open.
 script=${0##*/}
 started=$SECONDS
 doing="getting started"
 logs=$(mktemp -d)
-# What runs, by its process id.
+# The running steps, by their process ids.
 declare -A running=()
 
 # Tests mostly wait, so more of them are in progress than there are cores.
@@ -15,7 +15,7 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN
 
 finish() {
   local status=$?
-  # What was interrupted must not go on in the background.
+  # Interrupted steps must not go on in the background.
   [ ${#running[@]} -eq 0 ] || kill "${!running[@]}" 2>/dev/null || true
   wait
   tell_the_times
@@ -31,14 +31,14 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Sets `used` to the processors' seconds of all that has ended.
+# Sets `used` to the processors' seconds of all processes that have ended.
 look_at_the_processors() {
-  # Not in a pipe, where it would tell of another process.
+  # This is not in a pipe, where it would report another process.
   times >"$logs/times"
   used=$(awk 'NR == 2 { split($1 "m" $2, t, /[ms]+/); print int(60 * t[1] + t[2] + 60 * t[3] + t[4]) }' "$logs/times")
 }
 
-# ended WHAT BEGAN USED: tells of a step that began and when this much was used.
+# ended WHAT BEGAN USED: reports a step that began then, when this much was used.
 ended() {
   local took=$((SECONDS - $2))
   look_at_the_processors
@@ -46,7 +46,7 @@ ended() {
   printf '%6d s  %5d s  %s\n' "$took" $((used - $3)) "$1" >>"$logs/steps"
 }
 
-# The steps and the suites, those that took longest first.
+# Prints the steps and the suites, those that took longest first.
 tell_the_times() {
   [ -s "$logs/steps" ] || return 0
   echo "where the time went, and the processors':"
@@ -64,7 +64,8 @@ step() {
   echo "==> $doing"
   look_at_the_processors
   local before=$used
-  # `timeout` ends the whole process group of the step, and with it what the step started.
+  # `timeout` ends the whole process group of the step, and with it all processes that the step
+  # started.
   timeout --kill-after=10 "$limit" "$@" 8>&- &
   running[$!]=$doing
   wait "$!"
@@ -109,7 +110,7 @@ begin() {
   running[$!]=$name since[$name]=$SECONDS binary[$name]=${1%% *}
 }
 
-# Where a suite's output goes; its name may begin with that of another suite.
+# Prints the file for a suite's output; the name of a suite may begin with that of another one.
 log_of() {
   echo "$logs/log-${1//\//-}"
 }
@@ -117,7 +118,7 @@ log_of() {
 # Waits until one of the suites has ended.
 reap() {
   local pid name took used before status=0
-  # What a suite has used counts from when it is waited for.
+  # The processor time of a suite counts from when it is waited for.
   look_at_the_processors
   before=$used
   wait -n -p pid "${!running[@]}" || status=$?
@@ -136,8 +137,9 @@ reap() {
   printf '%6d s  %5d s  %s\n' "$took" $((used - before)) "$name" >>"$logs/suites-took"
 }
 
-# Whether it was one test or two that failed. Tests that wait for real servers fail where a machine
-# stands still for seconds; a promise that is broken fails alone, too. ZKLOCK_TEST_STRICT forbids it.
+# Returns whether one test or two failed, and so may be run again. Tests that wait for real servers
+# fail where a machine stands still for seconds; a broken promise fails alone, too.
+# ZKLOCK_TEST_STRICT forbids another run.
 is_worth_another_try() {
   local failed
   [ -z "${ZKLOCK_TEST_STRICT:-}" ] && [ -x "${binary[$1]}" ] || return 1
@@ -159,13 +161,13 @@ run_again() {
   done 3<"$logs/again"
 }
 
-# How many tests passed, by what the suite said; what a script said last.
+# Prints how many tests passed, by the suite's output, or a script's last line.
 passed() {
   awk '/^test result: ok/ { sum += $4 } /^Success$/ { sum++ } NF { last = $0 }
     END { print (last ~ /^([a-z]+\.sh:|[0-9]+ seeds) /) ? last : sum ? sum " passed" : "passed" }'
 }
 
-# Prints what is missing of the tools that compile.
+# Prints which of the tools that compile are missing.
 missing_tools() {
   local tool
   [ $((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1])) -ge 501 ] ||
@@ -178,7 +180,8 @@ missing_tools() {
   done
 }
 
-# One place for all that is compiled, wherever the environment or Cargo's configuration has it.
+# One folder for everything that is compiled, wherever the environment or Cargo's configuration has
+# it.
 find_the_target() {
   CARGO_TARGET_DIR=$(cargo metadata --format-version 1 --no-deps --offline |
     sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
@@ -187,7 +190,7 @@ find_the_target() {
 }
 
 # The Rust version whose warnings and format end the run. Warnings of another version are only
-# shown: no change of the code brought them.
+# shown: no change of the code has caused them.
 known=1.95
 
 judge_by_the_toolchain() {

@@ -20,7 +20,7 @@ brings() {
   esac
 }
 
-# have VERSION: gets the jars, the first time.
+# have VERSION: gets the jars the first time.
 have() {
   local version=$1 jars=target/zookeeper/$1 python=target/zookeeper/python
   [ ! -e "$jars/complete" ] || return 0

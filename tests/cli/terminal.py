@@ -4,8 +4,8 @@ Usage: terminal.py LOG STEPS COMMAND..
 
 Each step, separated by a comma, is `WORD=KEY`: when WORD is in the file LOG, or with `@`
 before it on the terminal, KEY is typed: a character, or ^ and a letter; with `!` before it,
-it is written to LOG instead. Writes what the terminal showed to stdout, and ends with the command's status as a shell tells it, after
-30 s with 99.
+it is written to LOG instead. Writes what the terminal showed to stdout, and ends with the
+command's status as a shell tells it, after 30 s with 99.
 """
 
 import os
@@ -49,7 +49,7 @@ while status is None:
     ended, code = os.waitpid(pid, os.WNOHANG)
     if ended:
         status = 128 + os.WTERMSIG(code) if os.WIFSIGNALED(code) else os.WEXITSTATUS(code)
-        # Whether it died of a signal, a shell does not tell.
+        # A shell does not tell whether it died of a signal.
         shown += b"\n[signal]" if os.WIFSIGNALED(code) else b"\n[status]"
     elif until < time.monotonic():
         os.kill(pid, signal.SIGKILL)

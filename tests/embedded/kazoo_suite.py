@@ -53,7 +53,7 @@ class ZookeeperCluster:
         return []
 
 
-# The real module starts servers of its own, and imports what that takes.
+# The real module starts servers of its own, and imports the modules for that.
 common = types.ModuleType("kazoo.testing.common")
 common.ZookeeperCluster = ZookeeperCluster
 sys.modules["kazoo.testing.common"] = common

@@ -254,7 +254,8 @@ public class JavaPeer {
                 @Override
                 public void lockReleased() { }
             });
-            // It forgets to look again when its predecessor goes before it has set its watch.
+            // The WriteLock forgets to look again when its predecessor goes before it has set its
+            // watch.
             do {
                 lock.lock();
             } while (!acquired.await(1, TimeUnit.SECONDS));

@@ -92,7 +92,7 @@ class Contender(threading.Thread):
         elif kind == "patterned":
             lock = Lock(self.client, path, "kazoo", extra_lock_patterns=["lock-"])
         else:
-            # As in a program, which makes its lock once.
+            # A program makes its lock once, too.
             make = self.KINDS[kind]
             lock = self.locks.setdefault((kind, path), make(self.client, path, "kazoo"))
         lock.acquire()

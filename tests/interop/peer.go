@@ -53,7 +53,7 @@ func (s *contender) obey(words []string) error {
 	return nil
 }
 
-// The lock keeps its node to itself, but when it is held that is the first.
+// The lock does not tell its node, but while the lock is held, its node is the first.
 func (s *contender) head(path string) string {
 	names, _, err := s.conn.Children(path)
 	if err != nil || len(names) == 0 {
