@@ -5,9 +5,9 @@
 
 Each process has one client, and its threads, tasks or goroutines share it. While this script holds the lock, it reads
 which resources the system and the server use for them. Then it releases the lock, and each of them has the lock once.
-The script reads how many packets the server received for that, and how long it took. Memory is the processes' own and their share
-of what they have in common (Pss). The server has to allow `mntr` (`4lw.commands.whitelist=*`). Needs kazoo, the bench
-`growth` (`cargo bench --no-run --bench growth`), and of the peers what `compare.py` needs.
+The script reads how many packets the server received for that, and how long it took. Memory is the processes' own and
+their share of what they have in common (Pss). The server has to allow `mntr` (`4lw.commands.whitelist=*`). Needs kazoo,
+the bench `growth` (`cargo bench --no-run --bench growth`), and of the peers what `compare.py` needs.
 """
 import argparse
 import json

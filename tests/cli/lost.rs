@@ -396,7 +396,7 @@ fn a_shorter_stop_of_zklock_alone_costs_no_command(hosts: &str) {
     assert_eq!(first.end().signal, Some(15));
 }
 
-/// A busy machine may take longer than the servers have, but not three times.
+/// On a busy machine the servers may take longer than their time, but not three times.
 #[test]
 fn a_lock_that_servers_confirm_after_a_stop_costs_no_command() {
     let tick = Duration::from_secs(1);
@@ -405,7 +405,8 @@ fn a_lock_that_servers_confirm_after_a_stop_costs_no_command() {
     assert!((0..3).any(|_| goes_on()), "the command was stopped");
 }
 
-/// Whether a command goes on after its `zklock` was stopped for so long that the lock is in doubt.
+/// Returns whether a command goes on after its `zklock` was stopped for so long that the lock is in
+/// doubt.
 fn goes_on_after_a_stop(hosts: &str) -> bool {
     let (path, log) = (fresh_path("confirmed"), Log::new());
     let run = format!("run --session-timeout 20 {path}");

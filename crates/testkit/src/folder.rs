@@ -1,4 +1,4 @@
-//! Folders of tests.
+//! Folders for the files of tests.
 
 use std::env;
 use std::fs;

@@ -353,7 +353,7 @@ fn who_may_evict_the_overdue_only_reads_until_a_time_is_up() {
     let sent = scene.tap.take().concat();
     let count = |wanted| sent.iter().filter(|op| **op == wanted).count();
     assert!(4 < count(op::GET_CHILDREN), "{sent:?}");
-    // Its own node's.
+    // The waiter deletes its own node.
     assert!(count(op::DELETE) <= 1, "{sent:?}");
 }
 

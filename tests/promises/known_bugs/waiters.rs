@@ -201,7 +201,7 @@ fn waits_that_were_given_up_leave_no_watch() {
     eventually("no watch is left", || server.watch_count() == 0);
 }
 
-/// The same of one that never creates anything.
+/// The same, for a client that never creates anything.
 #[test]
 fn who_only_looks_leaves_no_watch() {
     let server = Server::start().unwrap();

@@ -280,8 +280,8 @@ impl World {
         }
     }
 
-    /// What has broken delays nobody who comes when nothing breaks any more, unless the client has just
-    /// reconnected, or was stopped: see "When a lock is granted late" in `docs/guarantees.md`.
+    /// Judges a grant after the troubles: they delay nobody who comes when nothing breaks any more, unless the
+    /// client has just reconnected, or was stopped. See "When a lock is granted late" in `docs/guarantees.md`.
     fn judge_time_after_troubles(&mut self, op: usize) {
         let one = self.ops[op].clone();
         let (due, why) = self.due(op, &one);

@@ -196,7 +196,7 @@ impl Plan {
         plan
     }
 
-    /// Threads go on when nothing breaks any more.
+    /// Adds wants, so that threads go on when nothing breaks any more.
     fn add_wants(&mut self, chance: &mut Rng, hold: Duration) {
         if self.is_quiet() {
             return;

@@ -44,7 +44,7 @@ impl World {
             ));
         };
         self.seen.noted += 1;
-        // The deletion with the note was carried out, and so an eviction was lost or came later.
+        // The deletion with the note was carried out, so an eviction was lost or came later.
         let was_asked_for = self.evicted.iter().any(|evicted| evicted == node);
         let of_node = |op: &&mut Op| op.node.as_deref() == Some(node);
         for op in self.ops.iter_mut().filter(of_node) {

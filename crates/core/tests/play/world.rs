@@ -153,7 +153,7 @@ pub(crate) struct Seen {
     pub(crate) unheld: u64,
     /// News that waiting threads were told.
     pub(crate) told: u64,
-    /// Locks that were granted when all was well again, in time.
+    /// Locks that were granted in time when nothing broke any more.
     pub(crate) recovered: u64,
     /// Losses whose reason was made more exact.
     pub(crate) explained: u64,
@@ -207,7 +207,7 @@ pub(crate) struct World {
     /// The directories into which another program has written.
     pub(crate) foreign: Vec<String>,
     pub(crate) is_calm: bool,
-    /// Since when nothing breaks any more.
+    /// The time since which nothing breaks any more.
     pub(crate) calm_at: Time,
     pub(crate) seen: Seen,
     story: Option<Vec<String>>,
