@@ -1,6 +1,6 @@
 //! Prints how long the locks over a database take: `mysql_latency mysql://root@host/db`.
 //!
-//! It creates the tables if they do not exist, and leaves them there, empty.
+//! The program creates the tables if they do not exist, and leaves them there, empty.
 
 use std::env;
 use std::thread;

@@ -53,7 +53,7 @@ pub(crate) struct Entry {
     pub(crate) what: What,
 }
 
-/// What happened.
+/// An event of a history.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum What {
     /// A call that takes a lock began; if it has a limit, it must return within the limit.

@@ -2,7 +2,7 @@
 //! server sees it.
 //!
 //! The queue is shown as each server sees it, because a server's data may differ from its leader's.
-//! It is shown with its owners, because a node whose session has ended belongs to nobody.
+//! The nodes are shown with their owners, because a node whose session has ended belongs to nobody.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -456,7 +456,7 @@ fn a_stop_ends_a_command_whose_keeper_may_open_no_files(hosts: &str) {
     });
 }
 
-/// It stops more often than there is room for messages about it.
+/// The command stops more often than there is room for messages about it.
 fn a_stop_ends_a_command_that_stops_and_goes_on_often(hosts: &str) {
     assert_ended_before_the_next(hosts, |first, head| {
         first.signal("STOP");

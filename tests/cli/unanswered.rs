@@ -46,7 +46,7 @@ fn greet(mut stream: TcpStream) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// It may hang up before or after the client's request, and with a reset or without.
+/// A server may hang up before or after the client's request, and with a reset or without.
 #[test]
 fn a_server_that_hangs_up_is_told_in_the_same_words_whenever_it_does_so() {
     let reset = |stream: &TcpStream| set_socket_linger(stream, Some(Duration::ZERO)).unwrap();

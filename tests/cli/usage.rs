@@ -1,4 +1,4 @@
-//! What `zklock` prints when there is no server, and how to use it.
+//! The output of `zklock` when there is no server, and its help.
 
 use std::ffi::OsStr;
 use std::fs;

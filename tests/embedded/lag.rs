@@ -88,7 +88,7 @@ fn who_is_told_of_a_change_sees_it() {
     reader.call(op::GET_CHILDREN2, &look("/", true)).unwrap();
     server.hide_next_create();
     writer.create("/a", EPHEMERAL).unwrap();
-    // It comes by itself at some point: nobody lists the directory meanwhile.
+    // The event comes by itself at some point: nobody lists the directory meanwhile.
     assert_eq!(reader.next_event(), "/");
     assert!(reader.lists("/a"));
 }

@@ -95,7 +95,7 @@ fn a_replica_keeps_the_locks_that_it_knows_and_who_loses_one_is_told() {
     proxy.lead_to(&replica.server);
     let theirs = client(&replica.url(), seconds(12));
     assert!(theirs.mutex("known").unwrap().try_lock().unwrap().is_none());
-    // What was committed only on the primary is lost: the lock, and the token too.
+    // The changes that were committed only on the primary are lost: the lock, and the token, too.
     let other = theirs.mutex("unknown").unwrap().lock().unwrap();
     assert_eq!(other.fencing_token(), unknown.fencing_token());
     let deadline = Instant::now() + unknown.valid_for();

@@ -78,7 +78,7 @@ fn a_session_outlives_a_time_without_servers_that_is_longer_than_its_timeout() {
 #[ignore = "needs a ZooKeeper server"]
 fn sessions_outlive_a_time_in_which_clients_are_hung_up_on_for_longer_than_their_timeout() {
     let server = ZooKeeper::start();
-    // It accepts connections and hangs up while there is no server behind it.
+    // The proxy accepts connections and hangs up while there is no server behind it.
     let proxy = Proxy::start(&server.hosts());
     // This is longer than the pause between two attempts to connect.
     let timeout = 2 * TIMEOUT;

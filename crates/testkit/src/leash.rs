@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Waits for the end of its input, kills process `$1` and removes folder `$2`.
 ///
-/// It runs in a process group of its own, out of reach of Ctrl-C on the terminal.
+/// The shell runs in a process group of its own, out of reach of Ctrl-C on the terminal.
 const WATCHDOG: &str = r#"read -r _; kill -KILL "$1"; [ -z "$2" ] || rm -rf "$2""#;
 
 /// A child process on a leash.

@@ -275,7 +275,7 @@ impl Raw {
         self.call(op::SET_ACL, &body.0).map(drop)
     }
 
-    /// Has servers join the ensemble, and those with these numbers leave it.
+    /// Lets servers join the ensemble, and those with these numbers leave it.
     pub fn reconfigure(&mut self, joining: &str, leaving: &str) -> io::Result<Vec<u8>> {
         let mut body = Encoder::default();
         // No list of all members, and no condition on the version.

@@ -98,7 +98,7 @@ struct Adrift {
     lasts: bool,
 }
 
-/// What has happened, for the properties.
+/// The past of a world, for the properties.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Past {
     begun: Vec<Begun>,
