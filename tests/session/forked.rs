@@ -128,6 +128,9 @@ fn use_it(client: Client, guard: zklock::MutexGuard) {
     let mutex = client.mutex("/tests/another").unwrap();
     let refused = mutex.try_lock_for(Duration::from_secs(10));
     assert!(matches!(refused, Err(Error::Closed)));
+    let rwlock = client.rwlock("/tests/another").unwrap();
+    let refused = rwlock.try_read_for(Duration::from_secs(10));
+    assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
     let written = guard.transaction().set("/x", "").commit();
     assert!(matches!(written, Err(Error::Closed)), "{written:?}");
     let released = guard.unlock();

@@ -152,6 +152,8 @@ struct Driver<'a, 'q> {
     /// Reports changes of the connection on the channel of the watches' events.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
+    /// The transport carries no request, of a forked child's for example.
+    is_closed: bool,
 }
 
 impl<'a, 'q> Driver<'a, 'q> {
@@ -179,6 +181,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             node: None,
             listening: None,
             told: None,
+            is_closed: false,
         }
     }
 
@@ -211,8 +214,8 @@ impl<'a, 'q> Driver<'a, 'q> {
     /// previous one is answered.
     fn look_at_connection(&mut self) -> Result<()> {
         let snapshot = self.session.status.snapshot();
-        if snapshot.is_over() {
-            return Err(self.session.status.ending());
+        if snapshot.is_over() || self.is_closed {
+            return Err(self.session.over());
         }
         let here = snapshot.connects == self.wired.snapshot.connects;
         let connected = snapshot.state == SessionState::Connected;

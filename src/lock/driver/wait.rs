@@ -65,6 +65,7 @@ impl Driver<'_, '_> {
             true => Err(Failure::Lost),
             false => answered,
         };
+        self.is_closed |= answered == Err(Failure::Closed);
         let Some(answered) = self.wired.reads.take(call, answered) else {
             return true;
         };
