@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acl::Acl;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::owner::Card;
 use crate::session::{Session, Settings, TRY_OFFLINE};
 use crate::time::limit::Limit;
@@ -342,7 +342,7 @@ impl ClientBuilder {
             sasl: self.sasl.map(|sasl| sasl.configure()).transpose()?,
         };
         let has_chroot = !config.hosts.chroot().is_empty();
-        let transport = native::open(config, status.clone());
+        let transport = native::open(config, status.clone()).map_err(Error::no_thread)?;
         let session = Session::new(status, transport, settings)?;
         Ok(Opened {
             session,
@@ -358,7 +358,8 @@ impl ClientBuilder {
         let granted = self.granted_at_least.unwrap_or(LEAST_TIMEOUT);
         let believed = session_timeout.min(granted);
         let status = Arc::new(Status::new(believed, false));
-        let transport = zookeeper_crate::open(handle, session_timeout, believed, status.clone());
+        let transport = zookeeper_crate::open(handle, session_timeout, believed, status.clone())
+            .map_err(Error::no_thread)?;
         Session::new(status, transport, self.settings())
     }
 

@@ -162,7 +162,7 @@ mod tests {
         for (age, wakes) in [(40, true), (0, false)] {
             let (wake, woken) = bounded(1);
             let config = native::Config::plain("127.0.0.1:1", SHORT);
-            let transport = native::open(config, Arc::new(Status::new(SHORT, true)));
+            let transport = native::open(config, Arc::new(Status::new(SHORT, true))).unwrap();
             let leases = Leases::new(transport, wake);
             let now = Moment::now();
             let next = now + Duration::from_millis(45);

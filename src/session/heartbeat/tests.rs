@@ -9,7 +9,8 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
     let status = Arc::new(Status::new(Duration::from_secs(20), true));
     let config = native::Config::plain("127.0.0.1:1", Duration::from_secs(20));
     // This transport reports to another status.
-    let transport = native::open(config, Arc::new(Status::new(Duration::from_secs(20), true)));
+    let elsewhere = Arc::new(Status::new(Duration::from_secs(20), true));
+    let transport = native::open(config, elsewhere).unwrap();
     let leases = Arc::new(Leases::new(transport.clone(), bounded(1).0));
     status.greeted(7, Duration::from_secs(20), Moment::now());
     status.connected(7);

@@ -47,6 +47,7 @@ mod shared;
 mod tests;
 mod who_reads;
 
+use std::io::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,8 +70,8 @@ use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Errand, Failure, Transport, WatchId};
 
-/// Starts to connect and returns at once; the status shows the progress.
-pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
+/// Starts to connect and returns at once; the status shows the progress. Fails if no thread can be started.
+pub(crate) fn open(config: Config, status: Arc<Status>) -> Result<Arc<dyn Transport>> {
     let shared = Arc::new(Shared::new(config, status));
     // The other end disconnects when the thread ends.
     let (alive, ended) = bounded(0);
@@ -79,23 +80,14 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     let thread = thread::spawn("zklock-io", move || {
         io::run(inner.0, inner.1);
         drop::<Sender<()>>(alive);
-    });
-    let thread = thread.map_err(|error| {
-        log::error!("cannot start a thread: {error}");
-        shared.status.turned_away(
-            "this process",
-            format!("no thread could be started: {error}"),
-        );
-        shared.end();
-        shared.status.closed();
-    });
-    Arc::new(Native {
+    })?;
+    Ok(Arc::new(Native {
         shared,
         reading,
         process: Process::this(),
-        thread: Mutex::new(thread.ok()),
+        thread: Mutex::new(Some(thread)),
         ended,
-    })
+    }))
 }
 
 /// How long the client asks at least for the end of a session. Most elections take less, and a

@@ -29,6 +29,7 @@ mod tests;
 mod watches;
 mod workers;
 
+use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -48,13 +49,14 @@ const WORKERS: usize = 4;
 /// Creates a transport over a handle, connected or not.
 ///
 /// It reports to `status` once the handle has connected or answered, and ends if that takes longer
-/// than `session_timeout`. Guards rely on `believed` as the session timeout.
+/// than `session_timeout`. Guards rely on `believed` as the session timeout. Fails if a thread
+/// cannot be started.
 pub(crate) fn open(
     handle: ZooKeeper,
     session_timeout: Duration,
     believed: Duration,
     status: Arc<Status>,
-) -> Arc<dyn Transport> {
+) -> io::Result<Arc<dyn Transport>> {
     let (jobs, waiting) = unbounded();
     let (news, heard) = unbounded();
     let (last, gone) = bounded(0);
@@ -76,22 +78,23 @@ pub(crate) fn open(
         handle,
         _last: last,
     });
+    // Ends those that have begun if one does not.
+    let transport = Arc::new(Handle { shared, gone });
     for i in 0..WORKERS {
+        let shared = &transport.shared;
         let (shared, owned, waiting) = (shared.clone(), owned.clone(), waiting.clone());
         spawn(&format!("zklock-handle-{i}"), move || {
             shared.work(&owned, &waiting);
-        });
+        })?;
     }
-    let watching = shared.clone();
-    spawn("zklock-handle", move || watching.supervise(&heard));
-    Arc::new(Handle { shared, gone })
+    let watching = transport.shared.clone();
+    spawn("zklock-handle", move || watching.supervise(&heard))?;
+    Ok(transport)
 }
 
-/// Starts a thread. If that fails, the transport's calls run into their limits.
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
-    if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(run) {
-        log::error!("cannot start the thread {name}: {error}");
-    }
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(run).map(drop)
 }
 
 /// See the module's documentation.

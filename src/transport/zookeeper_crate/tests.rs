@@ -45,7 +45,7 @@ impl Client {
     fn with(handle: zookeeper::ZooKeeper) -> Self {
         let status = Arc::new(Status::new(TIMEOUT, false));
         let events = status.events();
-        let transport = open(handle, TIMEOUT, TIMEOUT, status.clone());
+        let transport = open(handle, TIMEOUT, TIMEOUT, status.clone()).unwrap();
         Self {
             status,
             events,
@@ -390,7 +390,7 @@ fn a_connection_is_probed_at_once_because_a_grant_relies_on_an_earlier_answer() 
     let believed = 30 * PATIENCE;
     let status = Arc::new(Status::new(believed, false));
     let handle = handle::connect(&server.hosts(), TIMEOUT, |_| ());
-    let _transport = open(handle, believed, believed, status.clone());
+    let _transport = open(handle, believed, believed, status.clone()).unwrap();
     eventually("a message is answered", || {
         status.better_at(status.stamp()).is_some()
     });

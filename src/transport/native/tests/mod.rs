@@ -49,7 +49,7 @@ impl Rig {
     fn open(config: Config) -> Self {
         let status = Arc::new(Status::new(config.session_timeout, true));
         let events = status.events();
-        let transport = open(config, Arc::clone(&status));
+        let transport = open(config, Arc::clone(&status)).unwrap();
         Self {
             status,
             events,
