@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{Error, Result};
+use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::transport::native::Security;
 
@@ -77,12 +78,14 @@ impl Tls {
             }
             match files.read() {
                 Ok(config) => {
-                    log::info!("the files for TLS have changed: they are used from here on");
+                    contained(|| {
+                        log::info!("the files for TLS have changed: they are used from here on");
+                    });
                     *seen = now;
                     Some(config)
                 }
                 Err(error) => {
-                    log::warn!("{error}; what was read before is used");
+                    contained(|| log::warn!("{error}; what was read before is used"));
                     None
                 }
             }

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::mem;
+use std::panic::{catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
@@ -109,7 +110,14 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         }) {
             return entry;
         }
-        log::info!("waiting for the lock {path}, which another thread of this client has");
+        let told = catch_unwind(|| {
+            log::info!("waiting for the lock {path}, which another thread of this client has");
+        });
+        if let Err(panic) = told {
+            // Nobody would take the turn.
+            drop(self.give_up(path, &called));
+            resume_unwind(panic);
+        }
         match limit.recv(&called) {
             Ok(handed) => Entry::Turn(self.turn(path, true), handed),
             Err(_) => self.give_up(path, &called),

@@ -12,6 +12,7 @@ use crate::error::{Error, LossCell, LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
 use crate::system::channel::{Receiver, Sender, bounded};
+use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
 use crate::transport::Capabilities;
@@ -252,7 +253,7 @@ impl Lease {
         } else if why != LostReason::NodeGone {
             self.why_lost();
             if life.why.explain(why) {
-                log::warn!("the lock {} is Lost: {why}", life.path);
+                contained(|| log::warn!("the lock {} is Lost: {why}", life.path));
             }
         }
         life.sent.store(LOST, Ordering::Release);
@@ -287,35 +288,32 @@ impl Lease {
         drop(reported);
         let why = self.lost_reason();
         let planned = state == GuardState::Held || why == Some(LostReason::HandedOver);
+        // First: the recorder and the logger may be slow.
+        self.send(match state {
+            GuardState::Held => GuardEvent::Held,
+            GuardState::Suspect => GuardEvent::Suspect,
+            GuardState::Lost => GuardEvent::Lost,
+        });
         match state {
             _ if planned => {}
             GuardState::Held => {}
             GuardState::Suspect => counters.suspected(&self.life.path),
             GuardState::Lost => counters.lost(&self.life.path),
         }
-        let event = match state {
-            GuardState::Held => GuardEvent::Held,
-            GuardState::Suspect => GuardEvent::Suspect,
-            GuardState::Lost => GuardEvent::Lost,
+        let level = match planned {
+            true => log::Level::Info,
+            false => log::Level::Warn,
         };
-        log::log!(
-            if planned {
-                log::Level::Info
-            } else {
-                log::Level::Warn
-            },
-            "the lock {} is {state:?}{}",
-            self.life.path,
-            Because(why),
-        );
-        self.send(event);
+        let (path, why) = (&self.life.path, Because(why));
+        contained(|| log::log!(level, "the lock {path} is {state:?}{why}"));
     }
 
     /// Notes that another client asks the holder to release the lock.
     pub(crate) fn revoke_requested(&self) {
         self.life.revoke_requested.store(true, Ordering::Release);
-        log::info!("another client asks for the lock {}", self.life.path);
         self.send(GuardEvent::RevokeRequested);
+        let path = &self.life.path;
+        contained(|| log::info!("another client asks for the lock {path}"));
     }
 
     /// Returns whether another client has asked the holder to release the lock.

@@ -9,10 +9,14 @@
 //!
 //! Whatever the scheduler need not see (atomics, `Arc`, thread ids) is std's on both sides.
 
+mod users_code;
+
 #[cfg(not(zklock_sim))]
 mod real;
 #[cfg(zklock_sim)]
 pub(crate) mod simulated;
+
+pub(crate) use self::users_code::contained;
 
 #[cfg(not(zklock_sim))]
 pub(crate) use self::real::{channel, clock, net, process, random, sync, thread};

@@ -25,6 +25,7 @@ mod metrics;
 mod names;
 mod no_threads;
 mod oversized;
+mod panicking_log;
 mod reconfigured;
 mod refusing;
 mod resets;

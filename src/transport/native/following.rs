@@ -7,6 +7,7 @@ use std::mem;
 
 use super::members::Members;
 use super::shared::{Shared, Stage, State};
+use crate::system::contained;
 use zklock_jute::{ErrorCode, Event, OpCode, Reply, Request, xid};
 
 /// The path of the configuration, which is outside any chroot.
@@ -65,7 +66,7 @@ impl Shared {
         drop(state);
         if is_new {
             let servers: Vec<_> = members.servers.iter().map(ToString::to_string).collect();
-            log::info!("the servers of the ensemble are {}", servers.join(", "));
+            contained(|| log::info!("the servers of the ensemble are {}", servers.join(", ")));
         }
     }
 
@@ -73,7 +74,9 @@ impl Shared {
     fn complain(&self, why: String) {
         let before = mem::replace(&mut self.state.lock().complaint, why.clone());
         if before != why {
-            log::warn!("cannot follow the ensemble's configuration in {CONFIG}: {why}");
+            contained(|| {
+                log::warn!("cannot follow the ensemble's configuration in {CONFIG}: {why}");
+            });
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::channel::{Channel, HUNG_UP, is_timeout};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
+use crate::system::contained;
 use crate::time::clock::Moment;
 use crate::transport::session_key::SessionKey;
 use zklock_jute::{ConnectReply, ConnectRequest, Malformed};
@@ -122,7 +123,7 @@ pub(super) fn tell_granted(
     had: Option<Duration>,
     asked: Duration,
 ) {
-    match had {
+    contained(|| match had {
         // If this answer had been lost, guards would have been trusted for too long.
         Some(had) if granted < had => log::warn!(
             "{target} grants the session {granted:?}, and it had {had:?}: give all servers the same \
@@ -132,7 +133,7 @@ pub(super) fn tell_granted(
             log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
         }
         _ => {}
-    }
+    });
 }
 
 /// Waits for one frame, and decodes it.

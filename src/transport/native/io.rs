@@ -25,6 +25,7 @@ use super::receive::{Connection, ConnectionReader};
 use super::resolver::Unresolved;
 use super::shared::{Shared, jittered};
 use super::who_reads::LeaderFollowers;
+use crate::system::contained;
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 use crate::transport::session_key::SessionKey;
@@ -196,9 +197,11 @@ impl Io {
         // The guards of the old session must fail before there is a new one.
         self.expire();
         self.last_zxid = 0;
-        log::warn!(
-            "no server resumes the session, perhaps because their data is older than what it has seen: a new one begins"
-        );
+        contained(|| {
+            log::warn!(
+                "no server resumes the session, perhaps because their data is older than what it has seen: a new one begins"
+            );
+        });
     }
 
     fn tell_connected(&mut self, target: &Target, timeout: Duration) {
@@ -207,10 +210,12 @@ impl Io {
             false => log::Level::Debug,
         };
         let session = self.session.id;
-        log::log!(
-            level,
-            "{target}: connected, session {session:#x}, timeout {timeout:?}"
-        );
+        contained(|| {
+            log::log!(
+                level,
+                "{target}: connected, session {session:#x}, timeout {timeout:?}"
+            );
+        });
     }
 
     /// Asks for a session, and waits for the greeting.
@@ -271,7 +276,7 @@ impl Io {
         self.shared.status.expired();
         // Logged after the guards have failed, because the log may be slow.
         if !self.shared.status.snapshot().is_over() {
-            log::warn!("session {:#x} expired", self.session.id);
+            contained(|| log::warn!("session {:#x} expired", self.session.id));
         }
         self.session = SessionKey::default();
     }
@@ -307,7 +312,7 @@ impl Io {
             End::Closed => Ok(Round::Over),
             End::Refused(why) => {
                 self.shared.end();
-                log::error!("{target}: {why}");
+                contained(|| log::error!("{target}: {why}"));
                 status.refused(why);
                 Ok(Round::Over)
             }
@@ -318,7 +323,7 @@ impl Io {
             end if detached.served => {
                 status.disconnected();
                 status.turned_away(&target.to_string(), &end);
-                log::info!("{target}: the connection broke: {end}");
+                contained(|| log::info!("{target}: the connection broke: {end}"));
                 Ok(Round::Served(Service {
                     lived: Moment::now().saturating_since(status.snapshot().since),
                     answered,

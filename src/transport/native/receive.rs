@@ -11,7 +11,7 @@ use super::request_queue::{Pending, is_read};
 use super::shared::{Shared, Stage};
 use super::who_reads::Read;
 use crate::error::Error;
-use crate::system::clock;
+use crate::system::{clock, contained};
 use crate::time::clock::Moment;
 use crate::transport::{Failure, Fired, TooLong, Watch};
 use zklock_core::connection::promptness::Promptness;
@@ -231,7 +231,7 @@ impl Connection {
 
     fn event(&self, event: Event) {
         if event.kind == EventKind::None {
-            log::debug!("the server reports state {}", event.state);
+            contained(|| log::debug!("the server reports state {}", event.state));
             return;
         }
         self.shared.hear_of_members(&event);

@@ -129,8 +129,10 @@ impl Shared {
             }
             let patience = self.patience();
             if patience.is_zero() {
-                log::warn!("a call of the zookeeper crate does not return: the client ends");
-                return self.end(Failure::Lost);
+                self.end(Failure::Lost);
+                return log::warn!(
+                    "a call of the zookeeper crate did not return: the client has ended"
+                );
             }
             // The crate does not report its own pings, and a grant relies on earlier messages that
             // were answered.

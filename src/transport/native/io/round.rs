@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Io;
 use crate::error::TLS_PORT;
+use crate::system::contained;
 use crate::time::clock::Moment;
 use crate::transport::native::channel::HUNG_UP;
 use crate::transport::native::hosts::Candidate;
@@ -101,7 +102,7 @@ impl Io {
     }
 
     fn turned_away(&self, host: &str, reason: &str) {
-        log::debug!("{host}: {reason}");
+        contained(|| log::debug!("{host}: {reason}"));
         self.shared.status.turned_away(host, reason);
     }
 
@@ -126,9 +127,11 @@ impl Io {
                 continue;
             }
             if name.has_addresses && !kept.is_empty() {
-                log::warn!("{server}: {reason}; the addresses that it had are used");
+                contained(|| {
+                    log::warn!("{server}: {reason}; the addresses that it had are used");
+                });
             } else if !targets.is_empty() {
-                log::warn!("{server}: {reason}; the other servers are used");
+                contained(|| log::warn!("{server}: {reason}; the other servers are used"));
             }
         }
         self.unresolved = unresolved;
