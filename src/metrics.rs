@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::histogram::{Buckets, Histogram};
+#[cfg(feature = "metrics")]
+use crate::system::contained;
 use crate::system::sync::Mutex;
 use zklock_jute::{OpCode, Request};
 
@@ -87,6 +89,9 @@ pub(crate) struct Counters {
     by_lock: ByLock,
     local_handoffs: AtomicU64,
     leftovers_deleted: AtomicU64,
+    /// What the recorder knows of the leftovers, the reconnects and the expired sessions.
+    #[cfg(feature = "metrics")]
+    told: [AtomicU64; 3],
 }
 
 /// How many requests of each kind a client's transport was given.
@@ -124,7 +129,7 @@ macro_rules! count {
     ($counter:expr, $name:literal $(, $label:literal => $value:literal)?) => {{
         $counter.fetch_add(1, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
-        ::metrics::counter!($name $(, $label => $value)?).increment(1);
+        contained(|| ::metrics::counter!($name $(, $label => $value)?).increment(1));
     }};
 }
 
@@ -135,10 +140,10 @@ macro_rules! count_lock {
         if let Some((_path, lock)) = $counters.by_lock.of($path) {
             lock.$counter.fetch_add(1, Ordering::Relaxed);
             #[cfg(feature = "metrics")]
-            ::metrics::counter!($name, "lock" => _path).increment(1);
+            contained(|| ::metrics::counter!($name, "lock" => _path).increment(1));
         } else {
             #[cfg(feature = "metrics")]
-            ::metrics::counter!($name).increment(1);
+            contained(|| ::metrics::counter!($name).increment(1));
         }
     }};
 }
@@ -150,10 +155,10 @@ macro_rules! time_lock {
         if let Some((_path, lock)) = $counters.by_lock.of($path) {
             lock.$times.record($time);
             #[cfg(feature = "metrics")]
-            ::metrics::histogram!($name, "lock" => _path).record($time);
+            contained(|| ::metrics::histogram!($name, "lock" => _path).record($time));
         } else {
             #[cfg(feature = "metrics")]
-            ::metrics::histogram!($name).record($time);
+            contained(|| ::metrics::histogram!($name).record($time));
         }
     }};
 }
@@ -196,8 +201,33 @@ impl Counters {
         count_lock!(self, path, suspicions, "zklock_suspicions_total");
     }
 
+    /// Counts it for the client; [`tell`](Self::tell) does for the recorder.
     pub(crate) fn leftover_deleted(&self) {
-        count!(self.leftovers_deleted, "zklock_leftovers_deleted_total");
+        self.leftovers_deleted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells the recorder of what no thread may stop for that notes it. There were so many reconnects and expired
+    /// sessions so far.
+    pub(crate) fn tell(&self, reconnects: u64, expiries: u64) {
+        #[cfg(feature = "metrics")]
+        for ((name, now), told) in [
+            (
+                "zklock_leftovers_deleted_total",
+                now(&self.leftovers_deleted),
+            ),
+            ("zklock_reconnects_total", reconnects),
+            ("zklock_expiries_total", expiries),
+        ]
+        .into_iter()
+        .zip(&self.told)
+        {
+            let new = now.saturating_sub(told.fetch_max(now, Ordering::Relaxed));
+            if 0 < new {
+                contained(|| ::metrics::counter!(name).increment(new));
+            }
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = (reconnects, expiries);
     }
 
     /// Returns the current numbers of each lock that is counted by itself.
@@ -305,16 +335,4 @@ impl ByLock {
             (path, lock)
         }))
     }
-}
-
-/// Reports a reconnect to the recorder; the status counts it.
-pub(crate) fn reconnected() {
-    #[cfg(feature = "metrics")]
-    ::metrics::counter!("zklock_reconnects_total").increment(1);
-}
-
-/// Reports an expired session to the recorder; the status counts it.
-pub(crate) fn expired() {
-    #[cfg(feature = "metrics")]
-    ::metrics::counter!("zklock_expiries_total").increment(1);
 }

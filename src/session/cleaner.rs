@@ -3,6 +3,7 @@
 //! Every exit from a queue ends here: the release of a guard, a timeout, an error, a panic.
 //! [`Deletions`] decides what is sent next, and when.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::metrics::Counters;
 use crate::path;
 use crate::system::channel::Sender;
+use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, from_now};
@@ -29,6 +31,8 @@ pub(crate) struct Cleaner {
     transport: Arc<dyn Transport>,
     counters: Arc<Counters>,
     entries: Mutex<Deletions<Interest>>,
+    /// What servers have refused, for the log.
+    refused: Mutex<Vec<(Failure, String)>>,
     /// Wakes the background thread, which calls [`push`](Self::push).
     wake: Sender<()>,
 }
@@ -93,6 +97,7 @@ impl Cleaner {
             transport,
             counters,
             entries: Mutex::default(),
+            refused: Mutex::default(),
             wake,
         }
     }
@@ -158,6 +163,17 @@ impl Cleaner {
         };
         let deletion = Deletion::new(dir, session, orphan);
         self.entries.lock().begin(deletion, Interest::of_attempt())
+    }
+
+    /// Tells the logger and the recorder what the thread that reads for all has left to tell: they may be
+    /// slow, or call this client.
+    pub(crate) fn tell(&self) {
+        let refused = mem::take(&mut *self.refused.lock());
+        for (failure, dir) in refused {
+            contained(|| tell(failure, &dir));
+        }
+        let (connects, expiries) = (self.status.snapshot().connects, self.status.expiries());
+        self.counters.tell(connects.saturating_sub(1), expiries);
     }
 
     /// Sends what is due; returns when to call this again, if something is due later.
@@ -271,10 +287,8 @@ impl Cleaner {
             Progress::GoesOn(failure) => {
                 let failed = failure.map(|failure| (failure, deletion.dir().to_owned()));
                 drop(entries);
+                self.refused.lock().extend(failed);
                 let _ = self.wake.try_send(());
-                if let Some((failure, dir)) = failed {
-                    tell(failure, &dir);
-                }
             }
             Progress::Ended(ended) => {
                 let found = deletion.missed().is_none();
@@ -290,6 +304,9 @@ impl Cleaner {
     fn ended(&self, mut interest: Interest, ended: Ended, found: bool) {
         if interest.from_attempt && found {
             self.counters.leftover_deleted();
+            if cfg!(feature = "metrics") {
+                let _ = self.wake.try_send(());
+            }
         }
         if let Some(waiter) = interest.waiter.take() {
             waiter.put(ended);

@@ -20,7 +20,7 @@ pub(crate) use super::session_state::Snapshot;
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
-use crate::metrics::{self, RequestCounters};
+use crate::metrics::RequestCounters;
 use crate::system::channel::{Receiver, Sender, bounded, unbounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
@@ -345,7 +345,6 @@ impl Status {
             return;
         }
         update(&mut inner.snapshot);
-        let again = inner.snapshot.connects > 1;
         if event == SessionEvent::Expired {
             inner.expiries += 1;
         }
@@ -370,13 +369,6 @@ impl Status {
         inner
             .listeners
             .retain(|to| UNREAD_EVENTS <= to.len() || to.send(event).is_ok());
-        // The user's recorder may be slow, or call this client.
-        drop(inner);
-        match event {
-            SessionEvent::Connected { .. } if again => metrics::reconnected(),
-            SessionEvent::Expired => metrics::expired(),
-            _ => {}
-        }
     }
 }
 
