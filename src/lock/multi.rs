@@ -20,7 +20,7 @@ use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::system::clock;
-use crate::time::limit::Limit;
+use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
 use crate::transport::status::Snapshot;
 use zklock_core::attempt::{self, Origin, OwnNode};
@@ -64,6 +64,9 @@ impl RawGuard {
             let Some(snapshot) = caller.connected(&limit)? else {
                 return Ok(None);
             };
+            if let_some_go(session, parts, &mut caller, &limit).is_err() {
+                return Ok(None);
+            }
             let multi = begin(session, parts, request, &snapshot);
             let driver = MultiDriver {
                 session,
@@ -84,6 +87,17 @@ impl RawGuard {
             }
         }
     }
+}
+
+/// Waits as [`let_some_go`](crate::session::cleaner::Cleaner::let_some_go) does, for each of the paths.
+fn let_some_go(
+    session: &Session,
+    parts: &[Part],
+    caller: &mut Caller,
+    limit: &Limit,
+) -> std::result::Result<(), LimitReached> {
+    let mut paths = parts.iter().map(|part| &part.path);
+    paths.try_for_each(|path| session.cleaner.let_some_go(path, caller, limit))
 }
 
 /// Begins an attempt, with transactions if the server has them.

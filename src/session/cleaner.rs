@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::caller::Caller;
 use super::early_create::{EarlyCreate, Left, Sent, join};
 use crate::error::Error;
 use crate::metrics::Counters;
@@ -15,7 +16,7 @@ use crate::system::channel::Sender;
 use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
-use crate::time::limit::{Limit, from_now};
+use crate::time::limit::{Limit, LimitReached, from_now};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
 use crate::transport::session_state::SessionState;
@@ -40,6 +41,12 @@ pub(crate) struct Cleaner {
 /// How long a `try_` call waits for the deletion of the nodes that earlier calls of its client have
 /// left, which takes a few round trips.
 const PASSING: Duration = Duration::from_secs(1);
+
+/// With so many nodes that attempts have left in a directory, the next attempt waits for servers to delete some.
+const MOST_LEFT: usize = 8;
+
+/// How long such a wait is before the next look.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Who is interested in a deletion.
 struct Interest {
@@ -149,6 +156,33 @@ impl Cleaner {
         let limit = limit.clone().until(Some(from_now(PASSING)));
         // The caller looks again, whatever ended the wait.
         let _ = (0..count).try_for_each(|_| endings.recv(&*self.transport, &limit).map(drop));
+    }
+
+    /// Waits while the servers have yet to delete many nodes that attempts of this client have left in
+    /// `dir`, for a moment at most.
+    ///
+    /// Each call that gives up before a server has answered leaves a node. Many such calls would create
+    /// more nodes than the servers delete, and each call lists them all.
+    pub(crate) fn let_some_go(
+        &self,
+        dir: &str,
+        caller: &mut Caller,
+        limit: &Limit,
+    ) -> Result<(), LimitReached> {
+        let passing = limit.clone().until(Some(from_now(PASSING)));
+        let left = || {
+            let entries = self.entries.lock();
+            entries.unanswered_in(dir, |interest| interest.from_attempt)
+        };
+        while MOST_LEFT <= left() {
+            if caller.pause(LOOK, &passing).is_err() {
+                return match limit.is_over() {
+                    true => Err(LimitReached),
+                    false => Ok(()),
+                };
+            }
+        }
+        Ok(())
     }
 
     /// Begins the deletion of what an attempt left. The node belongs to `session`, or to a later

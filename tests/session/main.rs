@@ -15,6 +15,7 @@ mod expiry;
 mod far;
 mod forked;
 mod hanging;
+mod hasty;
 mod keeper;
 mod late_creates;
 mod late_transactions;

@@ -105,6 +105,14 @@ impl<X> Deletions<X> {
         all.filter_map(move |(entry, with)| (entry.dir() == dir).then_some(with))
     }
 
+    /// Returns how many deletions of these in this directory the servers have neither answered nor refused.
+    pub fn unanswered_in(&self, dir: &str, is_meant: impl Fn(&X) -> bool) -> usize {
+        let all = self.open.values().filter(|(entry, with)| {
+            entry.dir() == dir && matches!(entry.turn, Turn::Due | Turn::Asked) && is_meant(with)
+        });
+        all.count()
+    }
+
     /// Returns how many deletions have not ended.
     pub fn len(&self) -> usize {
         self.open.len()

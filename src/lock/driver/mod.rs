@@ -73,6 +73,10 @@ pub(super) fn acquire(
         return Ok(None);
     }
     let early = early.and_then(|early| early.sent_in(snapshot.session));
+    let (cleaner, limit) = (&session.cleaner, &request.limit);
+    if early.is_none() && cleaner.let_some_go(queue.dir, &mut caller, limit).is_err() {
+        return Ok(None);
+    }
     let acquisition = enter(session, queue, request.patience, (snapshot, &early), last);
     let here = (&mut caller, snapshot);
     let mut driver = Driver::new(session, queue, request, acquisition, here);
