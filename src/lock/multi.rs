@@ -64,7 +64,7 @@ impl RawGuard {
             let Some(snapshot) = caller.connected(&limit)? else {
                 return Ok(None);
             };
-            if let_some_go(session, parts, &mut caller, &limit).is_err() {
+            if await_backlog(session, parts, &mut caller, &limit).is_err() {
                 return Ok(None);
             }
             let multi = begin(session, parts, request, &snapshot);
@@ -89,15 +89,15 @@ impl RawGuard {
     }
 }
 
-/// Waits as [`let_some_go`](crate::session::cleaner::Cleaner::let_some_go) does, for each of the paths.
-fn let_some_go(
+/// Waits as [`await_backlog`](crate::session::cleaner::Cleaner::await_backlog) does, for each of the paths.
+fn await_backlog(
     session: &Session,
     parts: &[Part],
     caller: &mut Caller,
     limit: &Limit,
 ) -> std::result::Result<(), LimitReached> {
     let mut paths = parts.iter().map(|part| &part.path);
-    paths.try_for_each(|path| session.cleaner.let_some_go(path, caller, limit))
+    paths.try_for_each(|path| session.cleaner.await_backlog(path, caller, limit))
 }
 
 /// Begins an attempt, with transactions if the server has them.

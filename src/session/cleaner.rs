@@ -163,7 +163,7 @@ impl Cleaner {
     ///
     /// Each call that gives up before a server has answered leaves a node. Many such calls would create
     /// more nodes than the servers delete, and each call lists them all.
-    pub(crate) fn let_some_go(
+    pub(crate) fn await_backlog(
         &self,
         dir: &str,
         caller: &mut Caller,

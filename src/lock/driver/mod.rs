@@ -74,7 +74,11 @@ pub(super) fn acquire(
     }
     let early = early.and_then(|early| early.sent_in(snapshot.session));
     let (cleaner, limit) = (&session.cleaner, &request.limit);
-    if early.is_none() && cleaner.let_some_go(queue.dir, &mut caller, limit).is_err() {
+    if early.is_none()
+        && cleaner
+            .await_backlog(queue.dir, &mut caller, limit)
+            .is_err()
+    {
         return Ok(None);
     }
     let acquisition = enter(session, queue, request.patience, (snapshot, &early), last);
