@@ -146,12 +146,12 @@ impl ClientBuilder {
     /// may replace all servers, one after the other, while the client runs.
     ///
     /// The servers that the user named serve to find the ensemble. The client must be able to reach the members at
-    /// the addresses that the ensemble names, which is not so behind a load balancer or in a separate network; until
-    /// one of them has served, the client tries the former servers too. A connection stays with its server, unless a
-    /// change has removed the server: the client then moves to another server, with its session and its locks. A
-    /// client with [`tls`](Self::tls) uses only ports for TLS, which servers before ZooKeeper 3.10 do not name. A
-    /// configuration that cannot be read, or that names no ports for clients, changes nothing, and a warning is
-    /// logged.
+    /// the addresses that the ensemble names, which may not be so behind a load balancer or in a separate network;
+    /// until one of them has served, the client tries the former servers too. A connection stays with its server,
+    /// unless a change has removed the server: the client then moves to another server, with its session and its
+    /// locks. A client with [`tls`](Self::tls) uses only ports for TLS, which servers before ZooKeeper 3.10 do not
+    /// name. A configuration that cannot be read, or that names no ports for clients, changes nothing, and a warning
+    /// is logged.
     ///
     /// Costs a request for each connection and for each change. Defaults to `false`.
     #[doc(alias = "reconfig")]

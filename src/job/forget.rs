@@ -120,7 +120,7 @@ impl Job {
     }
 
     /// Gives the job an empty record where its own was replaced. Returns the data that replaced it,
-    /// or `None` if the record was whole.
+    /// or `None` if there was nothing to mend.
     ///
     /// Use this for a job whose calls fail with [`Error::Unmarked`] although its path is right: a
     /// client of an older version used the path as a semaphore, or somebody wrote there by hand.
