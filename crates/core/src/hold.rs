@@ -1,7 +1,8 @@
 //! Holds: nodes in a queue that no session owns, and that stand for a pause.
 //!
 //! The time of a hold is the servers'. Nodes show how late it was there at least, and this machine's clock
-//! counts from then on, so that no hold is taken for over early.
+//! counts from then on. So no hold is taken for over early, unless the servers' clock is set back, or a server
+//! whose clock is behind comes to lead.
 
 use core::time::Duration;
 

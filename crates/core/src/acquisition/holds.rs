@@ -3,8 +3,9 @@
 //!
 //! A hold's name shows what it is, so a listing without holds costs nothing, and only a contender that sees
 //! a hold reads it. The time is the servers': the births of our nodes and the last changes of holds show
-//! how late it was there, and this machine's clock counts from then on, so a hold is never removed early.
-//! The removal itself admits nobody: the contender that removed a hold lists the queue again.
+//! how late it was there, and this machine's clock counts from then on. So no hold is removed early, unless
+//! the servers' clock is set back, or a server whose clock is behind comes to lead. The removal
+//! itself admits nobody: the contender that removed a hold lists the queue again.
 
 use alloc::vec::Vec;
 use core::mem;
