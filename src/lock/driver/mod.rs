@@ -73,13 +73,14 @@ pub(super) fn acquire(
         return Ok(None);
     }
     let early = early.and_then(|early| early.sent_in(snapshot.session));
-    let (cleaner, limit) = (&session.cleaner, &request.limit);
-    if early.is_none()
-        && cleaner
+    if early.is_none() {
+        let (cleaner, limit) = (&session.cleaner, &request.limit);
+        if cleaner
             .await_backlog(queue.dir, &mut caller, limit)
             .is_err()
-    {
-        return Ok(None);
+        {
+            return Ok(None);
+        }
     }
     let acquisition = enter(session, queue, request.patience, (snapshot, &early), last);
     let here = (&mut caller, snapshot);
