@@ -103,7 +103,8 @@ impl Acquisition {
     /// Forgets earlier listings: they are older than the answer to what is sent now.
     pub(super) fn forget_listings(&mut self) {
         self.listing = None;
-        self.flight.retain(|(_, step)| *step != Step::List);
+        self.flight
+            .retain(|(_, step)| !matches!(step, Step::List | Step::Crowd(_)));
     }
 
     /// Lists the queue. If the queue has moved, the proof that a grant may need leaves with the listing.

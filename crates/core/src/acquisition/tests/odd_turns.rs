@@ -5,7 +5,7 @@ use super::{Fake, ID, SECOND, SESSION, contest, mine, names};
 use crate::attempt::Origin;
 use crate::dialect::{Dialect, Role};
 use crate::overdue_holder::{Overdue, Rule};
-use zklock_jute::{ErrorCode, Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request, Stat};
 
 const MINE: &str = "_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab-lock-0000000002";
 /// Recipes without an id give such names, in any directory.
@@ -319,4 +319,33 @@ fn the_holds_and_the_semaphore_in_a_listing_are_looked_at_whoever_has_asked_for_
         assert!(it.advance(&mut desk).is_none());
         assert_eq!(desk.sent, looks);
     }
+}
+
+/// A listing may come from before the create, if the first create was thrown away.
+#[test]
+fn a_permit_is_not_looked_for_in_a_listing_that_is_older_than_its_create() {
+    let mut wire = Fake::new();
+    let asks = (contest(Role::Permit, 3), Patience::Waits);
+    let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+    assert!(comer.advance(&mut wire).is_none());
+    let throttled = || Err(Failure::Refused(ErrorCode::THROTTLED).sorted());
+    let created = Ok(Reply::Created {
+        path: format!("/l/_c_{ID}-lease-0000000004"),
+        stat: Some(Stat {
+            czxid: 40,
+            ephemeral_owner: SESSION,
+            ..Stat::default()
+        }),
+    });
+    // The first create and its listing, and the second ones.
+    let all = [throttled(), names(&[]), created, throttled()];
+    for (call, answered) in (0..).zip(all) {
+        comer.answered(CallId(call), answered, &mut wire);
+        assert!(comer.advance(&mut wire).is_none(), "after {call}");
+    }
+    let asked = wire.since(4);
+    assert!(
+        matches!(asked, [Request::GetChildren { watch: true, .. }]),
+        "{asked:?}"
+    );
 }
