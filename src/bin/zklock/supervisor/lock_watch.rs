@@ -25,7 +25,7 @@ impl Supervisor<'_> {
         // The time is read before the look, because this process may be stopped meanwhile.
         let now = since_boot();
         let (state, valid_for) = (self.order.lock.state(), self.order.lock.valid_for());
-        self.looks.look(state);
+        self.looks.look(state, since_boot());
         let has_changed = mem::replace(&mut self.state, state) != state;
         if has_changed {
             (self.order.told)(News::Is(state));

@@ -3,11 +3,13 @@
 //! meanwhile.
 
 use std::fmt;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use zklock::GuardState;
 
+use crate::helper::trust::since_boot;
 use crate::table::brief;
 
 /// When the last look was, while there is a command.
@@ -23,6 +25,8 @@ const STUCK: Duration = Duration::from_secs(10);
 /// empty if this process was not stopped since the lock was held.
 #[derive(Debug)]
 pub(super) struct Looks {
+    /// When the last look was, by a clock that counts while the machine sleeps.
+    last: Duration,
     stopped: Option<Duration>,
     went_on: Option<Instant>,
     session_timeout: Duration,
@@ -32,17 +36,19 @@ impl Looks {
     pub(super) fn begin(session_timeout: Duration) -> Self {
         LAST.lock().replace(Instant::now());
         Self {
+            last: since_boot(),
             stopped: None,
             went_on: None,
             session_timeout,
         }
     }
 
-    pub(super) fn look(&mut self, state: GuardState) {
-        let before = LAST.lock().replace(Instant::now());
-        let since = before.map(|before| before.elapsed());
-        if since > Some(STOPPED) {
-            self.stopped = since;
+    /// Notes a look at this time since the start of the system.
+    pub(super) fn look(&mut self, state: GuardState, now: Duration) {
+        LAST.lock().replace(Instant::now());
+        let since = now.saturating_sub(mem::replace(&mut self.last, now));
+        if since > STOPPED {
+            self.stopped = Some(since);
             self.went_on = Some(Instant::now());
         } else if state == GuardState::Held {
             self.stopped = None;
@@ -82,5 +88,27 @@ impl fmt::Display for Looks {
             return Ok(());
         }
         write!(f, ", and a session lasts {} without it", brief(lasts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sleep_of_the_machine_is_a_stop_too() {
+        let mut looks = Looks::begin(Duration::from_secs(20));
+        looks.look(GuardState::Held, since_boot() + Duration::from_secs(1));
+        assert_eq!(
+            (looks.to_string(), looks.answer_due()),
+            (String::new(), None)
+        );
+        looks.look(GuardState::Suspect, since_boot() + Duration::from_secs(8));
+        assert!(
+            looks
+                .to_string()
+                .starts_with(", as zklock was stopped for ")
+        );
+        assert!(looks.answer_due().is_some());
     }
 }
