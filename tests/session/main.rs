@@ -38,6 +38,7 @@ mod sasl;
 mod secrets;
 mod silent;
 mod slow_log;
+mod throttled;
 mod unanswered;
 mod waiting_log;
 mod watches;
