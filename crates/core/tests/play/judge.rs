@@ -280,19 +280,22 @@ impl World {
         }
     }
 
-    /// Judges a grant after the troubles: they delay nobody who comes when nothing breaks any more, unless the
-    /// client has just reconnected, or was stopped. See "When a lock is granted late" in `docs/guarantees.md`.
+    /// Judges a grant to who has asked after the last trouble. Troubles still delay a client that has
+    /// reconnected or was stopped, for as long as the leader may not have heard of its session. See "When a
+    /// lock is granted late" in `docs/guarantees.md`.
     fn judge_time_after_troubles(&mut self, op: usize) {
         let one = self.ops[op].clone();
         let (due, why) = self.due(op, &one);
         let client = &self.clients[one.client];
         let stopped = client.stopped_until.max(client.delayed_until);
         let (_, timeout) = self.plan.granted();
-        let recovers = client.connected_at.max(stopped + timeout) + timeout / 4;
+        let recovers = (client.connected_at + timeout / 4).max(stopped + timeout * 3 / 5);
+        let due = match recovers < due {
+            true => due,
+            false => due.max(recovers + self.trips(3, 4)),
+        };
         let is_made = |life: &Life| *life.path == *one.path() && one.asked <= life.from;
-        let is_known = !self.lives.iter().any(is_made);
-        let after = recovers < self.calm_at && self.calm_at < one.asked;
-        if !after || !is_known {
+        if one.asked <= self.calm_at || self.lives.iter().any(is_made) {
             return;
         }
         self.seen.recovered += 1;

@@ -147,6 +147,13 @@ MUTANTS = [
         "        if self.is_next() && self.path.is_empty() && wire.capabilities().multi {",
     ),
     (
+        "held-back-for-longer",
+        "after a reconnect a lock waits one and a half times as long for the leader to have heard of it",
+        "grant_proof.rs",
+        "            Some(time) if stamp.is_some() => Next::Pause(time - now),",
+        "            Some(time) if stamp.is_some() => Next::Pause((time - now) * 3 / 2),",
+    ),
+    (
         "proof-after-listing",
         "the proof leaves when the listing is there",
         "acquisition/sends.rs",

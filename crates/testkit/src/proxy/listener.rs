@@ -4,6 +4,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use rustix::net::Shutdown;
+
 /// A listening socket and the thread that accepts on it; both end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -20,6 +22,9 @@ impl Listener {
         let thread = thread::spawn(move || {
             for client in socket.incoming().flatten() {
                 if !*still_open.lock().unwrap_or_else(PoisonError::into_inner) {
+                    // A child that this process is just starting has the socket, too, until it executes
+                    // its program: without this, the system would still accept connections.
+                    drop(rustix::net::shutdown(&socket, Shutdown::Both));
                     return;
                 }
                 welcome(client);
@@ -41,5 +46,19 @@ impl Drop for Listener {
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_accepted_any_more_although_a_child_still_has_the_socket() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, childs) = (socket.local_addr().unwrap(), socket.try_clone().unwrap());
+        drop(Listener::start(socket, drop));
+        assert!(TcpStream::connect(address).is_err());
+        drop(childs);
     }
 }
