@@ -35,7 +35,9 @@ impl Op {
 impl Life {
     pub(crate) fn is_in(&self, dir: &str) -> bool {
         let contends = self.owner != 0 || is_hold(&self.path);
-        self.path.rsplit_once('/').is_some_and(|(of, _)| of == dir) && contends
+        // Nothing is below a contender.
+        let name = self.path.strip_prefix(dir);
+        name.is_some_and(|name| name.starts_with('/')) && contends
     }
 
     pub(crate) fn number(&self) -> &str {

@@ -28,7 +28,7 @@ pub(crate) enum Happening {
     // At a client.
     Told {
         conn: ConnNo,
-        told: Told,
+        told: Box<Told>,
     },
     Act {
         client: usize,
@@ -187,7 +187,7 @@ pub(crate) struct World {
     pub(crate) chance: Rng,
     pub(crate) now: Time,
     /// When each thing happens, in which order it was planned, and its place in `happenings`.
-    agenda: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    agenda: BinaryHeap<Reverse<(u64, u64, usize)>>,
     planned: u64,
     happenings: Vec<Option<Happening>>,
     free: Vec<usize>,
@@ -282,7 +282,8 @@ impl World {
             self.happenings.push(None);
         }
         self.happenings[place] = Some(happening);
-        self.agenda.push(Reverse((at, number, place)));
+        self.agenda
+            .push(Reverse((at.as_nanos() as u64, number, place)));
     }
 
     /// Plays until all threads have done what they wanted and no node is left, or something is
@@ -294,7 +295,7 @@ impl World {
             let Some(Reverse((at, number, place))) = self.agenda.pop() else {
                 break;
             };
-            self.now = at;
+            self.now = Duration::from_nanos(at);
             self.free.push(place);
             let Some(happening) = self.happenings[place].take() else {
                 continue;
@@ -349,7 +350,7 @@ impl World {
             return self.put((until + late, number), happening);
         }
         match happening {
-            Happening::Told { conn, told } => self.at_client(conn, told),
+            Happening::Told { conn, told } => self.at_client(conn, *told),
             Happening::Act { client, thread } => self.act(client, thread),
             Happening::Cancel { client, ticket } => self.cancel(client, ticket),
             Happening::ClientTick { client } => self.client_tick(client),
@@ -483,6 +484,7 @@ impl World {
         if self.conns[conn].open {
             let client = self.conns[conn].client;
             let at = self.arrival(client, true);
+            let told = Box::new(told);
             self.plan(at, Happening::Told { conn, told });
         }
     }
