@@ -24,7 +24,7 @@ impl Listener {
                 if !*still_open.lock().unwrap_or_else(PoisonError::into_inner) {
                     // A child that this process is just starting has the socket, too, until it executes
                     // its program: without this, the system would still accept connections.
-                    drop(rustix::net::shutdown(&socket, Shutdown::Both));
+                    let _ = rustix::net::shutdown(&socket, Shutdown::Both);
                     return;
                 }
                 welcome(client);
