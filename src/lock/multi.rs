@@ -20,7 +20,7 @@ use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::system::clock;
-use crate::time::limit::{Limit, LimitReached};
+use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use crate::transport::status::Snapshot;
 use zklock_core::attempt::{self, Origin, OwnNode};
@@ -64,7 +64,8 @@ impl RawGuard {
             let Some(snapshot) = caller.connected(&limit)? else {
                 return Ok(None);
             };
-            if await_backlog(session, parts, &mut caller, &limit).is_err() {
+            let mut paths = parts.iter().map(|part| &part.path);
+            if !paths.all(|path| session.cleaner.await_backlog(path, &mut caller, &limit)) {
                 return Ok(None);
             }
             let multi = begin(session, parts, request, &snapshot);
@@ -87,17 +88,6 @@ impl RawGuard {
             }
         }
     }
-}
-
-/// Waits as [`await_backlog`](crate::session::cleaner::Cleaner::await_backlog) does, for each of the paths.
-fn await_backlog(
-    session: &Session,
-    parts: &[Part],
-    caller: &mut Caller,
-    limit: &Limit,
-) -> std::result::Result<(), LimitReached> {
-    let mut paths = parts.iter().map(|part| &part.path);
-    paths.try_for_each(|path| session.cleaner.await_backlog(path, caller, limit))
 }
 
 /// Begins an attempt, with transactions if the server has them.

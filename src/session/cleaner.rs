@@ -16,7 +16,7 @@ use crate::system::channel::Sender;
 use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
-use crate::time::limit::{Limit, LimitReached, from_now};
+use crate::time::limit::{Limit, from_now};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
 use crate::transport::session_state::SessionState;
@@ -159,16 +159,11 @@ impl Cleaner {
     }
 
     /// Waits while the servers have yet to delete many nodes that attempts of this client have left in
-    /// `dir`, for a moment at most.
+    /// `dir`, for a moment at most. Returns whether that ended before the limit.
     ///
     /// Each call that gives up before a server has answered leaves a node. Many such calls would create
     /// more nodes than the servers delete, and each call lists them all.
-    pub(crate) fn await_backlog(
-        &self,
-        dir: &str,
-        caller: &mut Caller,
-        limit: &Limit,
-    ) -> Result<(), LimitReached> {
+    pub(crate) fn await_backlog(&self, dir: &str, caller: &mut Caller, limit: &Limit) -> bool {
         let passing = limit.clone().until(Some(from_now(PASSING)));
         let left = || {
             let entries = self.entries.lock();
@@ -176,13 +171,10 @@ impl Cleaner {
         };
         while MOST_LEFT <= left() {
             if caller.pause(LOOK, &passing).is_err() {
-                return match limit.is_over() {
-                    true => Err(LimitReached),
-                    false => Ok(()),
-                };
+                return !limit.is_over();
             }
         }
-        Ok(())
+        true
     }
 
     /// Begins the deletion of what an attempt left. The node belongs to `session`, or to a later
@@ -206,8 +198,11 @@ impl Cleaner {
         for (failure, dir) in refused {
             contained(|| tell(failure, &dir));
         }
-        let (connects, expiries) = (self.status.snapshot().connects, self.status.expiries());
-        self.counters.tell(connects.saturating_sub(1), expiries);
+        #[cfg(feature = "metrics")]
+        {
+            let (connects, expiries) = (self.status.snapshot().connects, self.status.expiries());
+            self.counters.tell(connects.saturating_sub(1), expiries);
+        }
     }
 
     /// Sends what is due; returns when to call this again, if something is due later.

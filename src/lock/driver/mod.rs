@@ -21,7 +21,6 @@ use crate::session::call_error::{not_made, refused};
 use crate::session::caller::Caller;
 use crate::session::lease::Lease;
 use crate::system::clock;
-use crate::time::limit::Limit;
 use crate::transport::Failure;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Subscription};
@@ -74,7 +73,8 @@ pub(super) fn acquire(
         return Ok(None);
     }
     let early = early.and_then(|early| early.sent_in(snapshot.session));
-    if early.is_none() && !passes_backlog(session, queue, &mut caller, &request.limit) {
+    let cleaner = &session.cleaner;
+    if early.is_none() && !cleaner.await_backlog(queue.dir, &mut caller, &request.limit) {
         return Ok(None);
     }
     let acquisition = enter(session, queue, request.patience, (snapshot, &early), last);
@@ -90,17 +90,6 @@ pub(super) fn acquire(
             Ok(None)
         }
     }
-}
-
-/// Waits for the backlog of deletions. Returns whether the limit is not reached.
-fn passes_backlog(
-    session: &Session,
-    queue: &Queue<'_>,
-    caller: &mut Caller,
-    limit: &Limit,
-) -> bool {
-    let passed = session.cleaner.await_backlog(queue.dir, caller, limit);
-    passed.is_ok()
 }
 
 /// Creates an acquisition whose create may have been sent early, by another thread.

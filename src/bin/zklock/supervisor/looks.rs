@@ -27,8 +27,8 @@ const STUCK: Duration = Duration::from_secs(10);
 pub(super) struct Looks {
     /// When the last look was, by a clock that counts while the machine sleeps.
     last: Duration,
-    stopped: Option<Duration>,
-    went_on: Option<Instant>,
+    /// How long the last stop was, and when the process went on.
+    stopped: Option<(Duration, Instant)>,
     session_timeout: Duration,
 }
 
@@ -38,7 +38,6 @@ impl Looks {
         Self {
             last: since_boot(),
             stopped: None,
-            went_on: None,
             session_timeout,
         }
     }
@@ -48,19 +47,17 @@ impl Looks {
         LAST.lock().replace(Instant::now());
         let since = now.saturating_sub(mem::replace(&mut self.last, now));
         if since > STOPPED {
-            self.stopped = Some(since);
-            self.went_on = Some(Instant::now());
+            self.stopped = Some((since, Instant::now()));
         } else if state == GuardState::Held {
             self.stopped = None;
-            self.went_on = None;
         }
     }
 
-    /// How long the servers still have to confirm the lock after a stop of this process, in which nobody asked
-    /// them: the client asks as soon as it goes on.
+    /// Returns how long the servers still have to confirm the lock after a stop of this process. Nobody asked
+    /// them during the stop, and the client asks as soon as it goes on.
     pub(super) fn answer_due(&self) -> Option<Duration> {
-        let due = self.session_timeout / 40;
-        let left = due.saturating_sub(self.went_on?.elapsed());
+        let (_, went_on) = self.stopped?;
+        let left = (self.session_timeout / 40).saturating_sub(went_on.elapsed());
         (!left.is_zero()).then_some(left)
     }
 }
@@ -79,7 +76,7 @@ pub(crate) fn is_attended() -> bool {
 
 impl fmt::Display for Looks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(time) = self.stopped else {
+        let Some((time, _)) = self.stopped else {
             return Ok(());
         };
         write!(f, ", as zklock was stopped for {}", brief(time))?;
