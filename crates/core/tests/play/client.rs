@@ -29,6 +29,8 @@ pub(crate) struct Client {
     pub(crate) is_serving: bool,
     /// When the connect request that is not answered yet was sent.
     greeted: Time,
+    /// The shortest timeout of the servers that were asked and have not answered.
+    pub(crate) asked_for: Time,
     /// When the last message to the server, and the last one from it, arrive: none overtakes
     /// another.
     pub(crate) arrivals: [Time; 2],
@@ -170,6 +172,7 @@ impl Client {
             conn: None,
             is_serving: false,
             greeted: Time::ZERO,
+            asked_for: Time::MAX,
             arrivals: [Time::ZERO; 2],
             delayed_until: Time::ZERO,
             stopped_until: Time::ZERO,
@@ -298,6 +301,8 @@ impl World {
         self.clients[client].conn = Some(conn);
         self.clients[client].is_serving = false;
         self.clients[client].greeted = self.now;
+        let asked_for = &mut self.clients[client].asked_for;
+        *asked_for = self.plan.grants[server].min(*asked_for);
         self.clients[client].arrivals = [self.now; 2];
         self.clients[client].open.clear();
         self.say(conn, Said::Connect { session, seen });
@@ -369,6 +374,7 @@ impl World {
                 self.clients[client].is_serving = true;
                 let one = &mut self.clients[client];
                 one.connected_at = self.now;
+                one.asked_for = Time::MAX;
                 one.greetings += 1;
                 one.proofs.connected(one.greeted);
                 let server = self.conns[conn].server;

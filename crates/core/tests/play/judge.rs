@@ -108,7 +108,8 @@ impl World {
         let path = self.ops[op].want.path;
         let mut others = (0..self.ops.len()).filter(|other| *other != op);
         let other = others.find(|it| self.ops[*it].want.path == path && self.is_valid(*it));
-        if let Some(other) = other.filter(|_| !self.is_beyond_promise(op)) {
+        let is_beyond = |other: &usize| [op, *other].iter().any(|op| self.is_beyond_promise(*op));
+        if let Some(other) = other.filter(|other| !is_beyond(other)) {
             self.fail(format!("ops {op} and {other} both have a valid guard"));
         }
         if self.plan.is_quiet() && self.ops[op].trust.suspect_from <= self.now {
@@ -170,15 +171,20 @@ impl World {
         }
     }
 
-    /// Returns whether a precondition of the promise is broken: the leader's pings, and the followers' answers,
-    /// are a tenth of T late at most. If a server was silent for longer, and went on all the same, the leader may
-    /// hear from it of a session that it is about to end.
+    /// Returns whether a precondition of the promise is broken.
+    ///
+    /// - The leader's pings, and the followers' answers, are a tenth of T late at most. If a server was silent for
+    ///   longer, and went on all the same, the leader may hear from it of a session that it is about to end.
+    /// - All servers grant the same timeout. If one that grants less than half has not answered, it may have
+    ///   shortened the session, and no client states `granted_at_least` here.
     fn is_beyond_promise(&self, op: usize) -> bool {
         let (_, longest) = self.plan.granted();
-        let server = self.server_of(self.ops[op].client);
+        let client = self.ops[op].client;
+        let server = self.server_of(client);
         let servers = server.into_iter().chain(self.leader());
         let mut late = servers.map(|server| self.servers[server].was_late);
         late.any(|at| at != Time::ZERO && self.now < at + longest)
+            || self.clients[client].asked_for < longest / 2
     }
 
     /// Judges an ask for a lock that ended without the lock.
@@ -291,11 +297,10 @@ impl World {
         let client = &self.clients[one.client];
         let stopped = client.stopped_until.max(client.delayed_until);
         let (_, timeout) = self.plan.granted();
-        let recovers = (client.connected_at + timeout / 4).max(stopped + timeout * 3 / 5);
-        let due = match recovers < due {
-            true => due,
-            false => due.max(recovers + self.trips(3, 4)),
-        };
+        // After a stop, the time counts from the first answer.
+        let answered = stopped + self.trips(2, 2);
+        let recovers = (client.connected_at + timeout / 4).max(answered + timeout * 3 / 5);
+        let due = due.max(recovers + self.trips(3, 4));
         let is_made = |life: &Life| *life.path == *one.path() && one.asked <= life.from;
         if one.asked <= self.calm_at || self.lives.iter().any(is_made) {
             return;
