@@ -14,10 +14,8 @@ use crate::transport::mailbox::Mailbox;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Changes, Snapshot, Status};
 use crate::transport::{Answered, Call, CallId, Failure, Transport, Watch, gather};
+use zklock_core::answer::BREATHER;
 use zklock_jute::{ErrorCode, Reply, Request, failure};
-
-/// How long to wait before asking again after a failure that did not change the status.
-const BREATHER: Duration = Duration::from_millis(10);
 
 /// The answers to requests that were sent together, and the id of the first.
 type Delivery = (CallId, Vec<Answered>);

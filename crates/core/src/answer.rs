@@ -1,6 +1,11 @@
 //! The outcome of a request.
 
+use core::time::Duration;
+
 use zklock_jute::{ErrorCode, Reply};
+
+/// How long to wait before repeating a request that failed although there is a connection.
+pub const BREATHER: Duration = Duration::from_millis(10);
 
 /// The answer to a request: its reply, or why there is none.
 pub type Answered = Result<Reply, Failure>;

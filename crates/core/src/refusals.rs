@@ -24,7 +24,7 @@ impl Refusals {
         self.count += 1;
     }
 
-    /// Notes that the next create succeeded.
+    /// Notes that the next create succeeded, or has no answer.
     pub fn none(&mut self) {
         self.last = None;
         self.count += 1;
@@ -50,12 +50,13 @@ mod tests {
         const EXISTS: ErrorCode = ErrorCode::NODE_EXISTS;
         const NO_NODE: ErrorCode = ErrorCode::NO_NODE;
         const NO_AUTH: ErrorCode = ErrorCode::NO_AUTH;
-        let table: [(&[ErrorCode], Option<ErrorCode>); 8] = [
+        let table: [(&[ErrorCode], Option<ErrorCode>); 9] = [
             (&[OK, OK], None),
             (&[EXISTS, EXISTS], None),
             (&[NO_AUTH, EXISTS], None),
             (&[NO_AUTH, OK], None),
             (&[EXISTS, EXISTS, NO_NODE], None),
+            (&[OK, NO_NODE], None),
             (&[NO_NODE, NO_NODE], Some(NO_NODE)),
             (&[EXISTS, NO_AUTH, NO_NODE], Some(NO_AUTH)),
             (&[EXISTS, NO_AUTH], Some(NO_AUTH)),

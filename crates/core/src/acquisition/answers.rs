@@ -165,8 +165,9 @@ impl Acquisition {
     fn parent_made(&mut self, answered: &Answered) -> Result<(), Failure> {
         match answered {
             Err(Failure::Refused(code)) => self.parents.add(*code),
-            Err(failure) => return Err(*failure),
-            Ok(_) => self.parents.none(),
+            Err(failure @ Failure::TooLong(_)) => return Err(*failure),
+            // Another create finds out whether one without an answer was carried out.
+            _ => self.parents.none(),
         }
         if self.is_on_its_way(|step| *step == Step::Parent) {
             return Ok(());

@@ -26,4 +26,6 @@ pub(super) enum Alarm {
     Limit(Ticket),
     /// A step that an acquisition puts off.
     Step(Ticket),
+    /// The requests of threads that the server has thrown away.
+    Unsent,
 }

@@ -4,6 +4,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::Core;
 use super::ask::{GuardId, Outcome, Ticket, Time};
@@ -11,7 +12,7 @@ use super::asked::{Alarm, Asked, Wants};
 use super::calls::{Creation, Open, Purpose};
 use super::line::Line;
 use crate::acquisition::CallId;
-use crate::answer::Answered;
+use crate::answer::{Answered, BREATHER};
 use crate::joined;
 use zklock_jute::EventKind;
 
@@ -41,6 +42,25 @@ impl Core {
                     self.advance(&path);
                 }
             }
+            Alarm::Unsent => self.send_unsent(),
+        }
+    }
+
+    /// Sends what threads have asked for and what could not be sent yet.
+    pub(super) fn send_unsent(&mut self) {
+        for (ticket, guard) in mem::take(&mut self.leases.unsent) {
+            self.verify(ticket, guard);
+        }
+        for commit in mem::take(&mut self.unsent) {
+            self.commit(commit);
+        }
+    }
+
+    /// Sends again soon what the server has thrown away. What broke with a connection waits for the next one.
+    pub(super) fn send_again(&mut self) {
+        if self.link.is_connected() {
+            self.alarms
+                .insert((self.link.now + BREATHER, Alarm::Unsent));
         }
     }
 
@@ -110,7 +130,7 @@ impl Core {
                 match self.leases.verified(asked, &answered, &mut self.link) {
                     Some(true) => self.wake(ticket, Outcome::Verified),
                     Some(false) => self.not_verified(ticket, guard),
-                    None => {}
+                    None => self.send_again(),
                 }
             }
         }

@@ -111,7 +111,6 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::mem;
 
 pub use self::ask::{
     Ahead, Answer, Ask, Counts, Grant, Greeting, GuardId, LOST, Loss, Nearest, Notice, Outcome,
@@ -197,12 +196,7 @@ impl Core {
         // Others wait for what is to be deleted, so the deletions go first.
         self.releases.send_due(&mut self.link);
         self.leases.connected();
-        for (ticket, guard) in mem::take(&mut self.leases.unsent) {
-            self.verify(ticket, guard);
-        }
-        for commit in mem::take(&mut self.unsent) {
-            self.commit(commit);
-        }
+        self.send_unsent();
         self.settle();
         for path in self.paths() {
             self.dismiss_tries(&path);
@@ -249,7 +243,6 @@ impl Core {
         };
         self.link.answered(open.sent);
         self.link.last_zxid = self.link.last_zxid.max(answer.zxid);
-        let is_passing = answer.result.as_ref().is_err_and(|code| code.is_passing());
         let answered = match answer.result {
             Ok(Reply::Multi(results)) if failure(&results).is_some_and(ErrorCode::is_passing) => {
                 Err(Failure::Lost)
@@ -262,8 +255,8 @@ impl Core {
             }
             Err(code) => Err(Failure::Refused(code).sorted()),
         };
-        // The refusal is about the connection.
-        self.link.hangs_up |= is_passing || answered == Err(Failure::Lost);
+        // The refusal is about the connection. A request that was thrown away says nothing of it.
+        self.link.hangs_up |= answered == Err(Failure::Lost);
         self.answered(open, answered);
         self.settle();
     }

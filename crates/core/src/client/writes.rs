@@ -66,6 +66,7 @@ impl Core {
                 self.leases.writes(commit.guard, false);
                 if self.asks.contains_key(&commit.ticket) {
                     self.unsent.push(commit);
+                    self.send_again();
                 }
                 return;
             }

@@ -7,7 +7,7 @@ use core::iter;
 use core::mem;
 use core::time::Duration;
 
-use crate::answer::{Answered, Failure};
+use crate::answer::{Answered, BREATHER, Failure};
 use crate::attempt::Orphan;
 use crate::cleanup::{Action, Cleanup, Event};
 use crate::connection::Capabilities;
@@ -15,8 +15,6 @@ use zklock_jute::{ErrorCode, Op, Reply, Request, culprit, failure};
 
 /// How long to wait before a refused request is repeated.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// How long to wait before repeating a request that a server with too many requests has thrown away.
-const BREATHER: Duration = Duration::from_millis(10);
 /// How long to wait before repeating a request to which the server will hardly ever give another answer.
 pub(super) const LONG_PAUSE: Duration = Duration::from_secs(600);
 

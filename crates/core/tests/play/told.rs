@@ -88,7 +88,8 @@ impl World {
         let mine = lives().filter(|life| self.client_of(life.owner) == Some(client));
         let mut moments = mine.filter(|mine| one.asked <= mine.from).flat_map(|mine| {
             let changes = lives().flat_map(|life| [Some(life.zxids.0), life.zxids.1]);
-            let there = |zxid: &i64| mine.is_there(*zxid);
+            // The own session's end deletes its other nodes too, and they may be heard of first.
+            let there = |zxid: &i64| mine.is_there(*zxid) || mine.zxids.1 == Some(*zxid);
             changes
                 .flatten()
                 .filter(there)
@@ -204,12 +205,13 @@ impl World {
     }
 
     /// Judges a guard that is given up. If its node was gone, and a request that was sent later was answered, or
-    /// the session has ended, the reason is known.
+    /// the session has ended, the reason is known, unless the server throws requests away.
     pub(crate) fn judge_explained(&mut self, op: usize) {
         let one = &self.ops[op];
         let client = &self.clients[one.client];
         if let Some((since, Loss::NodeGone)) = one.loss {
-            let answered = client.connected_at < since && since < client.answered;
+            let is_heard = client.throttled_until < since;
+            let answered = is_heard && client.connected_at < since && since < client.answered;
             let has_expired = client.core.session().0 == 0 && !client.is_closed;
             if answered || has_expired {
                 self.fail(format!("op {op} is never told why its node is gone"));

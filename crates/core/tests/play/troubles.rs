@@ -87,7 +87,7 @@ impl World {
         self.calm_at = self.now;
         for client in &mut self.clients {
             client.loses_a_reply = false;
-            client.throttled_until = Time::ZERO;
+            client.throttled_until = client.throttled_until.min(self.now);
         }
         self.tell_story(|| "all troubles are over".into());
     }

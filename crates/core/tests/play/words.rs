@@ -81,7 +81,7 @@ impl World {
     }
 
     /// Returns whether the last holder before this one released in order, and so did all threads among which it
-    /// passed the lock on.
+    /// passed the lock on. A later one's release in order stands for it too, if it is heard of so late.
     fn was_left_in_order(&self, op: usize) -> bool {
         let one = &self.ops[op];
         // An evicted node may be handed on although the next node has its turn already.
@@ -90,15 +90,18 @@ impl World {
                 .as_ref()
                 .map(|node| node[node.len() - 10..].to_owned())
         };
-        let others = self.ops.iter().filter(|other| {
+        let mut others = self.ops.iter().filter(|other| {
             let same = other.want.path == one.want.path && other.granted.is_some();
-            same && number(other) < number(one)
+            same && number(other) != number(one)
         });
-        let last = others.max_by_key(|other| number(other));
-        last.is_some_and(|last| {
-            let mut holders = self.ops.iter().filter(|other| other.node == last.node);
-            holders.all(|other| other.was_orderly)
-        })
+        let is_later = |other: &&Op| number(one) < number(other);
+        let last = others.clone().filter(|other| !is_later(other));
+        let last = last.max_by_key(|other| number(other));
+        others.any(|other| is_later(&other) && other.was_orderly)
+            || last.is_some_and(|last| {
+                let mut holders = self.ops.iter().filter(|other| other.node == last.node);
+                holders.all(|other| other.was_orderly)
+            })
     }
 
     /// Judges what a holder is told about how those ahead left.

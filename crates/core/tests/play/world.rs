@@ -20,7 +20,7 @@ use crate::writes::{WRITTEN, Writes};
 pub(crate) const BEGINNING: Time = Duration::from_secs(1_000);
 
 /// The locks of a run.
-pub(crate) const PATHS: [&str; 2] = ["/a", "/b"];
+pub(crate) const PATHS: [&str; 2] = ["/a", "/b/c"];
 
 /// Something that happens at its time.
 #[derive(Debug)]

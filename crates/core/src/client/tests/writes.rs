@@ -161,3 +161,50 @@ fn a_lock_is_not_handed_on_while_a_write_may_still_be_carried_out() {
         assert_eq!(desk.sent().is_empty(), answered);
     }
 }
+
+/// A server that has too many requests throws some away, and goes on to serve.
+#[test]
+fn what_a_server_throws_away_is_sent_again_on_the_same_connection() {
+    for verifies in [false, true] {
+        let (mut desk, grant) = Desk::held();
+        let (guard, until) = (grant.guard, None);
+        match verifies {
+            true => desk
+                .core
+                .ask(desk.now, Thread(1), Ask::Verify { guard, until }),
+            false => desk.commits(&grant),
+        };
+        let asked = desk.sent();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        desk.answers(Err(ErrorCode::THROTTLED));
+        assert!(!desk.core.hangs_up());
+        assert!(desk.sent().is_empty() && desk.wakes().is_empty());
+        desk.now = desk.core.next_tick().unwrap();
+        desk.core.tick(desk.now);
+        assert_eq!(desk.sent(), asked);
+    }
+}
+
+/// An ancestor that may be missing is no reason to say that the root of all paths is.
+#[test]
+fn directories_whose_outermost_create_is_thrown_away_are_made_again() {
+    let mut desk = Desk::new();
+    let ask = Ask::Lock {
+        path: "/jobs/m".into(),
+        patience: Patience::Waits,
+        until: None,
+    };
+    desk.core.ask(desk.now, Thread(1), ask);
+    let enters = desk.sent();
+    desk.answers(Err(ErrorCode::NO_NODE));
+    desk.answers(Err(ErrorCode::NO_NODE));
+    let makes = desk.sent();
+    assert_eq!(makes, ["create jobs", "create m"]);
+    desk.answers(Err(ErrorCode::THROTTLED));
+    desk.answers(Err(ErrorCode::NO_NODE));
+    assert_eq!(desk.sent(), enters);
+    desk.answers(Err(ErrorCode::NO_NODE));
+    desk.answers(Err(ErrorCode::NO_NODE));
+    assert_eq!(desk.sent(), makes);
+    assert!(desk.wakes().is_empty());
+}
