@@ -102,6 +102,20 @@ MUTANTS = [
         "Some(name) {\n",
     ),
     (
+        "ancestor-thrown-away",
+        "an ancestor whose create was thrown away is not counted",
+        "acquisition/answers.rs",
+        "            _ => self.parents.none(),",
+        "            Err(failure) => return Err(*failure),\n            Ok(_) => self.parents.none(),",
+    ),
+    (
+        "thrown-away-for-good",
+        "a verification that was thrown away is not sent again",
+        "client/dispatch.rs",
+        "                    None => self.send_again(),",
+        "                    None => {}",
+    ),
+    (
         "create-proves-at-its-answer",
         "a create counts as a proof from its answer on",
         "acquisition/answers.rs",
