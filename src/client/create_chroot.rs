@@ -22,11 +22,12 @@ impl ClientBuilder {
         let (dirs, lasting) = ([chroot], Lasting::Always(&[]));
         let mut caller = above.caller();
         let made = above.make_directories(&mut caller, &dirs, lasting, limit)?;
-        drop(client.close());
+        // The end of that session is not waited for.
+        drop((caller, client));
         match made {
             // The client's own server may lag behind the one that has answered.
-            Ok(()) => session.catch_up("/"),
-            Err(_) => Err(session.unanswered()),
+            Ok(()) => session.catch_up("/", limit),
+            Err(_) => Err(session.unanswered_within(limit.spent())),
         }
     }
 }

@@ -209,7 +209,7 @@ impl Session {
                 Ok(Some(Reply::Created { path, .. })) => return Ok(path::name(&path).to_owned()),
                 // The answer was lost, and the server that is asked next may lag.
                 Ok(_) => {
-                    let caught_up = self.catch_up(path);
+                    let caught_up = self.catch_up(path, limit);
                     let names = caught_up.and_then(|()| self.names(caller, path, limit));
                     let mine = names.as_ref().map(|names| own(names, &prefix));
                     if let Some(name) = mine.ok().as_deref().and_then(<[_]>::first) {

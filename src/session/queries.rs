@@ -164,11 +164,11 @@ impl Session {
     }
 
     /// Makes the server that answers catch up with its leader.
-    pub(crate) fn catch_up(&self, path: &str) -> Result<()> {
+    pub(crate) fn catch_up(&self, path: &str, limit: &Limit) -> Result<()> {
         let sync = self.transport.capabilities().sync(path);
-        match self.caller().call(&sync, path, &Self::query_limit()) {
+        match self.caller().call(&sync, path, limit) {
             Ok(_) | Err(CallError::Refused(_)) => Ok(()),
-            Err(error) => Err(error.into_error(path, || self.unanswered())),
+            Err(error) => Err(error.into_error(path, || self.unanswered_within(limit.spent()))),
         }
     }
 

@@ -2,13 +2,15 @@
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use zklock::embedded::Server;
 use zklock::{Acl, Client, ClientBuilder, Error};
 
-use crate::support::fresh_path;
-use crate::support::raw::{Raw, children};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{Raw, children, op};
 use crate::support::zookeeper::ZooKeeper;
+use crate::support::{fresh_path, timed};
 
 fn builder(hosts: &str, chroot: &str) -> ClientBuilder {
     Client::builder(&format!("{hosts}{chroot}")).create_chroot(true)
@@ -77,4 +79,26 @@ fn a_chroot_is_protected_as_the_locks_are_and_may_not_be_created_everywhere() {
         matches!(&refused, Error::NoAuth { path } if path == "/private/app"),
         "{refused}"
     );
+}
+
+/// Once, this took up to 17 s longer.
+#[test]
+fn connecting_ends_in_time_although_nothing_answers_from_the_creation_of_the_chroot_on() {
+    let server = Server::start().unwrap();
+    let limit = Duration::from_secs(2);
+    for request in [op::CREATE, op::CLOSE, op::DELETE] {
+        let proxy = Proxy::start(server.hosts());
+        proxy.blackhole_at_next_request(request);
+        let builder = builder(&proxy.hosts(), &fresh_path("chroot")).connect_timeout(limit);
+        let (connected, took) = timed(|| builder.connect());
+        assert!(took < limit + limit / 4, "{request}: {took:?}");
+        match connected {
+            Err(error @ Error::ConnectTimeout { .. }) => {
+                assert!(error.to_string().contains("within 2"), "{error}");
+            }
+            // The other session may end after all that is waited for.
+            Ok(_) if request == op::CLOSE => {}
+            other => panic!("{request}: {other:?}"),
+        }
+    }
 }
