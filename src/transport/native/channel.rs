@@ -71,6 +71,7 @@ impl Channel {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 format!("TLS could not be agreed on: {HUNG_UP}, {NO_TLS}")
             }
+            ErrorKind::TimedOut => format!("TLS could not be agreed on within {limit:.1?}"),
             _ => format!("TLS could not be agreed on: {error}"),
         })
     }

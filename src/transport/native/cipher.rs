@@ -82,30 +82,34 @@ impl Cipher {
         })
     }
 
-    /// Agrees on keys with the server and checks its certificate.
-    ///
-    /// The stream's read timeout bounds each read; `limit` bounds all of them together.
+    /// Agrees on keys with the server and checks its certificate; `limit` bounds all reads together.
     pub(super) fn shake_hands(&self, mut stream: &TcpStream, limit: Duration) -> io::Result<()> {
         let deadline = Moment::now() + limit;
         let mut out = Vec::new();
-        while Moment::now() < deadline {
+        loop {
             self.seal(&mut Vec::new(), &mut out);
             stream.write_all(&out)?;
             out.clear();
             if !self.connection.lock().is_handshaking() {
                 return Ok(());
             }
-            let read = self.take_in(stream);
-            if read.is_err() {
-                // TLS has an alert to send to the server.
-                self.seal(&mut Vec::new(), &mut out);
-                let _ = stream.write_all(&out);
+            let left = deadline.saturating_since(Moment::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
             }
-            if read? == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
+            stream.set_read_timeout(Some(left))?;
+            match self.take_in(stream) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if is_up(&error) => {}
+                Err(error) => {
+                    // TLS has an alert to send to the server.
+                    self.seal(&mut Vec::new(), &mut out);
+                    let _ = stream.write_all(&out);
+                    return Err(error);
+                }
             }
         }
-        Err(ErrorKind::TimedOut.into())
     }
 
     pub(super) fn has_more(&self) -> bool {
@@ -161,6 +165,16 @@ impl Cipher {
         processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         Ok(taken)
     }
+}
+
+/// Returns whether a read failed only because its time was up, or for a signal.
+fn is_up(error: &io::Error) -> bool {
+    let kinds = [
+        ErrorKind::Interrupted,
+        ErrorKind::TimedOut,
+        ErrorKind::WouldBlock,
+    ];
+    kinds.contains(&error.kind())
 }
 
 impl fmt::Debug for Security {

@@ -1,6 +1,7 @@
 //! Encrypted connections to a real ZooKeeper that asks for the client's certificate.
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
@@ -9,6 +10,9 @@ use super::*;
 use crate::Tls;
 use crate::support::relay::Relay;
 use crate::support::secure::{Keys, server};
+use crate::support::timed;
+use crate::transport::native::channel::Channel;
+use crate::transport::native::hosts::Target;
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -58,6 +62,30 @@ fn names_asked_for(listener: TcpListener) -> mpsc::Receiver<Option<String>> {
         }
     });
     names
+}
+
+#[test]
+fn a_server_that_falls_silent_amid_the_handshake_gets_no_more_than_its_time() {
+    let keys = Keys::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = Target::of(listener.local_addr().unwrap());
+    let limit = Duration::from_secs(1);
+    let late = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        thread::sleep(limit * 4 / 5);
+        // A record begins.
+        socket.write_all(&[22]).unwrap();
+        socket
+    });
+    let security = Tls::new().ca_file(keys.ca()).configure().unwrap();
+    let channel = Channel::connect(&target, limit, Some(&security)).unwrap();
+    let (agreed, took) = timed(|| channel.secure(limit));
+    assert!(took < limit * 3 / 2, "{took:?}");
+    assert_eq!(
+        agreed.unwrap_err(),
+        "TLS could not be agreed on within 1.0s"
+    );
+    drop(late.join().unwrap());
 }
 
 #[test]
