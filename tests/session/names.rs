@@ -48,11 +48,17 @@ struct Resolver {
 impl Resolver {
     /// Becomes the system's resolver.
     fn start() -> Arc<Self> {
+        Self::start_with("")
+    }
+
+    /// Becomes the system's resolver, which is asked with these options.
+    fn start_with(options: &str) -> Arc<Self> {
         let mut ip = Command::new("ip");
         let up = ip.args(["link", "set", "lo", "up"]).status();
         assert!(up.unwrap().success());
         let file = env::temp_dir().join(format!("zklock-resolv-{}", std::process::id()));
-        fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
+        let text = format!("nameserver 127.0.0.1\n{options}\n");
+        fs::write(&file, text).unwrap();
         let mut mount = Command::new("mount");
         let mount = mount.arg("--bind").arg(&file).arg("/etc/resolv.conf");
         assert!(mount.status().unwrap().success());
@@ -299,5 +305,22 @@ fn connect_does_not_complain_of_a_name_that_was_resolved_late() {
         let error = client.connect().unwrap_err().to_string();
         assert!(error.contains("zk.test:1 (127.0.0.9): "), "{error}");
         assert!(!error.contains("resolved"), "{error}");
+    });
+}
+
+/// The system repeats a question only after half a minute here.
+#[test]
+#[ignore = "needs a network namespace"]
+fn a_name_is_looked_up_again_while_a_lookup_hangs() {
+    netns::inside(|| {
+        let resolver = Resolver::start_with("options timeout:30 attempts:1");
+        let server = Server::start().unwrap();
+        let hosts = server.hosts().replace("127.0.0.1", "zk.test");
+        resolver.says([Says::Nothing]);
+        let client = Client::builder(&hosts).connect_timeout(6 * SOON);
+        let connected = aside(move || client.connect().map(drop));
+        eventually("it is asked for", || 0 < resolver.asked());
+        resolver.says([Says::Address(HERE)]);
+        connected.recv_timeout(2 * SOON).expect("in time").unwrap();
     });
 }

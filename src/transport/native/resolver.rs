@@ -3,7 +3,8 @@
 //! The system's resolver has no time limit and cannot be interrupted. Each name is therefore looked
 //! up in a thread of its own, all names at the same time, and the I/O thread waits only for a
 //! while. A name that is not answered in time, or cannot be resolved, keeps its earlier addresses.
-//! The threads are detached: each ends when the system's resolver returns.
+//! The threads are detached: each ends when the system's resolver returns. One that takes long gets
+//! company, because the resolver may be well again long before it gives up an old question.
 
 use std::io;
 use std::net::SocketAddr;
@@ -50,48 +51,54 @@ impl Shared {
     /// Returns at once if the transport must end.
     pub(super) fn look_up(self: &Arc<Self>, has_session: bool) -> Found {
         let mut to_ask = Vec::new();
+        let now = Moment::now();
         let mut state = self.state.lock();
         for (place, Listed { server, name }) in state.list.servers.iter_mut().enumerate() {
             if let Some(address) = server.literal() {
                 name.addresses = vec![address];
-            } else if !name.under_way {
-                name.under_way = true;
-                to_ask.push((place, server.clone()));
+            } else if let Some(number) = name.begins(now) {
+                to_ask.push((place, number, server.clone()));
             }
         }
         let nothing_known = state.list.knows_no_address();
         drop(state);
-        if let (true, Some((_, first))) = (nothing_known, to_ask.first()) {
+        if let (true, Some((_, _, first))) = (nothing_known, to_ask.first()) {
             let so_far = "its name is being resolved";
             self.status.asks(first, so_far);
         }
-        for (place, server) in to_ask {
-            self.ask(place, server);
+        for (place, number, server) in to_ask {
+            self.ask((place, number), server);
         }
         self.await_names();
         self.found(has_session)
     }
 
-    fn ask(self: &Arc<Self>, place: usize, server: Server) {
+    /// Asks for the server at a place in the list, in the lookup with this number.
+    fn ask(self: &Arc<Self>, lookup: (usize, u32), server: Server) {
         let shared = Arc::downgrade(self);
         let of = server.clone();
         let asking = thread::spawn("zklock-names", move || {
             let answer = net::resolve(&of.host, of.port);
             if let Some(shared) = shared.upgrade() {
-                shared.answered(place, &of, answer);
+                shared.answered(lookup, &of, answer);
             }
         });
         if let Err(error) = asking {
-            self.answered(place, &server, Err(error));
+            self.answered(lookup, &server, Err(error));
         }
     }
 
-    fn answered(&self, place: usize, server: &Server, answer: io::Result<Vec<SocketAddr>>) {
+    fn answered(
+        &self,
+        (place, number): (usize, u32),
+        server: &Server,
+        answer: io::Result<Vec<SocketAddr>>,
+    ) {
         let mut state = self.state.lock();
         // The list may have changed meanwhile.
         let asked = state.list.servers.get_mut(place);
         if let Some(asked) = asked.filter(|listed| listed.server == *server) {
-            asked.name.answered(answer);
+            asked.name.answered(number, answer);
         }
         drop(state);
         self.stop.notify_all();

@@ -7,9 +7,17 @@
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::hosts::{Server, Target};
 use super::members::Members;
+use crate::time::clock::Moment;
+
+/// How long a lookup may take before the name is looked up again beside it: as long as the system's
+/// resolver usually waits for one server.
+const AGAIN: Duration = Duration::from_secs(5);
+/// The most lookups of one name at a time.
+const MOST_LOOKUPS: usize = 8;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -94,7 +102,7 @@ impl ServerList {
             let known = old.iter().position(|listed| listed.server == *server);
             let mut listed = known.map_or_else(|| Listed::new(server), |at| old.swap_remove(at));
             // The answer under way may be for another place in the list.
-            listed.name.under_way = false;
+            listed.name.forget_lookups();
             self.servers.push(listed);
         }
         old
@@ -143,10 +151,42 @@ pub(super) struct Lookup {
     pub(super) under_way: bool,
     /// Why the last lookup found nothing.
     pub(super) complaint: Option<String>,
+    /// The number of the last lookup, and when it began.
+    last: Option<(u32, Moment)>,
+    /// The number of the last lookup that was answered.
+    answered: u32,
+    /// How many lookups are without an answer.
+    open: usize,
 }
 
 impl Lookup {
-    pub(super) fn answered(&mut self, answer: io::Result<Vec<SocketAddr>>) {
+    /// Returns the number of the lookup that begins now; `None` if it is better to wait for one that
+    /// has begun.
+    pub(super) fn begins(&mut self, now: Moment) -> Option<u32> {
+        let is_early = |since| now.saturating_since(since) < AGAIN;
+        let waits = self.under_way && self.last.is_some_and(|(_, since)| is_early(since));
+        self.under_way = true;
+        if waits || MOST_LOOKUPS <= self.open {
+            return None;
+        }
+        let number = self.last.map_or(1, |(last, _)| last + 1);
+        self.last = Some((number, now));
+        self.open += 1;
+        Some(number)
+    }
+
+    fn forget_lookups(&mut self) {
+        self.under_way = false;
+        self.open = 0;
+    }
+
+    pub(super) fn answered(&mut self, number: u32, answer: io::Result<Vec<SocketAddr>>) {
+        self.open = self.open.saturating_sub(1);
+        if number <= self.answered {
+            // It was asked for before the last answer was.
+            return;
+        }
+        self.answered = number;
         self.under_way = false;
         self.complaint = match answer {
             Ok(addresses) if addresses.is_empty() => Some("it has no address".to_owned()),
@@ -182,14 +222,33 @@ mod tests {
         let mut name = Lookup::default();
         let (old, new) = (SocketAddr::from(([1; 4], 1)), SocketAddr::from(([2; 4], 1)));
         assert!(name.reason().is_some());
-        name.answered(Ok(vec![old]));
+        name.answered(1, Ok(vec![old]));
         assert_eq!((&*name.addresses, name.reason()), (&[old][..], None));
-        for nothing in [Ok(vec![]), Err(io::Error::other("no"))] {
-            name.answered(nothing);
+        for (number, nothing) in [(2, Ok(vec![])), (3, Err(io::Error::other("no")))] {
+            name.answered(number, nothing);
             assert_eq!((&*name.addresses, name.is_answered()), (&[old][..], false));
             assert!(name.reason().unwrap().starts_with("the name cannot"));
         }
-        name.answered(Ok(vec![new]));
+        name.answered(4, Ok(vec![new]));
         assert_eq!((&*name.addresses, name.reason()), (&[new][..], None));
+    }
+
+    #[test]
+    fn a_lookup_that_hangs_gets_a_few_others_beside_it_and_the_latest_answer_counts() {
+        let mut name = Lookup::default();
+        let address = SocketAddr::from(([1; 4], 1));
+        let start = Moment::from_nanos(0);
+        assert_eq!(name.begins(start), Some(1));
+        assert_eq!(name.begins(start + AGAIN / 2), None);
+        assert_eq!(name.begins(start + AGAIN), Some(2));
+        name.answered(2, Ok(vec![address]));
+        assert!(name.is_answered());
+        name.answered(1, Err(io::Error::other("late")));
+        assert!(name.is_answered(), "an older question tells nothing");
+        let begun = (1..100).filter_map(|n| name.begins(start + n * AGAIN));
+        assert_eq!(begun.collect::<Vec<_>>(), (3..=10).collect::<Vec<_>>());
+        assert!(!name.is_answered());
+        name.answered(3, Ok(vec![address]));
+        assert_eq!(name.begins(start), Some(11));
     }
 }
