@@ -40,6 +40,7 @@ mod silent;
 mod slow_log;
 mod throttled;
 mod unanswered;
+mod unreachable;
 mod waiting_log;
 mod watches;
 

@@ -18,6 +18,9 @@ use crate::system::net::{self, TcpStream};
 /// The complaint about a server that gives neither a session nor a reason.
 pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
 
+/// The complaint about an address that does not accept a connection in time.
+pub(super) const UNREACHED: &str = "connection timed out";
+
 /// How long a write may wait for room in the socket's buffer.
 ///
 /// Callers do not wait for the network: the rest is written later.
@@ -54,9 +57,10 @@ impl Channel {
     ) -> Result<Self, String> {
         let cipher = security.map(|security| Cipher::new(security, &target.server.host));
         let cipher = cipher.transpose()?;
-        let stream = dial(&target.address, limit).map_err(|error| match is_hang_up(&error) {
-            true => HUNG_UP.to_owned(),
-            false => error.to_string(),
+        let stream = dial(&target.address, limit).map_err(|error| match error.kind() {
+            _ if is_hang_up(&error) => HUNG_UP.to_owned(),
+            ErrorKind::TimedOut => UNREACHED.to_owned(),
+            _ => error.to_string(),
         })?;
         Ok(Self { stream, cipher })
     }

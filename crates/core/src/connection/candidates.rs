@@ -96,8 +96,7 @@ fn quick_round(timeout: Duration, greeted: Duration) -> Duration {
     least.max(greeted * QUICK_TIMES).min(first_round(timeout))
 }
 
-/// Puts the addresses of a round in order. Those that were `left` come last of their kind, in the order in
-/// which they were left.
+/// Puts the addresses of a round in order. Those of `last` come last of their kind, in their order.
 ///
 /// The addresses that names had before are tried after the others. If a server has moved,
 /// perhaps nothing answers at its old address, and its name is looked up again only after the
@@ -106,13 +105,13 @@ fn quick_round(timeout: Duration, greeted: Duration) -> Duration {
 pub fn candidates<Address: Eq>(
     targets: Vec<Address>,
     kept: Vec<Address>,
-    left: &[Address],
+    last: &[Address],
     limit: Duration,
     away: Duration,
 ) -> Vec<Candidate<Address>> {
     let kept_limit = (away / 2).clamp((limit / 4).max(DIAL_LEAST).min(limit), limit);
     let of = |mut targets: Vec<Address>, limit, wish| {
-        targets.sort_by_key(|target| left.iter().position(|left| left == target));
+        targets.sort_by_key(|target| last.iter().position(|one| one == target));
         let candidate = move |target| Candidate {
             target,
             limit,

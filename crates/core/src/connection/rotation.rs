@@ -36,6 +36,9 @@ pub struct Past {
 pub struct Rotation<Address> {
     /// The server whose connection lasted, and those that were tried since, in this order.
     left: Vec<Address>,
+    /// The addresses that did not accept a connection when they were tried, in a round in which another one
+    /// served: they may be out of this client's reach for good, as those of a version of IP that it lacks.
+    unreached: Vec<Address>,
     /// The addresses of the last round.
     offered: Vec<Address>,
     /// The servers that were tried since one served.
@@ -61,6 +64,7 @@ impl<Address> Default for Rotation<Address> {
     fn default() -> Self {
         Self {
             left: Vec::new(),
+            unreached: Vec::new(),
             offered: Vec::new(),
             tried: Vec::new(),
             past: Past::default(),
@@ -75,6 +79,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
         self.offered = targets.to_vec();
         let is_offered = |one: &Address| targets.contains(one) || kept.contains(one);
         self.left.retain(is_offered);
+        self.unreached.retain(is_offered);
         self.tried.retain(|one| is_offered(&one.address));
     }
 
@@ -118,8 +123,15 @@ impl<Address: Clone + Eq> Rotation<Address> {
             self.served(*service);
         }
         self.tried(&target).is_leaderless = false;
-        self.left.retain(|left| *left != target);
+        for places in [&mut self.left, &mut self.unreached] {
+            places.retain(|one| *one != target);
+        }
         self.left.push(target);
+    }
+
+    /// Notes that the server that was just left did not accept the connection.
+    pub fn unreached(&mut self) {
+        self.unreached.extend(self.left.last().cloned());
     }
 
     /// Notes that the server that was just left hung up instead of greeting.
@@ -140,21 +152,29 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if service.is_worthwhile() {
             self.left.clear();
         }
+        if service.unanswered {
+            // That server may hang, and the others may be there again.
+            self.unreached.clear();
+        }
     }
 
     /// Notes that no server of a round has served.
     pub fn next_round(&mut self) {
         self.past.rounds = self.past.rounds.saturating_add(1);
+        // It may have been the client that had no network.
+        self.unreached.clear();
     }
 
-    /// Returns the servers that were left, in this order.
-    pub fn left(&self) -> &[Address] {
-        &self.left
+    /// Returns the addresses to try after all others, in this order.
+    pub fn last(&self) -> Vec<Address> {
+        let left = self.left.iter().filter(|one| !self.unreached.contains(one));
+        left.chain(&self.unreached).cloned().collect()
     }
 
     /// Returns whether an address of the last round is left to try.
     pub fn has_others(&self) -> bool {
-        self.offered.iter().any(|one| !self.left.contains(one))
+        let is_last = |one| self.left.contains(one) || self.unreached.contains(one);
+        self.offered.iter().any(|one| !is_last(one))
     }
 
     /// Returns how long the last greeting took, unless servers that greet promptly do not answer promptly:
@@ -199,13 +219,13 @@ mod tests {
             rotation.leave(port, Some(&short()));
             assert_eq!(rotation.has_others(), others, "{port}");
         }
-        assert_eq!(rotation.left(), [2, 3, 1]);
+        assert_eq!(rotation.last(), [2, 3, 1]);
         assert_eq!(rotation.past().rounds, 0);
         rotation.leave(2, Some(&served(1000)));
-        assert_eq!(rotation.left(), [2]);
+        assert_eq!(rotation.last(), [2]);
         assert!(rotation.has_others());
         rotation.offer(&all[..1], &[]);
-        assert!(rotation.left().is_empty(), "its address is gone");
+        assert!(rotation.last().is_empty(), "its address is gone");
     }
 
     #[test]
@@ -219,7 +239,7 @@ mod tests {
             rotation.leave(port, Some(&served(1000, true)));
         }
         assert!(rotation.trusted_greeting().is_none());
-        assert_eq!(rotation.left(), all, "neither was worthwhile");
+        assert_eq!(rotation.last(), all, "neither was worthwhile");
         rotation.leave(1, Some(&served(1000, false)));
         assert!(rotation.trusted_greeting().is_none(), "nothing was asked");
         let answered = Service {
@@ -229,6 +249,33 @@ mod tests {
         };
         rotation.leave(1, Some(&Round::Served(answered)));
         assert!(rotation.trusted_greeting().is_some());
+    }
+
+    #[test]
+    fn addresses_that_accept_no_connection_are_tried_after_the_server_that_was_left() {
+        let mut rotation = Rotation::default();
+        rotation.offer(&[1, 2, 3], &[]);
+        for port in [1, 2] {
+            rotation.leave(port, None);
+            rotation.unreached();
+        }
+        rotation.leave(3, Some(&served(1000, false)));
+        assert_eq!(rotation.last(), [3, 1, 2]);
+        assert!(!rotation.has_others(), "or it would ask again at once");
+        rotation.leave(1, None);
+        assert_eq!(rotation.last(), [3, 1, 2], "it has refused");
+        rotation.leave(3, Some(&served(1000, false)));
+        assert_eq!(rotation.last(), [3, 2]);
+        let mut other = Rotation::default();
+        other.offer(&[1, 2], &[]);
+        other.leave(1, None);
+        other.unreached();
+        other.leave(2, Some(&served(1000, true)));
+        assert_eq!(other.last(), [1, 2], "a server that hangs is not better");
+        other.leave(1, None);
+        other.unreached();
+        other.next_round();
+        assert_eq!(other.last(), [2, 1], "no address was better");
     }
 
     /// The limits of three servers, in milliseconds.

@@ -74,7 +74,7 @@ fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Dura
         let rounds = rotation.past().rounds;
         let limit = dial_limit(TIMEOUT, None, order.len(), rotation.past());
         rotation.offer(order, &[]);
-        let left = rotation.left().to_vec();
+        let left = rotation.last();
         let tried = candidates(order.to_vec(), Vec::new(), &left, limit, Duration::ZERO);
         for (number, candidate) in (1..).zip(tried) {
             let (server, began) = (candidate.target, now);

@@ -7,7 +7,7 @@ use super::Io;
 use crate::error::TLS_PORT;
 use crate::system::contained;
 use crate::time::clock::Moment;
-use crate::transport::native::channel::HUNG_UP;
+use crate::transport::native::channel::{HUNG_UP, UNREACHED};
 use crate::transport::native::hosts::Candidate;
 use crate::transport::native::resolver::{Found, Unresolved};
 use crate::transport::native::shared::jittered;
@@ -69,6 +69,9 @@ impl Io {
         };
         if hung_up {
             self.rotation.hung_up();
+        }
+        if reason == UNREACHED {
+            self.rotation.unreached();
         }
         match hung_up && self.may_lack_tls() {
             true => self.turned_away(&target, &format!("{reason}, {TLS_PORT}")),
@@ -136,6 +139,6 @@ impl Io {
         }
         self.unresolved = unresolved;
         self.rotation.offer(&targets, &kept);
-        candidates(targets, kept, self.rotation.left(), limit, away)
+        candidates(targets, kept, &self.rotation.last(), limit, away)
     }
 }

@@ -1,0 +1,58 @@
+//! Addresses that accept no connection, as those of a version of IP that the client's network lacks.
+
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use zklock::embedded::Server;
+
+use super::connect;
+use crate::support::proxy::Proxy;
+use crate::support::{eventually, timed};
+
+/// An address that swallows requests to connect.
+struct Unreachable {
+    hosts: String,
+    _full: (TcpListener, Vec<TcpStream>),
+}
+
+impl Unreachable {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The kernel drops such requests while as many connections wait to be accepted.
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(100));
+        let waiting: Vec<_> = std::iter::from_fn(|| connect().ok()).take(9).collect();
+        assert!(waiting.len() < 9, "the queue is never full");
+        Self {
+            hosts: address.to_string(),
+            _full: (listener, waiting),
+        }
+    }
+}
+
+/// Once, each reconnect took a second and a half for each of them, and longer where guards end.
+#[test]
+fn addresses_that_accept_no_connection_delay_one_reconnect_and_no_more() {
+    let server = Server::start().unwrap();
+    let good = Proxy::start(server.hosts());
+    let dead = [(); 3].map(|()| Unreachable::new());
+    let all = dead.iter().map(|one| one.hosts.clone());
+    let hosts: Vec<_> = all.chain([good.hosts()]).collect();
+    let client = connect(&hosts.join(","), Duration::from_secs(20));
+    let guard = client.mutex("/m").unwrap().lock().unwrap();
+    let mut away = Vec::new();
+    for _ in 0..4 {
+        // The connection is to last.
+        thread::sleep(Duration::from_secs(1));
+        let before = good.greetings();
+        good.cut();
+        let back = || eventually("it is back", || before < good.greetings());
+        away.push(timed(back).1);
+    }
+    guard.check().unwrap();
+    // By then the client has tried each address.
+    let late = away.iter().skip(1).max().unwrap();
+    assert!(*late < Duration::from_millis(700), "{away:?}");
+}
