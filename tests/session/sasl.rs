@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use zklock::{Acl, Client, ClientBuilder, Error, GuardState, Sasl};
+use zklock::{Acl, Client, ClientBuilder, Error, GuardState, Sasl, SessionEvent};
 
 use super::SOON;
 use crate::support::ensemble::Ensemble;
@@ -235,6 +235,33 @@ fn a_login_that_is_cut_short_is_made_again_and_the_lock_stays() {
         guard.unlock().unwrap();
         waiting.join().unwrap().unwrap();
     });
+}
+
+/// Each connect request extends the session, and comes before the login.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn the_locks_of_a_client_that_no_server_lets_in_any_more_become_free() {
+    let proxy = Proxy::start(&strict().hosts());
+    let timeout = Duration::from_secs(2);
+    let client = user(&proxy.hosts(), "ann").acl(Acl::open());
+    let client = client.session_timeout(timeout).connect().unwrap();
+    let path = fresh_path("locked-out");
+    let guard = client.mutex(&path).unwrap().lock().unwrap();
+    let next = user(&strict().hosts(), "bob").acl(Acl::open());
+    let next = next.connect().unwrap();
+    let next = next.mutex(&path).unwrap();
+    let (events, logins) = (client.events(), proxy.requests(op::SASL));
+    proxy.hang_up_at(op::SASL);
+    proxy.cut();
+    let granted = next.try_lock_for(5 * timeout).unwrap();
+    assert!(granted.is_some(), "it is taken");
+    assert!(guard.check().unwrap_err().is_lost());
+    assert!(logins + 2 < proxy.requests(op::SASL), "it tries on");
+    let expected = [SessionEvent::Disconnected, SessionEvent::Expired];
+    assert_eq!(events.try_iter().collect::<Vec<_>>(), expected);
+    proxy.hang_up_at(op::RECONFIG);
+    let other = client.mutex(&fresh_path("let-in")).unwrap();
+    drop(other.try_lock_for(SOON).unwrap().expect("it is let in"));
 }
 
 #[test]

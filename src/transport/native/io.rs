@@ -264,6 +264,15 @@ impl Io {
         Ok(Some(Duration::from_millis(timeout)))
     }
 
+    /// Gives up a session that should have ended but goes on, because each connect request extends it: its
+    /// locks would stay taken for as long as no server lets the client in.
+    fn give_up_if_overdue(&mut self) {
+        let is_in_use = self.shared.status.snapshot().session == self.session.id;
+        if is_in_use && self.is_overdue() && !self.shared.is_away() {
+            self.expire();
+        }
+    }
+
     fn expire(&mut self) {
         if self.session.id == 0 {
             return;
@@ -330,7 +339,10 @@ impl Io {
                     unanswered: end == End::Unanswered,
                 }))
             }
-            end => Err(end.to_string()),
+            end => {
+                self.give_up_if_overdue();
+                Err(end.to_string())
+            }
         };
         for (pending, failure) in detached.open {
             pending.answer(Err(failure));
