@@ -69,7 +69,7 @@ fn a_server_that_falls_silent_amid_the_handshake_gets_no_more_than_its_time() {
     let keys = Keys::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = Target::of(listener.local_addr().unwrap());
-    let limit = Duration::from_secs(1);
+    let limit = Duration::from_secs(3);
     let late = thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         thread::sleep(limit * 4 / 5);
@@ -83,7 +83,7 @@ fn a_server_that_falls_silent_amid_the_handshake_gets_no_more_than_its_time() {
     assert!(took < limit * 3 / 2, "{took:?}");
     assert_eq!(
         agreed.unwrap_err(),
-        "TLS could not be agreed on within 1.0s"
+        "TLS could not be agreed on within 3.0s"
     );
     drop(late.join().unwrap());
 }
