@@ -124,13 +124,21 @@ pub(super) fn write_ops(ops: &[Op], writer: &mut Writer<'_>) {
 }
 
 pub(super) fn read_ops(reader: &mut Reader<'_>) -> Result<Vec<Op>, Malformed> {
-    let mut ops = Vec::new();
+    read_parts(reader, Op::read)
+}
+
+/// Reads the parts up to the end, each with `read` after its head.
+fn read_parts<T>(
+    reader: &mut Reader<'_>,
+    read: impl Fn(OpCode, &mut Reader<'_>) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    let mut parts = Vec::new();
     loop {
         let head = Head::read(reader)?;
         if head.done {
-            return Ok(ops);
+            return Ok(parts);
         }
-        ops.push(Op::read(head.op, reader)?);
+        parts.push(read(head.op, reader)?);
     }
 }
 
@@ -148,19 +156,14 @@ pub(super) fn write_read_ops(ops: &[ReadOp], writer: &mut Writer<'_>) {
 }
 
 pub(super) fn read_read_ops(reader: &mut Reader<'_>) -> Result<Vec<ReadOp>, Malformed> {
-    let mut ops = Vec::new();
-    loop {
-        let head = Head::read(reader)?;
-        if head.done {
-            return Ok(ops);
-        }
+    read_parts(reader, |op, reader| {
         let (path, watch) = (reader.string()?, reader.bool()?);
-        ops.push(match head.op {
-            OpCode::GET_CHILDREN => ReadOp::Children { path, watch },
-            OpCode::GET_DATA => ReadOp::Data { path, watch },
-            _ => return Err(Malformed("a part of a multiRead that does not read")),
-        });
-    }
+        match op {
+            OpCode::GET_CHILDREN => Ok(ReadOp::Children { path, watch }),
+            OpCode::GET_DATA => Ok(ReadOp::Data { path, watch }),
+            _ => Err(Malformed("a part of a multiRead that does not read")),
+        }
+    })
 }
 
 pub(super) fn write_results(results: &[Result<OpReply, ErrorCode>], writer: &mut Writer<'_>) {
@@ -182,17 +185,10 @@ pub(super) fn write_results(results: &[Result<OpReply, ErrorCode>], writer: &mut
 pub(super) fn read_results(
     reader: &mut Reader<'_>,
 ) -> Result<Vec<Result<OpReply, ErrorCode>>, Malformed> {
-    let mut results = Vec::new();
-    loop {
-        let head = Head::read(reader)?;
-        if head.done {
-            return Ok(results);
-        }
-        results.push(match head.op {
-            OpCode::ERROR => Err(ErrorCode(reader.int()?)),
-            op => Ok(OpReply::read(op, reader)?),
-        });
-    }
+    read_parts(reader, |op, reader| match op {
+        OpCode::ERROR => Ok(Err(ErrorCode(reader.int()?))),
+        op => OpReply::read(op, reader).map(Ok),
+    })
 }
 
 impl Op {
