@@ -157,20 +157,14 @@ impl OwnRow {
         if self.database.is_inherited() {
             return Err(Error::Closed);
         }
-        let in_table = std::mem::replace(&mut *self.in_table.lock(), InTable::Nothing);
-        let InTable::Row(lease) = in_table else {
+        let Some((lease, answer)) = self.release() else {
             return Ok(());
         };
-        let mut deletion = self.deletion(&lease);
         let now = Moment::now();
         if lease.state(now) == GuardState::Lost {
-            self.database.delete(deletion);
             return Err(self.lost(lease.why_lost()));
         }
-        let valid = lease.valid_for(now);
-        let answer = deletion.answer();
-        self.database.delete(deletion);
-        match answer.recv_timeout(valid) {
+        match answer.recv_timeout(lease.valid_for(now)) {
             Ok(true) => Ok(()),
             Ok(false) => Err(self.lost(LostReason::Evicted)),
             Err(RecvTimeoutError::Timeout) => Err(self.suspect()),
@@ -186,9 +180,9 @@ impl OwnRow {
         *self.journal.lock() = Some(journal);
     }
 
-    /// Deletes the row; returns a channel that tells whether the journal was written with it. The
-    /// channel is disconnected if the outcome is unknown.
-    pub(super) fn release(&self) -> Option<Receiver<bool>> {
+    /// Deletes the row; returns its lease, and a channel that tells whether the row was there, and
+    /// the journal was written with it. The channel is disconnected if the outcome is unknown.
+    pub(super) fn release(&self) -> Option<(Arc<RowLease>, Receiver<bool>)> {
         let in_table = std::mem::replace(&mut *self.in_table.lock(), InTable::Nothing);
         let InTable::Row(lease) = in_table else {
             return None;
@@ -196,7 +190,7 @@ impl OwnRow {
         let mut deletion = self.deletion(&lease);
         let answer = deletion.answer();
         self.database.delete(deletion);
-        Some(answer)
+        Some((lease, answer))
     }
 
     /// Ends the renewals of the row, and returns its deletion.

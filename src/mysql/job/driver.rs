@@ -247,7 +247,7 @@ impl<'a> JobDriver<'a> {
             return Event::Gone;
         };
         held.row.set_journal(journal);
-        let Some(answer) = held.row.release() else {
+        let Some((_, answer)) = held.row.release() else {
             return Event::Gone;
         };
         match self.limit.wait_any(&[&answer]) {
