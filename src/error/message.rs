@@ -7,39 +7,11 @@ use super::{Error, LostReason};
 use crate::time::utc;
 use zklock_core::dialect::Dialect;
 
+// Each function below writes the messages of one kind, and leaves the others to the next.
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Deadlock { .. }
-            | Self::Evicted { .. }
-            | Self::ForeignContender { .. }
-            | Self::Lost { .. }
-            | Self::Stale { .. }
-            | Self::Suspect { .. }
-            | Self::WouldDeadlock { .. } => self.fmt_lock(f),
-            Self::Exhausted { .. } | Self::GaveUp { .. } => self.fmt_wait(f),
-            Self::PermitsDisagree { .. } => self.fmt_permits(f),
-            Self::BadArgument { .. }
-            | Self::BadHosts { .. }
-            | Self::BadPath { .. }
-            | Self::BadTls { .. } => self.fmt_argument(f),
-            Self::AuthFailed
-            | Self::Closed
-            | Self::ConnectTimeout { .. }
-            | Self::NoThread { .. }
-            | Self::SaslRefused { .. }
-            | Self::SessionExpired
-            | Self::Unconfirmed { .. } => self.fmt_session(f),
-            Self::Database { .. }
-            | Self::Fence { .. }
-            | Self::NoAuth { .. }
-            | Self::Refused { .. }
-            | Self::ReplyTooLong { .. }
-            | Self::RequestTooLong { .. }
-            | Self::SlotForgotten { .. }
-            | Self::Unmarked { .. }
-            | Self::Unsupported { .. } => self.fmt_request(f),
-        }
+        self.fmt_lock(f)
     }
 }
 
@@ -113,7 +85,7 @@ impl Error {
                 library,
                 dialect,
             } => fmt_foreign(node, library, *dialect, f),
-            _ => Ok(()),
+            _ => self.fmt_wait(f),
         }
     }
 
@@ -127,12 +99,6 @@ impl Error {
                 f,
                 "the sequence numbers under {path} are used up, and {reason}: delete the directory when it is idle"
             ),
-            _ => Ok(()),
-        }
-    }
-
-    fn fmt_permits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Self::PermitsDisagree {
                 path,
                 ours,
@@ -144,7 +110,7 @@ impl Error {
                 "the semaphore {path} has {theirs} permits for another client and {ours} for this one, and {holder} has one of them since {}: make the numbers agree, or wait, with a time limit, until all are given back",
                 utc::written(*since)
             ),
-            _ => Ok(()),
+            _ => self.fmt_argument(f),
         }
     }
 
@@ -164,7 +130,7 @@ impl Error {
                 f,
                 "TLS cannot be set up: {reason}; name PEM files with certificates and their key"
             ),
-            _ => Ok(()),
+            _ => self.fmt_session(f),
         }
     }
 
@@ -204,7 +170,7 @@ impl Error {
             Self::SessionExpired => {
                 f.write_str("the ZooKeeper session expired: every lock held through it is lost")
             }
-            _ => Ok(()),
+            _ => self.fmt_request(f),
         }
     }
 
