@@ -18,6 +18,17 @@ const AUTH: &str = "ZKLOCK_AUTH";
 /// Replaces the scheme of other credentials.
 const SASL: &str = "sasl";
 
+/// Connects, performs a task that returns the program's status, and ends the session.
+pub(crate) fn with_client(
+    args: &Args,
+    task: impl FnOnce(&Client) -> Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    let client = connect(args, None, Duration::MAX)?;
+    let code = task(&client)?;
+    drop(client.close());
+    Ok(code)
+}
+
 /// Connects; gives up after `limit`, or earlier if the user set a shorter limit.
 pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Result<Client, Failure> {
     let hosts = hosts(args)?;

@@ -1,11 +1,8 @@
 //! Forgets all runs of a job or one slot, or gives the job a record where its own was replaced.
 
-use std::time::Duration;
+use zklock::{Client, Error, Job};
 
-use zklock::{Error, Job};
-
-use crate::args::{Args, Forget};
-use crate::connect::connect;
+use crate::args::Forget;
 use crate::failure::Failure;
 use crate::sanitize::plain;
 use crate::stderr::say;
@@ -16,8 +13,7 @@ const NOTHING: u8 = 1;
 /// The server's code for a node that has children.
 const NOT_EMPTY: i32 = -111;
 
-pub(crate) fn forget(args: &Args, forget: &Forget) -> Result<u8, Failure> {
-    let client = connect(args, None, Duration::MAX)?;
+pub(crate) fn forget(client: &Client, forget: &Forget) -> Result<u8, Failure> {
     let (job, path) = (client.job(&forget.path)?, plain(&forget.path));
     let done = match &forget.slot {
         Some(slot) => forgotten_slot(&job, &path, slot),
@@ -38,7 +34,6 @@ pub(crate) fn forget(args: &Args, forget: &Forget) -> Result<u8, Failure> {
         }
         done => done?,
     };
-    drop(client.close());
     Ok(code)
 }
 

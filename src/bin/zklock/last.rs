@@ -1,14 +1,13 @@
 //! Tells when a job was last run.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use zklock::diagnostics::Hold;
-use zklock::{Contender, Outcome, RunRecord};
+use zklock::{Client, Contender, Outcome, RunRecord};
 
-use crate::args::{Args, Last};
-use crate::connect::connect;
+use crate::args::Last;
 use crate::failure::{Failure, written};
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
@@ -22,15 +21,13 @@ const NEVER: u8 = 1;
 /// The exit status of a job that was last done too long ago.
 const OLD: u8 = 2;
 
-pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
-    let client = connect(args, None, Duration::MAX)?;
+pub(crate) fn last(client: &Client, last: &Last) -> Result<u8, Failure> {
     let job = client.job(&last.path)?;
     let ([done, failed, running], history) = job.records()?;
     let runs = last.runs.map(|most| newest(history, most));
     let present = client.contenders(&last.path)?;
     let mut holds = present.iter().filter_map(Contender::hold);
     let paused = holds.find(|hold| !hold.seems_over());
-    drop(client.close());
     let lasts = [&done, &failed, &running];
     let text = match (last.json, &runs) {
         (true, runs) => json_of(&last.path, lasts, runs.as_deref(), paused),

@@ -74,6 +74,7 @@ use std::panic;
 use std::process::ExitCode;
 
 use crate::args::{Args, Task};
+use crate::connect::with_client;
 use crate::exit::Ending;
 use crate::failure::Failure;
 
@@ -98,19 +99,25 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
     let code = match &args.task {
         Task::Run(run) => return run::run(args, run),
         Task::Once(once) => return once::once(args, once),
-        Task::Standby(standby) if standby.status => standby_status::status(args, standby),
+        Task::Standby(standby) if standby.status => {
+            with_client(args, |client| standby_status::status(client, standby))
+        }
         Task::Standby(standby) => return standby::standby(args, standby),
         Task::Hold(wanted) => return hold::hold(args, wanted),
-        Task::Last(last) => last::last(args, last),
-        Task::Forget(forget) => forget::forget(args, forget),
-        Task::List(list) if list.recursive => overview::overview(args, list),
+        Task::Last(last) => with_client(args, |client| last::last(client, last)),
+        Task::Forget(forget) => with_client(args, |client| forget::forget(client, forget)),
+        Task::List(list) if list.recursive => {
+            with_client(args, |client| overview::overview(client, list))
+        }
         Task::List(list) => list::list(args, list),
         Task::Doctor(doctor) => doctor::doctor(args, doctor),
-        Task::Why(why) => why::why(args, why),
-        Task::Revoke(revoke) => revoke::revoke(args, revoke),
-        Task::Release(release) | Task::Resume(release) => release::release(args, release),
-        Task::Pause(pause) => pause::pause(args, pause),
-        Task::Check(check) => check::check(args, check),
+        Task::Why(why) => with_client(args, |client| why::why(client, why)),
+        Task::Revoke(revoke) => with_client(args, |client| revoke::revoke(client, revoke)),
+        Task::Release(release) | Task::Resume(release) => {
+            with_client(args, |client| release::release(client, release))
+        }
+        Task::Pause(pause) => with_client(args, |client| pause::pause(client, pause)),
+        Task::Check(check) => with_client(args, |client| check::check(client, check)),
         Task::Serve(serve) => serve::serve(serve),
         Task::Completions { shell } => completions::write(*shell),
         Task::Paths { beginning } => {

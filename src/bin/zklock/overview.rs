@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use zklock::diagnostics::{LockQueue, Locks};
 use zklock::{Client, Contender, Error, FencingToken, Role, SessionState};
 
-use crate::args::{Args, List};
-use crate::connect::connect;
+use crate::args::List;
 use crate::failure::{Failure, written};
 use crate::outage::Outage;
 use crate::sanitize::{plain, plain_json};
@@ -31,17 +30,15 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often to look again with `--watch`.
 const AGAIN: Duration = Duration::from_secs(2);
 
-pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
-    let client = connect(args, None, Duration::MAX)?;
-    let found = read(&client, list.path())?;
+pub(crate) fn overview(client: &Client, list: &List) -> Result<u8, Failure> {
+    let found = read(client, list.path())?;
     if list.watch {
-        watch(&client, list, found)?;
+        watch(client, list, found)?;
     } else {
         // This fails if the reader has closed the pipe.
         written(show(list, &found, &Outage::default(), false))?;
         tell_what_was_not_read(found.unreadable());
     }
-    drop(client.close());
     Ok(0)
 }
 

@@ -1,27 +1,23 @@
 //! Keeps all clients that come from now on from beginning.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
-use zklock::{Contender, Error};
+use zklock::{Client, Contender, Error};
 
-use crate::args::{Args, Pause};
-use crate::connect::connect;
+use crate::args::Pause;
 use crate::failure::{Failure, written};
 use crate::hold::wanted;
 use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::named;
 
-pub(crate) fn pause(args: &Args, pause: &Pause) -> Result<u8, Failure> {
-    let client = connect(args, None, Duration::MAX)?;
+pub(crate) fn pause(client: &Client, pause: &Pause) -> Result<u8, Failure> {
     let path = plain(&pause.path);
     let hold = wanted(&pause.reason, pause.lasting, pause.until);
     let node = client.pause(&pause.path, &hold);
     let node = node.map_err(|error| refused(&path, error))?;
     let present = client.contenders(&pause.path)?;
     let below = client.strangers(&pause.path).unwrap_or_default();
-    drop(client.close());
     let Some(place) = present.iter().position(|one| one.node() == node) else {
         say(&format!("{path} is free again: somebody has resumed it"));
         return Ok(0);

@@ -1,10 +1,10 @@
 //! Ends a hold.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
-use crate::args::{Args, Release};
-use crate::connect::connect;
+use zklock::Client;
+
+use crate::args::Release;
 use crate::failure::{Failure, written};
 use crate::sanitize::plain;
 use crate::stderr::say;
@@ -13,8 +13,7 @@ use crate::table::{named, who};
 /// The exit status if there is no hold.
 const NONE: u8 = 1;
 
-pub(crate) fn release(args: &Args, release: &Release) -> Result<u8, Failure> {
-    let client = connect(args, None, Duration::MAX)?;
+pub(crate) fn release(client: &Client, release: &Release) -> Result<u8, Failure> {
     let (present, path) = (client.contenders(&release.path)?, plain(&release.path));
     let mut holds = present.iter().filter(|one| one.hold().is_some());
     let Some(first) = holds.next() else {
@@ -37,6 +36,5 @@ pub(crate) fn release(args: &Args, release: &Release) -> Result<u8, Failure> {
     if let Some(next) = holds.next() {
         say(&format!("{path} has another: {}", named(next)));
     }
-    drop(client.close());
     Ok(0)
 }

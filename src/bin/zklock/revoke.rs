@@ -1,12 +1,11 @@
 //! Asks the holders of a lock to release it, and finally evicts them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::never;
 use zklock::{Client, Contender, Error};
 
-use crate::args::{Args, Revoke};
-use crate::connect::connect;
+use crate::args::Revoke;
 use crate::failure::Failure;
 use crate::sanitize::plain;
 use crate::stderr::say;
@@ -15,8 +14,7 @@ use crate::table::{has_session, named, who};
 /// The exit status if there is no contender to ask.
 const NOBODY: u8 = 1;
 
-pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
-    let client = connect(args, None, Duration::MAX)?;
+pub(crate) fn revoke(client: &Client, revoke: &Revoke) -> Result<u8, Failure> {
     let present = client.contenders(&revoke.path)?;
     let (held, asked): (Vec<_>, Vec<_>) = chosen(revoke, &present)
         .into_iter()
@@ -44,10 +42,9 @@ pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
     if let Some(limit) = revoke.evict_after {
         let deadline = Instant::now().checked_add(limit);
         for contender in asked {
-            evict(&client, &revoke.path, contender, deadline)?;
+            evict(client, &revoke.path, contender, deadline)?;
         }
     }
-    drop(client.close());
     Ok(0)
 }
 

@@ -1,13 +1,11 @@
 //! Tells whether this machine is the active one.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use rustix::system::uname;
-use zklock::Contender;
+use zklock::{Client, Contender};
 
-use crate::args::{Args, Standby};
-use crate::connect::connect;
+use crate::args::Standby;
 use crate::failure::{Failure, written};
 use crate::sanitize::plain;
 use crate::table::who;
@@ -15,11 +13,8 @@ use crate::table::who;
 /// The exit status if another machine is active, or none.
 const PASSIVE: u8 = 1;
 
-pub(crate) fn status(args: &Args, standby: &Standby) -> Result<u8, Failure> {
-    let client = connect(args, None, Duration::MAX)?;
-    let contenders = client.contenders(&standby.path);
-    drop(client.close());
-    let contenders = contenders?;
+pub(crate) fn status(client: &Client, standby: &Standby) -> Result<u8, Failure> {
+    let contenders = client.contenders(&standby.path)?;
     let holder = contenders.iter().find(|one| one.holds());
     let host = uname().nodename().to_string_lossy().into_owned();
     let is_here = |holder: &&Contender| holder.owner().host.as_deref() == Some(&host);

@@ -1,14 +1,14 @@
 //! Tells which client keeps a lock from its first waiter.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use console::style;
 use serde_json::json;
+use zklock::Client;
 use zklock::diagnostics::{Blocker, Blockers};
 
-use crate::args::{Args, Why};
-use crate::connect::connect;
+use crate::args::Why;
 use crate::failure::{Failure, written};
 use crate::overview::tell_what_was_not_read;
 use crate::sanitize::{plain, plain_json};
@@ -18,10 +18,8 @@ use crate::table::{brief, millis, one, who};
 const FREE: u8 = 1;
 const DEADLOCK: u8 = 2;
 
-pub(crate) fn why(args: &Args, why: &Why) -> Result<u8, Failure> {
-    let client = connect(args, None, Duration::MAX)?;
+pub(crate) fn why(client: &Client, why: &Why) -> Result<u8, Failure> {
     let blockers = client.blockers(&why.path, &why.root)?;
-    drop(client.close());
     written(match why.json {
         true => show_json(why, &blockers),
         false => show(why, &blockers),
