@@ -323,10 +323,6 @@ impl Request {
             OpCode::COUNT_DESCENDANTS => Self::CountDescendants { path: path()? },
             OpCode::SYNC => Self::Sync { path: path()? },
             OpCode::GET_EPHEMERALS => Self::GetEphemerals { below: path()? },
-            OpCode::DELETE => Self::Delete {
-                path: path()?,
-                version: reader.int()?,
-            },
             OpCode::EXISTS => Self::Exists {
                 path: path()?,
                 watch: reader.bool()?,
@@ -350,26 +346,20 @@ impl Request {
                 watch: reader.bool()?,
                 stat: op == OpCode::GET_CHILDREN2,
             },
-            _ => Self::read_about_watches(op, reader)?,
+            _ => Self::read_path_int(op, reader)?,
         })
     }
 
-    fn read_about_watches(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(match op {
-            OpCode::CHECK_WATCHES => Self::CheckWatches {
-                path: reader.string()?,
-                kind: reader.int()?,
-            },
-            OpCode::REMOVE_WATCHES => Self::RemoveWatches {
-                path: reader.string()?,
-                kind: reader.int()?,
-            },
-            OpCode::ADD_WATCH => Self::AddWatch {
-                path: reader.string()?,
-                mode: reader.int()?,
-            },
-            _ => Self::Unknown(op),
-        })
+    /// Reads one of the requests that consist of a path and a number.
+    fn read_path_int(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let request = match op {
+            OpCode::DELETE => |path, version| Self::Delete { path, version },
+            OpCode::CHECK_WATCHES => |path, kind| Self::CheckWatches { path, kind },
+            OpCode::REMOVE_WATCHES => |path, kind| Self::RemoveWatches { path, kind },
+            OpCode::ADD_WATCH => |path, mode| Self::AddWatch { path, mode },
+            _ => return Ok(Self::Unknown(op)),
+        };
+        Ok(request(reader.string()?, reader.int()?))
     }
 }
 
