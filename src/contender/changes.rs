@@ -105,10 +105,7 @@ impl Session {
         let mut caller = self.caller();
         let changes = caller.changes().clone();
         let mut watcher = Watcher::new(self);
-        let read = Request::Exists {
-            path: node.to_owned(),
-            watch: true,
-        };
+        let read = Request::exists(node).and_watch();
         match watcher.ask(read, node, &mut caller, limit) {
             Ok(Some(_)) => {
                 let touched = watcher.wait(&[&changes, events], limit).is_ok();
@@ -166,15 +163,8 @@ impl<'a> Watcher<'a> {
         caller: &mut Caller,
         limit: &Limit,
     ) -> std::result::Result<Option<Names>, CallError> {
-        let list = Request::GetChildren {
-            path: dir.to_owned(),
-            watch: true,
-            stat: false,
-        };
-        let await_it = Request::Exists {
-            path: dir.to_owned(),
-            watch: true,
-        };
+        let list = Request::list(dir).and_watch();
+        let await_it = Request::exists(dir).and_watch();
         loop {
             for request in [&list, &await_it] {
                 match self.ask(request.clone(), dir, caller, limit)? {

@@ -31,18 +31,7 @@ pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
         let check = |path: &String| Op::check(path.clone());
         return vec![Request::Multi(nodes.iter().map(check).collect())];
     }
-    let both = |node: &String| {
-        [
-            Request::Delete {
-                path: format!("{node}/_"),
-                version: -1,
-            },
-            Request::Exists {
-                path: node.clone(),
-                watch: false,
-            },
-        ]
-    };
+    let both = |node: &String| [Request::delete(format!("{node}/_")), Request::exists(node)];
     nodes.iter().flat_map(both).collect()
 }
 

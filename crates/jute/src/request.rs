@@ -120,6 +120,18 @@ impl Request {
         }
     }
 
+    /// Makes a read leave a watch on the node.
+    #[must_use]
+    pub fn and_watch(mut self) -> Self {
+        if let Self::Exists { watch, .. }
+        | Self::GetData { watch, .. }
+        | Self::GetChildren { watch, .. } = &mut self
+        {
+            *watch = true;
+        }
+        self
+    }
+
     pub fn create(
         path: impl Into<String>,
         data: impl Into<Data>,

@@ -89,8 +89,7 @@ impl State {
     }
 
     fn ask_for_members(&mut self) {
-        let path = CONFIG.to_owned();
-        let request = Request::GetData { path, watch: true };
+        let request = Request::get(CONFIG).and_watch();
         let queue = &mut self.queue;
         queue.push_aside(|out| request.encode(xid::MEMBERS, out));
     }

@@ -21,10 +21,7 @@ impl Shared {
     }
 
     fn probe(&self, handle: &ZooKeeper) {
-        let root = Request::Exists {
-            path: "/".to_owned(),
-            watch: false,
-        };
+        let root = Request::exists("/");
         let link = self.life.lock().link;
         let sent = Moment::now();
         let answer = calls::perform(handle, root, None, &self.watches);

@@ -189,11 +189,7 @@ impl Acquisition {
     }
 
     fn watch_directory(&mut self, wire: &mut dyn Wire) -> Result<(), Failure> {
-        let list = Request::GetChildren {
-            path: self.path.as_ref().into(),
-            watch: true,
-            stat: false,
-        };
+        let list = Request::list(&self.path).and_watch();
         self.send(list, Step::Around, wire);
         self.watches.around = true;
         Ok(())

@@ -146,11 +146,7 @@ impl Acquisition {
 
     fn ask_for_the_crowd(&mut self, queued: bool, wire: &mut dyn Wire) {
         self.unwatch(wire);
-        let list = Request::GetChildren {
-            path: self.path.as_ref().into(),
-            watch: true,
-            stat: false,
-        };
+        let list = Request::list(&self.path).and_watch();
         self.send(list, Step::Crowd(queued), wire);
     }
 
@@ -228,10 +224,7 @@ impl Acquisition {
         if let Some(mine) = mine {
             self.look_at_own(mine, wire);
         }
-        let read = |name: &str, path: &str| Request::GetData {
-            path: node_in(path, name),
-            watch: true,
-        };
+        let read = |name: &str, path: &str| Request::get(&node_in(path, name)).and_watch();
         self.send(read(nearest, &self.path), Step::Nearest, wire);
         let beyond = mine.and(beyond.as_ref());
         if let Some(beyond) = beyond {

@@ -105,10 +105,7 @@ impl Check {
 
 /// Returns the request that reads a node and leaves a watch there.
 pub fn watch(node: &str) -> Request {
-    Request::GetData {
-        path: node.into(),
-        watch: true,
-    }
+    Request::get(node).and_watch()
 }
 
 /// Returns the request whose answer tells whether the session lasts, or a node went with it.

@@ -28,8 +28,8 @@ MUTANTS = [
         "no-watch",
         "a waiter sleeps without a watch on the nearest node",
         "acquisition/sends.rs",
-        "            path: node_in(path, name),\n            watch: true,",
-        "            path: node_in(path, name),\n            watch: false,",
+        "Request::get(&node_in(path, name)).and_watch()",
+        "Request::get(&node_in(path, name))",
     ),
     (
         "own-not-watched",
