@@ -20,59 +20,8 @@ pub(crate) enum Proven {
     LimitReached,
 }
 
-/// This many proofs are needed only if answers take too long.
-const MANY: u32 = 6;
-
 /// A wait for the leader that is this long is logged at level info.
 const LONG: Duration = Duration::from_secs(2);
-
-/// The outcome of asking once.
-pub(crate) enum Asked {
-    /// The nodes are confirmed, or it is not time to ask.
-    Again,
-    /// The node at this index is gone.
-    Gone(usize),
-    /// This client may not read the node at this index.
-    Hidden(usize),
-    Unanswered,
-}
-
-/// Asks the quorum about the nodes, or waits until asking can help: after a silence, a client waits
-/// until the leader has heard of its session.
-pub(crate) fn ask(
-    proof: &mut GrantProof,
-    session: &Session,
-    caller: &mut Caller,
-    nodes: &[String],
-    limit: &Limit,
-) -> std::result::Result<Asked, LimitReached> {
-    let counts = match session.status.next_for_a_grant(proof) {
-        Next::Grant => return Ok(Asked::Again),
-        Next::Ask { counts } => counts,
-        Next::Pause(pause) => {
-            session.hold_back(pause);
-            let paused = caller.pause(pause, limit);
-            session.lets_go_on();
-            return paused.map(|()| Asked::Again);
-        }
-    };
-    let stamp = session.status.stamp();
-    let answers = caller.prove(nodes, limit)?;
-    Ok(match judge(session.transport.capabilities(), &answers) {
-        Proof::Confirmed => {
-            if proof.confirmed(stamp, counts) == Some(MANY) {
-                let took = Moment::now().since_boot().saturating_sub(stamp.sent);
-                log::warn!(
-                    "no lock is granted yet, because the servers answer after {took:.1?}: set a longer session timeout"
-                );
-            }
-            Asked::Again
-        }
-        Proof::Gone(at) => Asked::Gone(at),
-        Proof::Hidden(at) => Asked::Hidden(at),
-        Proof::Unanswered => Asked::Unanswered,
-    })
-}
 
 impl Session {
     /// Returns how long a lock that nobody is ahead for is held back, if that takes long: after a
@@ -100,6 +49,19 @@ impl Session {
         );
     }
 
+    /// Waits until asking can help: after a silence, the leader must first have heard of the session.
+    fn await_leader(
+        &self,
+        caller: &mut Caller,
+        pause: Duration,
+        limit: &Limit,
+    ) -> std::result::Result<(), LimitReached> {
+        self.hold_back(pause);
+        let paused = caller.pause(pause, limit);
+        self.lets_go_on();
+        paused
+    }
+
     /// Makes the quorum confirm the nodes until the proof is good enough to grant a lock.
     pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
         self.prove_on(None, nodes, limit)
@@ -122,15 +84,37 @@ impl Session {
             if caller.connected(limit)?.is_none() {
                 return Ok(Proven::LimitReached);
             }
-            match ask(&mut proof, self, &mut caller, nodes, limit) {
-                Ok(Asked::Again) => {}
-                Ok(Asked::Gone(at)) => return Ok(Proven::Gone(at)),
-                Ok(Asked::Hidden(at)) => return Err(hidden(nodes, at)),
-                Ok(Asked::Unanswered) if caller.breathe(limit).is_ok() => {}
-                Ok(Asked::Unanswered) | Err(LimitReached) => return Ok(Proven::LimitReached),
+            let counts = match self.status.next_for_a_grant(&proof) {
+                Next::Grant => continue,
+                Next::Ask { counts } => counts,
+                Next::Pause(pause) => match self.await_leader(&mut caller, pause, limit) {
+                    Ok(()) => continue,
+                    Err(LimitReached) => return Ok(Proven::LimitReached),
+                },
+            };
+            let stamp = self.status.stamp();
+            let Ok(answers) = caller.prove(nodes, limit) else {
+                return Ok(Proven::LimitReached);
+            };
+            match judge(self.transport.capabilities(), &answers) {
+                Proof::Confirmed if proof.confirmed(stamp, counts) => {
+                    tell_late(Moment::now().since_boot().saturating_sub(stamp.sent));
+                }
+                Proof::Confirmed => {}
+                Proof::Gone(at) => return Ok(Proven::Gone(at)),
+                Proof::Hidden(at) => return Err(hidden(nodes, at)),
+                Proof::Unanswered if caller.breathe(limit).is_ok() => {}
+                Proof::Unanswered => return Ok(Proven::LimitReached),
             }
         }
     }
+}
+
+/// Logs that the answers take so long that no lock is granted.
+pub(crate) fn tell_late(took: Duration) {
+    log::warn!(
+        "no lock is granted yet, because the servers answer after {took:.1?}: set a longer session timeout"
+    );
 }
 
 /// Returns the error of a client that may not read the node at this index.

@@ -265,9 +265,11 @@ MUTANTS = [
         "late-proof-after-a-pause",
         "a thread pauses before it asks for a proof",
         "src/session/confirm_grant.rs",
-        "    let answers = caller.prove(nodes, limit)?;\n",
-        "    let answers = caller.prove(nodes, limit)?;\n    caller.breathe(limit)?;\n",
-        "    if {mutant} {{ caller.breathe(limit)?; }}\n    let answers = caller.prove(nodes, limit)?;\n",
+        "            let Ok(answers) = caller.prove(nodes, limit) else {\n",
+        "            let _ = caller.breathe(limit);\n"
+        "            let Ok(answers) = caller.prove(nodes, limit) else {\n",
+        "            if {mutant} {{ let _ = caller.breathe(limit); }}\n"
+        "            let Ok(answers) = caller.prove(nodes, limit) else {{\n",
     ),
     (
         "late-proof-twice",
@@ -553,9 +555,9 @@ MUTANTS = [
         "grant-proof-at-its-answer",
         "the proof of the first one in line counts from its answer on",
         "crates/core/src/acquisition/answers.rs",
-        "                if self.proof.confirmed(stamp, counts) == Some(MANY) {",
-        "                if self.proof.confirmed(wire.stamp(), counts) == Some(MANY) {",
-        "                if self.proof.confirmed(if {mutant} {{ wire.stamp() }} else {{ stamp }}, counts) == Some(MANY) {{",
+        "                if self.proof.confirmed(stamp, counts) {",
+        "                if self.proof.confirmed(wire.stamp(), counts) {",
+        "                if self.proof.confirmed(if {mutant} {{ wire.stamp() }} else {{ stamp }}, counts) {{",
     ),
     (
         "answers-of-another-session",
@@ -570,13 +572,11 @@ MUTANTS = [
         "grant-at-its-answer",
         "the proof of a grant counts from its answer instead of its sending",
         "src/session/confirm_grant.rs",
-        "    let stamp = session.status.stamp();\n"
-        "    let answers = caller.prove(nodes, limit)?;\n",
-        "    let answers = caller.prove(nodes, limit)?;\n"
-        "    let stamp = session.status.stamp();\n",
-        "    let stamp = session.status.stamp();\n"
-        "    let answers = caller.prove(nodes, limit)?;\n"
-        "    let stamp = if {mutant} {{ session.status.stamp() }} else {{ stamp }};\n",
+        "            match judge(self.transport.capabilities(), &answers) {\n",
+        "            let stamp = self.status.stamp();\n"
+        "            match judge(self.transport.capabilities(), &answers) {\n",
+        "            let stamp = if {mutant} {{ self.status.stamp() }} else {{ stamp }};\n"
+        "            match judge(self.transport.capabilities(), &answers) {{\n",
     ),
     (
         "grant-on-an-old-proof",

@@ -13,6 +13,9 @@ use core::time::Duration;
 use super::lifetime::Lifetime;
 use super::validity::Stamp;
 
+/// This many proofs are needed only if answers take too long.
+const MANY: u32 = 6;
+
 /// The confirmations that a lock may be granted on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrantProof {
@@ -72,12 +75,12 @@ impl GrantProof {
         self.stamp.filter(here)
     }
 
-    /// Notes that a quorum confirmed the nodes when it was asked with this stamp. If this proof counts,
-    /// returns how many have counted.
-    pub fn confirmed(&mut self, stamp: Stamp, counts: bool) -> Option<u32> {
+    /// Notes that a quorum confirmed the nodes when it was asked with this stamp. Returns whether so many
+    /// proofs have counted by now that the answers must take too long.
+    pub fn confirmed(&mut self, stamp: Stamp, counts: bool) -> bool {
         self.stamp = Some(stamp);
         self.proofs += u32::from(counts);
-        counts.then_some(self.proofs)
+        counts && self.proofs == MANY
     }
 }
 
@@ -105,11 +108,11 @@ mod tests {
         let back = START + T;
         lifetime.greeted(T, back, back);
         assert_eq!(proof.next(&lifetime, back), Next::Ask { counts: false });
-        assert_eq!(proof.confirmed(lifetime.stamp(back), false), None);
+        assert!(!proof.confirmed(lifetime.stamp(back), false));
         assert_eq!(proof.next(&lifetime, back), Next::Pause(T / 4));
         let later = back + T / 4;
         assert_eq!(proof.next(&lifetime, later), Next::Ask { counts: true });
-        assert_eq!(proof.confirmed(lifetime.stamp(later), true), Some(1));
+        assert!(!proof.confirmed(lifetime.stamp(later), true));
         assert_eq!(proof.next(&lifetime, later), Next::Grant);
     }
 
@@ -118,13 +121,16 @@ mod tests {
         let mut lifetime = Lifetime::new(T, START, START);
         let mut proof = GrantProof::default();
         let mut now = START;
-        for counted in 1..=ENOUGH_PROOFS {
-            assert_eq!(proof.next(&lifetime, now), Next::Ask { counts: true });
+        for counted in 1..=MANY {
+            let next = match counted <= ENOUGH_PROOFS {
+                true => Next::Ask { counts: true },
+                false => Next::Grant,
+            };
+            assert_eq!(proof.next(&lifetime, now), next);
             let stamp = lifetime.stamp(now);
             now += T / 5;
             lifetime.answered(stamp.sent, now);
-            assert_eq!(proof.confirmed(stamp, true), Some(counted));
+            assert_eq!(proof.confirmed(stamp, true), counted == MANY);
         }
-        assert_eq!(proof.next(&lifetime, now), Next::Grant);
     }
 }

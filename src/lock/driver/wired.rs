@@ -11,6 +11,7 @@ use super::reads::Reads;
 use crate::hold::Hold;
 use crate::session::Session;
 use crate::session::caller::{Caller, Replies};
+use crate::session::confirm_grant::tell_late;
 use crate::session::queries::Lasting;
 use crate::system::process;
 use crate::time::clock::Moment;
@@ -276,9 +277,7 @@ impl Wire for Wired<'_> {
             }
             Note::HeldBack(pause) => self.hold_back(Some(pause)),
             Note::NotHeldBack => self.hold_back(None),
-            Note::AnswersLate(took) => log::warn!(
-                "no lock is granted yet, because the servers answer after {took:.1?}: set a longer session timeout"
-            ),
+            Note::AnswersLate(took) => tell_late(took),
         }
     }
 }

@@ -10,9 +10,6 @@ use crate::proof::{self, Proof};
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names, Reply, Request, Stat};
 
-/// A number of proofs that a grant needs only if answers take too long.
-const MANY: u32 = 6;
-
 const GONE: Failure = Failure::Refused(ErrorCode::NO_NODE);
 
 impl Acquisition {
@@ -248,7 +245,7 @@ impl Acquisition {
         };
         match proof::judge(wire.capabilities(), &answers) {
             Proof::Confirmed => {
-                if self.proof.confirmed(stamp, counts) == Some(MANY) {
+                if self.proof.confirmed(stamp, counts) {
                     wire.tell(Note::AnswersLate(wire.now().saturating_sub(stamp.sent)));
                 }
                 Ok(())

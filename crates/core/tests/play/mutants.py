@@ -129,8 +129,8 @@ MUTANTS = [
         "proof-at-its-answer",
         "the proof of a grant counts from its answer on",
         "acquisition/answers.rs",
-        "                if self.proof.confirmed(stamp, counts) == Some(MANY) {",
-        "                if self.proof.confirmed(wire.stamp(), counts) == Some(MANY) {",
+        "                if self.proof.confirmed(stamp, counts) {",
+        "                if self.proof.confirmed(wire.stamp(), counts) {",
     ),
     (
         "sleeps-through-reconnects",
