@@ -17,7 +17,7 @@ use crate::system::process;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use zklock_core::dialect::Role;
-use zklock_core::name::NodeName;
+use zklock_core::name::{NodeName, may_ask};
 use zklock_core::permits::number;
 use zklock_core::places::{Places, Spot, Spots};
 use zklock_jute::{ErrorCode, Reply, Request, Stat};
@@ -186,7 +186,7 @@ impl Contender {
                 what: "a contender's node",
             });
         }
-        if !Session::may_ask(&self.node) {
+        if !may_ask(path::name(&self.node)) {
             return Err(Error::Unsupported {
                 what: "asking a contender in the queue of Curator's LeaderLatch to release: one \
                        behind it would never lead. It can be evicted",

@@ -9,7 +9,6 @@ use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
-use zklock_core::name::NodeName;
 use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_core::queue::{Foreign, strangers};
 use zklock_core::refusals::Refusals;
@@ -105,12 +104,6 @@ impl Session {
             Err(CallError::Over(error)) => Err(error),
             _ => Ok(false),
         }
-    }
-
-    /// Returns whether the contender with this node may be asked to release its lock.
-    pub(crate) fn may_ask(node: &str) -> bool {
-        let name = NodeName::parse(path::name(node));
-        name.is_none_or(|name| !name.kind.is_watched_for_its_deletion())
     }
 
     /// Deletes another client's node if its data has this version; returns whether the node is

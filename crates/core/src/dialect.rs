@@ -246,12 +246,6 @@ impl Kind {
         matches!(self, Self::Lock | Self::GoLock)
     }
 
-    /// Returns whether a contender that waits for such a node looks again only at its deletion: a change of
-    /// its data would use up the watch, and the deletion would not be noticed.
-    pub fn is_watched_for_its_deletion(self) -> bool {
-        self == Self::Latch
-    }
-
     /// Returns what such a contender asks of its queue.
     pub fn role(self) -> Role {
         match self {

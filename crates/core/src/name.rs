@@ -120,6 +120,12 @@ pub fn may_be_hold(text: &str) -> bool {
     text.strip_prefix("_c_").unwrap_or(text).starts_with(HOLD)
 }
 
+/// Returns whether the contender with this name may be asked to release its lock. One that waits for a
+/// latch looks again only at its deletion: a change of its data would use up the watch.
+pub fn may_ask(name: &str) -> bool {
+    NodeName::parse(name).is_none_or(|name| name.kind != Kind::Latch)
+}
+
 /// Marks an id as a hold's.
 pub fn mark_as_hold(id: &mut [u8; 16]) {
     id[..4].copy_from_slice(&[0x40, 0x1d, 0x40, 0x1d]);

@@ -8,7 +8,7 @@ use super::state::Step;
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::connection::NO_VERSION;
-use crate::name::NodeName;
+use crate::name::may_ask;
 use crate::overdue_holder::{Action, Event, Overdue};
 use crate::path::node_in;
 use zklock_jute::{ErrorCode, Reply, Request};
@@ -120,9 +120,4 @@ impl Acquisition {
         }
         Ok(())
     }
-}
-
-/// Returns whether the contender with this node may be asked to release its lock.
-fn may_ask(node: &str) -> bool {
-    NodeName::parse(node).is_none_or(|name| !name.kind.is_watched_for_its_deletion())
 }
