@@ -78,6 +78,7 @@ impl Drop for Interest {
 }
 
 /// How to release a guard's nodes.
+#[derive(Default)]
 pub(crate) struct Release<'a> {
     /// The session that owns the nodes.
     pub(crate) session: i64,

@@ -169,16 +169,13 @@ impl RawGuard {
         self.stop_watching();
         let (session, cleaner) = (self.lease.session(), &self.session.cleaner);
         match claim.node.get() {
-            Some(node) => cleaner.release(
-                slice::from_ref(node),
-                &Release {
+            Some(node) => {
+                let release = Release {
                     session,
-                    waiter: None,
-                    closing: None,
-                    not_before: None,
-                    next: None,
-                },
-            ),
+                    ..Release::default()
+                };
+                cleaner.release(slice::from_ref(node), &release);
+            }
             None => {
                 let orphan = Orphan::Prefix(claim.prefix.clone());
                 cleaner.add(&claim.dir, session, vec![orphan]);

@@ -78,9 +78,7 @@ fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
     let release = Release {
         session: 1,
         waiter: Some(&to.into()),
-        closing: None,
-        not_before: None,
-        next: None,
+        ..Release::default()
     };
     cleaner.release(&["/m/n".to_owned()], &release);
     cleaner.answered(1, Err(Failure::Closed));
