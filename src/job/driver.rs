@@ -92,7 +92,11 @@ impl<'a, 'q> JobDriver<'a, 'q> {
                     continue;
                 }
                 Action::Finish(outcome) => return Ok(Some(outcome)),
-                action => self.step(action)?,
+                Action::Read => self.read()?,
+                Action::Line => self.line()?,
+                Action::Write(data, version) => self.write(data, version)?,
+                // A run that has not begun does not end.
+                Action::End(..) => Event::Cancel,
             };
             self.once.handle(event);
         }
@@ -202,16 +206,6 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         match self.session().contenders_within(self.path, limit) {
             Ok(contenders) => Ok(contenders.into_iter().next()),
             Err(error) => error.or(self.path, None),
-        }
-    }
-
-    fn step(&mut self, action: Action) -> Result<Event> {
-        match action {
-            Action::Read => self.read(),
-            Action::Line => self.line(),
-            Action::Write(data, version) => self.write(data, version),
-            // `begin` does not call this with these actions.
-            Action::Run | Action::End(..) | Action::Finish(_) => Ok(Event::Cancel),
         }
     }
 

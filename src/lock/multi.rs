@@ -134,7 +134,23 @@ impl MultiDriver<'_, '_> {
                     self.request.taken |= listed && outcome == Outcome::Gone;
                     return self.finish(outcome);
                 }
-                action => self.step(action)?,
+                Action::List(at) => self.list(at, false)?,
+                Action::CatchUpAndList(at) => {
+                    self.request.taken = true;
+                    self.list(at, true)?
+                }
+                Action::Find(at) => self.list(at, true)?,
+                Action::Place(prefixes) => self.place(&prefixes)?,
+                Action::MakeParents => self.make_parents()?,
+                Action::Births(names) => self.births(&names)?,
+                Action::Lists(queues) => self.lists(&queues)?,
+                Action::Queue(at, mine) => self.queue(at, mine)?,
+                Action::Take { at, briefly } => self.take(at, briefly)?,
+                Action::GiveBack => {
+                    self.taken.clear();
+                    Event::GivenBack
+                }
+                Action::Prove(names) => self.prove(&names)?,
             };
             let event = self.in_session(event);
             listed = matches!(event, Event::Children(_));
@@ -155,36 +171,14 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    fn step(&mut self, action: Action) -> Result<Event> {
-        match action {
-            Action::List(at) => self.list(at, false),
-            Action::CatchUpAndList(at) => {
-                self.request.taken = true;
-                self.list(at, true)
-            }
-            Action::Find(at) => self.list(at, true),
-            Action::Place(prefixes) => self.place(&prefixes),
-            Action::MakeParents => {
-                let paths: Vec<_> = self.parts.iter().map(|part| part.path.clone()).collect();
-                let (caller, limit) = (&mut self.caller, &self.limit);
-                let lasting = Lasting::WhileUsed;
-                let made = self
-                    .session
-                    .make_directories(caller, &paths, lasting, limit)?;
-                Ok(made.map_or(Event::Cancel, |()| Event::ParentsMade))
-            }
-            Action::Births(names) => self.births(&names),
-            Action::Lists(queues) => self.lists(&queues),
-            Action::Queue(at, mine) => self.queue(at, mine),
-            Action::Take { at, briefly } => self.take(at, briefly),
-            Action::GiveBack => {
-                self.taken.clear();
-                Ok(Event::GivenBack)
-            }
-            Action::Prove(names) => self.prove(&names),
-            // `run` handles this action.
-            Action::Finish(_) => Ok(Event::Cancel),
-        }
+    fn make_parents(&mut self) -> Result<Event> {
+        let paths: Vec<_> = self.parts.iter().map(|part| part.path.clone()).collect();
+        let (caller, limit) = (&mut self.caller, &self.limit);
+        let lasting = Lasting::WhileUsed;
+        let made = self
+            .session
+            .make_directories(caller, &paths, lasting, limit)?;
+        Ok(made.map_or(Event::Cancel, |()| Event::ParentsMade))
     }
 
     /// Creates a node in every queue.

@@ -89,36 +89,28 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                     self.request.taken |= looked;
                     return self.finish(outcome);
                 }
-                action => self.step(action)?,
+                Action::Look => self.look(self.sync_after_wait())?,
+                Action::LookAgain => {
+                    self.request.taken = true;
+                    self.look(Some(self.sync()))?
+                }
+                Action::Line => self.line()?,
+                Action::Make => self.make()?,
+                Action::Read(others) => {
+                    self.request.is_taken();
+                    self.read(&others)?
+                }
+                Action::Await(others) => {
+                    self.request.is_taken();
+                    self.wait_for(&others)?
+                }
+                Action::Write(_, version, before) => self.write(version, before)?,
+                Action::Permit => self.queue()?,
+                Action::Check => self.check(),
+                Action::Inspect(_) => self.inspect()?,
             };
             looked = matches!(event, Event::Looked(_));
             self.permit.handle(event);
-        }
-    }
-
-    fn step(&mut self, action: Action) -> Result<Event> {
-        match action {
-            Action::Look => self.look(self.sync_after_wait()),
-            Action::LookAgain => {
-                self.request.taken = true;
-                self.look(Some(self.sync()))
-            }
-            Action::Line => self.line(),
-            Action::Make => self.make(),
-            Action::Read(others) => {
-                self.request.is_taken();
-                self.read(&others)
-            }
-            Action::Await(others) => {
-                self.request.is_taken();
-                self.wait_for(&others)
-            }
-            Action::Write(_, version, before) => self.write(version, before),
-            Action::Permit => self.queue(),
-            Action::Check => Ok(self.check()),
-            Action::Inspect(_) => self.inspect(),
-            // `run` handles this action.
-            Action::Finish(_) => Ok(Event::Cancel),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::guard::GuardState;
 use crate::job::RunRecord;
 use crate::mysql::acquire::{Acquired, Until, acquire};
 use crate::mysql::held::{Held, OwnRow};
-use crate::mysql::job_table::{self, Found, Written};
+use crate::mysql::job_table::{self, Written};
 use crate::mysql::lease::RowLease;
 use crate::mysql::lock_table::{self, Key, RowState};
 use crate::mysql::shared_client::SharedClient;
@@ -92,7 +92,11 @@ impl<'a> JobDriver<'a> {
             let event = match self.once.action() {
                 Action::Run => return Ok(None),
                 Action::Finish(outcome) => return Ok(Some(outcome)),
-                action => self.step(action)?,
+                Action::Read => self.read()?,
+                Action::Line => self.line()?,
+                Action::Write(journal, version) => self.write(journal, version)?,
+                // A run that has not begun does not end.
+                Action::End(..) => Event::Cancel,
             };
             self.once.handle(event);
         }
@@ -180,22 +184,12 @@ impl<'a> JobDriver<'a> {
         Ok(self.holder.take())
     }
 
-    fn step(&mut self, action: Action) -> Result<Event> {
-        match action {
-            Action::Read => Ok(match self.read()? {
-                Some(Some(found)) => Event::Data(found.journal, found.version, found.changed),
-                Some(None) => Event::NoNode,
-                None => Event::Cancel,
-            }),
-            Action::Line => self.line(),
-            Action::Write(journal, version) => self.write(journal, version),
-            // `begin` does not call this with these actions.
-            Action::Run | Action::End(..) | Action::Finish(_) => Ok(Event::Cancel),
-        }
-    }
-
-    fn read(&self) -> Result<Option<Option<Found>>> {
-        self.ask_with_key(job_table::read)
+    fn read(&self) -> Result<Event> {
+        Ok(match self.ask_with_key(job_table::read)? {
+            Some(Some(found)) => Event::Data(found.journal, found.version, found.changed),
+            Some(None) => Event::NoNode,
+            None => Event::Cancel,
+        })
     }
 
     fn line(&mut self) -> Result<Event> {
