@@ -211,26 +211,7 @@ impl Attempt {
             (state @ State::Finish(_), _) => state,
             (state, Event::Cancel) => self.leave(state, Outcome::Gone),
             (state, Event::NewSession) => self.leave(state, Outcome::Restart),
-            (
-                state @ (State::Peek
-                | State::CatchUp
-                | State::PeekAgain
-                | State::Full
-                | State::Create
-                | State::Parents
-                | State::Sync
-                | State::Find
-                | State::Rename
-                | State::Inspect(_)),
-                event,
-            ) => self.enters(state, event),
-            (state, event) => self.stands(state, event),
-        }
-    }
 
-    /// Handles the events of an attempt that is not known to have a node in the queue.
-    fn enters(&mut self, state: State, event: Event) -> State {
-        match (state, event) {
             (state @ (State::Peek | State::PeekAgain), Event::Children(names)) => {
                 match self.contest.is_taken(&names) {
                     Ok(false) => State::Create,
@@ -258,8 +239,7 @@ impl Attempt {
             (State::Inspect(name), Event::Inspected(origin)) => self.created(name, origin),
             (State::Inspect(name), Event::NoNode) => State::Finish(Outcome::Evicted(name)),
 
-            // A request whose answer was lost is repeated, and a stale event changes nothing.
-            (state, _) => state,
+            (state, event) => self.stands(state, event),
         }
     }
 
