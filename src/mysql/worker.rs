@@ -39,13 +39,9 @@ pub(super) struct WorkerPool {
     later: Receiver<Queued>,
     /// Each job that waits or runs has a clone.
     open: Arc<()>,
-    threads: Arc<Mutex<ThreadCount>>,
+    /// How many threads have started.
+    threads: Arc<Mutex<usize>>,
     connections: Arc<ConnectionCount>,
-}
-
-#[derive(Debug, Default)]
-struct ThreadCount {
-    started: usize,
 }
 
 impl WorkerPool {
@@ -111,7 +107,7 @@ impl WorkerPool {
     /// Makes idle workers give their connections back if the renewals are waiting for one.
     pub(super) fn give_way(&self) {
         if self.source.renewal_waits() {
-            let started = self.threads.lock().started;
+            let started = *self.threads.lock();
             (0..started).for_each(|_| self.submit(|_| {}));
         }
     }
@@ -120,7 +116,7 @@ impl WorkerPool {
     fn start_thread(&self) {
         let mut count = self.threads.lock();
         // One clone is the pool's own.
-        if count.started == self.max || Arc::strong_count(&self.open) - 1 <= count.started {
+        if *count == self.max || Arc::strong_count(&self.open) - 1 <= *count {
             return;
         }
         let (source, connections) = (self.source.clone(), self.connections.clone());
@@ -129,7 +125,7 @@ impl WorkerPool {
         let threads = self.threads.clone();
         let thread = thread::Builder::new().name(self.name.to_owned());
         match thread.spawn(move || work(connection, (&jobs, &later), &threads)) {
-            Ok(_) => count.started += 1,
+            Ok(_) => *count += 1,
             // The other threads run the job. If there are none, the caller's deadline ends its wait.
             Err(error) => warn!("cannot start the thread {}: {error}", self.name),
         }
@@ -139,7 +135,7 @@ impl WorkerPool {
 fn work(
     mut connection: DatabaseConnection,
     (jobs, later): (&Receiver<Queued>, &Receiver<Queued>),
-    threads: &Mutex<ThreadCount>,
+    threads: &Mutex<usize>,
 ) {
     // A thread without a connection leaves the jobs to a thread that has one.
     while is_alone(threads)
@@ -172,15 +168,15 @@ fn survive<R>(
     done.ok()
 }
 
-fn is_alone(threads: &Mutex<ThreadCount>) -> bool {
-    threads.lock().started == 1
+fn is_alone(threads: &Mutex<usize>) -> bool {
+    *threads.lock() == 1
 }
 
 /// Counts a thread that ends, unless it is the last one; returns whether it ends.
-fn leave(threads: &Mutex<ThreadCount>) -> bool {
+fn leave(threads: &Mutex<usize>) -> bool {
     let mut count = threads.lock();
-    let others = count.started > 1;
-    count.started -= usize::from(others);
+    let others = *count > 1;
+    *count -= usize::from(others);
     others
 }
 
