@@ -3,7 +3,6 @@
 //! A [`Lease`] is shared by the guard, which checks it, and the background thread, which renews it.
 //! It consists of atomics: a check costs one read of the clock.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -304,7 +303,8 @@ impl Lease {
             true => log::Level::Info,
             false => log::Level::Warn,
         };
-        let (path, why) = (&self.life.path, Because(why));
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        let path = &self.life.path;
         contained(|| log::log!(level, "the lock {path} is {state:?}{why}"));
     }
 
@@ -375,18 +375,6 @@ pub(crate) fn gone(capabilities: Capabilities) -> LostReason {
     match capabilities.resumes {
         true => LostReason::Evicted,
         false => LostReason::NodeGone,
-    }
-}
-
-/// The end of a log line.
-struct Because(Option<LostReason>);
-
-impl fmt::Display for Because {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(why) => write!(f, ": {why}"),
-            None => Ok(()),
-        }
     }
 }
 
