@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::acl::Acl;
 use crate::error::{Error, Result};
 use crate::owner::Card;
-use crate::session::{Session, Settings, TRY_OFFLINE};
+use crate::session::{Session, Settings};
 use crate::time::limit::Limit;
 use crate::transport::native::{self, Credentials};
 use crate::transport::session_key::Inherited;
@@ -48,21 +48,11 @@ pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
     hosts: String,
-    session_timeout: Duration,
-    granted_at_least: Option<Duration>,
-    wall_clock_expiry: bool,
-    follow_reconfiguration: bool,
-    idle_pings: u32,
-    connect_timeout: Duration,
-    max_buffer: usize,
-    auth: Vec<Credentials>,
-    acl: Acl,
-    dialect: Dialect,
+    /// Without the servers, TLS and SASL, which are set when the client connects.
+    config: native::Config,
+    /// Without the note.
+    settings: Settings,
     note: Option<String>,
-    local_handoffs: u32,
-    locks_counted: usize,
-    try_offline: Duration,
-    inherited: Option<Inherited>,
     create_chroot: bool,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
@@ -75,21 +65,9 @@ impl ClientBuilder {
     pub(crate) fn new(hosts: &str) -> Self {
         Self {
             hosts: hosts.to_owned(),
-            session_timeout: Duration::from_secs(20),
-            granted_at_least: None,
-            wall_clock_expiry: false,
-            follow_reconfiguration: false,
-            idle_pings: native::PINGS,
-            connect_timeout: Duration::from_secs(15),
-            max_buffer: native::FRAME_LIMIT,
-            auth: Vec::new(),
-            acl: Acl::open(),
-            dialect: Dialect::default(),
+            config: native::Config::default(),
+            settings: Settings::default(),
             note: None,
-            local_handoffs: 0,
-            locks_counted: 0,
-            try_offline: TRY_OFFLINE,
-            inherited: None,
             create_chroot: false,
             #[cfg(feature = "tls")]
             tls: None,
@@ -106,7 +84,7 @@ impl ClientBuilder {
     /// disconnect. A time longer than the protocol can express counts as the longest it can, 24
     /// days. Defaults to 20 s.
     pub fn session_timeout(mut self, asked: Duration) -> Self {
-        self.session_timeout = asked;
+        self.config.session_timeout = asked;
         self
     }
 
@@ -125,7 +103,7 @@ impl ClientBuilder {
     /// the same. A client whose session is granted less than before logs a warning.
     #[doc(alias = "maxSessionTimeout")]
     pub fn granted_at_least(mut self, least: Duration) -> Self {
-        self.granted_at_least = Some(least);
+        self.config.granted_at_least = Some(least);
         self
     }
 
@@ -138,7 +116,7 @@ impl ClientBuilder {
     /// accepted for the next one. It recognises such a server by the password that it gives to
     /// sessions, which `Client::from_zookeeper` cannot see. Defaults to `false`.
     pub fn wall_clock_expiry(mut self, accept: bool) -> Self {
-        self.wall_clock_expiry = accept;
+        self.config.wall_clock_expiry = accept;
         self
     }
 
@@ -156,7 +134,7 @@ impl ClientBuilder {
     /// Costs a request for each connection and for each change. Defaults to `false`.
     #[doc(alias = "reconfig")]
     pub fn follow_reconfiguration(mut self, follow: bool) -> Self {
-        self.follow_reconfiguration = follow;
+        self.config.follow_reconfiguration = follow;
         self
     }
 
@@ -169,14 +147,14 @@ impl ClientBuilder {
     /// moment. A client that holds or waits sends 6. Connecting fails with
     /// [`Error::BadArgument`](crate::Error::BadArgument) for any other number. Defaults to 6.
     pub fn idle_pings(mut self, in_a_timeout: u32) -> Self {
-        self.idle_pings = in_a_timeout;
+        self.config.idle_pings = in_a_timeout;
         self
     }
 
     /// Stops trying to connect after this long; never if it is [`Duration::MAX`]. Defaults to
     /// 15 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.connect_timeout = limit;
+        self.config.connect_timeout = limit;
         self
     }
 
@@ -201,7 +179,7 @@ impl ClientBuilder {
     /// KiB to 512 MiB. Defaults to 1,048,575, as in ZooKeeper.
     #[doc(alias = "jute.maxbuffer")]
     pub fn max_buffer(mut self, bytes: usize) -> Self {
-        self.max_buffer = bytes;
+        self.config.frame_limit = bytes;
         self
     }
 
@@ -213,7 +191,7 @@ impl ClientBuilder {
     /// The scheme `sasl` is not accepted, because `ClientBuilder::sasl` logs in without sending the
     /// password: connecting with it fails with [`Error::BadArgument`](crate::Error::BadArgument).
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
-        self.auth.push(Credentials {
+        self.config.auth.push(Credentials {
             scheme: scheme.to_owned(),
             secret: Secret(credentials.into()),
         });
@@ -222,14 +200,14 @@ impl ClientBuilder {
 
     /// Protects the nodes that this client creates with this list. Defaults to [`Acl::open`].
     pub fn acl(mut self, acl: Acl) -> Self {
-        self.acl = acl;
+        self.settings.acl = acl;
         self
     }
 
     /// Uses this dialect, which decides which other libraries' locks and this client's exclude each
     /// other. Defaults to [`Dialect::Curator`].
     pub fn dialect(mut self, dialect: Dialect) -> Self {
-        self.dialect = dialect;
+        self.settings.dialect = dialect;
         self
     }
 
@@ -254,7 +232,7 @@ impl ClientBuilder {
     /// [`Mutex`](crate::Mutex) and [`ReentrantMutex`](crate::ReentrantMutex). Defaults to 0: strict
     /// order among processes.
     pub fn local_handoffs(mut self, most: u32) -> Self {
-        self.local_handoffs = most;
+        self.settings.local_handoffs = most;
         self
     }
 
@@ -264,7 +242,7 @@ impl ClientBuilder {
     /// With the feature `metrics`, the recorder gets these numbers with the label `lock`, the path.
     /// A client that locks other paths every day needs a small number, or its recorder grows.
     pub fn metrics_by_lock(mut self, most: usize) -> Self {
-        self.locks_counted = most;
+        self.settings.locks_counted = most;
         self
     }
 
@@ -285,7 +263,7 @@ impl ClientBuilder {
     /// Sets how long one `try_` call waits for a missing connection, for the program. Defaults to a second.
     #[doc(hidden)]
     pub fn tries_offline_for(mut self, time: Duration) -> Self {
-        self.try_offline = time;
+        self.settings.try_offline = time;
         self
     }
 
@@ -298,21 +276,21 @@ impl ClientBuilder {
     pub(crate) fn without_chroot(mut self) -> (Self, String) {
         let end = self.hosts.find('/').unwrap_or(self.hosts.len());
         let chroot = self.hosts.split_off(end);
-        self.inherited = None;
+        self.config.inherited = None;
         (self, chroot)
     }
 
     /// Returns the session timeout to ask for.
     pub(crate) fn asked_timeout(&self) -> Duration {
-        self.session_timeout
+        self.config.session_timeout
     }
 
     /// Starts to connect with the session of another process, and does not wait.
     ///
     /// A shorter timeout would end the session while the process that has it still trusts it.
     pub(crate) fn open_inherited(mut self, inherited: Inherited) -> Result<(Session, Limit)> {
-        self.session_timeout = inherited.timeout;
-        self.inherited = Some(inherited);
+        self.config.session_timeout = inherited.timeout;
+        self.config.inherited = Some(inherited);
         let opened = self.open()?;
         Ok((opened.session, Limit::after(opened.connect_timeout)))
     }
@@ -321,32 +299,24 @@ impl ClientBuilder {
     pub(crate) fn open(self) -> Result<Opened> {
         self.check()?;
         let settings = self.settings();
-        let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
+        let session_timeout = self.config.session_timeout.min(LONGEST_TIMEOUT);
         let status = Arc::new(Status::new(session_timeout, true));
         let config = native::Config {
             hosts: native::Hosts::parse(&self.hosts)?,
             session_timeout,
-            connect_timeout: self.connect_timeout,
-            granted_at_least: self.granted_at_least,
-            wall_clock_expiry: self.wall_clock_expiry,
-            follow_reconfiguration: self.follow_reconfiguration,
-            idle_pings: self.idle_pings,
-            auth: self.auth,
-            frame_limit: self.max_buffer,
-            inherited: self.inherited,
             #[cfg(feature = "tls")]
             tls: self.tls.map(|tls| tls.configure()).transpose()?,
-            #[cfg(not(feature = "tls"))]
-            tls: None,
             #[cfg(feature = "sasl")]
             sasl: self.sasl.map(|sasl| sasl.configure()).transpose()?,
+            ..self.config
         };
         let has_chroot = !config.hosts.chroot().is_empty();
+        let connect_timeout = config.connect_timeout;
         let transport = native::open(config, status.clone()).map_err(Error::no_thread)?;
         let session = Session::new(status, transport, settings)?;
         Ok(Opened {
             session,
-            connect_timeout: self.connect_timeout,
+            connect_timeout,
             has_chroot,
         })
     }
@@ -354,8 +324,8 @@ impl ClientBuilder {
     /// Opens a session over a handle, which connects by itself.
     #[cfg(feature = "zookeeper")]
     pub(crate) fn open_over(self, handle: ZooKeeper) -> Result<Session> {
-        let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
-        let granted = self.granted_at_least.unwrap_or(LEAST_TIMEOUT);
+        let session_timeout = self.config.session_timeout.min(LONGEST_TIMEOUT);
+        let granted = self.config.granted_at_least.unwrap_or(LEAST_TIMEOUT);
         let believed = session_timeout.min(granted);
         let status = Arc::new(Status::new(believed, false));
         let transport = zookeeper_crate::open(handle, session_timeout, believed, status.clone())
@@ -365,12 +335,8 @@ impl ClientBuilder {
 
     fn settings(&self) -> Settings {
         Settings {
-            dialect: self.dialect,
-            acl: self.acl.clone(),
             card: Card::new(self.note.as_deref()),
-            local_handoffs: self.local_handoffs,
-            locks_counted: self.locks_counted,
-            try_offline: self.try_offline,
+            ..self.settings.clone()
         }
     }
 }

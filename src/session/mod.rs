@@ -88,9 +88,6 @@ pub(crate) struct Settings {
     pub(crate) try_offline: Duration,
 }
 
-/// The default of `try_offline`: long enough for another server to take over.
-pub(crate) const TRY_OFFLINE: Duration = Duration::from_secs(1);
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -99,7 +96,8 @@ impl Default for Settings {
             card: Card::new(None),
             local_handoffs: 0,
             locks_counted: 0,
-            try_offline: TRY_OFFLINE,
+            // Long enough for another server to take over.
+            try_offline: Duration::from_secs(1),
         }
     }
 }

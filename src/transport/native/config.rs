@@ -55,14 +55,13 @@ impl Config {
     }
 }
 
-#[cfg(test)]
-impl Config {
-    /// Returns a plain configuration without credentials.
-    pub(crate) fn plain(hosts: &str, session_timeout: Duration) -> Self {
+impl Default for Config {
+    /// Returns the defaults, without servers.
+    fn default() -> Self {
         Self {
-            hosts: Hosts::parse(hosts).unwrap(),
-            session_timeout,
-            connect_timeout: Duration::MAX,
+            hosts: Hosts::default(),
+            session_timeout: Duration::from_secs(20),
+            connect_timeout: Duration::from_secs(15),
             granted_at_least: None,
             wall_clock_expiry: false,
             follow_reconfiguration: false,
@@ -73,6 +72,19 @@ impl Config {
             tls: None,
             #[cfg(feature = "sasl")]
             sasl: None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Config {
+    /// Returns a plain configuration without credentials.
+    pub(crate) fn plain(hosts: &str, session_timeout: Duration) -> Self {
+        Self {
+            hosts: Hosts::parse(hosts).unwrap(),
+            session_timeout,
+            connect_timeout: Duration::MAX,
+            ..Self::default()
         }
     }
 }

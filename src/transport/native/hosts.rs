@@ -10,7 +10,7 @@ use zklock_jute::is_refused_in_paths;
 const DEFAULT_PORT: u16 = 2181;
 
 /// The servers of an ensemble, and the chroot.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Hosts {
     servers: Vec<Server>,
     chroot: String,

@@ -53,7 +53,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tls")]
 pub(crate) use self::cipher::Security;
-pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS, PINGS};
+pub(crate) use self::config::{Config, Credentials, FRAME_LIMITS, PINGS};
 pub(crate) use self::hosts::Hosts;
 use self::receive::ConnectionReader;
 #[cfg(feature = "sasl")]

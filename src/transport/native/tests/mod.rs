@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::system::channel::{Receiver, Sender, bounded, unbounded};
 
-use super::{Config, Credentials, FRAME_LIMIT, open};
+use super::config::FRAME_LIMIT;
+use super::{Config, Credentials, open};
 use crate::support::zookeeper::ZooKeeper;
 use crate::transport::session_state::{SessionEvent, SessionState};
 use crate::transport::status::Status;

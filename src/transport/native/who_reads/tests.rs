@@ -9,13 +9,14 @@ use std::thread::{self, JoinHandle};
 
 use crate::system::channel::{Receiver, bounded};
 
+use super::super::Config;
 use super::super::channel::Channel;
+use super::super::config::FRAME_LIMIT;
 use super::super::connection_end::End;
 use super::super::frame_reader::Inbox;
 use super::super::hosts::Target;
 use super::super::receive::{Connection, ConnectionReader};
 use super::super::shared::Shared;
-use super::super::{Config, FRAME_LIMIT};
 use super::*;
 use crate::support::eventually;
 use crate::transport::status::Status;
