@@ -24,9 +24,9 @@ impl RawGuard {
         let stamp = oldest.flatten().filter(|_| one_session);
         let bounds = session.status.bounds(id);
         let lease = Lease::new(&path, nodes, id, bounds, stamp.unwrap_or(Stamp::NEVER));
-        let since = all.iter().find_map(Self::since);
+        let since = all.iter().find_map(|raw| raw.since);
         let mut joined = Self::new(&session, lease, token);
-        joined.count_from(since);
+        joined.since = since;
         all.into_iter().for_each(Self::hand_over);
         Some(joined)
     }

@@ -158,7 +158,9 @@ impl Locks {
             prepared = Prepared::new(&self.session, queue, request);
             Wish {
                 inherits,
-                create: prepared.as_ref().map(Prepared::create),
+                create: prepared
+                    .as_ref()
+                    .map(|prepared| prepared.early.create.clone()),
             }
         };
         let (turn, handed) = match self.enter(path, wish, request)? {

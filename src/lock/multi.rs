@@ -321,7 +321,7 @@ impl MultiDriver<'_, '_> {
         let token = tokens.iter().max().copied();
         let token = token.unwrap_or_else(|| FencingToken::new(0));
         let mut all = RawGuard::new(self.session, lease, token);
-        all.saw(self.request.seen.clone());
+        all.seen = self.request.seen.clone();
         self.taken.drain(..).for_each(RawGuard::hand_over);
         (all, tokens)
     }

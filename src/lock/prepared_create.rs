@@ -38,7 +38,7 @@ pub(super) struct Early {
     dir: String,
     pub(super) id: String,
     prefix: String,
-    create: Arc<EarlyCreate>,
+    pub(super) create: Arc<EarlyCreate>,
     /// The id of the create; the listing has the next id.
     pub(super) call_id: CallId,
     read: bool,
@@ -81,10 +81,6 @@ impl Prepared {
             read: false,
         };
         Some(Self { caller, early })
-    }
-
-    pub(super) fn create(&self) -> Arc<EarlyCreate> {
-        self.early.create.clone()
     }
 }
 

@@ -55,13 +55,13 @@ pub(crate) struct RawGuard {
     /// See [`has_waited`](Self::has_waited).
     has_waited: bool,
     /// See [`seen`](Self::seen).
-    seen: Option<SeenAhead>,
+    pub(super) seen: Option<SeenAhead>,
     /// Whether the node is deleted already.
     has_left: AtomicBool,
     /// Whether a transaction that checks the nodes may still be carried out, as long as they exist.
     in_doubt: AtomicBool,
     /// When the lock was granted; absent if this does not count as a grant of its own.
-    since: Option<Instant>,
+    pub(super) since: Option<Instant>,
 }
 
 /// A lock, and the turn of the thread that waited for it.
@@ -151,21 +151,6 @@ impl RawGuard {
     pub(crate) fn granted(&mut self, after: Duration) {
         self.since = Some(clock::now());
         self.session.counters.acquired(self.lease.path(), after);
-    }
-
-    /// Returns when the lock was granted.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.since
-    }
-
-    /// Stores which contenders the call has seen ahead.
-    pub(super) fn saw(&mut self, ahead: Option<SeenAhead>) {
-        self.seen = ahead;
-    }
-
-    /// Sets when the lock was granted, if that has been counted already.
-    pub(super) fn count_from(&mut self, since: Option<Instant>) {
-        self.since = since;
     }
 
     /// Counts the lock as handed on by another thread of this client.

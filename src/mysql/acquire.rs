@@ -122,7 +122,7 @@ pub(super) fn acquire(
 fn wait_for_release(client: &SharedClient, name: &Arc<str>, limit: &Limit) -> Result<Limit> {
     let answered = Instant::now() + client.database.answer_limit();
     let limit = limit.clone().until(Some(answered));
-    let backlog = client.database.backlog();
+    let backlog = &client.database.backlog;
     while !backlog.wait_for_release(name, Instant::now() + LOOK_UP) {
         if limit.is_over() {
             return Err(StatementError::no_answer().into_error(WHAT));
@@ -228,7 +228,7 @@ impl<'a> Acquisition<'a> {
         let (row, look_first) = (self.row.clone(), self.look_first);
         let deadline = self.limit.deadline();
         // If the caller is gone, the client's last clone waits for the attempt and the deletion of its row.
-        let pending = row.database.backlog().expect_row();
+        let pending = row.database.backlog.expect_row();
         let job = move |connection: &mut DatabaseConnection| {
             let _pending = pending;
             let in_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
@@ -258,7 +258,7 @@ impl<'a> Acquisition<'a> {
         let lease_end = left.map_or(Duration::MAX, |left| left + Duration::from_millis(1));
         self.pause = self.pause.mul_f64(1.5).min(longest);
         let pause = Some(pause.min(lease_end.max(first)));
-        match self.limit.wait_any_for(pause, &[database.closed()]) {
+        match self.limit.wait_any_for(pause, &[&database.closed]) {
             Ok(None) => Ok(true),
             Ok(Some(_)) => Err(Error::Closed),
             Err(LimitReached) => Ok(false),
@@ -266,7 +266,7 @@ impl<'a> Acquisition<'a> {
     }
 
     fn wait(&self, outcome: &Receiver<AttemptOutcome>) -> Result<Option<AttemptOutcome>> {
-        let closed = self.row.database.closed();
+        let closed = &self.row.database.closed;
         match self.limit.wait_any(&[outcome, closed]) {
             Ok(0) => Ok(outcome.try_recv().ok()),
             Ok(_) => Err(Error::Closed),

@@ -44,11 +44,12 @@ pub(super) struct Database {
     /// The server's address; `None` if connections come from a pool, which may have too few.
     server: Option<String>,
     workers: Arc<WorkerPool>,
-    backlog: Arc<Backlog>,
+    pub(super) backlog: Arc<Backlog>,
     commands: Sender<Command>,
     /// Dropped when the client is closed.
     open: Lock<Option<Sender<()>>>,
-    closed: Receiver<()>,
+    /// Disconnected when the client is closed.
+    pub(super) closed: Receiver<()>,
     /// A forked child has none of the threads, and the locks are the parent's.
     process: Process,
 }
@@ -112,15 +113,6 @@ impl Database {
     /// Returns how long a call without a deadline waits for an answer.
     pub(super) fn answer_limit(&self) -> Duration {
         answer_limit(self.timings.lease)
-    }
-
-    pub(super) fn backlog(&self) -> &Arc<Backlog> {
-        &self.backlog
-    }
-
-    /// Returns a channel that is disconnected when the client is closed.
-    pub(super) fn closed(&self) -> &Receiver<()> {
-        &self.closed
     }
 
     /// Hands a command to the renewal thread.

@@ -206,7 +206,7 @@ impl OwnRow {
         self.detach();
         let turn = self.turn.lock().take();
         let (name, owner) = (self.name.clone(), self.owner.clone());
-        let backlog = self.database.backlog().clone();
+        let backlog = self.database.backlog.clone();
         Deletion::new(name, owner, lease_end, in_doubt, backlog).before(turn)
     }
 

@@ -61,6 +61,6 @@ impl Drop for SharedClient {
         if self.database.is_inherited() {
             return;
         }
-        self.database.backlog().wait(CLEANUP_LIMIT);
+        self.database.backlog.wait(CLEANUP_LIMIT);
     }
 }

@@ -309,7 +309,7 @@ impl<'a> JobDriver<'a> {
             database.submit(move |connection| {
                 let _ = to.send(connection.run(again));
             });
-            match self.limit.wait_any(&[&answer, database.closed()]) {
+            match self.limit.wait_any(&[&answer, &database.closed]) {
                 Ok(0) => {}
                 Ok(_) => return Err(Error::Closed),
                 Err(LimitReached) => return self.gave_up(failed),
@@ -329,7 +329,7 @@ impl<'a> JobDriver<'a> {
                 // The driver panicked.
                 Err(_) => {}
             }
-            match self.limit.wait_any_for(Some(PAUSE), &[database.closed()]) {
+            match self.limit.wait_any_for(Some(PAUSE), &[&database.closed]) {
                 Ok(None) => {}
                 Ok(Some(_)) => return Err(Error::Closed),
                 Err(LimitReached) => return self.gave_up(failed),
