@@ -27,16 +27,11 @@ const MOST: usize = 1_024;
 /// How long the next step waits for an event to be written.
 const FLUSH_LIMIT: Duration = Duration::from_millis(250);
 
-enum Message {
-    Line(String),
-    /// A request that is answered when everything before it has been written, or left out.
-    Flush(Sender<()>),
-}
-
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Events {
-    to: Sender<Message>,
+    /// Each line goes with a channel that is told when it has been written, or left out.
+    to: Sender<(String, Sender<()>)>,
     next: AtomicU64,
 }
 
@@ -53,7 +48,7 @@ impl Events {
             }
             _ => {}
         }
-        let (to, messages) = bounded(MOST);
+        let (to, lines) = bounded(MOST);
         let mut writer = Writer {
             path: path.to_owned(),
             pipe: None,
@@ -61,7 +56,7 @@ impl Events {
             has_told: false,
         };
         let thread = thread::Builder::new().name("zklock-events".into());
-        let write = move || writer.write_all(&messages);
+        let write = move || writer.write_all(&lines);
         thread.spawn(write).map_err(failure)?;
         let next = AtomicU64::new(1);
         Ok(Self { to, next })
@@ -74,12 +69,7 @@ impl Events {
         values["seq"] = json!(self.next.fetch_add(1, Ordering::Relaxed));
         values["at_ms"] = json!(u64::try_from(since.as_millis()).unwrap_or_default());
         let (written, is_written) = bounded(1);
-        if self
-            .to
-            .try_send(Message::Line(format!("{values}\n")))
-            .is_ok()
-            && self.to.try_send(Message::Flush(written)).is_ok()
-        {
+        if self.to.try_send((format!("{values}\n"), written)).is_ok() {
             let _ = is_written.recv_timeout(FLUSH_LIMIT);
         }
     }
@@ -95,15 +85,11 @@ struct Writer {
 }
 
 impl Writer {
-    fn write_all(&mut self, messages: &Receiver<Message>) {
-        for message in messages {
-            match message {
-                Message::Flush(to) => drop(to.send(())),
-                Message::Line(line) => {
-                    let written = self.write(&line);
-                    self.tell(written.err());
-                }
-            }
+    fn write_all(&mut self, lines: &Receiver<(String, Sender<()>)>) {
+        for (line, done) in lines {
+            let written = self.write(&line);
+            self.tell(written.err());
+            let _ = done.send(());
         }
     }
 
