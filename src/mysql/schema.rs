@@ -1,5 +1,7 @@
 //! The tables, and the check whether those in the database suit the locks.
 
+use std::collections::HashMap;
+
 use ::mysql::prelude::{FromRow, Queryable};
 use ::mysql::{Conn, QueryResult, Result, Text, from_row_opt};
 use log::warn;
@@ -159,16 +161,14 @@ fn wrong_server(conn: &mut Conn) -> Result<Option<&'static str>> {
     if next::<Option<String>>(&mut results)? == [None] {
         return Ok(Some("no database is chosen: name it in the URL"));
     }
-    let variables: Variables = next(&mut results)?;
-    let mut packet = variables
-        .iter()
-        .filter(|(name, _)| name == "max_allowed_packet");
-    if packet.any(|(_, bytes)| bytes.parse().is_ok_and(|bytes: u64| bytes < PACKET)) {
+    let variables = Variables::from_iter(next(&mut results)?);
+    let packet = variables.get("max_allowed_packet");
+    if packet.is_some_and(|bytes| bytes.parse().is_ok_and(|bytes: u64| bytes < PACKET)) {
         return Ok(Some(
             "statements are too long for this server: SET GLOBAL max_allowed_packet = 1048576",
         ));
     }
-    let status = next(&mut results)?;
+    let status = Variables::from_iter(next(&mut results)?);
     Ok(forgets(&variables, is_in_cluster(&status)))
 }
 
@@ -183,17 +183,15 @@ fn next<T: FromRow>(results: &mut QueryResult<'_, '_, '_, Text>) -> Result<Vec<T
 }
 
 fn is_in_cluster(status: &Variables) -> bool {
-    let is = |name: &str, good: &dyn Fn(&str) -> bool| {
-        let mut named = status.iter().filter(|(other, _)| other == name);
-        named.any(|(_, value)| good(value))
-    };
-    let several = |size: &str| size.parse().is_ok_and(|size: u32| 1 < size);
-    is("wsrep_ready", &|ready| ready == "ON") && is("wsrep_cluster_size", &several)
+    let ready = status.get("wsrep_ready");
+    let size = status.get("wsrep_cluster_size");
+    ready.is_some_and(|ready| ready == "ON")
+        && size.is_some_and(|size| size.parse().is_ok_and(|size: u32| 1 < size))
 }
 
 /// Returns why a crash would lose locks; logs a warning if only a crash of the whole machine does.
 fn forgets(variables: &Variables, in_cluster: bool) -> Option<&'static str> {
-    let is = |name: &str, value: &str| variables.contains(&(name.to_owned(), value.to_owned()));
+    let is = |name: &str, value: &str| variables.get(name).is_some_and(|is| is == value);
     let flush = |value: &str| is("innodb_flush_log_at_trx_commit", value);
     if in_cluster {
         return None;
@@ -214,7 +212,7 @@ fn forgets(variables: &Variables, in_cluster: bool) -> Option<&'static str> {
     None
 }
 
-type Variables = Vec<(String, String)>;
+type Variables = HashMap<String, String>;
 
 /// Name, type, collation, length in characters, fractional digits, and the remaining attributes.
 type Column = (String, String, String, u64, u64, String);
