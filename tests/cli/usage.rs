@@ -12,6 +12,7 @@ use zklock::embedded::Server;
 use crate::program::{Lines, Zklock, await_queue, command, embedded};
 use crate::support::fresh_path;
 use crate::support::raw::Raw;
+use crate::support::zookeeper::Folder;
 
 #[test]
 fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
@@ -177,4 +178,25 @@ fn an_argument_that_is_no_text_is_bad_usage() {
         assert_eq!(ended.code, Some(64), "{args:?}: {}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{args:?}: {}", ended.err);
     }
+}
+
+#[test]
+fn the_servers_are_read_from_a_file_whose_mistakes_are_told() {
+    let folder = Folder::new();
+    let list = |text: &str| {
+        fs::write(folder.path("servers"), text).expect("a file");
+        let hosts = format!("file:{}", folder.path("servers").display());
+        Zklock::run(&hosts, &format!("list {}", fresh_path("file")), "")
+    };
+    let ended = list(&format!("# of this test\n{}\n", embedded()));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = list("# none yet\n");
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    assert!(ended.err.contains("there are no servers in"), "{ended:?}");
+    let ended = Zklock::run("file:/no/such/file", "list /a", "");
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    assert!(
+        ended.err.contains("cannot read the servers in"),
+        "{ended:?}"
+    );
 }
