@@ -493,6 +493,14 @@ fn a_chain_and_a_circle_of_commands_are_told(hosts: &str) {
     let doctor = Zklock::run(hosts, &format!("doctor --session-timeout 5 {root}/one"), "");
     assert_eq!(doctor.code, Some(2), "{doctor:?}");
     assert!(doctor.out.contains("a deadlock: "), "{doctor:?}");
+    let told = why("one --json").out;
+    let json: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let (one, two) = (format!("{root}/one"), format!("{root}/two"));
+    assert_eq!(json["path"], one);
+    assert_eq!(json["blockers"][0]["path"], one);
+    assert_eq!(json["blockers"][0]["waits_for"], two);
+    assert_eq!(json["blockers"][1]["holder"]["owner"]["pid"], second.id());
+    assert_eq!(json["deadlock"], serde_json::json!([one, two]), "{told}");
     first.kill();
     second.kill();
 }
