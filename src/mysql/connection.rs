@@ -9,10 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::Queryable;
-use ::mysql::{ChangeUserOpts, Conn, DriverError, Error, Opts, OptsBuilder, PooledConn, Result};
+use ::mysql::{ChangeUserOpts, Conn, DriverError, Error, PooledConn, Result};
 use log::debug;
 use parking_lot::Mutex;
 
+use crate::mysql::server;
 use crate::mysql::source::{Purpose, Source};
 use crate::mysql::sql_session;
 use crate::mysql::statement_error::{ErrorClass, StatementError, in_doubt, is_broken, is_silence};
@@ -255,7 +256,7 @@ impl DatabaseConnection {
             .one_more()
             .ok_or_else(|| io::Error::other(BUSY_SERVER))?;
         let conn = match &*self.source {
-            Source::Server(opts) => Connected::Own(Conn::new(with_timeouts(opts, self.limit))?),
+            Source::Server(opts) => Connected::Own(server::connect(opts, self.limit)?),
             Source::Pool(shared) => Connected::Pooled(shared.get(self.limit, self.purpose)?),
         };
         Ok(OpenConnection {
@@ -363,25 +364,10 @@ impl OpenConnection {
     }
 }
 
-/// Limits every wait on a connection; a shorter timeout in the URL is kept.
-fn with_timeouts(opts: &Opts, limit: Duration) -> Opts {
-    let at_most = |set: Option<Duration>| Some(set.map_or(limit, |set| set.min(limit)));
-    let builder = OptsBuilder::from_opts(opts.clone());
-    // Data sent into a dead network would otherwise keep a connection for many minutes.
-    #[cfg(target_os = "linux")]
-    let builder = builder.tcp_user_timeout_ms(opts.get_tcp_user_timeout_ms().or(Some(30_000)));
-    builder
-        // For a loopback address the driver would go on over the socket whose path the server
-        // names. Behind a tunnel or a proxy, that socket belongs to another server on this machine.
-        .prefer_socket(false)
-        .tcp_connect_timeout(at_most(opts.get_tcp_connect_timeout()))
-        .read_timeout(at_most(opts.get_read_timeout().copied()))
-        .write_timeout(at_most(opts.get_write_timeout().copied()))
-        .into()
-}
-
 #[cfg(test)]
 mod tests {
+    use ::mysql::Opts;
+
     use super::*;
 
     #[test]

@@ -47,6 +47,7 @@ mod connection;
 mod lock_table;
 mod primary;
 mod schema;
+mod server;
 mod source;
 mod sql_session;
 mod statement_error;

@@ -3,6 +3,7 @@
 
 #![cfg(feature = "mysql")]
 
+mod addresses;
 mod bounds;
 #[allow(dead_code)] // Written for the chaos tests, like the next two.
 #[path = "../chaos/checker.rs"]
