@@ -81,12 +81,16 @@ impl ErrorClass {
             1020 | 1213 | 3101 => Self::Contended,
             // A full disk, lock table or list of transactions.
             1021 | 1114 | 1206 | 1637 => Self::Busy,
-            // Too many connections, a node that is not ready, a shutdown; errors in packets
-            // and at the commit; a killed connection or statement, or a statement that ran
-            // too long; a proxy without a server.
-            1040
+            // No memory or thread for a connection or statement, too many connections, a node
+            // that is not ready, a shutdown; errors in packets and at the commit; a killed
+            // connection or statement, or a statement that ran too long; a proxy without a
+            // server.
+            1037
+            | 1040
+            | 1041
             | 1047
             | 1053
+            | 1135
             | 1152
             | 1154..=1161
             | 1180
@@ -102,7 +106,7 @@ impl ErrorClass {
             | 3169
             | 4031
             | 9001 => Self::InDoubt,
-            1290 | 1792 | 1836 => Self::ReadOnly,
+            1290 | 1792 | 1836 | 3032 => Self::ReadOnly,
             1045 | 1698 => Self::Denied,
             1044 => Self::NoRightToDatabase,
             1142 | 1143 | 1227 => Self::NoRight,
