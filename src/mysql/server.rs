@@ -1,5 +1,6 @@
 //! Connections to the server that the URL names, at any of its addresses.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
@@ -12,9 +13,13 @@ const OWN: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::UNSPECIFIED),
 ];
 
+/// After this many seconds without data, the system asks whether the server is still there. A
+/// firewall may forget a silent connection, and drop what is sent on it later without a word.
+const KEEP_ALIVE: u32 = 10;
+
 /// Connects to an address that accepts the connection; limits every wait on it.
 pub(super) fn connect(opts: &Opts, limit: Duration) -> Result<Conn> {
-    let addresses = addresses(opts);
+    let addresses = addresses(opts)?;
     // The first address may be tried twice.
     let tries = match addresses.len() {
         0 | 1 => 1,
@@ -39,17 +44,20 @@ pub(super) fn connect(opts: &Opts, limit: Duration) -> Result<Conn> {
     found.unwrap_or(first)
 }
 
-/// Returns the addresses that the driver might try; none if the URL names where to connect from, or
-/// a socket.
-fn addresses(opts: &Opts) -> Vec<SocketAddr> {
+/// Returns the addresses that the driver might try; none if the URL names a socket, or the address
+/// to connect from.
+fn addresses(opts: &Opts) -> Result<Vec<SocketAddr>> {
     if opts.get_socket().is_some() || opts.bind_address().is_some() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let server = (&*opts.get_ip_or_hostname(), opts.get_tcp_port());
-    // The driver tells of a name without addresses.
-    server
-        .to_socket_addrs()
-        .map_or_else(|_| Vec::new(), Iterator::collect)
+    let (host, port) = (opts.get_ip_or_hostname(), opts.get_tcp_port());
+    let found = (host.trim_matches(['[', ']']), port).to_socket_addrs();
+    // This is how the driver puts it. It would wait for the same answer once more.
+    let failed = |error: io::Error| {
+        let server = format!("{host}:{port}");
+        CouldNotConnect(Some((server, error.to_string(), error.kind())))
+    };
+    Ok(found.map_err(failed)?.collect())
 }
 
 fn is_not_there(conn: &Result<Conn>) -> bool {
@@ -63,10 +71,17 @@ fn is_not_there(conn: &Result<Conn>) -> bool {
 /// Limits every wait on a connection; a shorter timeout in the URL is kept.
 fn with_timeouts(opts: &Opts, limit: Duration, connect: Duration) -> Opts {
     let at_most = |set: Option<Duration>, limit| Some(set.map_or(limit, |set| set.min(limit)));
-    let builder = OptsBuilder::from_opts(opts.clone());
+    let keep_alive = opts.get_tcp_keepalive_time_ms();
+    let builder = OptsBuilder::from_opts(opts.clone())
+        .tcp_keepalive_time_ms(keep_alive.or(Some(1000 * KEEP_ALIVE)));
     // Data sent into a dead network would otherwise keep a connection for many minutes.
     #[cfg(target_os = "linux")]
-    let builder = builder.tcp_user_timeout_ms(opts.get_tcp_user_timeout_ms().or(Some(30_000)));
+    let builder = builder
+        .tcp_user_timeout_ms(opts.get_tcp_user_timeout_ms().or(Some(30_000)))
+        .tcp_keepalive_probe_interval_secs(
+            opts.get_tcp_keepalive_probe_interval_secs()
+                .or(Some(KEEP_ALIVE)),
+        );
     builder
         // For a loopback address the driver would go on over the socket whose path the server
         // names. Behind a tunnel or a proxy, that socket belongs to another server on this machine.
