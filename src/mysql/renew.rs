@@ -4,6 +4,8 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::error::LostReason;
 use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::lease::RowLease;
@@ -14,6 +16,23 @@ use crate::time::clock::Moment;
 /// How many leases are renewed in one packet.
 const BATCH: usize = 50;
 
+/// When a renewal began, or got an answer last.
+///
+/// A server that needs a long time for many rows answers packet after packet. Another renewal beside
+/// this one would find rows locked, and slow both down.
+#[derive(Debug)]
+pub(super) struct Progress(Mutex<Moment>);
+
+impl Progress {
+    pub(super) fn new(begun: Moment) -> Self {
+        Self(Mutex::new(begun))
+    }
+
+    pub(super) fn last(&self) -> Moment {
+        *self.0.lock()
+    }
+}
+
 /// Renews leases; one that cannot be renewed now does not hold up the others.
 ///
 /// Rows that another program had locked at the last try come after the rest, and only one of them
@@ -22,6 +41,7 @@ pub(super) fn renew_all(
     connection: &mut DatabaseConnection,
     leases: &[Arc<RowLease>],
     length: Duration,
+    progress: &Progress,
 ) -> Result<(), StatementError> {
     let is_free = |lease: &&Arc<RowLease>| lease.blocked().is_none();
     let free: Vec<_> = leases.iter().filter(is_free).cloned().collect();
@@ -31,6 +51,9 @@ pub(super) fn renew_all(
         let batch = &rest[..rest.len().min(BATCH)];
         let (count, renewed) = renew_batch(connection, batch, length, Wait::No);
         rest = &rest[count..];
+        if count > 0 {
+            *progress.0.lock() = Moment::now();
+        }
         if let Err(error) = renewed {
             if let Some((blocked, later)) = rest.split_first() {
                 blocked.block();

@@ -18,7 +18,7 @@ use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Deletion, Retry};
 use crate::mysql::lease::RowLease;
 use crate::mysql::lock_table;
-use crate::mysql::renew::renew_all;
+use crate::mysql::renew::{Progress, renew_all};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::mysql::worker::WorkerPool;
 use crate::time::clock::Moment;
@@ -55,8 +55,8 @@ struct Renewal {
     deletions: Vec<(Moment, Deletion)>,
     /// The number of deletions in progress.
     deleting: usize,
-    /// The number of the renewal in progress, and when it began.
-    renewing: Option<(u64, Moment)>,
+    /// The number of the renewal in progress, and its progress.
+    renewing: Option<(u64, Arc<Progress>)>,
     renewals: u64,
     /// Whether the last renewals failed, and the failure was logged.
     failing: bool,
@@ -178,22 +178,25 @@ impl Renewal {
         // Leases that are due soon are renewed too, so that in the end all are renewed together.
         let soon = now + self.lease / 12;
         let due = self.leases.iter().filter(|lease| lease.due() <= soon);
-        let due: Vec<_> = due.cloned().collect();
+        let mut due: Vec<_> = due.cloned().collect();
         if due.is_empty() {
             return;
         }
+        // The last renewal may have taken longer than the time after which a lease is due.
+        due.sort_by_key(|lease| lease.due());
         self.renewals += 1;
-        self.renewing = Some((self.renewals, now));
+        let progress = Arc::new(Progress::new(now));
+        self.renewing = Some((self.renewals, progress.clone()));
         let (number, lease) = (self.renewals, self.lease);
         let report = self.report(Done::Renewed(number, Err(StatementError::no_answer())));
         let workers = self.workers.clone();
         self.renewer.submit(move |connection| {
-            let renewed = renew_all(connection, &due, lease);
+            let renewed = renew_all(connection, &due, lease, &progress);
             match renewed {
                 // The server may have no place for one more connection, but a worker may have one.
                 Err(error) if error.class == ErrorClass::Unreachable && workers.can_help() => {
                     workers.submit(move |connection| {
-                        let renewed = renew_all(connection, &due, lease);
+                        let renewed = renew_all(connection, &due, lease, &progress);
                         report.tell(Done::Renewed(number, renewed));
                     });
                 }
@@ -215,8 +218,8 @@ impl Renewal {
 
     /// Returns when the renewal in progress is given up, if that is allowed.
     fn hangs_at(&self) -> Option<Moment> {
-        let (_, since) = self.renewing?;
-        (self.abandoned < MOST_ABANDONED).then(|| since + self.lease / 3)
+        let (_, progress) = self.renewing.as_ref()?;
+        (self.abandoned < MOST_ABANDONED).then(|| progress.last() + self.lease / 3)
     }
 
     fn delete(&mut self, now: Moment) {
@@ -269,7 +272,7 @@ impl Renewal {
     fn until_next(&self, now: Moment) -> Duration {
         let changes = self.leases.iter().filter_map(|lease| lease.steady_for(now));
         let due = self.leases.iter().map(|lease| lease.due()).min();
-        let renewal = match self.renewing {
+        let renewal = match &self.renewing {
             Some(_) => self.hangs_at(),
             None => due.map(|due| due.max(self.renew_at)),
         };
@@ -304,9 +307,8 @@ impl Renewal {
                 }
             }
             Done::Renewed(number, renewed) => {
-                if self.renewing.is_some_and(|(current, _)| current == number) {
-                    self.renewing = None;
-                } else {
+                let current = self.renewing.take_if(|(current, _)| *current == number);
+                if current.is_none() {
                     self.abandoned = self.abandoned.saturating_sub(1);
                 }
                 self.renewed(renewed);

@@ -198,6 +198,32 @@ fn assert_costs_no_other(locked: &[&str], lease: Duration) {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_server_that_needs_long_for_many_leases_is_asked_once_at_a_time() {
+    const T: Duration = Duration::from_secs(12);
+    let database = Database::new();
+    let client = client(&database.url(), T);
+    let take = |i| client.mutex(&format!("{i}")).unwrap().lock().unwrap();
+    let guards: Vec<_> = (0..450).map(take).collect();
+    // All of them take longer than T/3, after which a renewal without an answer is given up.
+    let slow = "CREATE TRIGGER slow BEFORE UPDATE ON database_lock FOR EACH ROW \
+                SET NEW.token = NEW.token + 0 * SLEEP(0.01)";
+    let mut conn = database.conn();
+    conn.query_drop(slow).unwrap();
+    let mut connections = move || -> Vec<u64> {
+        let all = "SELECT ID FROM information_schema.PROCESSLIST \
+                   WHERE DB = DATABASE() AND ID <> CONNECTION_ID() ORDER BY ID";
+        conn.query(all).unwrap()
+    };
+    let before = connections();
+    for _ in 0..20 {
+        thread::sleep(seconds(1));
+        assert_eq!(connections(), before, "a renewal was given up");
+    }
+    drop(guards);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn the_time_zones_of_sessions_do_not_matter() {
     let database = Database::new();
     let zone = |zone: &str| {
