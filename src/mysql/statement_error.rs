@@ -86,8 +86,7 @@ impl ErrorClass {
             // connection or statement, or a statement that ran too long; a proxy without a
             // server.
             1037
-            | 1040
-            | 1041
+            | 1040..=1041
             | 1047
             | 1053
             | 1135
