@@ -52,6 +52,10 @@ fn a_word_that_is_none() {
             "unrecognized subcommand 'ls'; tip: some similar subcommands exist: 'last', 'list'; see zklock --help",
         ),
         (
+            "-v",
+            "say what to do, such as zklock run PATH -- COMMAND; see zklock --help",
+        ),
+        (
             "run --slot a /x -- true",
             "--slot is an option of zklock once, not of run; see zklock run --help",
         ),
@@ -102,6 +106,9 @@ fn a_word_that_is_none() {
     ] {
         says("127.0.0.1:1", args, 64, message);
     }
+    // What the message names exists.
+    let login = r#"cannot read the servers "..@zk1": credentials go with ClientBuilder::auth, or ZKLOCK_AUTH; write host:port,host:port/chroot"#;
+    says("127.0.0.1:1", "--hosts me:secret@zk1 list /x", 64, login);
     let missing =
         "cannot write the manual page into /no/folder: No such file or directory (os error 2)";
     says("127.0.0.1:1", "man --folder /no/folder", 70, missing);

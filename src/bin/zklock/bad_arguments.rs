@@ -29,6 +29,7 @@ pub(crate) fn tell(error: &Error) -> ExitCode {
     let said = of_run
         .or_else(|| lacks_tls(error))
         .or_else(|| of_list(task.as_deref(), error))
+        .or_else(|| lacks_task(error))
         .or_else(|| lacks_argument(task.as_deref()?, error));
     let said = said.unwrap_or_else(|| in_one_line(&error.render().to_string()));
     let said = match said.char_indices().nth(LONGEST) {
@@ -116,6 +117,12 @@ fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
         return Some(options.to_owned());
     }
     lacks("PATH").then(|| "which lock? name its path, or say -r for all of them".to_owned())
+}
+
+/// Returns the message for a user who names no subcommand, instead of a list of all of them.
+fn lacks_task(error: &Error) -> Option<String> {
+    let lacks = error.kind() == ErrorKind::MissingSubcommand;
+    lacks.then(|| "say what to do, such as zklock run PATH -- COMMAND".to_owned())
 }
 
 /// Returns the message that says which argument is missing.

@@ -116,7 +116,7 @@ fn parse(text: &str) -> std::result::Result<Hosts, String> {
         });
     }
     if list.contains('@') {
-        return Err("credentials go with ClientBuilder::auth, or zklock --auth".to_owned());
+        return Err("credentials go with ClientBuilder::auth, or ZKLOCK_AUTH".to_owned());
     }
     if let Some(entry) = chroot
         .split(',')
