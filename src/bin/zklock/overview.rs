@@ -99,11 +99,14 @@ fn contenders<'a>(queues: impl Iterator<Item = &'a LockQueue>) -> Vec<(String, b
 
 /// Reports how many unread nodes may hide more locks.
 pub(crate) fn tell_what_was_not_read(unreadable: &[String]) {
-    if let Some(first) = unreadable.first() {
+    if let Some((first, others)) = unreadable.split_first() {
+        let others = match others.len() {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
         say(&format!(
-            "not read, with all below, because these credentials may not or the list is too long: {}, {} in all",
-            plain(first),
-            unreadable.len()
+            "cannot read {}{others}, nor anything below: no permission, or too many children for a reply",
+            plain(first)
         ));
     }
 }
