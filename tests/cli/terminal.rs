@@ -24,6 +24,7 @@ on_every_server! {
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     a_terminal_that_shows_nothing_does_not_delay_anything
+    a_wait_that_ends_in_the_background_leaves_the_line_to_the_shell
     the_waiting_line_says_since_when_nobody_answers
     a_line_says_that_no_server_has_answered_yet
     words_of_others_cannot_hide_anything
@@ -421,6 +422,25 @@ fn a_terminal_that_shows_nothing_does_not_delay_anything(hosts: &str) {
     log.say("over");
     eventually("it ends", || terminal.has_ended());
     holder.kill();
+}
+
+fn a_wait_that_ends_in_the_background_leaves_the_line_to_the_shell(hosts: &str) {
+    let (path, held) = (fresh_path("shell-line"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
+    held.await_word("held");
+    let log = Log::new();
+    let script = format!(
+        "set -m; {} -- true; echo; bg; echo prompt; {}; wait",
+        zklock(&path),
+        log.write("bg")
+    );
+    let terminal = start(hosts, &log, "@waiting=^Z", "bash", &script);
+    log.await_word("bg");
+    holder.kill();
+    let seen = end(terminal);
+    let (before, after) = seen.shown.rsplit_once("prompt").expect("a prompt");
+    assert!(before.contains("waiting"), "{seen:?}");
+    assert!(!after.contains("waiting"), "{seen:?}");
 }
 
 fn the_waiting_line_says_since_when_nobody_answers(hosts: &str) {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use zklock::{Client, Waiting};
 
 use crate::outage::Outage;
@@ -171,10 +171,11 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    match terminal.is_no_others() {
-        true => bar.finish_and_clear(),
-        false => bar.abandon(),
+    if !terminal.is_no_others() {
+        // Even a bar that is abandoned is drawn once more.
+        bar.set_draw_target(ProgressDrawTarget::hidden());
     }
+    bar.finish_and_clear();
 }
 
 /// Draws until the sender is gone.
