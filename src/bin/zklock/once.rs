@@ -16,6 +16,7 @@ use crate::run_setup::{AFTER_A_SIGNAL, Stage, check_answered, longest_connect};
 use crate::sanitize::plain;
 use crate::state_files::{STATE_OUT, StateFiles};
 use crate::stderr::say;
+use crate::supervisor::Ended;
 use crate::table::who;
 
 /// The exit status if another machine is still running it, or no attempts are left.
@@ -156,7 +157,7 @@ fn execute(
             Ok(ended.ending)
         }
         ending => {
-            run.set_message(&why_failed(once, ending, ended.over_time));
+            run.set_message(&why_failed(once, &ended));
             Err(Ok(ending))
         }
     }
@@ -175,10 +176,15 @@ fn await_servers(once: &Once, stage: &Stage, run: &Run<'_>, ending: Ending) {
     }
 }
 
-fn why_failed(once: &Once, ending: Ending, over_time: bool) -> String {
-    let over = once.what.max_time.filter(|_| over_time);
-    let over = over.map(|most| format!("it ran longer than {most:?}, and was stopped"));
-    over.unwrap_or_else(|| ending.to_string())
+fn why_failed(once: &Once, ended: &Ended) -> String {
+    match (once.what.max_time.filter(|_| ended.over_time), ended.ending) {
+        (Some(most), _) => format!("it ran longer than {most:?}, and was stopped"),
+        // That status is zklock's, not the command's.
+        (None, Ending::Code(LOST)) if ended.lost => {
+            "its lock was in doubt, and it was stopped".to_owned()
+        }
+        (None, ending) => ending.to_string(),
+    }
 }
 
 /// Creates the files for the state of the runs. If there is no room for them, the command of a job
