@@ -13,6 +13,10 @@ declare -A running=()
 # Tests mostly wait, so more of them are in progress than there are cores.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN)))}
 
+# The tests start hundreds of Pythons. A shim, such as pyenv's, costs more than the Python that it looks for.
+python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) || python=
+[ -z "$python" ] || [ "$(command -v python3)" -ef "$python" ] || PATH="${python%/*}:$PATH"
+
 finish() {
   local status=$?
   # Interrupted steps must not go on in the background.

@@ -41,7 +41,9 @@ struct Seen {
 pub(crate) fn start(hosts: &str, log: &Log, steps: &str, shell: &str, script: &str) -> Zklock {
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
     let mut command = Command::new("python3");
+    // The driver needs no package, and starts in half the time without a look for them.
     command
+        .arg("-S")
         .arg(driver)
         .arg(log.file())
         .args([steps, shell, "-c", script])
