@@ -151,7 +151,7 @@ fn nothing_of_a_command_is_left_when_zklock_is_killed(hosts: &str) {
         let mut zklock = Zklock::start(hosts, &format!("run {SHORT} {path}"), script);
         log.await_word("beat");
         zklock.kill();
-        eventually("nothing is left", || log.writers("beat") == 0);
+        log.await_end("beat");
         let next = Zklock::run(hosts, &format!("run -w 30 {path}"), ":");
         assert_eq!(next.code, Some(0), "{}", next.err);
         await_queue(hosts, &path, 0);

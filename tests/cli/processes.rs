@@ -620,7 +620,7 @@ fn nothing_of_a_command_is_left_when_all_that_names_the_lock_is_killed(hosts: &s
         let _zklock = Zklock::start(hosts, &format!("run {path}"), &script);
         log.await_word("beat");
         run(Command::new("pkill").args(["-9", "-f", &path]));
-        eventually("nothing is left", || log.writers("beat") == 0);
+        log.await_end("beat");
         await_queue(hosts, &path, 0);
     }
 }
@@ -737,7 +737,7 @@ fn nothing_of_a_command_is_left_where_no_more_files_may_be_open(hosts: &str) {
             }
         };
         assert_eq!(zklock.end().code, Some(code), "{end}");
-        eventually("nothing is left", || log.writers("beat") == 0);
+        log.await_end("beat");
         let next = Zklock::run(hosts, &format!("run -w 30 {path}"), ":");
         assert_eq!(next.code, Some(0), "{end}: {next:?}");
     }

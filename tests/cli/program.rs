@@ -341,6 +341,14 @@ impl Log {
             .count()
     }
 
+    /// Waits until nothing writes this word any more, and no process is left that would.
+    #[track_caller]
+    pub(crate) fn await_end(&self, word: &str) {
+        // A look at all processes costs too much to be repeated as long as words come.
+        let is_over = || self.is_still() && self.writers(word) == 0;
+        eventually("nothing is left", is_over);
+    }
+
     /// Returns whether nothing writes to the log any more.
     pub(crate) fn is_still(&self) -> bool {
         let before = self.words().len();
