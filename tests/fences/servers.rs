@@ -180,7 +180,8 @@ pub(crate) fn s3() -> Server {
     fs::create_dir_all(folder.path("")).expect("a folder");
     let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("s3");
     fs::create_dir_all(&installed).expect("a folder");
-    let python = python::with(&installed, &["moto[server,s3]==5.2.5"]);
+    // `moto[server]` would install forty packages more, for services other than S3.
+    let python = python::with(&installed, &["moto[s3]==5.2.5", "flask", "flask-cors"]);
     let port = free_port();
     let process = start(
         Command::new(python)
