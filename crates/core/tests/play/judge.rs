@@ -69,12 +69,12 @@ impl World {
             .lives
             .iter()
             .filter(|it| it.is_ahead_of(one.path(), node));
-        // A node that the client has given back may be there, if a server has thrown its delete away.
+        // A node that the client has given back may be there, if its server throws requests away.
+        let throttled_until = self.clients[one.client].throttled_until;
         let given_back = |life: &Life| {
             let is_its = |it: &Op| it.client == one.client && it.node.as_ref() == Some(&life.path);
-            self.ops
-                .iter()
-                .any(|it| is_its(it) && it.released.is_some())
+            let thrown_away = |it: &Op| it.released.is_some_and(|at| at <= throttled_until);
+            self.ops.iter().any(|it| is_its(it) && thrown_away(it))
         };
         let stands = |life: &&Life| life.to.is_none() && !given_back(life);
         if let Some(life) = ahead.clone().find(stands) {
