@@ -25,6 +25,7 @@ on_every_server! {
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     a_terminal_that_shows_nothing_does_not_delay_anything
     a_wait_that_ends_in_the_background_leaves_the_line_to_the_shell
+    a_wait_for_a_server_in_the_background_leaves_the_line_to_the_shell
     the_waiting_line_says_since_when_nobody_answers
     a_line_says_that_no_server_has_answered_yet
     words_of_others_cannot_hide_anything
@@ -439,7 +440,24 @@ fn a_wait_that_ends_in_the_background_leaves_the_line_to_the_shell(hosts: &str) 
     let terminal = start(hosts, &log, "@waiting=^Z", "bash", &script);
     log.await_word("bg");
     holder.kill();
-    let seen = end(terminal);
+    is_left_to_the_shell(&end(terminal));
+}
+
+fn a_wait_for_a_server_in_the_background_leaves_the_line_to_the_shell(hosts: &str) {
+    let proxy = Proxy::start(hosts);
+    proxy.refuse();
+    let log = Log::new();
+    // The line is drawn several times a second.
+    let script = format!(
+        "set -m; {} -- true; echo; bg; echo prompt; sleep 1; kill %1; wait",
+        zklock(&fresh_path("shell-server"))
+    );
+    let terminal = start(&proxy.hosts(), &log, "@waiting=^Z", "bash", &script);
+    is_left_to_the_shell(&end(terminal));
+}
+
+#[track_caller]
+fn is_left_to_the_shell(seen: &Seen) {
     let (before, after) = seen.shown.rsplit_once("prompt").expect("a prompt");
     assert!(before.contains("waiting"), "{seen:?}");
     assert!(!after.contains("waiting"), "{seen:?}");

@@ -61,6 +61,12 @@ struct Seen {
     since: SystemTime,
 }
 
+/// A line on the terminal. A job that goes on in the background leaves it to the shell.
+struct Line {
+    bar: ProgressBar,
+    terminal: Terminal,
+}
+
 impl StatusLine {
     pub(crate) fn new(path: &str, foreground: bool, client: &Client) -> Self {
         let is_shown = foreground && io::stderr().is_terminal();
@@ -152,30 +158,20 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
     // Without a wait there is no line.
     let Ok(mut now) = seen.recv() else { return };
     let (started, mut outage) = (Instant::now(), Outage::default());
-    let (bar, terminal) = (bar(), Terminal::open());
+    let line = Line::new();
     loop {
         let silent = outage.look(client);
-        let left = client.held_back();
-        // A job that goes on in the background leaves the line to the shell.
-        if terminal.is_no_others() {
-            let waited = started.elapsed();
-            bar.set_message(match left {
-                Some(left) => format!("waiting {} for {}", brief(waited), held_back(path, left)),
-                None => text(path, &now, waited, silent),
-            });
-            bar.tick();
-        }
+        let waited = started.elapsed();
+        line.show(match client.held_back() {
+            Some(left) => format!("waiting {} for {}", brief(waited), held_back(path, left)),
+            None => text(path, &now, waited, silent),
+        });
         match seen.recv_timeout(TICK) {
             Ok(next) => now = next,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    if !terminal.is_no_others() {
-        // Even a bar that is abandoned is drawn once more.
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    bar.finish_and_clear();
 }
 
 /// Draws until the sender is gone.
@@ -184,13 +180,11 @@ fn draw_connecting(hosts: &str, seen: &Receiver<Infallible>) {
     if seen.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    let bar = bar();
+    let line = Line::new();
     while seen.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         let waited = brief(started.elapsed());
-        bar.set_message(format!("waiting {waited} for a server: {hosts}"));
-        bar.tick();
+        line.show(format!("waiting {waited} for a server: {hosts}"));
     }
-    bar.finish_and_clear();
 }
 
 /// Reports from time to time that no server answers, and what delays the grant after that, until
@@ -242,12 +236,32 @@ fn held_back(path: &str, left: Duration) -> String {
     )
 }
 
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-        bar.set_style(style);
+impl Line {
+    fn new() -> Self {
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        let terminal = Terminal::open();
+        Self { bar, terminal }
     }
-    bar
+
+    fn show(&self, text: String) {
+        if self.terminal.is_no_others() {
+            self.bar.set_message(text);
+            self.bar.tick();
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if !self.terminal.is_no_others() {
+            // Even a bar that is abandoned is drawn once more.
+            self.bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        self.bar.finish_and_clear();
+    }
 }
 
 fn text(path: &str, seen: &Seen, waited: Duration, silent: Option<Duration>) -> String {
