@@ -65,7 +65,7 @@ impl Error {
             ),
             Self::Suspect { path } => write!(
                 f,
-                "no quorum confirmed the lock {path} in time: pause until it is held again or lost"
+                "the servers have not confirmed the lock {path} in time: pause until it is held again or lost"
             ),
             Self::WouldDeadlock { path } => write!(
                 f,
