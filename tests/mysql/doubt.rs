@@ -169,13 +169,11 @@ fn a_takeover_that_an_earlier_one_forestalled_proves_no_lease() {
     let dead = "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
                 VALUES ('a', 'dead', UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, 0)";
     conn.query_drop(dead).unwrap();
-    // The statement of the first takeover takes longer than the client waits.
-    proxy.hold("UPDATE `database_lock` SET `owner`");
+    // The statement of the first takeover takes longer than the client waits. It arrives after the server
+    // has found the row still expired, but before the client has that answer.
+    let takeover = "UPDATE `database_lock` SET `owner`";
+    proxy.hold_both(takeover, "SELECT TIMESTAMPDIFF");
     let a = thread::spawn(move || a.lock().unwrap().into_send());
-    eventually("it is sent", || proxy.is_holding());
-    // The statement arrives after the server has found the row still expired, but before the client
-    // has that answer.
-    proxy.hold_answer_to("SELECT TIMESTAMPDIFF");
     eventually("the client looks", || proxy.is_holding_answer());
     proxy.release();
     let taken = "SELECT owner <> 'dead' FROM database_lock";

@@ -27,6 +27,8 @@ struct Rules {
     answer: Option<(&'static str, Vec<u8>)>,
     /// A statement with this text is held back.
     hold: Option<&'static str>,
+    /// Once that statement is held back, the answer to one with this text is, too.
+    hold_then_answer: Option<&'static str>,
     /// Everything after a statement with this text on its connection is held back.
     hold_after: Option<&'static str>,
     holding: bool,
@@ -111,6 +113,12 @@ impl Proxy {
     /// Holds back the next statement with this text until [`release`](Self::release).
     pub(crate) fn hold(&self, text: &'static str) {
         locked(&self.rules).hold = Some(text);
+    }
+
+    /// Holds back the next statement with this text, and the answer to the next one after it with the other.
+    pub(crate) fn hold_both(&self, text: &'static str, answer_to: &'static str) {
+        let mut rules = locked(&self.rules);
+        (rules.hold, rules.hold_then_answer) = (Some(text), Some(answer_to));
     }
 
     /// Holds back everything after the next statement with this text on its connection until
@@ -205,6 +213,7 @@ fn pump(
             let mut rules = locked(rules);
             if is_in(rules.hold) {
                 (rules.hold, hold_next) = (None, true);
+                rules.hold_answer = rules.hold_then_answer.take().or(rules.hold_answer);
             }
             rules.holding |= hold_next;
         }
