@@ -1,7 +1,8 @@
 //! A MariaDB that the tests start themselves.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::proxy::Proxy;
 use crate::support::{eventually, free_port, run};
@@ -82,7 +84,9 @@ impl Server {
     /// Returns a server with data and these variables, not started yet.
     pub(crate) fn prepare(environment: Vec<(&'static str, PathBuf)>) -> Self {
         let port = free_port();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mariadb-{port}"));
+        // Other namespaces have the same ports.
+        let name = format!("mariadb-{}-{port}", process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         Self::prepare_in(folder, port, environment)
     }
 
@@ -195,9 +199,11 @@ fn user() -> String {
 
 /// Copies a data folder: creating one takes seconds, so one is created once.
 fn copy_template(to: &Path) {
-    static INSTALL: Mutex<()> = Mutex::new(());
-    let _one = locked(&INSTALL);
-    let template = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mariadb-template");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // A test in a namespace of its own is a process of its own.
+    let lock = File::create(folder.join("mariadb-template.lock")).expect("a lock file");
+    flock(&lock, FlockOperation::LockExclusive).expect("the only one");
+    let template = folder.join("mariadb-template");
     let done = template.join("installed");
     if !done.exists() {
         let _ = std::fs::remove_dir_all(&template);

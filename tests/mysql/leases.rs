@@ -214,6 +214,9 @@ fn a_server_that_needs_long_for_many_leases_is_asked_once_at_a_time() {
                    WHERE DB = DATABASE() AND ID <> CONNECTION_ID() ORDER BY ID";
         conn.query(all).unwrap()
     };
+    eventually("the renewals have a connection", || {
+        connections().len() == 2
+    });
     let before = connections();
     for _ in 0..20 {
         thread::sleep(seconds(1));
