@@ -7,8 +7,6 @@ use super::{Error, LostReason};
 use crate::time::utc;
 use zklock_core::dialect::Dialect;
 
-// Each function below writes the messages of one kind, and leaves the others to the next.
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_lock(f)
@@ -47,7 +45,7 @@ fn fmt_foreign(
     }
 }
 
-/// The messages: each function writes those of its variants, and nothing for the others.
+/// The messages: each function writes those of one kind, and leaves the others to the next.
 impl Error {
     fn fmt_lock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -211,7 +209,7 @@ impl Error {
             Self::Unsupported { what } => {
                 write!(f, "this client or its server does not support {what}")
             }
-            _ => Ok(()),
+            _ => f.write_str(self.name()),
         }
     }
 
@@ -300,7 +298,10 @@ mod tests {
             Error::Unsupported { what },
         ];
         for error in errors {
-            assert!(error.to_string().len() > 8, "{error:?}");
+            assert!(
+                error.to_string().len() > 8 && error.to_string() != error.name(),
+                "{error:?}"
+            );
         }
     }
 
