@@ -279,7 +279,7 @@ fn ctrl_z_stops_processes_that_replace_each_other(hosts: &str) {
         });
         // A fork that no signal interrupts may still have a child. Later, a process that goes on
         // would be killed.
-        let becomes_still = || (0..4).any(|_| log.is_still());
+        let becomes_still = || (0..8).any(|_| log.is_still());
         assert!(
             is_told() || becomes_still(),
             "{leaves}: {}",

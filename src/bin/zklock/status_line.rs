@@ -18,6 +18,9 @@ use crate::terminal::Terminal;
 
 /// How often the line is drawn.
 const TICK: Duration = Duration::from_millis(100);
+
+/// The pictures of the spinner, one a tick.
+const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /// How often the connection is checked for a log.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -65,6 +68,7 @@ struct Seen {
 struct Line {
     bar: ProgressBar,
     terminal: Terminal,
+    drawn: usize,
 }
 
 impl StatusLine {
@@ -158,11 +162,11 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
     // Without a wait there is no line.
     let Ok(mut now) = seen.recv() else { return };
     let (started, mut outage) = (Instant::now(), Outage::default());
-    let line = Line::new();
+    let mut line = Line::new();
     loop {
         let silent = outage.look(client);
         let waited = started.elapsed();
-        line.show(match client.held_back() {
+        line.show(&match client.held_back() {
             Some(left) => format!("waiting {} for {}", brief(waited), held_back(path, left)),
             None => text(path, &now, waited, silent),
         });
@@ -180,10 +184,10 @@ fn draw_connecting(hosts: &str, seen: &Receiver<Infallible>) {
     if seen.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    let line = Line::new();
+    let mut line = Line::new();
     while seen.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         let waited = brief(started.elapsed());
-        line.show(format!("waiting {waited} for a server: {hosts}"));
+        line.show(&format!("waiting {waited} for a server: {hosts}"));
     }
 }
 
@@ -239,17 +243,23 @@ fn held_back(path: &str, left: Duration) -> String {
 impl Line {
     fn new() -> Self {
         let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             bar.set_style(style);
         }
         let terminal = Terminal::open();
-        Self { bar, terminal }
+        Self {
+            bar,
+            terminal,
+            drawn: 0,
+        }
     }
 
-    fn show(&self, text: String) {
+    /// Draws the line once. A stop between two draws would put the second one over the shell's prompt.
+    fn show(&mut self, text: &str) {
         if self.terminal.is_no_others() {
-            self.bar.set_message(text);
-            self.bar.tick();
+            let spinner = SPINNER[self.drawn % SPINNER.len()];
+            self.bar.set_message(format!("{spinner} {text}"));
+            self.drawn += 1;
         }
     }
 }
