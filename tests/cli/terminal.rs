@@ -62,6 +62,14 @@ fn end(terminal: Zklock) -> Seen {
     }
 }
 
+/// Returns a lock, the log of the command that has it, and its `zklock`.
+fn taken(hosts: &str, name: &str) -> (String, Log, Zklock) {
+    let (path, held) = (fresh_path(name), Log::new());
+    let holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
+    held.await_word("held");
+    (path, held, holder)
+}
+
 /// Returns scripts around this one, which start another program after it.
 fn shapes(zklock: &str, next: &str) -> [String; 4] {
     [
@@ -97,9 +105,7 @@ fn ctrl_c_ends_a_script_around_a_command(hosts: &str) {
 }
 
 fn ctrl_c_ends_a_script_around_a_wait(hosts: &str) {
-    let (path, held) = (fresh_path("ctrl-c"), Log::new());
-    let mut holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
-    held.await_word("held");
+    let (path, _held, mut holder) = taken(hosts, "ctrl-c");
     for shell in ["bash", "sh"] {
         for shape in 0..4 {
             for _ in 0..rounds(1) {
@@ -401,9 +407,7 @@ fn a_command_in_the_background_stops_for_the_terminal_and_gets_it_with_fg(hosts:
 }
 
 fn a_terminal_that_shows_nothing_does_not_delay_anything(hosts: &str) {
-    let (path, held) = (fresh_path("ctrl-s"), Log::new());
-    let mut holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
-    held.await_word("held");
+    let (path, _held, mut holder) = taken(hosts, "ctrl-s");
     let log = Log::new();
     let run = format!(
         "{} -- sh -c '{}' >/dev/null",
@@ -428,9 +432,7 @@ fn a_terminal_that_shows_nothing_does_not_delay_anything(hosts: &str) {
 }
 
 fn a_wait_that_ends_in_the_background_leaves_the_line_to_the_shell(hosts: &str) {
-    let (path, held) = (fresh_path("shell-line"), Log::new());
-    let mut holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
-    held.await_word("held");
+    let (path, _held, mut holder) = taken(hosts, "shell-line");
     let log = Log::new();
     let script = format!(
         "set -m; {} -- true; echo; bg; echo prompt; {}; wait",
@@ -464,9 +466,7 @@ fn is_left_to_the_shell(seen: &Seen) {
 }
 
 fn the_waiting_line_says_since_when_nobody_answers(hosts: &str) {
-    let (path, held) = (fresh_path("away"), Log::new());
-    let mut holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
-    held.await_word("held");
+    let (path, _held, mut holder) = taken(hosts, "away");
     let proxy = Proxy::start(hosts);
     let log = Log::new();
     let run = format!("{} -- true", zklock(&path));

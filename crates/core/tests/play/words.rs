@@ -90,18 +90,17 @@ impl World {
                 .as_ref()
                 .map(|node| node[node.len() - 10..].to_owned())
         };
-        let mut others = self.ops.iter().filter(|other| {
-            let same = other.want.path == one.want.path && other.granted.is_some();
-            same && number(other) != number(one)
-        });
-        let is_later = |other: &&Op| number(one) < number(other);
-        let last = others.clone().filter(|other| !is_later(other));
-        let last = last.max_by_key(|other| number(other));
-        others.any(|other| is_later(&other) && other.was_orderly)
-            || last.is_some_and(|last| {
-                let mut holders = self.ops.iter().filter(|other| other.node == last.node);
-                holders.all(|other| other.was_orderly)
-            })
+        let had_it = |other: &&Op| other.want.path == one.want.path && other.granted.is_some();
+        let had_it = || self.ops.iter().filter(had_it);
+        if had_it().any(|other| number(one) < number(other) && other.was_orderly) {
+            return true;
+        }
+        let earlier = had_it().filter(|other| number(other) < number(one));
+        let last = earlier.max_by_key(|other| number(other));
+        last.is_some_and(|last| {
+            let mut holders = self.ops.iter().filter(|other| other.node == last.node);
+            holders.all(|other| other.was_orderly)
+        })
     }
 
     /// Judges what a holder is told about how those ahead left.
