@@ -1,4 +1,4 @@
-//! Addresses that accept no connection, as those of a version of IP that the client's network lacks.
+//! Addresses that do not answer a request to connect, as those of a version of IP that the network drops.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
