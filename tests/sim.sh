@@ -42,7 +42,7 @@ case ${1:-} in
   --test)
     # This checks that every mutant still has its place.
     tests/sim/mutants.py --list >/dev/null
-    crates/core/tests/play/mutants.py --list >/dev/null
+    crates/play/tests/play/mutants.py --list >/dev/null
     of_the_library -- simulated:: sim:: orders:: "${@:2}"
     simulated test --bins -- "${@:2}"
     ;;

@@ -32,8 +32,7 @@
 //! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] retries that until it is gone,
 //! - [`joined`] puts a deletion and the next create into one transaction, and splits its answer,
 //! - [`refusals`] says why a lock's directory cannot be created, and [`path`] takes paths apart,
-//! - [`connection`] says which server is next, when to leave a server, and what it supports,
-//! - [`client`] is all of this for the mutexes of one client, in one value.
+//! - [`connection`] says which server is next, when to leave a server, and what it supports.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps state outside its
 //! values or draws random numbers. Without `std` there is nothing to do these with, and lints refuse what
@@ -51,7 +50,6 @@ pub mod acquisition;
 pub mod answer;
 pub mod attempt;
 pub mod cleanup;
-pub mod client;
 pub mod connection;
 pub mod deletions;
 pub mod dialect;

@@ -1,0 +1,201 @@
+//! Dispatches inputs to the parts of a core that they are for.
+//!
+//! Every input is a tick first: what is due by then is done before anything else is taken in.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+
+use super::Core;
+use super::ask::{GuardId, Outcome, Ticket, Time};
+use super::asked::{Alarm, Asked, Wants};
+use super::calls::{Creation, Open, Purpose};
+use super::line::Line;
+use zklock_core::acquisition::CallId;
+use zklock_core::answer::{Answered, BREATHER};
+use zklock_core::joined;
+use zklock_jute::EventKind;
+
+impl Core {
+    /// Does what is due by now. A lock whose time is over is lost before anything else is taken in.
+    pub(super) fn pass(&mut self, now: Time) {
+        self.link.now = self.link.now.max(now);
+        self.leases.look_if_due(&mut self.link);
+        while let Some((at, alarm)) = self.alarms.first().copied() {
+            if self.link.now < at {
+                break;
+            }
+            self.alarms.pop_first();
+            self.ring(alarm);
+        }
+        if self.releases.next.is_some_and(|next| next <= self.link.now) {
+            self.releases.send_due(&mut self.link);
+        }
+    }
+
+    fn ring(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Limit(ticket) => self.give_up(ticket),
+            Alarm::Step(ticket) => {
+                if let Some(Wants::Lock(path)) = self.asks.get(&ticket).map(|asked| &asked.wants) {
+                    let path = path.clone();
+                    self.advance(&path);
+                }
+            }
+            Alarm::Unsent => self.send_unsent(),
+        }
+    }
+
+    /// Sends what threads have asked for and what could not be sent yet.
+    pub(super) fn send_unsent(&mut self) {
+        for (ticket, guard) in mem::take(&mut self.leases.unsent) {
+            self.verify(ticket, guard);
+        }
+        for commit in mem::take(&mut self.unsent) {
+            self.commit(commit);
+        }
+    }
+
+    /// Sends again soon what the server has thrown away. What broke with a connection waits for the next one.
+    pub(super) fn send_again(&mut self) {
+        if self.link.is_connected() {
+            self.alarms
+                .insert((self.link.now + BREATHER, Alarm::Unsent));
+        }
+    }
+
+    /// Sends what the turn has made due.
+    pub(super) fn settle(&mut self) {
+        self.leases.look_if_due(&mut self.link);
+        self.orderly.look(&mut self.link);
+        self.tell_news();
+    }
+
+    /// Notes that a thread waits for something.
+    pub(super) fn note(&mut self, ticket: Ticket, wants: Wants, until: Option<Time>) {
+        self.asks.insert(ticket, Asked { wants, until: None });
+        if let Some(until) = until {
+            self.limit(ticket, until);
+        }
+    }
+
+    /// Makes the thread with this ticket give up at this time.
+    pub(super) fn limit(&mut self, ticket: Ticket, until: Time) {
+        if let Some(asked) = self.asks.get_mut(&ticket) {
+            asked.until = Some(until);
+            self.alarms.insert((until, Alarm::Limit(ticket)));
+        }
+    }
+
+    /// Wakes a thread, unless it has given up.
+    pub(super) fn wake(&mut self, ticket: Ticket, outcome: Outcome) {
+        let Some(asked) = self.asks.remove(&ticket) else {
+            return;
+        };
+        if let Some(until) = asked.until {
+            self.alarms.remove(&(until, Alarm::Limit(ticket)));
+        }
+        self.news.woken(ticket);
+        if let Wants::Lock(path) = &asked.wants {
+            self.news.stir(path);
+        }
+        self.wakes.push_back((ticket, outcome));
+    }
+
+    /// Returns all paths that a thread wants or has.
+    pub(super) fn paths(&self) -> Vec<Arc<str>> {
+        self.lines.keys().cloned().collect()
+    }
+
+    /// Hands an answer, or the lack of one, to the part that it is for.
+    pub(super) fn answered(&mut self, open: Open, answered: Answered) {
+        match open.purpose {
+            Purpose::Step(path) => self.step_answered(&path, open.id, answered),
+            Purpose::Create(creation) => self.created(&creation, open.id, answered),
+            Purpose::Deletion(id) => self.deleted(id, answered),
+            Purpose::Both(id, creation) => {
+                let (deletion, create) = joined::parts(answered);
+                self.deleted(id, deletion);
+                self.created(&creation, open.id, create);
+            }
+            Purpose::Check(check) => self.leases.checked(&check, &answered, &mut self.link),
+            Purpose::Commit(commit, stamp) => self.committed(commit, stamp, answered),
+            Purpose::Note(node) => {
+                let told = self.orderly.was_read(node, &answered);
+                self.leases.notices.extend(told);
+            }
+            Purpose::Watch(id) => self.leases.was_read(id, &answered, &mut self.link),
+            Purpose::Verify(ticket, guard, stamp) => {
+                let asked = (ticket, guard, stamp);
+                match self.leases.verified(asked, &answered, &mut self.link) {
+                    Some(true) => self.wake(ticket, Outcome::Verified),
+                    Some(false) => self.not_verified(ticket, guard),
+                    None => self.send_again(),
+                }
+            }
+        }
+    }
+
+    fn step_answered(&mut self, path: &Arc<str>, id: CallId, answered: Answered) {
+        if let Some(acquisition) = self.lines.get_mut(path).and_then(Line::acquisition) {
+            acquisition.answered(id, answered, &mut self.link);
+            self.advance(path);
+        }
+    }
+
+    fn created(&mut self, creation: &Creation, id: CallId, answered: Answered) {
+        match creation.is_wanted {
+            true => self.step_answered(&creation.path, id, answered),
+            false => self.releases.created(creation, answered, &mut self.link),
+        }
+    }
+
+    fn deleted(&mut self, id: u64, answered: Answered) {
+        let Some(done) = self.releases.answered(id, answered, &mut self.link) else {
+            return;
+        };
+        if let Some((ticket, outcome)) = done.told {
+            self.wake(ticket, outcome);
+        }
+        // A try may have waited for this deletion.
+        if let Some(path) = done.left_in {
+            self.advance(&path.into());
+        }
+    }
+
+    /// Takes in that something happened to a node in this directory, or to the directory.
+    pub(super) fn happened(&mut self, dir: &str, (name, path): (&str, &str), kind: EventKind) {
+        let Some((dir, line)) = self.lines.get_key_value(dir) else {
+            return;
+        };
+        let (dir, guard) = (dir.clone(), line.guard());
+        if let Some(guard) = guard {
+            let node = self.leases.get(guard).map(|lease| lease.node.clone());
+            if node.as_deref() == Some(path) {
+                self.leases.happened(guard, kind, &mut self.link);
+            }
+        } else if let Some(acquisition) = self.lines.get_mut(&dir).and_then(Line::acquisition) {
+            acquisition.happened(name, kind);
+            self.advance(&dir);
+        }
+    }
+
+    /// Notes which session there is now, if any. A thread that waits for a release in another one is woken.
+    pub(super) fn serves(&mut self, session: i64) {
+        for (ticket, outcome) in self.releases.serves(session) {
+            self.wake(ticket, outcome);
+        }
+    }
+
+    /// Asks the quorum to confirm a lock for a thread that wants to know.
+    pub(super) fn verify(&mut self, ticket: Ticket, guard: GuardId) {
+        if !self.leases.verify(ticket, guard, &mut self.link) {
+            self.not_verified(ticket, guard);
+        }
+    }
+
+    fn not_verified(&mut self, ticket: Ticket, guard: GuardId) {
+        let why = self.leases.why(guard, &self.link);
+        self.wake(ticket, Outcome::Lost(why));
+    }
+}

@@ -1,0 +1,126 @@
+//! A client's link, as an acquisition sees it.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::calls::{Creation, Purpose};
+use super::link::Link;
+use super::names::id_of;
+use zklock_core::acquisition::{CallId, Wire};
+use zklock_core::connection::Capabilities;
+use zklock_core::grant_proof::{GrantProof, Next};
+use zklock_core::path::{self, node_in};
+use zklock_core::validity::Stamp;
+use zklock_jute::{CreateMode, Request};
+
+impl Creation {
+    pub(super) fn new(path: &Arc<str>, prefix: &str) -> Self {
+        Self {
+            path: path.clone(),
+            prefix: prefix.into(),
+            is_wanted: true,
+        }
+    }
+}
+
+impl Wire for Link {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn session(&self) -> Option<i64> {
+        Some(self.session).filter(|session| *session != 0)
+    }
+
+    fn is_connected(&self) -> bool {
+        Self::is_connected(self)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.knows
+    }
+
+    fn stamp(&self) -> Stamp {
+        Self::stamp(self)
+    }
+
+    fn next_for_a_grant(&self, proof: &GrantProof) -> Next {
+        proof.next(&self.lifetime, self.now)
+    }
+
+    fn renews_at(&self, proof: &GrantProof) -> Duration {
+        proof.renews_at(&self.lifetime, self.now)
+    }
+
+    fn fresh_id(&mut self) -> String {
+        id_of(Self::fresh_id(self))
+    }
+
+    fn send(&mut self, dir: &Arc<str>, request: Request) -> CallId {
+        Self::send(self, request, Purpose::Step(dir.clone()))
+    }
+
+    fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
+        let create = self.creation(dir, prefix);
+        Self::send(self, create, Purpose::Create(Creation::new(dir, prefix)))
+    }
+
+    fn creation(&self, dir: &str, prefix: &str) -> Request {
+        Request::Create {
+            path: node_in(dir, prefix),
+            data: self.settings.card.clone().into(),
+            acl: self.settings.acl.clone(),
+            mode: CreateMode::EphemeralSequential,
+            stat: true,
+        }
+    }
+
+    fn parents(&self, dir: &str) -> Option<Vec<Request>> {
+        let idle = match self.settings.dialect.takes_containers() {
+            true => CreateMode::Container,
+            false => CreateMode::Persistent,
+        };
+        let make = |path: &str| Request::Create {
+            path: path.into(),
+            data: Vec::new().into(),
+            acl: self.settings.acl.clone(),
+            mode: match path == dir {
+                true => idle,
+                false => CreateMode::Persistent,
+            },
+            stat: false,
+        };
+        Some(path::ancestors(dir).chain([dir]).map(make).collect())
+    }
+
+    fn abandon(&mut self, create: CallId) -> bool {
+        self.calls.abandons(create);
+        true
+    }
+
+    // Requests that are lost with a connection have failed before there is another one.
+    fn sends_late(&self) -> bool {
+        false
+    }
+
+    // A watch that fires for nothing costs less than its removal.
+    fn unwatch(&mut self, _: &str) {}
+
+    fn saw_clock(&mut self, millis: i64) {
+        Self::saw_clock(self, millis);
+    }
+
+    fn servers_time(&self) -> Duration {
+        Self::servers_time(self)
+    }
+
+    // A client that does not know the time enters the queue, where its own node tells.
+    fn probable_time(&self) -> Duration {
+        match Self::servers_time(self) {
+            Duration::ZERO => Duration::MAX,
+            time => time,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Writes under a guard: one transaction, with a check of its node in front.
+//!
+//! The node of a granted lock exists exactly as long as the lock is held, and no contender can come ahead
+//! of it. So what is committed together with a check of the node is committed by the holder, whatever any
+//! clock says. A transaction is sent once: if its answer is lost, nobody knows whether it was carried out,
+//! and a second one might do harm.
+
+use alloc::vec::Vec;
+use core::iter;
+
+use super::Core;
+use super::ask::{GuardId, Outcome, Ticket};
+use super::calls::Purpose;
+use super::commit::Commit;
+use super::refusal::refusal;
+use zklock_core::answer::{Answered, Failure};
+use zklock_core::renewals::Check;
+use zklock_core::validity::Stamp;
+use zklock_jute::{ErrorCode, Op, Reply, Request};
+
+impl Core {
+    /// Carries out these operations under a thread's lock. The thread waits no longer than the lock can be trusted.
+    pub(super) fn commits(&mut self, (ticket, guard): (Ticket, GuardId), ops: Vec<Op>) {
+        if let Some(lease) = self.leases.get(guard) {
+            let deletes = |op: &Op| matches!(op, Op::Delete { path, .. } if **path == *lease.node);
+            if let Some(step) = ops.iter().position(deletes) {
+                let outcome = Outcome::StepRefused(step, ErrorCode::BAD_ARGUMENTS);
+                return self.wake(ticket, outcome);
+            }
+            let until = lease.trust(&self.link).until;
+            self.limit(ticket, until);
+        }
+        self.commit(Commit { ticket, guard, ops });
+    }
+
+    /// Sends a transaction, or keeps it until there is a connection.
+    pub(super) fn commit(&mut self, commit: Commit) {
+        let lease = self.leases.get(commit.guard);
+        let Some(lease) = lease.filter(|lease| lease.is_believed(&self.link)) else {
+            let why = self.leases.why(commit.guard, &self.link);
+            return self.wake(commit.ticket, Outcome::Lost(why));
+        };
+        if !self.link.is_connected() {
+            return self.unsent.push(commit);
+        }
+        if !self.link.knows.multi {
+            return self.wake(commit.ticket, Outcome::Refused(ErrorCode::UNIMPLEMENTED));
+        }
+        let check = Op::Check {
+            path: lease.node.as_ref().into(),
+            version: -1,
+        };
+        let ops = iter::once(check).chain(commit.ops.iter().cloned());
+        let (request, stamp) = (Request::Multi(ops.collect()), self.link.stamp());
+        self.leases.writes(commit.guard, true);
+        self.link.send(request, Purpose::Commit(commit, stamp));
+    }
+
+    /// Takes in the answer to a transaction.
+    pub(super) fn committed(&mut self, commit: Commit, stamp: Stamp, answered: Answered) {
+        let outcome = match (&answered, refusal(&answered)) {
+            (Ok(Reply::Multi(_)), None) => Outcome::Committed,
+            (Ok(_), Some(Outcome::Refused(ErrorCode::NO_NODE))) => Outcome::Lost(self.link.gone()),
+            (_, Some(refused)) => refused,
+            (Err(Failure::NotSent), None) => {
+                self.leases.writes(commit.guard, false);
+                if self.asks.contains_key(&commit.ticket) {
+                    self.unsent.push(commit);
+                    self.send_again();
+                }
+                return;
+            }
+            // The transaction may have been carried out, or may still be.
+            (_, None) => {
+                return self.wake(commit.ticket, Outcome::InDoubt);
+            }
+        };
+        self.leases.writes(commit.guard, false);
+        // The check in front also proves the lock, or that it is gone.
+        if matches!(outcome, Outcome::Committed | Outcome::Lost(_)) {
+            let check = Check::of_one(commit.guard.0, stamp);
+            self.leases.checked(&check, &answered, &mut self.link);
+        }
+        self.wake(commit.ticket, outcome);
+    }
+
+    /// Notes that nobody waits for this transaction any more. Returns what is known of it.
+    pub(super) fn gives_up_commit(&mut self, ticket: Ticket, guard: GuardId) -> Outcome {
+        let is_its = |commit: &Commit| commit.ticket == ticket;
+        let Some(at) = self.unsent.iter().position(is_its) else {
+            return Outcome::InDoubt;
+        };
+        self.unsent.swap_remove(at);
+        let lease = self.leases.get(guard);
+        match lease.is_some_and(|lease| lease.is_believed(&self.link)) {
+            true => Outcome::GaveUp { taken: false },
+            false => Outcome::Lost(self.leases.why(guard, &self.link)),
+        }
+    }
+}
