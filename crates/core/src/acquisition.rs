@@ -6,7 +6,7 @@
 //! at a new node. `state` records what is on its way, and an action that finds its answer there sends
 //! nothing. Nothing in flight outlives the connection.
 //!
-//! Two clients use it: [`client::Core`](crate::client::Core), and the threads of the crate `zklock`. They
+//! Two clients use it: the threads of the crate `zklock`, and the client without threads of `zklock-play`. They
 //! differ in their [`Wire`].
 
 mod answers;
