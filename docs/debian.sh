@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --features cli,sasl,tls
+cargo build --release -p zklock-cli --features sasl,tls
 docs/assets.sh target/release/zklock target/debian-assets
-cargo deb --no-build
+cargo deb --no-build -p zklock-cli

@@ -13,7 +13,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 name=zklock-$version-$system
 out=target/static
 
-cargo build --release --features cli,sasl,tls --bin zklock --target "$system"
+cargo build --release -p zklock-cli --features sasl,tls --target "$system"
 rm -rf "$out"
 mkdir -p "$out/$name"
 cp "target/$system/release/zklock" LICENSE docs/cli.md docs/jobs.md "$out/$name"

@@ -162,7 +162,6 @@
 //! | `sasl` | login with SASL, `ClientBuilder::sasl` | no |
 //! | `sasl-gssapi` | login with Kerberos, `Sasl::kerberos`, through the system's library | no |
 //! | `embedded` | `zklock::embedded`, a server for development and tests | no |
-//! | `cli` | the program `zklock`, flock(1) for a cluster | no |
 //! | `metrics` | the numbers of [`Client::metrics`] through the `metrics` crate's facade | no |
 //! | `mysql` | `zklock::mysql`, the same guards over a MySQL or MariaDB table | no |
 

@@ -173,10 +173,11 @@ exec 8>"$CARGO_TARGET_DIR/all.sh.lock"
 [ "$verdict" != "-D warnings" ] ||
   step 60 "checking the simulation's format" cargo fmt --manifest-path tests/sim/Cargo.toml --check
 lint 1500 "with all features" --workspace --all-targets --all-features
-lint 600 "without features" --lib --bins --no-default-features
+lint 600 "without features" --lib --no-default-features
 for feature in $(features); do
-  check 300 "$feature alone" --lib --bins --no-default-features --features "$feature"
+  check 300 "$feature alone" --lib --no-default-features --features "$feature"
 done
+check 300 "the program alone" -p zklock-cli
 RUSTDOCFLAGS=$verdict \
   step 600 "writing the documentation" cargo doc --quiet --workspace --no-deps --all-features
 if command -v cargo-deny >/dev/null; then

@@ -58,7 +58,7 @@ run() {
   local seconds=$1
   shift
   ZKLOCK_CHAOS_SECONDS=$seconds timeout --kill-after=10 $((seconds + 400 * rounds + 20 * isolations)) \
-    cargo test "${config[@]}" --quiet "${features[@]}" --test chaos -- --ignored --nocapture --test-threads 1 "$@" 2>&1 |
+    cargo test "${config[@]}" --quiet --workspace "${features[@]}" --test chaos -- --ignored --nocapture --test-threads 1 "$@" 2>&1 |
     tee -a "$log" || failed=1
 }
 
@@ -87,13 +87,16 @@ other_lane() {
   run 10 scenes::soak
 }
 
-cargo test --quiet "${features[@]}" --test chaos
+# The scenes run the program, which Cargo compiles with the tests of its own package. It compiles all as in
+# tests/all.sh, where every package has a say in the features of others' crates.
+cargo test --quiet --no-run --workspace "${features[@]}" --test chaos --test cli
+cargo test --quiet --workspace "${features[@]}" --test chaos
 if [ -n "$soak" ]; then
   run $((soak * 60)) scenes::soak
 elif [ -n "$minutes" ]; then
   other_lane
   ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \
-    cargo test --quiet "${features[@]}" --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
+    cargo test --quiet --workspace "${features[@]}" --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
   run $((random / 3)) scenes::random::random_faults_on_loopback --exact
   random=$((random * 2 / 3))
   one_lane

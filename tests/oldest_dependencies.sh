@@ -14,25 +14,28 @@ copy=$target/oldest-dependencies
 # The package is compiled below.
 cargo package --workspace --quiet --allow-dirty --no-verify
 rm -rf "$copy/package"
-for crate in zklock zklock-core zklock-embedded zklock-gssapi zklock-jute; do
+for crate in zklock zklock-cli zklock-core zklock-embedded zklock-gssapi zklock-jute; do
   mkdir -p "$copy/package/$crate"
   cd "$copy/package/$crate"
   # The files get today's time: cargo takes files as old as a package's for compiled.
   tar -xmzf "$(ls -t "$target/package/$crate"-[0-9]*.crate | head -n 1)" --strip-components=1
-  # The dependencies of tests and benches alone may be newer.
-  awk '/^\[/ { drop = /^\[(dev-dependencies|\[(bench|test|example)\])/ } !drop' \
+  # The dependencies of tests and benches alone may be newer; profiles are those of a whole workspace.
+  awk '/^\[/ { drop = /^\[(dev-dependencies|profile|\[(bench|test|example)\])/ } !drop' \
     Cargo.toml >Cargo.toml.new
   mv Cargo.toml.new Cargo.toml
   rm -f Cargo.lock
 done
-cd "$copy/package/zklock"
-cat >>Cargo.toml <<'END'
+cd "$copy/package"
+cat >Cargo.toml <<'END'
 [workspace]
+resolver = "3"
+members = ["zklock*"]
 [patch.crates-io]
-zklock-core.path = "../zklock-core"
-zklock-embedded.path = "../zklock-embedded"
-zklock-gssapi.path = "../zklock-gssapi"
-zklock-jute.path = "../zklock-jute"
+zklock.path = "zklock"
+zklock-core.path = "zklock-core"
+zklock-embedded.path = "zklock-embedded"
+zklock-gssapi.path = "zklock-gssapi"
+zklock-jute.path = "zklock-jute"
 END
 if [ "${1:-}" = --update ]; then
   RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions
@@ -40,10 +43,10 @@ if [ "${1:-}" = --update ]; then
 fi
 cp "$lock" Cargo.lock
 # `mysql` needs a newer Rust.
-oldest=+$(sed -n 's/^rust-version = "\([0-9.]*\)"$/\1.0/p' Cargo.toml)
+oldest=+$(sed -n 's/^rust-version = "\([0-9.]*\)"$/\1.0/p' zklock/Cargo.toml)
 cargo "$oldest" --version >/dev/null 2>&1 || oldest=
 # shellcheck disable=SC2086 # Nothing is no word.
-cargo $oldest check --quiet --locked --lib --bins --target-dir "$copy/target" \
-  --features "cli metrics sasl-gssapi tls"
-exec cargo check --quiet --locked --lib --target-dir "$copy/target" --no-default-features \
+cargo $oldest check --quiet --locked --target-dir "$copy/target" -p zklock -p zklock-cli \
+  --features zklock/metrics,zklock-cli/sasl-gssapi,zklock-cli/tls
+exec cargo check --quiet --locked --target-dir "$copy/target" -p zklock --no-default-features \
   --features mysql

@@ -214,7 +214,7 @@ def crate():
 def prepare(suites):
     """Builds what the suites take, and the program."""
     say = lambda command, **more: subprocess.run(command, check=True, **more)
-    say(["cargo", "build", "--quiet", "--features", "cli"], cwd=ROOT)
+    say(["cargo", "build", "--quiet", "-p", "zklock-cli"], cwd=ROOT)
     for which in SERVERS:
         (WORK / which).mkdir(parents=True, exist_ok=True)
     java = WORK / "bin/java"

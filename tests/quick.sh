@@ -22,15 +22,12 @@ source tests/steps.sh
 # The fuzz tests get a tenth of the usual input.
 export PROPTEST_CASES=${PROPTEST_CASES:-500}
 
-# The folders of tests/ that are binaries and have changed since the last commit; all that changed
+# The folders of tests that are binaries and have changed since the last commit; all that changed
 # are targets of Cargo.
 changed() {
   { git diff --name-only HEAD && git ls-files --others --exclude-standard; } 2>/dev/null |
-    sed -n 's|^tests/\([a-z]*\)/.*|\1|p' | sort -u | while read -r folder; do
-      case $folder in
-        sim) ;;
-        *) [ ! -e "tests/$folder/main.rs" ] || echo "--test $folder" ;;
-      esac
+    sed -n 's|^\(.*tests/\([a-z]*\)\)/.*|\1 \2|p' | sort -u | while read -r folder name; do
+      [ ! -e "$folder/main.rs" ] || echo "--test $name"
     done
 }
 

@@ -19,11 +19,13 @@ cfg=$PWD/tests/sim/cfg.sh
 # These flags, wherever they come from, replace those of `.cargo`.
 flags="${RUSTFLAGS:-} --cfg zklock_sim"
 
-# The library's tests of its simulated side. Its dependencies are those of the ordinary build; the
+# The library's tests of its simulated side. Its dependencies are those of the ordinary build, whose features the
+# program chooses too; the
 # core, of which these run little, is compiled again for the wrapper, and not optimised.
 of_the_library() {
   CARGO_BUILD_BUILD_DIR=$target CARGO_TARGET_DIR=$target/sim-lib RUSTC_WORKSPACE_WRAPPER=$cfg \
-    cargo test --config profile.dev.package.zklock-core.opt-level=0 --quiet --all-features --lib "$@"
+    cargo test --config profile.dev.package.zklock-core.opt-level=0 --quiet \
+      -p zklock -p zklock-cli --all-features --lib "$@"
 }
 
 # simulated COMMAND ARGUMENT..: runs Cargo on the simulation.

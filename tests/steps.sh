@@ -229,5 +229,6 @@ lint() {
 test_binaries() {
   CARGO_TERM_COLOR=never cargo test --no-run "$@" 2>&1 |
     sed -n 's/^ *Executable \(unittests \)\{0,1\}\([^ ]*\) (\(.*\))$/\2 \3/p' |
-    sed -e 's/\(\/main\)\{0,1\}\.rs / /' -e 's|^src/lib \(.*/zklock_\([a-z]*\)-\)|crates/\2 \1|'
+    sed -e 's/\(\/main\)\{0,1\}\.rs / /' -e 's|^src/lib \(.*/zklock_\([a-z]*\)-\)|crates/\2 \1|' \
+      -e 's|^src \(.*/zklock-\)|crates/cli \1|'
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use zklock::embedded::Server;
 use zklock::{Client, GuardEvent};
 
-use super::support::free_port;
 use super::support::raw::{EPHEMERAL, PERSISTENT, PERSISTENT_SEQUENTIAL, op};
 use super::support::zookeeper::Folder;
+use super::support::{free_port, program};
 use super::wire::{LONG, Wire, buffer, creation, look};
 
 const GET_ACL: i32 = 6;
@@ -266,7 +266,7 @@ fn serve(data: &Path) -> (Child, String) {
 /// As [`serve`], by a command that takes another as its last arguments.
 fn serve_in(command: &mut Command, data: &Path) -> (Child, String) {
     let mut process = command
-        .arg(env!("CARGO_BIN_EXE_zklock"))
+        .arg(program())
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
         .stdout(Stdio::piped())

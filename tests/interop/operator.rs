@@ -17,7 +17,7 @@ use crate::support::ensemble::Ensemble;
 use crate::support::leash::Leashed;
 use crate::support::raw::{EPHEMERAL, Raw, wait_for_children};
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, program};
 
 /// How long a machine that has stood still may need to catch up.
 const SHORTLY: Duration = Duration::from_secs(5);
@@ -195,7 +195,7 @@ fn what_is_wrong_is_found_among_ten_thousand_locks() {
     ] {
         found_by_the_doctor(&operator, path, names, wrong);
     }
-    let mut stopped = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    let mut stopped = Command::new(program());
     let lasts = SESSION.as_secs().to_string();
     stopped.args(["--hosts", &hosts, "--session-timeout", &lasts]);
     stopped.args(["run", "/stopped", "--", "sleep", "60"]);
@@ -361,7 +361,7 @@ impl Operator {
     }
 
     fn run(&self, args: &[&str]) -> (i32, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
+        let mut command = Command::new(program());
         let began = Instant::now();
         let output = command
             .args(["--hosts", &self.hosts, "--session-timeout", "5"])

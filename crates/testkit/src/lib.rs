@@ -27,6 +27,8 @@ pub mod valve;
 pub mod worker;
 pub mod zookeeper;
 
+use std::env;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -38,6 +40,20 @@ pub use self::port::free_port;
 
 /// How long [`eventually`] waits: far longer than any of its conditions should take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns where the program is, for suites of other packages than its own, for which Cargo does not build it.
+#[track_caller]
+pub fn program() -> PathBuf {
+    let test = env::current_exe().expect("a test is a file");
+    let folder = test.parent().and_then(|deps| deps.parent());
+    let program = folder.expect("a folder of Cargo's").join("zklock");
+    let is_built = program.exists();
+    assert!(
+        is_built,
+        "there is no {program:?}: cargo build --all-features -p zklock-cli"
+    );
+    program
+}
 
 /// Runs a command that must succeed, and returns its output.
 #[track_caller]
@@ -94,7 +110,7 @@ pub fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
 /// Returns how long a test runs that could go on for any time: `ZKLOCK_TEST_SECONDS`, or the usual
 /// time.
 pub fn lasting(usual: u64) -> Duration {
-    let asked = std::env::var("ZKLOCK_TEST_SECONDS").ok();
+    let asked = env::var("ZKLOCK_TEST_SECONDS").ok();
     let asked = asked.map(|asked| asked.parse().expect("a number of seconds"));
     Duration::from_secs(asked.unwrap_or(usual))
 }

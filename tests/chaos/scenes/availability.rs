@@ -20,10 +20,10 @@ use zklock::{Client, GuardEvent, MutexGuard, SendMutexGuard};
 
 use crate::cluster::{number, wait};
 use crate::support::ensemble::Ensemble;
-use crate::support::fresh_path;
 use crate::support::leash::Leashed;
 use crate::support::relay::Relay;
 use crate::support::zookeeper::ZooKeeper;
+use crate::support::{fresh_path, program};
 
 /// The session timeouts, in seconds. The second is the default.
 const TIMEOUTS: [u64; 3] = [10, 20, 40];
@@ -148,7 +148,7 @@ impl<'a> Holders<'a> {
             mutex.unwrap().lock().map(MutexGuard::into_send).unwrap()
         };
         let guards = (0..EACH).zip(client.iter().cycle()).map(guard).collect();
-        let run = |i| program(way, hosts, timeout, &["run", &format!("{root}/run-{i}")]);
+        let run = |i| started(way, hosts, timeout, &["run", &format!("{root}/run-{i}")]);
         let standby = ["standby", "--restart", "never", &format!("{root}/standby")];
         Self {
             way,
@@ -156,7 +156,7 @@ impl<'a> Holders<'a> {
             timeout,
             guards,
             commands: (0..EACH).map(run).collect(),
-            standby: program(way, hosts, timeout, &standby),
+            standby: started(way, hosts, timeout, &standby),
             _client: client,
         }
     }
@@ -215,8 +215,8 @@ fn connect(hosts: &str, timeout: u64) -> Client {
 }
 
 /// Starts the program, and a command that ends with it.
-fn program(way: Way<'_>, hosts: &str, timeout: u64, args: &[&str]) -> Leashed {
-    let zklock = env!("CARGO_BIN_EXE_zklock");
+fn started(way: Way<'_>, hosts: &str, timeout: u64, args: &[&str]) -> Leashed {
+    let zklock = program();
     let mut command = match way {
         Way::ByName(file) => {
             let mut command = Command::new("unshare");

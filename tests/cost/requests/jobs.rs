@@ -7,6 +7,7 @@ use zklock::{Client, Once};
 
 use super::scene::{ENTER, Scene};
 use super::tap::Tap;
+use crate::support::program;
 use crate::support::raw::op;
 
 #[test]
@@ -58,7 +59,7 @@ fn the_program_reads_a_record_once_to_tell_what_was_last_run() {
         .once("1", |_| Ok::<_, String>(()));
     assert!(matches!(done, Ok(Once::Done(()))), "{done:?}");
     let tap = Tap::start(scene.server.hosts());
-    let mut zklock = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    let mut zklock = Command::new(program());
     zklock.args(["--hosts", &tap.hosts, "last", "-n", "5", &path]);
     assert!(zklock.status().unwrap().success());
     let sent = tap.take();

@@ -25,7 +25,7 @@ use self::scene::{ENTER, LET_GO, Scene, WATCH};
 use self::slow::{DELAY, ROUND_TRIP, Slow};
 use self::tap::Tap;
 use crate::support::raw::{Raw, op};
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, program};
 use crate::transport::{wait_for_line, wait_for_queue};
 
 /// A short session, and a time after which it must be proven again.
@@ -561,7 +561,7 @@ fn the_program_asks_at_most_half_more_than_the_calls_it_stands_for() {
         client.close().unwrap();
     });
     let program = requests_of(&|hosts| {
-        let mut zklock = Command::new(env!("CARGO_BIN_EXE_zklock"));
+        let mut zklock = Command::new(program());
         zklock.args(["--hosts", hosts, "--session-timeout", "40", "run"]);
         spawn(zklock.args([&scene.path, "--", "true"]));
     });

@@ -60,7 +60,9 @@ fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
 #[test]
 fn the_commands_of_the_pages_are_understood() {
     let read = |page: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(page);
         fs::read_to_string(path).expect("reading the page")
     };
     for (page, commands) in [("docs/frameworks.md", 2), ("docs/coming_from.md", 4)] {

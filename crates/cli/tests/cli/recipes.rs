@@ -24,7 +24,9 @@ const SEEN_BY_EXEC: [&str; 5] = ["/bin/", "/etc/", "/lib/", "/sbin/", "/usr/"];
 
 /// Returns the blocks of a page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(page);
     let text = fs::read_to_string(page).expect("reading the page");
     let blocks = text.split("```").skip(1).step_by(2);
     let own = blocks.filter_map(|block| block.strip_prefix(&format!("{language}\n")));

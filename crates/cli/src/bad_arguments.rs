@@ -142,7 +142,7 @@ fn lacks_tls(error: &Error) -> Option<String> {
     };
     let unknown = !cfg!(feature = "tls") && error.kind() == ErrorKind::UnknownArgument;
     (unknown && word.starts_with("--tls"))
-        .then(|| "this zklock was built without TLS: build it with --features cli,tls".to_owned())
+        .then(|| "this zklock was built without TLS: build it with --features tls".to_owned())
 }
 
 /// Returns the parser's message, which has several lines, without usage and help.
