@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -181,9 +181,16 @@ impl Stage {
         }
         let taken = self.client.found_taken();
         let (path, hold) = taken.unwrap_or_else(|| (path.to_owned(), None));
-        log::info!("somebody else has the lock {path}");
-        if let Some(hold) = hold {
-            say(&format!("{} is {}", plain(&path), plain(&hold.to_string())));
+        let path = plain(&path);
+        match hold {
+            Some(hold) => say(&format!("{path} is {}", plain(&hold.to_string()))),
+            // A script learns it from the status, as from flock(1).
+            None if io::stderr().is_terminal() => {
+                say(&format!(
+                    "{path} is taken: zklock list {path} tells by whom"
+                ));
+            }
+            None => log::info!("somebody else has the lock {path}"),
         }
         Ok(Ending::Code(run.conflict_exit_code))
     }

@@ -29,6 +29,7 @@ on_every_server! {
     the_waiting_line_says_since_when_nobody_answers
     a_line_says_that_no_server_has_answered_yet
     words_of_others_cannot_hide_anything
+    a_terminal_is_told_that_a_lock_is_taken
 }
 
 /// The output of a terminal.
@@ -509,5 +510,32 @@ fn words_of_others_cannot_hide_anything(hosts: &str) {
         let said = ended.out + &ended.err;
         assert!(!said.is_empty() && !said.contains(bad), "{args}: {said:?}");
     }
+    holder.kill();
+}
+
+fn a_terminal_is_told_that_a_lock_is_taken(hosts: &str) {
+    let (path, _held, mut holder) = taken(hosts, "taken");
+    let program = env!("CARGO_BIN_EXE_zklock");
+    let told = format!("zklock: {path} is taken: zklock list {path} tells by whom");
+    for run in [
+        format!("run -n {path} -- :"),
+        format!("hold -n {path} --for 1h --reason freeze"),
+    ] {
+        let seen = end(start(
+            hosts,
+            &Log::new(),
+            "none=^C",
+            "sh",
+            &format!("{program} {run}"),
+        ));
+        assert_eq!(seen.code, Some(1), "{run}: {seen:?}");
+        assert_eq!(seen.shown, format!("{told}\r\n\n[status]"), "{run}");
+    }
+    let ended = Zklock::run(
+        hosts,
+        &format!("hold -n {path} --for 1h --reason freeze"),
+        "",
+    );
+    assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""), "{ended:?}");
     holder.kill();
 }
