@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use rustix::system::uname;
-use zklock::{Client, Contender};
+use zklock::{Client, Contender, Role};
 
 use crate::args::Standby;
-use crate::failure::{Failure, written};
+use crate::failure::{CONFIG, Failure, written};
 use crate::sanitize::plain;
 use crate::table::who;
 
@@ -15,10 +15,16 @@ const PASSIVE: u8 = 1;
 
 pub(crate) fn status(client: &Client, standby: &Standby) -> Result<u8, Failure> {
     let contenders = client.contenders(&standby.path)?;
-    let holder = contenders.iter().find(|one| one.holds());
+    let path = plain(&standby.path);
+    if contenders.iter().any(|one| one.role() == Role::Permit) {
+        let message = format!("{path} is a semaphore's, for which no standby stands in line");
+        return Err(Failure::new(CONFIG, message));
+    }
+    // Those who share the lock keep a standby from it, and are none.
+    let is_one = |one: &&Contender| one.holds() && one.role() != Role::Read;
+    let holder = contenders.iter().find(is_one);
     let host = uname().nodename().to_string_lossy().into_owned();
     let is_here = |holder: &&Contender| holder.owner().host.as_deref() == Some(&host);
-    let path = plain(&standby.path);
     let named = |holder: &Contender| who(holder.owner());
     let (said, code) = match (holder, holder.and_then(Contender::hold)) {
         (None, _) => (format!("no machine is active for {path}"), PASSIVE),

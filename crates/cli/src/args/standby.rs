@@ -31,7 +31,8 @@ pub(crate) struct Standby {
     #[arg(long, value_name = "FILE", conflicts_with = "status")]
     pub(crate) events: Option<PathBuf>,
 
-    /// Runs nothing: tells by the exit status whether this machine is the active one.
+    /// Runs nothing: tells by the exit status whether this machine is the active one. Who has the
+    /// lock by another command, such as run, is taken for active.
     #[arg(long)]
     pub(crate) status: bool,
 

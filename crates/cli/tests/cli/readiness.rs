@@ -19,6 +19,7 @@ on_every_server! {
     the_ready_file_is_gone_before_another_machine_is_active
     the_ready_file_of_a_killed_zklock_is_removed
     a_probe_tells_whether_this_machine_is_active
+    a_probe_tells_a_standby_from_who_shares_the_lock
 }
 
 /// Starts a standby with this ready file.
@@ -163,6 +164,18 @@ fn a_probe_tells_whether_this_machine_is_active(hosts: &str) {
         "",
     );
     assert_eq!(gone.code, Some(69), "{gone:?}");
+}
+
+fn a_probe_tells_a_standby_from_who_shares_the_lock(hosts: &str) {
+    for (kind, code) in [("-s", 1), ("--permits 2", 78)] {
+        let (path, log) = (fresh_path("probe"), Log::new());
+        let mut other = Zklock::start(hosts, &format!("run {kind} {path}"), &log.beat("beat"));
+        log.await_word("beat");
+        let probe = Zklock::run(hosts, &format!("standby --status {path}"), "");
+        assert_eq!(probe.code, Some(code), "{kind}: {probe:?}");
+        assert!(!probe.out.contains("this machine"), "{probe:?}");
+        other.kill();
+    }
 }
 
 #[test]
