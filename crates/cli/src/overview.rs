@@ -13,7 +13,7 @@ use zklock::diagnostics::{LockQueue, Locks};
 use zklock::{Client, Contender, Error, FencingToken, Role, SessionState};
 
 use crate::args::List;
-use crate::failure::{Failure, written};
+use crate::failure::{Failure, NO_PERMISSION, written};
 use crate::outage::Outage;
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
@@ -34,12 +34,15 @@ pub(crate) fn overview(client: &Client, list: &List) -> Result<u8, Failure> {
     let found = read(client, list.path())?;
     if list.watch {
         watch(client, list, found)?;
-    } else {
-        // This fails if the reader has closed the pipe.
-        written(show(list, &found, &Outage::default(), false))?;
-        tell_what_was_not_read(found.unreadable());
+        return Ok(0);
     }
-    Ok(0)
+    // This fails if the reader has closed the pipe.
+    written(show(list, &found, &Outage::default(), false))?;
+    tell_what_was_not_read(found.unreadable());
+    match found.unreadable() {
+        [] => Ok(0),
+        _ => Ok(NO_PERMISSION),
+    }
 }
 
 /// Reads all locks; if that takes long, shows a line on the terminal.
