@@ -5,6 +5,8 @@ mod examples;
 mod guarded;
 mod holds;
 mod standby;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,8 @@ use self::examples::{
 pub(crate) use self::guarded::{Guarded, OnLost};
 pub(crate) use self::holds::{Hold, Pause, Release};
 pub(crate) use self::standby::{Restart, Standby};
+#[cfg(feature = "tls")]
+pub(crate) use self::tls::TlsArgs;
 use crate::values::{absolute, address, digest, number, slot, status, time, time_above_zero};
 
 /// Stands before the name of a file that has the servers.
@@ -27,6 +31,9 @@ pub(crate) const HOSTS_FILE: &str = "file:";
 
 /// The heading of what concerns the servers.
 pub(crate) const SERVERS: &str = "Options for the servers";
+
+/// How long a session lasts without an answer unless the user says so.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// flock(1) for a cluster: runs a command while it holds a lock on ZooKeeper.
 #[derive(Debug, Parser)]
@@ -36,9 +43,9 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS, env = "ZKLOCK_HOSTS", value_name = "HOSTS")]
     pub(crate) hosts: Option<String>,
 
-    /// How long the servers keep the lock of a client that has gone silent.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero, default_value = "20")]
-    pub(crate) session_timeout: Duration,
+    /// How long the servers keep the lock of a client that has gone silent; 20 s without it.
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero)]
+    pub(crate) session_timeout: Option<Duration>,
 
     /// The least that any server grants, where their limits differ or are changed under live
     /// sessions: for so long a lock is relied on while a server that was asked to go on with the
@@ -98,6 +105,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    pub(crate) fn session_timeout(&self) -> Duration {
+        self.session_timeout.unwrap_or(SESSION_TIMEOUT)
+    }
+
     /// Has the paths of files mean in another folder what they mean in this one.
     pub(crate) fn make_absolute(&mut self, folder: &Path) {
         let files = [
@@ -130,26 +141,6 @@ impl Args {
             self.hosts = Some(format!("{HOSTS_FILE}{}", file.display()));
         }
     }
-}
-
-#[cfg(feature = "tls")]
-#[derive(Debug, clap::Args)]
-pub(crate) struct TlsArgs {
-    /// Encrypts the connection.
-    #[arg(long, global = true, help_heading = SERVERS)]
-    pub(crate) tls: bool,
-
-    /// Trusts the authorities in this PEM file instead of the system's; implies --tls.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE")]
-    pub(crate) tls_ca: Option<PathBuf>,
-
-    /// Shows the servers the certificate in this PEM file; implies --tls.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-
-    /// The key of that certificate.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

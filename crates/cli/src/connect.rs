@@ -113,8 +113,8 @@ fn dialect(dialect: LockDialect) -> Dialect {
 /// time of an election.
 fn with_timeouts(args: &Args, builder: ClientBuilder) -> ClientBuilder {
     let builder = builder
-        .session_timeout(args.session_timeout)
-        .tries_offline_for(args.session_timeout / 2)
+        .session_timeout(args.session_timeout())
+        .tries_offline_for(args.session_timeout() / 2)
         .wall_clock_expiry(args.wall_clock_expiry)
         .create_chroot(args.create_chroot)
         .follow_reconfiguration(args.follow_reconfiguration);

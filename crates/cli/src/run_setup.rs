@@ -47,6 +47,8 @@ pub(crate) struct Stage {
     pub(crate) signals: Signals,
     /// See [`with_hook`](Self::with_hook).
     has_hook: bool,
+    /// The session timeout that the user asked for, until it is compared with what was granted.
+    asked: Cell<Option<Duration>>,
     terminal: Terminal,
     /// Whether a signal has told this program to end, and ended the command.
     hurries: Cell<bool>,
@@ -68,6 +70,7 @@ impl Stage {
             client,
             signals,
             has_hook: false,
+            asked: Cell::new(args.session_timeout),
             terminal,
             hurries: Cell::default(),
             gone: RefCell::default(),
@@ -206,6 +209,11 @@ impl Stage {
         self.signals.running();
         let timeout = self.client.session_timeout();
         let policy = self.policy(what);
+        if let Some(asked) = self.asked.take().filter(|asked| timeout < *asked) {
+            say(&format!(
+                "the servers grant a session of {timeout:?}, and {asked:?} were asked for: ask for that, or raise their maxSessionTimeout"
+            ));
+        }
         if let Some(complaint) = policy.complaint(timeout) {
             say(&format!(
                 "{complaint}: give a longer --session-timeout or a shorter --grace"

@@ -221,7 +221,7 @@ fn number(said: &HashMap<String, String>, name: &str) -> Option<u64> {
 /// Reports what the server grants, and how long it takes.
 fn session(args: &Args, server: &str, client: &Client) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let (asked, granted) = (args.session_timeout, client.session_timeout());
+    let (asked, granted) = (args.session_timeout(), client.session_timeout());
     findings.push(match asked == granted {
         true => Finding::good(server, format!("grants sessions of {}", brief(granted))),
         false => {

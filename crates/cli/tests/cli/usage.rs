@@ -202,3 +202,26 @@ fn the_servers_are_read_from_a_file_whose_mistakes_are_told() {
         "{ended:?}"
     );
 }
+
+#[test]
+fn a_session_that_is_shorter_than_asked_for_is_told_when_a_command_begins() {
+    let (hosts, path) = (embedded(), fresh_path("short"));
+    let told = "zklock: the servers grant a session of 10s, and 60s were asked for: ask for that, or raise their maxSessionTimeout\n";
+    let once = format!("--session-timeout 60 once -q --slot a {path}/once");
+    for (args, says) in [
+        (format!("run --session-timeout 60 {path}"), told),
+        (format!("run --session-timeout 10 {path}"), ""),
+        (format!("run {path}"), ""),
+        (once.clone(), told),
+        // It is done.
+        (once, ""),
+    ] {
+        let ended = Zklock::run(hosts, &args, ":");
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), says), "{args}");
+    }
+    let standby = format!("--session-timeout 60 standby --restart on-failure {path}");
+    let ended = Zklock::run(hosts, &standby, "test $ZKLOCK_TERM = 2");
+    let (first, rest) = ended.err.split_at(told.len());
+    assert_eq!((ended.code, first), (Some(0), told));
+    assert!(!rest.contains("asked for"), "{rest}");
+}
