@@ -7,9 +7,29 @@ use super::{Error, LostReason};
 use crate::time::utc;
 use zklock_core::dialect::Dialect;
 
+/// The most characters of a message at its beginning and at its end; what is between them is left out.
+const END: usize = 2_000;
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fmt_lock(f)
+        struct Whole<'a>(&'a Error);
+        impl fmt::Display for Whole<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt_lock(f)
+            }
+        }
+        // A path may have a megabyte, and what to do comes after it.
+        let whole = Whole(self).to_string();
+        let ends = (
+            whole.char_indices().nth(END),
+            whole.char_indices().rev().nth(END),
+        );
+        match ends {
+            (Some((first, _)), Some((last, _))) if first < last => {
+                write!(f, "{} .. {}", &whole[..first], &whole[last..])
+            }
+            _ => f.write_str(&whole),
+        }
     }
 }
 
@@ -302,6 +322,23 @@ mod tests {
                 error.to_string().len() > 8 && error.to_string() != error.name(),
                 "{error:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_path_of_a_megabyte_is_cut_and_what_to_do_is_told() {
+        let rule = "it ends with '/'; leave that out";
+        for letter in ["x", "é"] {
+            let path = format!("/{}/", letter.repeat(1_000_000));
+            let error = Error::BadPath { path, rule };
+            for shown in [error.to_string(), format!("{error:?}")] {
+                assert!(shown.chars().count() < 4_100, "{}", shown.len());
+                assert!(shown.contains("the path \"/"), "{shown}");
+                assert!(
+                    shown.ends_with(&format!("/\" cannot be used: {rule}")),
+                    "{shown}"
+                );
+            }
         }
     }
 
