@@ -15,7 +15,7 @@ use crate::table::brief;
 /// When the last look was, while there is a command.
 static LAST: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Looks are at most a second apart, unless this process is stopped.
+/// Looks are at most a second and an eighth of a session timeout apart, unless this process is stopped.
 const STOPPED: Duration = Duration::from_secs(3);
 
 /// How long a look may take.
@@ -46,7 +46,7 @@ impl Looks {
     pub(super) fn look(&mut self, state: GuardState, now: Duration) {
         LAST.lock().replace(Instant::now());
         let since = now.saturating_sub(mem::replace(&mut self.last, now));
-        if since > STOPPED {
+        if since > STOPPED.min(self.session_timeout / 6) {
             self.stopped = Some((since, Instant::now()));
         } else if state == GuardState::Held {
             self.stopped = None;
@@ -91,6 +91,19 @@ impl fmt::Display for Looks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A proof of a lock with such a session lasts two seconds.
+    #[test]
+    fn a_short_stop_is_one_where_the_session_is_short() {
+        let mut looks = Looks::begin(Duration::from_secs(4));
+        looks.look(GuardState::Held, since_boot() + Duration::from_millis(500));
+        assert_eq!(looks.answer_due(), None);
+        looks.look(
+            GuardState::Held,
+            since_boot() + Duration::from_millis(1_200),
+        );
+        assert!(looks.answer_due().is_some());
+    }
 
     #[test]
     fn the_sleep_of_the_machine_is_a_stop_too() {
