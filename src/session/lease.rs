@@ -299,7 +299,8 @@ impl Lease {
             GuardState::Suspect => counters.suspected(&self.life.path),
             GuardState::Lost => counters.lost(&self.life.path),
         }
-        let level = match planned {
+        // Of a client that was closed, one line warns for all its locks.
+        let level = match planned || why == Some(LostReason::Closed) {
             true => log::Level::Info,
             false => log::Level::Warn,
         };

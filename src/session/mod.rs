@@ -46,6 +46,7 @@ use crate::local::owning_process::Process;
 use crate::metrics::Counters;
 use crate::owner::Card;
 use crate::system::channel::bounded;
+use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::limit::Limit;
 use crate::transport::status::Status;
@@ -151,7 +152,11 @@ impl Session {
         let snapshot = self.status.snapshot();
         self.wait_for_delayed_releases();
         // The guards must be told first: the server may grant their locks to other clients at once.
+        let held = self.leases.len();
         self.status.closed();
+        if 0 < held && !snapshot.is_over() {
+            contained(|| log::warn!("the client was closed with {held} guards, which are Lost"));
+        }
         let confirmed = self.transport.close(limit);
         self.background.stop(limit);
         confirmed || snapshot.is_over()

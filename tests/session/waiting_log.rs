@@ -99,3 +99,25 @@ fn the_log_says_of_an_evicted_lock_what_its_guard_says_and_that_a_client_is_back
         assert_eq!(lines.iter().filter(back).count(), 1, "{lines:?}");
     });
 }
+
+#[test]
+fn of_a_client_that_is_closed_with_many_guards_one_line_warns() {
+    alone(|| {
+        logs::keep();
+        let server = Server::start().unwrap();
+        let client = Client::connect(server.hosts()).unwrap();
+        let mutexes: Vec<_> = (0..50)
+            .map(|_| client.mutex(&fresh_path("closed")).unwrap())
+            .collect();
+        let guards: Vec<_> = mutexes.iter().map(|one| one.lock().unwrap()).collect();
+        client.close().unwrap();
+        client.close().unwrap();
+        assert!(guards.iter().all(|one| one.check().is_err()));
+        let mut lines = logs::take();
+        lines.retain(|line| line.starts_with("WARN"));
+        let [line] = &lines[..] else {
+            panic!("{lines:?}");
+        };
+        assert!(line.ends_with("the client was closed with 50 guards, which are Lost"));
+    });
+}
