@@ -30,6 +30,9 @@ pub const WATCH_AFTER: Duration = Duration::from_millis(50);
 const AT_ONCE: Duration = Duration::ZERO;
 /// The shortest time between two looks at one lease.
 const SOON: Duration = Duration::from_millis(1);
+/// After which part of the session timeout a check is sent again that a server has thrown away: eight times before
+/// the guard is suspect.
+const AGAIN_PART: u32 = 48;
 
 /// The leases of one session by their numbers, each with what its driver adds.
 ///
@@ -64,6 +67,8 @@ struct Entry<L> {
     since: Duration,
     /// When the quorum was last asked about the lease; at first, when it was asked for the grant.
     asked: Duration,
+    /// Whether the server threw that request away.
+    is_thrown_away: bool,
     /// When to look at the lease.
     look: Option<Duration>,
     watch: Option<u64>,
@@ -103,6 +108,7 @@ impl<L: Clone> Renewals<L> {
             lease,
             since: now,
             asked,
+            is_thrown_away: false,
             look: Some(AT_ONCE),
             watch: None,
         };
@@ -242,7 +248,7 @@ impl<L: Clone> Renewals<L> {
     fn ask_about(&mut self, id: u64, now: Duration) -> Option<(u64, L)> {
         let entry = self.leases.get_mut(&id)?;
         self.asks.remove(&(entry.asked, id));
-        entry.asked = now;
+        (entry.asked, entry.is_thrown_away) = (now, false);
         self.asks.insert((now, id));
         Some((id, entry.lease.clone()))
     }
@@ -256,10 +262,11 @@ impl<L: Clone> Renewals<L> {
 
     /// Returns when the next check is due: each lock is proven again before it is suspect.
     fn next_proof(&self, trust: &Trust, look: &Look) -> Option<Duration> {
-        let (stamp, asked) = (trust.stamp?, self.leases.get(&trust.id)?.asked);
-        Some(match stamp.sent < asked {
+        let (stamp, entry) = (trust.stamp?, self.leases.get(&trust.id)?);
+        Some(match stamp.sent < entry.asked {
+            true if entry.is_thrown_away => entry.asked + look.timeout / AGAIN_PART,
             // A check is under way; if its answer takes long, ask again.
-            true => asked + look.timeout / 6,
+            true => entry.asked + look.timeout / 6,
             false => stamp.due(trust.better_at, look.timeout),
         })
     }

@@ -30,8 +30,22 @@ impl<L: Clone> Renewals<L> {
                 let whose = check.whose.get(at);
                 whose.map(|id| self.is_gone(*id)).into_iter().collect()
             }
+            Proof::Unanswered if answers.iter().any(is_thrown_away) => {
+                self.asks_again_soon(&check.whose);
+                Vec::new()
+            }
             Proof::Hidden(_) | Proof::Unanswered => Vec::new(),
         }
+    }
+
+    /// Makes these leases be asked about again before the next check would be due.
+    fn asks_again_soon(&mut self, ids: &[u64]) {
+        for id in ids {
+            if let Some(entry) = self.leases.get_mut(id) {
+                entry.is_thrown_away = true;
+            }
+        }
+        self.look_at_these(ids);
     }
 
     /// Takes in the answer to a [`watch`](super::watch), or to an [`ask_why`](super::ask_why).
@@ -71,6 +85,11 @@ impl<L: Clone> Renewals<L> {
         self.look_at_these(&[id]);
         (id, Verdict::Missing)
     }
+}
+
+/// Returns whether a server that has too many requests has not looked at this one.
+fn is_thrown_away(answered: &Answered) -> bool {
+    matches!(answered, Err(failure) if failure.sorted() == Failure::NotSent)
 }
 
 #[cfg(test)]
