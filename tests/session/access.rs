@@ -7,6 +7,7 @@ use crossbeam_channel::bounded;
 use zklock::{Acl, Client, ClientBuilder, Error, LockOptions, Permission};
 
 use super::SOON;
+use crate::support::ensemble::Ensemble;
 use crate::support::proxy::Proxy;
 use crate::support::raw::{PERSISTENT, Raw, assert_nothing_left, op, wait_for_children};
 use crate::support::zookeeper::ZooKeeper;
@@ -159,6 +160,28 @@ fn a_directory_that_lets_strangers_in_lets_them_lock() {
             .unlock()
             .unwrap();
     }
+}
+
+/// Such a server refuses the create of an ancestor before it answers that of the one above.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_lock_below_a_closed_directory_is_granted_where_servers_refuse_writes_early() {
+    let eager = ZooKeeper::builder()
+        .fsync(false)
+        .property("zookeeper.enableEagerACLCheck", "true");
+    let ensemble = Ensemble::start_with(&eager);
+    let follower = ensemble.follower().expect("a follower");
+    let hosts = ensemble.server(follower).hosts();
+    let (closed, client) = (fresh_path("closed"), somebody(&hosts).connect().unwrap());
+    let mut raw = Raw::connect(&hosts);
+    raw.create_all(&format!("{closed}/open"));
+    raw.forbid_creates(&closed).unwrap();
+    let mutex = client.mutex(&format!("{closed}/open/lock")).unwrap();
+    let guard = mutex.try_lock_for(SOON).expect("a granted lock");
+    guard.expect("a free lock").unlock().unwrap();
+    let refused = client.mutex(&format!("{closed}/lock")).unwrap().lock();
+    assert!(matches!(refused, Err(Error::NoAuth { .. })), "{refused:?}");
+    assert_eq!(client.metrics().reconnects, 0);
 }
 
 #[test]

@@ -304,10 +304,7 @@ impl Io {
             state.queue.push_aside(|out| auth.encode(xid::AUTH, out));
         }
         for list in state.watches.lists(self.last_zxid) {
-            let request = Request::SetWatches(list);
-            let root = config.hosts.chroot();
-            let encode = |out: &mut Vec<u8>| request.encode_below(root, xid::SET_WATCHES, out);
-            state.queue.push_aside(encode);
+            state.queue.set_watches(list, config.hosts.chroot());
         }
         self.shared.arrived(&mut state);
         self.shared.flush(state);

@@ -198,11 +198,7 @@ impl Connection {
                 self.auths = self.auths.saturating_sub(1);
                 self.welcome_once()?;
             }
-            xid::SET_WATCHES if header.code != ErrorCode::OK => {
-                let code = header.code;
-                return Err(End::Broken(format!("the watches were not set: {code}")));
-            }
-            xid::SET_WATCHES => {}
+            xid::SET_WATCHES => self.watches_set(header.code)?,
             xid::MEMBERS => self.shared.members_came(header.code, body),
             _ => {
                 // The events of a change arrive before the replies that reflect it. The answers to
@@ -210,6 +206,22 @@ impl Connection {
                 self.last_zxid = self.last_zxid.max(header.zxid);
                 return self.reply(header, body);
             }
+        }
+        Ok(())
+    }
+
+    /// Takes in whether the server has set watches again. One that has too many requests is asked once more: another
+    /// connection would only cost it more.
+    fn watches_set(&self, code: ErrorCode) -> Result<(), End> {
+        let mut state = self.shared.state.lock();
+        let lists = state.queue.watches_answered();
+        match (code, lists) {
+            (ErrorCode::OK, _) => {}
+            (ErrorCode::THROTTLED, Some(lists)) => {
+                state.queue.set_watches(lists, self.root());
+                self.shared.flush(state);
+            }
+            _ => return Err(End::Broken(format!("the watches were not set: {code}"))),
         }
         Ok(())
     }
@@ -250,6 +262,11 @@ impl Connection {
                 Some(xid) if xid == header.xid => Err(state.closed_by(header.code)),
                 _ => Ok(()),
             };
+        }
+        if let Some(refused) = state.queue.take_refused_early(header.xid, header.code) {
+            drop(state);
+            refused.answer(Err(Failure::Refused(header.code)));
+            return Ok(());
         }
         let Some(mut pending) = state.queue.pop() else {
             return Err(End::Broken("a reply came without a request".to_owned()));

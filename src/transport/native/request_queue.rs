@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::channel::Outbox;
 use crate::time::clock::Moment;
 use crate::transport::{Answer, Failure, TooLong, WatchId};
-use zklock_jute::{ErrorCode, OpCode, Reply, Request, failure, xid};
+use zklock_jute::{ErrorCode, OpCode, Reply, Request, WatchLists, failure, xid};
 
 /// The requests of a connection. Replies arrive in the order of the requests, so one queue matches them.
 pub(super) struct RequestQueue {
@@ -22,6 +22,8 @@ pub(super) struct RequestQueue {
     pending: VecDeque<Pending>,
     /// When the pings without an answer were queued.
     pings: VecDeque<Moment>,
+    /// The watches that the server has been asked to set again, and has not answered.
+    watches: VecDeque<WatchLists>,
     last_xid: i32,
     /// When a writer last took frames.
     pub(super) sent: Moment,
@@ -58,6 +60,7 @@ impl RequestQueue {
             handed: 0,
             pending: VecDeque::new(),
             pings: VecDeque::new(),
+            watches: VecDeque::new(),
             last_xid,
             sent: Moment::now(),
         }
@@ -114,6 +117,18 @@ impl RequestQueue {
         self.queued += (self.out.len() - before) as u64;
     }
 
+    /// Queues a request to set these watches again.
+    pub(super) fn set_watches(&mut self, lists: WatchLists, root: &str) {
+        self.watches.push_back(lists.clone());
+        let request = Request::SetWatches(lists);
+        self.push_aside(|out| request.encode_below(root, xid::SET_WATCHES, out));
+    }
+
+    /// Takes the oldest watches that the server was asked to set again, which it has answered.
+    pub(super) fn watches_answered(&mut self) -> Option<WatchLists> {
+        self.watches.pop_front()
+    }
+
     /// Queues a ping if nothing was sent for this long.
     pub(super) fn ping_after(&mut self, pause: Duration, now: Moment) {
         if pause <= now.saturating_since(self.sent) {
@@ -134,6 +149,17 @@ impl RequestQueue {
     /// Takes the oldest request, whose reply is next.
     pub(super) fn pop(&mut self) -> Option<Pending> {
         self.pending.pop_front()
+    }
+
+    /// Takes out the write with this number if the server refuses it, with this code, before it has answered earlier
+    /// requests: with `enableEagerACLCheck`, a server that may not carry a write out passes it on to nobody.
+    pub(super) fn take_refused_early(&mut self, xid: i32, code: ErrorCode) -> Option<Pending> {
+        let is_eager = matches!(code, ErrorCode::NO_AUTH | ErrorCode::INVALID_ACL);
+        let at = self.pending.iter().position(|open| open.xid == xid)?;
+        match is_eager && 0 < at && !is_read(&self.pending[at].request) {
+            true => self.pending.remove(at),
+            false => None,
+        }
     }
 
     /// Puts back a request whose reply was useless; it fails with the connection.

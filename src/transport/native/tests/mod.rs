@@ -1,6 +1,7 @@
 //! The client against real servers, and against servers that break the protocol.
 
 mod broken;
+mod busy;
 mod closing;
 mod fake;
 mod following;

@@ -1,0 +1,83 @@
+//! Servers that refuse a request before its turn, or throw away what only the transport has asked for.
+
+use std::sync::Mutex;
+
+use super::fake::{Act, Fake, Script};
+use super::*;
+use zklock_jute::ReplyHeader;
+
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+fn said(xid: i32, code: ErrorCode) -> Vec<u8> {
+    let mut out = Vec::new();
+    ReplyHeader { xid, zxid: 5, code }.encode(None, &mut out);
+    out
+}
+
+/// With `enableEagerACLCheck`, ZooKeeper refuses a write that nobody may carry out while earlier ones wait for the
+/// quorum. Who takes that for the end of the connection comes back with the same requests, for ever.
+#[test]
+fn a_write_that_is_refused_before_its_turn_costs_no_connection() {
+    let mut deleted = None;
+    let script = Script::new(move |xid, request| match request {
+        Request::Delete { .. } => {
+            deleted = Some(xid);
+            Act::Ignore
+        }
+        Request::Create { .. } => Act::Refuse(ErrorCode::NO_AUTH),
+        // By now the quorum has answered.
+        Request::GetData { .. } => Act::Say(
+            [
+                said(deleted.unwrap_or_default(), ErrorCode::OK),
+                said(xid, ErrorCode::NO_NODE),
+            ]
+            .concat(),
+        ),
+        _ => Act::Ignore,
+    });
+    let server = Fake::start(script);
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let create = create("/b", CreateMode::Ephemeral);
+    let answers = rig.send(vec![delete("/a"), create, data("/a", false)]);
+    let refused = Err(Failure::Refused(ErrorCode::NO_AUTH));
+    assert_eq!(one(&answers), refused);
+    assert_eq!(one(&answers), Ok(Reply::Nothing));
+    assert_eq!(one(&answers), NO_NODE);
+    assert!(answers.try_recv().is_err(), "one was answered twice");
+    assert_eq!(rig.status.snapshot().connects, 1);
+}
+
+#[test]
+fn watches_that_a_server_throws_away_are_set_again_on_the_same_connection() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let asked = Arc::clone(&seen);
+    let script = Script::new(move |xid, request| match request {
+        Request::SetWatches(lists) => {
+            let mut asked = asked.lock().unwrap();
+            asked.push(lists);
+            let code = match asked.len() {
+                1 | 2 => ErrorCode::THROTTLED,
+                _ => ErrorCode::OK,
+            };
+            Act::Say(said(xid, code))
+        }
+        Request::GetData { .. } => Act::Reply(Reply::Data {
+            data: Vec::new().into(),
+            stat: Stat::default(),
+        }),
+        Request::Delete { .. } => Act::Close,
+        Request::Exists { .. } => Act::Refuse(ErrorCode::NO_NODE),
+        _ => Act::Ignore,
+    });
+    let server = Fake::start(script);
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let (_, _fired) = rig.watch(data("/a", true), 1);
+    assert_eq!(rig.ask(delete("/b")), Err(Failure::Lost));
+    rig.reconnected();
+    crate::support::eventually("the watches are set", || seen.lock().unwrap().len() == 3);
+    assert_eq!(rig.ask(exists("/c", false)), NO_NODE);
+    let seen = seen.lock().unwrap();
+    assert!(seen.iter().all(|lists| *lists == seen[0]), "{seen:?}");
+    assert_eq!(seen[0].data, ["/a"]);
+    assert_eq!(server.connections(), 2);
+}
