@@ -96,9 +96,10 @@ impl Session {
             let Ok(answers) = caller.prove(nodes, limit) else {
                 return Ok(Proven::LimitReached);
             };
+            let now = Moment::now().since_boot();
             match judge(self.transport.capabilities(), &answers) {
-                Proof::Confirmed if proof.confirmed(stamp, counts) => {
-                    tell_late(Moment::now().since_boot().saturating_sub(stamp.sent));
+                Proof::Confirmed if proof.confirmed(stamp, counts, now) => {
+                    tell_late(now.saturating_sub(stamp.sent));
                 }
                 Proof::Confirmed => {}
                 Proof::Gone(at) => return Ok(Proven::Gone(at)),

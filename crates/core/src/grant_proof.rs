@@ -23,6 +23,8 @@ pub struct GrantProof {
     pub stamp: Option<Stamp>,
     /// How many of the proofs asked for could have been enough.
     proofs: u32,
+    /// How long the answer to that request took.
+    took: Duration,
 }
 
 /// The next step before a grant.
@@ -44,7 +46,15 @@ impl GrantProof {
     pub fn on(stamp: Stamp) -> Self {
         Self {
             stamp: Some(stamp),
-            proofs: 0,
+            ..Self::default()
+        }
+    }
+
+    /// Like [`on`](Self::on), where the answer to that request arrives now.
+    pub fn answered(stamp: Stamp, now: Duration) -> Self {
+        Self {
+            took: now.saturating_sub(stamp.sent),
+            ..Self::on(stamp)
         }
     }
 
@@ -63,10 +73,12 @@ impl GrantProof {
         }
     }
 
-    /// Returns when to ask again, so that a lock can be granted on the answer at any time.
+    /// Returns when to ask again, so that a lock can be granted at any time: the answer must arrive before this proof
+    /// is too old.
     pub fn renews_at(&self, lifetime: &Lifetime, now: Duration) -> Duration {
-        let stamp = self.stands(lifetime);
-        stamp.map_or(now, |stamp| stamp.sent + lifetime.timeout() / 8)
+        let (stamp, timeout) = (self.stands(lifetime), lifetime.timeout());
+        let before = (self.took * 5 / 4).clamp(timeout / 24, timeout / 12);
+        stamp.map_or(now, |stamp| stamp.sent + timeout / 6 - before)
     }
 
     /// Returns the stamp, if it is of this connection.
@@ -75,10 +87,11 @@ impl GrantProof {
         self.stamp.filter(here)
     }
 
-    /// Notes that a quorum confirmed the nodes when it was asked with this stamp. Returns whether so many
+    /// Notes that a quorum confirmed the nodes when it was asked with this stamp, which arrives now. Returns whether so many
     /// proofs have counted by now that the answers must take too long.
-    pub fn confirmed(&mut self, stamp: Stamp, counts: bool) -> bool {
+    pub fn confirmed(&mut self, stamp: Stamp, counts: bool, now: Duration) -> bool {
         self.stamp = Some(stamp);
+        self.took = now.saturating_sub(stamp.sent);
         self.proofs += u32::from(counts);
         counts && self.proofs == MANY
     }
@@ -108,12 +121,45 @@ mod tests {
         let back = START + T;
         lifetime.greeted(T, back, back);
         assert_eq!(proof.next(&lifetime, back), Next::Ask { counts: false });
-        assert!(!proof.confirmed(lifetime.stamp(back), false));
+        assert!(!proof.confirmed(lifetime.stamp(back), false, back));
         assert_eq!(proof.next(&lifetime, back), Next::Pause(T / 4));
         let later = back + T / 4;
         assert_eq!(proof.next(&lifetime, later), Next::Ask { counts: true });
-        assert!(!proof.confirmed(lifetime.stamp(later), true));
+        assert!(!proof.confirmed(lifetime.stamp(later), true, later));
         assert_eq!(proof.next(&lifetime, later), Next::Grant);
+    }
+
+    /// Waits for a while where answers take this long. Returns whether a lock could have been granted at any time, and
+    /// how many proofs that took.
+    fn waits_for(took: Duration) -> (bool, u32) {
+        let mut lifetime = Lifetime::new(T, START, START + took);
+        let mut now = START + took;
+        let create = lifetime.stamp(now);
+        now += took;
+        lifetime.answered(create.sent, now);
+        let mut proof = GrantProof::answered(create, now);
+        let (mut is_ready, mut count) = (true, 0);
+        while now < START + T * 10 {
+            now = now.max(proof.renews_at(&lifetime, now));
+            let stamp = lifetime.stamp(now);
+            now += took;
+            is_ready &= proof.next(&lifetime, now - Duration::from_nanos(1)) == Next::Grant;
+            lifetime.answered(stamp.sent, now);
+            proof.confirmed(stamp, true, now);
+            count += 1;
+        }
+        (is_ready, count)
+    }
+
+    #[test]
+    fn the_next_in_line_asks_so_early_that_its_proof_is_never_too_old() {
+        for part in 13..40 {
+            let (is_ready, count) = waits_for(T / part);
+            assert!(is_ready, "a round trip takes T/{part}");
+            assert!(count <= 120, "{count}");
+        }
+        // Where answers take no time, they are not asked for more often than every T/8.
+        assert_eq!(waits_for(T / 10_000), (true, 80));
     }
 
     #[test]
@@ -130,7 +176,7 @@ mod tests {
             let stamp = lifetime.stamp(now);
             now += T / 5;
             lifetime.answered(stamp.sent, now);
-            assert_eq!(proof.confirmed(stamp, true), counted == MANY);
+            assert_eq!(proof.confirmed(stamp, true, now), counted == MANY);
         }
     }
 }

@@ -148,13 +148,17 @@ impl<'a> Punctual<'a> {
             old,
             counters_end,
             link,
-            hop,
             timeout,
             ..
         } = self.plan;
-        // A proof must be young when it arrives: otherwise the client asks for several.
-        let proof = 2 * link.latency.1 + 5 * hop;
-        !old && !counters_end && 100_000 < link.window && 8 * proof < 1000 * timeout
+        let is_prompt = 8 * self.proof_takes() < 1000 * timeout;
+        !old && !counters_end && 100_000 < link.window && is_prompt
+    }
+
+    /// Returns how long a proof takes at most, in microseconds. It must be young when it arrives: otherwise the client
+    /// asks for several.
+    pub(super) fn proof_takes(&self) -> u64 {
+        2 * self.plan.link.latency.1 + 5 * self.plan.hop
     }
 
     /// Returns how long after the leader a follower carries out a change, at most.

@@ -58,7 +58,7 @@ impl Acquisition {
     ) -> Result<Option<Event>, Failure> {
         Ok(Some(match (step, answered) {
             (Step::Create(stamp), Ok(Reply::Created { path, stat })) => {
-                self.proof = GrantProof::on(stamp);
+                self.proof = GrantProof::answered(stamp, wire.now());
                 let name = path::name(&path);
                 wire.tell(Note::Created(name));
                 Event::Created(name.into(), stat.map(origin))
@@ -245,8 +245,9 @@ impl Acquisition {
         };
         match proof::judge(wire.capabilities(), &answers) {
             Proof::Confirmed => {
-                if self.proof.confirmed(stamp, counts) {
-                    wire.tell(Note::AnswersLate(wire.now().saturating_sub(stamp.sent)));
+                let now = wire.now();
+                if self.proof.confirmed(stamp, counts, now) {
+                    wire.tell(Note::AnswersLate(now.saturating_sub(stamp.sent)));
                 }
                 Ok(())
             }

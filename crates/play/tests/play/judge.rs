@@ -429,10 +429,8 @@ impl World {
             reads += 8 * holds * (1 + gone) + 3 * gone + 4 + u32::from(self.plan.notes);
             commits += u32::from(op.want.commits);
             let time = op.released.unwrap_or(self.now) - op.asked.max(BEGINNING);
-            checks += 2 * holds
-                + 1
-                + (time.as_nanos() / (self.plan.timeout / 8).as_nanos()) as u32
-                + gone;
+            checks +=
+                2 * holds + 1 + (time.as_nanos() / self.proof_every().as_nanos()) as u32 + gone;
         }
         // The first client creates the directory, and then its node again.
         let creates =
@@ -458,6 +456,14 @@ impl World {
             if most < is {
                 return self.fail(format!("c{client} sent {is} {what}, and {most} are enough"));
             }
+        }
+    }
+
+    /// Returns how often the next in line has its node confirmed at most.
+    fn proof_every(&self) -> Duration {
+        match self.plan.timeout / 30 < self.trips(2, 2) {
+            true => self.plan.timeout / 12,
+            false => self.plan.timeout / 8,
         }
     }
 

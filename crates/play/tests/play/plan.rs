@@ -183,6 +183,10 @@ impl Plan {
             plan.troubles = troubles(chance, count, span, timeout);
             plan.troubles.extend(end(chance, count, span));
         }
+        if seed % 24 == 12 {
+            // Two of these trips take up to T/18.
+            plan.trip = timeout / Rng::with_seed(!seed).u32(36..80);
+        }
         if seed % 8 == 4 {
             plan.add_wants(&mut Rng::with_seed(!seed), hold);
         }

@@ -49,6 +49,14 @@ fn is_judged(case: &Punctual<'_>, op: &Op) -> bool {
     case.is_exact(op) && one && plain && settled
 }
 
+/// Returns how often the next in line has its node confirmed at most.
+fn proof_every(case: &Punctual<'_>) -> Duration {
+    match 30 * case.proof_takes() < 1000 * case.plan.timeout {
+        true => ms(case.plan.timeout / 8),
+        false => ms(case.plan.timeout / 12),
+    }
+}
+
 /// Checks the costs of a call. A call that finds the lock free creates and lists. After that, each
 /// node ahead that is deleted costs a listing, a proof, and reads of its own node, the nearest and
 /// the one beyond.
@@ -82,7 +90,7 @@ fn call(case: &Punctual<'_>, op: &Op, grant: &Grant, asked: &[Asked]) -> Result<
         reads: 3 * gone,
         // A node that was created a moment ago needs no proof; the first one in line has a young
         // proof.
-        proofs: ((to - from).as_nanos() / ms(case.plan.timeout / 8).as_nanos()) as usize,
+        proofs: ((to - from).as_nanos() / proof_every(case).as_nanos()) as usize,
         sleeps: 8 + 4 * (requests + gone) as u64 + 4 * pings as u64,
     };
     let fits = costs.creates <= most.creates
