@@ -20,6 +20,8 @@ pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
 
 /// The complaint about an address that does not accept a connection in time.
 pub(super) const UNREACHED: &str = "connection timed out";
+/// The complaint about an address of which the network says that it leads nowhere, perhaps after a while.
+pub(super) const NO_ROUTE: &str = "no route to host";
 
 /// How long a write may wait for room in the socket's buffer.
 ///
@@ -60,6 +62,7 @@ impl Channel {
         let stream = dial(&target.address, limit).map_err(|error| match error.kind() {
             _ if is_hang_up(&error) => HUNG_UP.to_owned(),
             ErrorKind::TimedOut => UNREACHED.to_owned(),
+            ErrorKind::HostUnreachable => NO_ROUTE.to_owned(),
             _ => error.to_string(),
         })?;
         Ok(Self { stream, cipher })

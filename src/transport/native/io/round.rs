@@ -7,7 +7,7 @@ use super::Io;
 use crate::error::TLS_PORT;
 use crate::system::contained;
 use crate::time::clock::Moment;
-use crate::transport::native::channel::{HUNG_UP, UNREACHED};
+use crate::transport::native::channel::{HUNG_UP, NO_ROUTE, UNREACHED};
 use crate::transport::native::hosts::Candidate;
 use crate::transport::native::resolver::{Found, Unresolved};
 use crate::transport::native::shared::jittered;
@@ -70,7 +70,7 @@ impl Io {
         if hung_up {
             self.rotation.hung_up();
         }
-        if reason == UNREACHED {
+        if reason == UNREACHED || reason == NO_ROUTE {
             self.rotation.unreached();
         }
         match hung_up && self.may_lack_tls() {
