@@ -69,7 +69,7 @@ impl Shared {
         for (place, number, server) in to_ask {
             self.ask((place, number), server);
         }
-        self.await_names();
+        self.await_names(has_session);
         self.found(has_session)
     }
 
@@ -104,20 +104,19 @@ impl Shared {
         self.stop.notify_all();
     }
 
-    fn await_names(&self) {
+    fn await_names(&self, has_session: bool) {
         let begun = Moment::now();
         let patience = self.status.snapshot().timeout / 20;
         let patience = patience.clamp(PATIENCE.0, PATIENCE.1);
         let mut state = self.state.lock();
-        let is_open = |listed: &Listed| listed.name.under_way;
-        while state.wants_connection() && state.list.servers.iter().any(is_open) {
+        while state.wants_connection() && state.list.awaits_a_name(has_session) {
             let limit = match state.list.knows_no_address() {
                 true => LIMIT,
                 false => patience,
             };
             let left = (begun + limit).saturating_since(Moment::now());
             if left.is_zero() {
-                return;
+                return state.list.is_late();
             }
             self.stop.wait_for(&mut state, left);
         }
@@ -205,6 +204,34 @@ mod tests {
                 (shown(&found.targets), shown(&found.kept)),
                 (vec![1], vec![2])
             );
+        }
+    }
+
+    #[test]
+    fn a_name_whose_lookup_hangs_delays_one_round_and_no_more_while_another_is_known() {
+        let waits = |shared: &Arc<Shared>| {
+            let begun = Moment::now();
+            shared.look_up(true);
+            PATIENCE.1 <= Moment::now().saturating_since(begun)
+        };
+        for (hosts, expected) in [
+            ("127.0.0.1:1,hangs.invalid:2", [true, false, true, false]),
+            ("hangs.invalid:2", [true; 4]),
+        ] {
+            let (shared, mut waited) = (shared(hosts), Vec::new());
+            for number in [1, 2] {
+                let found = || Ok(vec![SocketAddr::from(([127, 0, 0, 9], 2))]);
+                let mut state = shared.state.lock();
+                let place = state.list.servers.len() - 1;
+                let Listed { server, name } = &mut state.list.servers[place];
+                name.addresses = found().unwrap();
+                assert_eq!(name.begins(Moment::now()), Some(number));
+                let server = server.clone();
+                drop(state);
+                waited.extend([waits(&shared), waits(&shared)]);
+                shared.answered((place, number), &server, found());
+            }
+            assert_eq!(waited, expected, "{hosts}");
         }
     }
 

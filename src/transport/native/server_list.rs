@@ -62,6 +62,21 @@ impl ServerList {
         self.former.is_empty() && servers.all(|listed| listed.name.addresses.is_empty())
     }
 
+    /// Returns whether to wait for a lookup. A name that was late before delays no client that has a
+    /// session, for which it has its earlier addresses, while another name is answered.
+    pub(super) fn awaits_a_name(&self, has_session: bool) -> bool {
+        let mut names = self.servers.iter().map(|listed| &listed.name);
+        let skips_late = has_session && names.clone().any(Lookup::is_answered);
+        names.any(|name| name.under_way && !(skips_late && name.was_late))
+    }
+
+    /// Notes which names are not answered in time.
+    pub(super) fn is_late(&mut self) {
+        for listed in &mut self.servers {
+            listed.name.was_late |= listed.name.under_way;
+        }
+    }
+
     /// Forgets the version: the next session may be in another ensemble, which counts anew.
     pub(super) fn forget_version(&mut self) {
         self.version = None;
@@ -148,7 +163,9 @@ impl Listed {
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     pub(super) addresses: Vec<SocketAddr>,
-    pub(super) under_way: bool,
+    under_way: bool,
+    /// Whether a lookup was not answered in time, and none has found an address since.
+    was_late: bool,
     /// Why the last lookup found nothing.
     pub(super) complaint: Option<String>,
     /// The number of the last lookup, and when it began.
@@ -191,7 +208,7 @@ impl Lookup {
         self.complaint = match answer {
             Ok(addresses) if addresses.is_empty() => Some("it has no address".to_owned()),
             Ok(addresses) => {
-                self.addresses = addresses;
+                (self.addresses, self.was_late) = (addresses, false);
                 None
             }
             Err(error) => Some(error.to_string()),
