@@ -8,6 +8,7 @@ use zklock::{Error, GuardEvent, GuardState, SessionEvent, SessionState};
 use super::{SOON, connect};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, assert_nothing_left, children, wait_for_children};
+use crate::support::worker::alone;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed};
 
@@ -76,6 +77,31 @@ fn after_an_expiry_guards_are_lost_and_waiters_queue_again_in_the_new_session() 
     for path in [&mine, &theirs] {
         assert_nothing_left(&server.hosts(), path);
     }
+}
+
+/// Each connect request extends the session, even if no answer reaches the client.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn the_locks_of_a_client_whose_connect_requests_are_taken_and_never_answered_become_free() {
+    alone(|| {
+        let server = ZooKeeper::shared();
+        let proxy = Proxy::start(&server.hosts());
+        // The requests of shorter sessions come too late to extend them.
+        let timeout = Duration::from_secs(9);
+        let client = connect(&proxy.hosts(), timeout);
+        let path = fresh_path("unanswered");
+        let guard = client.mutex(&path).unwrap().lock().unwrap();
+        let (next, events) = (connect(&server.hosts(), TIMEOUT), client.events());
+        let next = next.mutex(&path).unwrap();
+        proxy.drop_greetings();
+        proxy.cut();
+        let granted = next.try_lock_for(5 * timeout).unwrap();
+        assert!(granted.is_some(), "it is taken");
+        assert!(guard.check().unwrap_err().is_lost());
+        assert!(2 < proxy.greetings(), "it tries on");
+        let expected = [SessionEvent::Disconnected, SessionEvent::Expired];
+        assert_eq!(events.try_iter().collect::<Vec<_>>(), expected);
+    });
 }
 
 fn owner(node: &str) -> Option<i64> {

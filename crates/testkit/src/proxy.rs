@@ -209,7 +209,7 @@ impl Proxy {
             .sum()
     }
 
-    /// Lets connect requests through from now on, and loses their answers.
+    /// Lets connect requests through from now on, and swallows their answers.
     pub fn drop_greetings(&self) {
         self.shared.change(|state| {
             state.loses_greetings = true;
@@ -379,7 +379,7 @@ impl Shared {
             connection.lock().answered = true;
             state.greetings += 1;
             return match state.loses_greetings {
-                true => Verdict::Drop,
+                true => Verdict::Swallow,
                 false => Verdict::Pass,
             };
         }

@@ -14,7 +14,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::channel::Channel;
+use super::channel::{Channel, HUNG_UP};
 use super::connection_end::End;
 use super::frame_reader::Inbox;
 use super::greeting::{NOT_GREETED, connect_request, greeting, tell_granted};
@@ -55,6 +55,8 @@ struct Io {
     served: (Moment, Duration),
     /// Whether a server closed the connection in the last round when it was asked to resume the session.
     hung_up: bool,
+    /// When the first of the connect requests was sent that servers have taken and not answered.
+    unanswered_since: Option<Moment>,
     /// The names that were not resolved in the last round.
     unresolved: Vec<Unresolved>,
 }
@@ -76,6 +78,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         backoff,
         served: (Moment::now(), timeout),
         hung_up: false,
+        unanswered_since: None,
         unresolved: Vec::new(),
     };
     loop {
@@ -145,7 +148,9 @@ impl Io {
         let begun = prepare(&self.shared, target, limit)?;
         let (config, sent) = (&self.shared.config, Moment::now());
         self.shared.status.greets(sent, config.granted_at_least);
-        let reply = self.greet(channel, &mut inbox, limit, wish)?;
+        let greeted = self.greet(channel, &mut inbox, limit, wish);
+        self.asked(sent, greeted.as_ref().err());
+        let reply = greeted?;
         if wish == Resumption::Anew && reply.timeout_ms > 0 {
             self.begin_anew();
         }
@@ -262,6 +267,21 @@ impl Io {
             password: Secret(reply.password),
         };
         Ok(Some(Duration::from_millis(timeout)))
+    }
+
+    /// Notes how a connect request was answered. Servers that have taken such requests for longer than the
+    /// session lasts, and let the client in at none of them, may go on like that: the session is given up.
+    ///
+    /// A server that hangs up has no leader: no request extends the session then.
+    fn asked(&mut self, sent: Moment, complaint: Option<&String>) {
+        if complaint.is_none_or(|complaint| complaint == HUNG_UP) {
+            self.unanswered_since = None;
+            return;
+        }
+        let since = *self.unanswered_since.get_or_insert(sent);
+        if self.served.1 + MARGIN < Moment::now().saturating_since(since) {
+            self.give_up_if_overdue();
+        }
     }
 
     /// Gives up a session that should have ended but goes on, because each connect request extends it: its
