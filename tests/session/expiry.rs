@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zklock::{Error, GuardEvent, GuardState, SessionEvent, SessionState};
 
-use super::{SOON, connect};
+use super::{SOON, connect, logs};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, assert_nothing_left, children, wait_for_children};
 use crate::support::worker::alone;
@@ -84,6 +84,7 @@ fn after_an_expiry_guards_are_lost_and_waiters_queue_again_in_the_new_session() 
 #[ignore = "needs a ZooKeeper server"]
 fn the_locks_of_a_client_whose_connect_requests_are_taken_and_never_answered_become_free() {
     alone(|| {
+        logs::keep();
         let server = ZooKeeper::shared();
         let proxy = Proxy::start(&server.hosts());
         // The requests of shorter sessions come too late to extend them.
@@ -101,6 +102,9 @@ fn the_locks_of_a_client_whose_connect_requests_are_taken_and_never_answered_bec
         assert!(2 < proxy.greetings(), "it tries on");
         let expected = [SessionEvent::Disconnected, SessionEvent::Expired];
         assert_eq!(events.try_iter().collect::<Vec<_>>(), expected);
+        let lines = logs::take();
+        let told = |what: &str| lines.iter().any(|line| line.contains(what));
+        assert!(told("is given up") && !told("expired"), "{lines:#?}");
     });
 }
 

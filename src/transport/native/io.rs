@@ -40,6 +40,9 @@ const REPLY_SLACK: usize = 64 * 1024;
 /// How much longer than its timeout a session may last, because servers count in ticks.
 const MARGIN: Duration = Duration::from_secs(1);
 
+/// The end of a session in the log, if a server says that it is over.
+const EXPIRED: &str = "expired";
+
 struct Io {
     shared: Arc<Shared>,
     reading: Arc<LeaderFollowers<ConnectionReader>>,
@@ -200,13 +203,10 @@ impl Io {
 
     fn begin_anew(&mut self) {
         // The guards of the old session must fail before there is a new one.
-        self.expire();
+        self.expire(
+            "is given up: no server resumes it, perhaps because their data is older than what it has seen",
+        );
         self.last_zxid = 0;
-        contained(|| {
-            log::warn!(
-                "no server resumes the session, perhaps because their data is older than what it has seen: a new one begins"
-            );
-        });
     }
 
     fn tell_connected(&mut self, target: &Target, timeout: Duration) {
@@ -256,7 +256,7 @@ impl Io {
             if wish == Resumption::ResumeOnly && (timeout > 0 || !self.is_overdue()) {
                 return Err("it lacks the session, and has an address of before".to_owned());
             }
-            self.expire();
+            self.expire(EXPIRED);
         }
         if timeout == 0 {
             let refused = || "it refused to open a session".to_owned();
@@ -289,11 +289,11 @@ impl Io {
     fn give_up_if_overdue(&mut self) {
         let is_in_use = self.shared.status.snapshot().session == self.session.id;
         if is_in_use && self.is_overdue() && !self.shared.is_away() {
-            self.expire();
+            self.expire("is given up: no server lets the client in, and each attempt extends it");
         }
     }
 
-    fn expire(&mut self) {
+    fn expire(&mut self, how: &str) {
         if self.session.id == 0 {
             return;
         }
@@ -305,7 +305,7 @@ impl Io {
         self.shared.status.expired();
         // Logged after the guards have failed, because the log may be slow.
         if !self.shared.status.snapshot().is_over() {
-            contained(|| log::warn!("session {:#x} expired", self.session.id));
+            contained(|| log::warn!("session {:#x} {how}", self.session.id));
         }
         self.session = SessionKey::default();
     }
@@ -343,7 +343,7 @@ impl Io {
                 Ok(Round::Over)
             }
             End::Expired => {
-                self.expire();
+                self.expire(EXPIRED);
                 Ok(Round::Expired)
             }
             end if detached.served => {
