@@ -4,6 +4,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::mysql::Conn;
 use parking_lot::Mutex;
 
 use crate::error::LostReason;
@@ -13,23 +14,59 @@ use crate::mysql::lock_table::{self, Key, Wait};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::time::clock::Moment;
 
-/// How many leases are renewed in one packet.
+/// How many leases are renewed in one packet at most, and in how many packets where that takes long.
 const BATCH: usize = 50;
+const PACKETS: usize = 8;
 
-/// When a renewal began, or got an answer last.
+/// The progress of one renewal of several leases.
 ///
 /// A server that needs a long time for many rows answers packet after packet. Another renewal beside
 /// this one would find rows locked, and slow both down.
 #[derive(Debug)]
-pub(super) struct Progress(Mutex<Moment>);
+pub(super) struct Progress {
+    begun: Moment,
+    leases: u32,
+    /// Whether the leases are likely to take longer than the time after which they are due.
+    slow: bool,
+    /// When the renewal began, or got an answer last.
+    last: Mutex<Moment>,
+}
 
 impl Progress {
-    pub(super) fn new(begun: Moment) -> Self {
-        Self(Mutex::new(begun))
+    /// Begins a renewal of this many leases, each of which is likely to take as long as `each`.
+    pub(super) fn new(leases: usize, each: Duration, length: Duration) -> Self {
+        let (begun, leases) = (Moment::now(), u32::try_from(leases).unwrap_or(u32::MAX));
+        Self {
+            begun,
+            leases,
+            slow: each.saturating_mul(leases) > length / 6,
+            last: Mutex::new(begun),
+        }
     }
 
     pub(super) fn last(&self) -> Moment {
-        *self.0.lock()
+        *self.last.lock()
+    }
+
+    /// Returns how long each lease has taken by now.
+    pub(super) fn each(&self) -> Duration {
+        Moment::now().saturating_since(self.begun) / self.leases
+    }
+
+    /// Returns how many leases to renew in one packet.
+    ///
+    /// A lease counts from when its packet was sent, so it gets older by the time of a whole packet
+    /// than if it had been sent alone. But each packet costs a round trip.
+    fn batch(&self, connection: &mut DatabaseConnection, leases: usize, length: Duration) -> usize {
+        if !self.slow {
+            return BATCH;
+        }
+        let begun = Moment::now();
+        // If this fails, the first packet tells why.
+        let _ = connection.run(Conn::ping);
+        let trip = Moment::now().saturating_since(begun).as_nanos().max(1);
+        let packets = usize::try_from(length.as_nanos() / 6 / trip).unwrap_or(PACKETS);
+        leases.div_ceil(packets.clamp(1, PACKETS)).clamp(1, BATCH)
     }
 }
 
@@ -44,20 +81,24 @@ pub(super) fn renew_all(
     progress: &Progress,
 ) -> Result<(), StatementError> {
     let is_free = |lease: &&Arc<RowLease>| lease.blocked().is_none();
-    let free: Vec<_> = leases.iter().filter(is_free).cloned().collect();
+    let mut rest: Vec<_> = leases.iter().filter(is_free).cloned().collect();
+    let size = progress.batch(connection, rest.len(), length);
     let mut first = Ok(());
-    let mut rest = &free[..];
-    while !rest.is_empty() {
-        let batch = &rest[..rest.len().min(BATCH)];
+    loop {
+        // The time for one that was lost meanwhile is better spent on the others.
+        rest.retain(|lease| !lease.is_over());
+        let batch = &rest[..rest.len().min(size)];
+        if batch.is_empty() {
+            break;
+        }
         let (count, renewed) = renew_batch(connection, batch, length, Wait::No);
-        rest = &rest[count..];
+        rest.drain(..count);
         if count > 0 {
-            *progress.0.lock() = Moment::now();
+            *progress.last.lock() = Moment::now();
         }
         if let Err(error) = renewed {
-            if let Some((blocked, later)) = rest.split_first() {
-                blocked.block();
-                rest = later;
+            if !rest.is_empty() {
+                rest.remove(0).block();
             }
             // The remaining leases would get the same error.
             if error.class == ErrorClass::Unreachable || !error.class.is_transient() {

@@ -58,6 +58,8 @@ struct Renewal {
     /// The number of the renewal in progress, and its progress.
     renewing: Option<(u64, Arc<Progress>)>,
     renewals: u64,
+    /// How long each lease took in the last renewal.
+    each: Duration,
     /// Whether the last renewals failed, and the failure was logged.
     failing: bool,
     renew_at: Moment,
@@ -129,6 +131,7 @@ impl Renewal {
             deleting: 0,
             renewing: None,
             renewals: 0,
+            each: Duration::ZERO,
             failing: false,
             renew_at: now,
             // Random, so that clients that start together do not clean together, and that among
@@ -185,7 +188,7 @@ impl Renewal {
         // The last renewal may have taken longer than the time after which a lease is due.
         due.sort_by_key(|lease| lease.due());
         self.renewals += 1;
-        let progress = Arc::new(Progress::new(now));
+        let progress = Arc::new(Progress::new(due.len(), self.each, self.lease));
         self.renewing = Some((self.renewals, progress.clone()));
         let (number, lease) = (self.renewals, self.lease);
         let report = self.report(Done::Renewed(number, Err(StatementError::no_answer())));
@@ -212,7 +215,9 @@ impl Renewal {
             debug!("a renewal hangs: its connection is given up");
             self.abandoned += 1;
             self.renewer = self.renewer.replacement();
-            self.renewing = None;
+            if let Some((_, progress)) = self.renewing.take() {
+                self.each = progress.each();
+            }
         }
     }
 
@@ -308,8 +313,13 @@ impl Renewal {
             }
             Done::Renewed(number, renewed) => {
                 let current = self.renewing.take_if(|(current, _)| *current == number);
-                if current.is_none() {
-                    self.abandoned = self.abandoned.saturating_sub(1);
+                match current {
+                    None => self.abandoned = self.abandoned.saturating_sub(1),
+                    // An error may have ended it before most leases were tried.
+                    Some((_, progress)) if renewed.is_err() => {
+                        self.each = self.each.max(progress.each());
+                    }
+                    Some((_, progress)) => self.each = progress.each(),
                 }
                 self.renewed(renewed);
             }
