@@ -83,18 +83,23 @@ pub(super) fn renew_all(
     let is_free = |lease: &&Arc<RowLease>| lease.blocked().is_none();
     let mut rest: Vec<_> = leases.iter().filter(is_free).cloned().collect();
     let size = progress.batch(connection, rest.len(), length);
-    let mut first = Ok(());
+    let (mut first, mut took) = (Ok(()), Duration::ZERO);
     loop {
-        // The time for one that was lost meanwhile is better spent on the others.
+        let begun = Moment::now();
+        // The time for a lease that is lost, or would be before the answer, is better spent on the
+        // others.
         rest.retain(|lease| !lease.is_over());
+        rest.sort_by_key(|lease| lease.valid_for(begun) < took);
         let batch = &rest[..rest.len().min(size)];
         if batch.is_empty() {
             break;
         }
         let (count, renewed) = renew_batch(connection, batch, length, Wait::No);
         rest.drain(..count);
+        let now = Moment::now();
+        took = now.saturating_since(begun);
         if count > 0 {
-            *progress.last.lock() = Moment::now();
+            *progress.last.lock() = now;
         }
         if let Err(error) = renewed {
             if !rest.is_empty() {

@@ -227,19 +227,25 @@ fn a_server_that_needs_long_for_many_leases_is_asked_once_at_a_time() {
 
 #[test]
 #[ignore = "needs MariaDB"]
-fn many_leases_on_a_slow_server_are_kept_if_it_can_renew_them_in_time() {
+fn many_leases_on_a_slow_server_are_kept_as_far_as_it_can_renew_them_in_time() {
     const T: Duration = Duration::from_secs(6);
     let database = Database::new();
     let client = client(&database.url(), T);
-    // Fifty take nearly half a lease. In one packet, each would be as old as two of these.
     let slow = "CREATE TRIGGER slow BEFORE UPDATE ON database_lock FOR EACH ROW \
                 SET NEW.token = NEW.token + 0 * SLEEP(0.05)";
     database.conn().query_drop(slow).unwrap();
     let take = |i| client.mutex(&format!("{i}")).unwrap().lock().unwrap();
-    let guards: Vec<_> = (0..50).map(take).collect();
-    thread::sleep(3 * T);
-    let lost = guards.iter().filter(|guard| !guard.is_valid());
-    assert_eq!(lost.count(), 0);
+    let kept = |guards: &[MutexGuard]| guards.iter().filter(|guard| guard.is_valid()).count();
+    // They take nearly half a lease. In one packet, each would be as old as two of these.
+    let mut guards: Vec<_> = (0..50).map(take).collect();
+    thread::sleep(2 * T);
+    assert_eq!(kept(&guards), 50);
+    // If each was renewed just before it is lost, none would be renewed in time.
+    guards.extend((50..150).map(take));
+    thread::sleep(2 * T);
+    let kept = kept(&guards);
+    println!("kept {kept}");
+    assert!(30 <= kept, "{kept}");
 }
 
 #[test]
