@@ -112,14 +112,22 @@ pub(super) fn renew_all(
             first = first.and(Err(error));
         }
     }
+    first.and(renew_blocked(connection, leases, length))
+}
+
+/// Renews the lease that has waited longest of those whose row another program had locked.
+fn renew_blocked(
+    connection: &mut DatabaseConnection,
+    leases: &[Arc<RowLease>],
+    length: Duration,
+) -> Result<(), StatementError> {
     let blocked = leases
         .iter()
         .filter_map(|lease| Some((lease.blocked()?, lease)));
-    let Some((_, lease)) = blocked.min_by_key(|(sent, _)| *sent) else {
-        return first;
-    };
-    let last = renew_one(connection, lease, length);
-    first.and(last)
+    match blocked.min_by_key(|(sent, _)| *sent) {
+        Some((_, lease)) => renew_one(connection, lease, length),
+        None => Ok(()),
+    }
 }
 
 /// Returns how many renewals were answered, and the error that ended them.

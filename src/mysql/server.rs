@@ -17,31 +17,50 @@ const OWN: [IpAddr; 2] = [
 /// firewall may forget a silent connection, and drop what is sent on it later without a word.
 const KEEP_ALIVE: u32 = 10;
 
+/// More bytes than the statements and answers of the locks have. Without a number, the driver asks
+/// the server for one, and cannot read an answer in UTF-16.
+const LONGEST_PACKET: usize = 16 * 1024 * 1024;
+
 /// Connects to an address that accepts the connection; limits every wait on it.
 pub(super) fn connect(opts: &Opts, limit: Duration) -> Result<Conn> {
     let addresses = addresses(opts)?;
     // The first address may be tried twice.
-    let tries = match addresses.len() {
-        0 | 1 => 1,
-        several => 1 + u32::try_from(several).unwrap_or(u32::MAX - 1),
+    let share = match addresses.len() {
+        0 | 1 => limit,
+        several => limit / (1 + u32::try_from(several).unwrap_or(u32::MAX - 1)),
     };
-    let opts = with_timeouts(opts, limit, limit / tries);
-    let first = Conn::new(opts.clone());
-    if tries == 1 || !is_not_there(&first) {
-        return first;
+    let tries = tries(&with_timeouts(opts, limit, share), &addresses);
+    let mut conns = tries.into_iter().map(Conn::new);
+    let first = conns.next().unwrap_or_else(|| Conn::new(opts.clone()));
+    match is_not_there(&first) {
+        true => conns.find(|conn| !is_not_there(conn)).unwrap_or(first),
+        false => first,
     }
-    // The driver tries only the first address of a name, unless it binds the connection to an
-    // address of this machine: then it tries all of that kind.
-    let kinds = OWN.iter().filter(|own| {
-        let mut addresses = addresses.iter();
-        addresses.any(|address| address.is_ipv4() == own.is_ipv4())
-    });
-    let others = kinds.map(|own| {
-        let own = SocketAddr::new(*own, 0);
-        Conn::new(OptsBuilder::from_opts(opts.clone()).bind_address(Some(own)))
-    });
-    let found = others.into_iter().find(|conn| !is_not_there(conn));
-    found.unwrap_or(first)
+}
+
+/// Returns the options for each connection to try.
+fn tries(opts: &Opts, addresses: &[SocketAddr]) -> Vec<Opts> {
+    let builder = || OptsBuilder::from_opts(opts.clone());
+    let to = |address: &SocketAddr| builder().ip_or_hostname(Some(address.ip().to_string()));
+    let has_scope = |address: &SocketAddr| match address {
+        SocketAddr::V4(_) => false,
+        SocketAddr::V6(address) => address.scope_id() > 0,
+    };
+    if opts.get_ssl_opts().is_none() && !addresses.is_empty() && !addresses.iter().any(has_scope) {
+        return addresses.iter().map(to).map(Opts::from).collect();
+    }
+    // A certificate is for the name, which the driver then looks up once more. It tries only the
+    // first address of a name, unless it binds the connection to an address of this machine: then
+    // it tries all of that kind.
+    let is_of = |own: &IpAddr| addresses.iter().any(|to| to.is_ipv4() == own.is_ipv4());
+    let kinds = OWN
+        .into_iter()
+        .filter(|own| 1 < addresses.len() && is_of(own));
+    let bound = kinds.map(|own| builder().bind_address(Some(SocketAddr::new(own, 0))));
+    [opts.clone()]
+        .into_iter()
+        .chain(bound.map(Opts::from))
+        .collect()
 }
 
 /// Returns the addresses that the driver might try; none if the URL names a socket, or the address
@@ -83,6 +102,7 @@ fn with_timeouts(opts: &Opts, limit: Duration, connect: Duration) -> Opts {
                 .or(Some(KEEP_ALIVE)),
         );
     builder
+        .max_allowed_packet(opts.get_max_allowed_packet().or(Some(LONGEST_PACKET)))
         // For a loopback address the driver would go on over the socket whose path the server
         // names. Behind a tunnel or a proxy, that socket belongs to another server on this machine.
         .prefer_socket(false)
@@ -90,4 +110,28 @@ fn with_timeouts(opts: &Opts, limit: Duration, connect: Duration) -> Opts {
         .read_timeout(at_most(opts.get_read_timeout().copied(), limit))
         .write_timeout(at_most(opts.get_write_timeout().copied(), limit))
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use ::mysql::SslOpts;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_looked_up_a_second_time_only_for_its_certificate() {
+        let opts = Opts::from_url("mysql://app@db.example/app").expect("a good URL");
+        let addresses = ["192.0.2.1:3306", "[2001:db8::1]:3306"];
+        let addresses = addresses.map(|address| address.parse().expect("an address"));
+        let hosts = |opts: &Opts| -> Vec<_> {
+            let tries = tries(opts, &addresses);
+            tries
+                .iter()
+                .map(|opts| opts.get_ip_or_hostname().into_owned())
+                .collect()
+        };
+        assert_eq!(hosts(&opts), ["192.0.2.1", "2001:db8::1"]);
+        let tls = OptsBuilder::from_opts(opts).ssl_opts(Some(SslOpts::default()));
+        assert_eq!(hosts(&tls.into()), ["db.example"; 3]);
+    }
 }

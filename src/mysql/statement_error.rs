@@ -250,9 +250,16 @@ fn message(error: &DriverError) -> String {
 }
 
 fn io_message(error: &io::Error) -> String {
-    match is_timeout(error) {
-        true => "no answer in time".to_owned(),
-        false => error.to_string(),
+    // MariaDB answers nothing more to a packet of which a statement was killed.
+    const SILENCE: &str = "no answer in time: the server is busy, cannot be reached, or somebody has ended the statement (KILL QUERY)";
+    // The driver says this of an answer in UTF-16.
+    const UNREADABLE: &str = "Invalid catalog value";
+    match error.to_string() {
+        _ if is_timeout(error) => SILENCE.to_owned(),
+        said if said.starts_with(UNREADABLE) => {
+            format!("{said}; check character_set_results in the server's init_connect")
+        }
+        said => said,
     }
 }
 

@@ -173,14 +173,19 @@ fn the_locks_work_whatever_the_servers_sessions_begin_with() {
         "--log-bin --binlog-format=STATEMENT --transaction-isolation=READ-COMMITTED",
         "--transaction-read-only --autocommit=0 --sql-safe-updates",
         "--max-statement-time=0.001",
+        "--init-connect=SET@@character_set_results=utf16",
     ] {
         let options: Vec<_> = option.split(' ').collect();
         let server = Arc::new(Server::start(&[]));
         let database = Database::empty_on(server.clone());
-        database.conn().query_drop(CREATE_TABLE).unwrap();
+        let mut root = database.conn();
+        root.query_drop(CREATE_TABLE).unwrap();
+        // The first statements of a server are for users without special rights.
+        let user = format!("CREATE USER app; GRANT ALL ON {}.* TO app", database.name);
+        root.query_drop(user).unwrap();
         server.kill();
         server.resume(&options);
-        let client = Client::builder(&database.url()).connect_timeout(seconds(3));
+        let client = Client::builder(&database.url_of("app")).connect_timeout(seconds(3));
         let client = client
             .connect()
             .unwrap_or_else(|error| panic!("{option}: {error}"));
@@ -189,6 +194,18 @@ fn the_locks_work_whatever_the_servers_sessions_begin_with() {
         guard.verify().unwrap();
         guard.unlock().unwrap();
     }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_pool_that_cannot_read_the_servers_first_answer_is_told_why() {
+    let server = Server::start(&["--init-connect=SET@@character_set_results=utf16"]);
+    let database = Database::new_on(server.into());
+    let user = format!("CREATE USER app; GRANT ALL ON {}.* TO app", database.name);
+    database.conn().query_drop(user).unwrap();
+    let pool = Database::pool(&database.url_of("app"), "DO 0");
+    let refused = Client::builder_from_pool(pool).connect().unwrap_err();
+    assert!(refused.to_string().contains("init_connect"), "{refused}");
 }
 
 /// Holds locks in more threads than there are connections, for longer than their lease; checks that
