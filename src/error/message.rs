@@ -220,7 +220,7 @@ impl Error {
             Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
             Self::Unmarked { path, what } => write!(
                 f,
-                "{path} is not {what}: its node was made for something else, such as a lock or the directory of other paths; check the path, use one that does not exist yet, or wait for a minute or two if a lock or semaphore has just been there"
+                "{path} is not {what}: its node was made for something else, such as a lock or the directory of other paths, or a later version of zklock has added to it; check the path, use one that does not exist yet, update this program, or wait for a minute or two if a lock or semaphore has just been there"
             ),
             Self::SlotForgotten { path, slot, up_to } => write!(
                 f,

@@ -513,9 +513,8 @@ fn a_path_of_something_else() {
         ),
     ];
     for (told, begins) in table {
-        let why =
-            "its node was made for something else, such as a lock or the directory of other paths";
-        let to_do = "check the path, use one that does not exist yet, or wait for a minute or two if a lock or semaphore has just been there";
+        let why = "its node was made for something else, such as a lock or the directory of other paths, or a later version of zklock has added to it";
+        let to_do = "check the path, use one that does not exist yet, update this program, or wait for a minute or two if a lock or semaphore has just been there";
         assert_eq!(told, format!("{begins}: {why}; {to_do}"));
     }
 }

@@ -181,4 +181,10 @@ fn a_client_that_cannot_keep_what_was_left_refuses_the_job(place: Place) {
     job.forget().unwrap();
     leave(&job, "1", None);
     begins(&mut raw, "1");
+    let later = br#"{"job":3}"#;
+    raw.set_data(&path, later).unwrap();
+    let refused = job.once("2", |_run| Ok::<_, Error>(())).unwrap_err();
+    assert!(refused.to_string().contains("a later version"), "{refused}");
+    assert!(job.repair().is_err() && job.forget().is_err());
+    assert_eq!(raw.data(&path).unwrap(), later);
 }

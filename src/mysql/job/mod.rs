@@ -272,7 +272,9 @@ impl Job {
         let name = &self.name;
         Error::Database {
             what,
-            message: format!("the journal of {name} in database_lock_job cannot be read"),
+            message: format!(
+                "the journal of {name} in database_lock_job cannot be read; if a later version of zklock wrote it, update this program"
+            ),
         }
     }
 

@@ -409,7 +409,7 @@ fn a_parent_of_jobs_taken_for_a_job() {
     let done = Zklock::run(embedded(), &format!("once --slot a {job}"), "true");
     assert_eq!(done.code, Some(0));
     let message = format!(
-        "{path} is not a job: its node was made for something else, such as a lock or the directory of other paths; check the path, use one that does not exist yet, or wait for a minute or two if a lock or semaphore has just been there; if it was a job's before, zklock forget --repair begins a new record"
+        "{path} is not a job: its node was made for something else, such as a lock or the directory of other paths, or a later version of zklock has added to it; check the path, use one that does not exist yet, update this program, or wait for a minute or two if a lock or semaphore has just been there; if it was a job's before, zklock forget --repair begins a new record"
     );
     says(embedded(), &format!("last {path}"), 78, &message);
     says(
