@@ -86,10 +86,7 @@ pub(super) fn renew_all(
     let (mut first, mut took) = (Ok(()), Duration::ZERO);
     loop {
         let begun = Moment::now();
-        // The time for a lease that is lost, or would be before the answer, is better spent on the
-        // others.
-        rest.retain(|lease| !lease.is_over());
-        rest.sort_by_key(|lease| lease.valid_for(begun) < took);
+        order(&mut rest, begun, took);
         let batch = &rest[..rest.len().min(size)];
         if batch.is_empty() {
             break;
@@ -112,7 +109,15 @@ pub(super) fn renew_all(
             first = first.and(Err(error));
         }
     }
-    first.and(renew_blocked(connection, leases, length))
+    let last = renew_blocked(connection, leases, length);
+    first.and(last)
+}
+
+/// Puts those first that an answer reaches in time if it takes as long as the last one. The time for a lease that is
+/// lost, or would be before the answer, is better spent on the others.
+fn order(leases: &mut Vec<Arc<RowLease>>, now: Moment, took: Duration) {
+    leases.retain(|lease| !lease.is_over());
+    leases.sort_by_key(|lease| lease.valid_for(now) < took);
 }
 
 /// Renews the lease that has waited longest of those whose row another program had locked.

@@ -87,10 +87,10 @@ impl Session {
             let counts = match self.status.next_for_a_grant(&proof) {
                 Next::Grant => continue,
                 Next::Ask { counts } => counts,
-                Next::Pause(pause) => match self.await_leader(&mut caller, pause, limit) {
-                    Ok(()) => continue,
-                    Err(LimitReached) => return Ok(Proven::LimitReached),
-                },
+                Next::Pause(pause) if self.await_leader(&mut caller, pause, limit).is_ok() => {
+                    continue;
+                }
+                Next::Pause(_) => return Ok(Proven::LimitReached),
             };
             let stamp = self.status.stamp();
             let Ok(answers) = caller.prove(nodes, limit) else {
@@ -98,9 +98,7 @@ impl Session {
             };
             let now = Moment::now().since_boot();
             match judge(self.transport.capabilities(), &answers) {
-                Proof::Confirmed if proof.confirmed(stamp, counts, now) => {
-                    tell_late(now.saturating_sub(stamp.sent));
-                }
+                Proof::Confirmed if proof.confirmed(stamp, counts, now) => tell_late(proof.took),
                 Proof::Confirmed => {}
                 Proof::Gone(at) => return Ok(Proven::Gone(at)),
                 Proof::Hidden(at) => return Err(hidden(nodes, at)),

@@ -83,8 +83,12 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) kerberos: bool,
 
+    /// Logs to stderr; given twice, logs more.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
     #[cfg(feature = "tls")]
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = SERVERS)]
     pub(crate) tls: TlsArgs,
 
     /// Who may read and change the nodes of the lock.
@@ -95,10 +99,6 @@ pub(crate) struct Args {
     /// recipes page, or Curator's LeaderLatch.
     #[arg(long, global = true, help_heading = SERVERS, value_name = "NAME", default_value = "curator")]
     pub(crate) dialect: LockDialect,
-
-    /// Logs to stderr; given twice, logs more.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
 
     #[command(subcommand)]
     pub(crate) task: Task,

@@ -24,7 +24,7 @@ pub struct GrantProof {
     /// How many of the proofs asked for could have been enough.
     proofs: u32,
     /// How long the answer to that request took.
-    took: Duration,
+    pub took: Duration,
 }
 
 /// The next step before a grant.
@@ -87,8 +87,8 @@ impl GrantProof {
         self.stamp.filter(here)
     }
 
-    /// Notes that a quorum confirmed the nodes when it was asked with this stamp, which arrives now. Returns whether so many
-    /// proofs have counted by now that the answers must take too long.
+    /// Notes that a quorum confirmed the nodes when it was asked with this stamp, in an answer that arrives now. Returns
+    /// whether so many proofs have counted by now that the answers must take too long.
     pub fn confirmed(&mut self, stamp: Stamp, counts: bool, now: Duration) -> bool {
         self.stamp = Some(stamp);
         self.took = now.saturating_sub(stamp.sent);

@@ -204,7 +204,9 @@ impl Connection {
                 // The events of a change arrive before the replies that reflect it. The answers to
                 // pings give no such guarantee.
                 self.last_zxid = self.last_zxid.max(header.zxid);
-                return self.reply(header, body);
+                if !self.is_refused_early(header) {
+                    return self.reply(header, body);
+                }
             }
         }
         Ok(())
@@ -255,6 +257,21 @@ impl Connection {
         }
     }
 
+    /// Answers a write that the server refuses before it has answered earlier requests; returns whether this is one.
+    ///
+    /// With `enableEagerACLCheck`, a server that may not carry a write out passes it on to nobody.
+    fn is_refused_early(&self, header: ReplyHeader) -> bool {
+        if !matches!(header.code, ErrorCode::NO_AUTH | ErrorCode::INVALID_ACL) {
+            return false;
+        }
+        let refused = self.shared.state.lock().queue.take_out_of_turn(header.xid);
+        let is_one = refused.is_some();
+        if let Some(refused) = refused {
+            refused.answer(Err(Failure::Refused(header.code)));
+        }
+        is_one
+    }
+
     fn reply(&mut self, header: ReplyHeader, body: &[u8]) -> Result<(), End> {
         let mut state = self.shared.state.lock();
         if let Stage::Closing { reply, .. } = state.stage {
@@ -262,11 +279,6 @@ impl Connection {
                 Some(xid) if xid == header.xid => Err(state.closed_by(header.code)),
                 _ => Ok(()),
             };
-        }
-        if let Some(refused) = state.queue.take_refused_early(header.xid, header.code) {
-            drop(state);
-            refused.answer(Err(Failure::Refused(header.code)));
-            return Ok(());
         }
         let Some(mut pending) = state.queue.pop() else {
             return Err(End::Broken("a reply came without a request".to_owned()));

@@ -151,12 +151,10 @@ impl RequestQueue {
         self.pending.pop_front()
     }
 
-    /// Takes out the write with this number if the server refuses it, with this code, before it has answered earlier
-    /// requests: with `enableEagerACLCheck`, a server that may not carry a write out passes it on to nobody.
-    pub(super) fn take_refused_early(&mut self, xid: i32, code: ErrorCode) -> Option<Pending> {
-        let is_eager = matches!(code, ErrorCode::NO_AUTH | ErrorCode::INVALID_ACL);
+    /// Takes out the write with this number if earlier requests have no answer yet.
+    pub(super) fn take_out_of_turn(&mut self, xid: i32) -> Option<Pending> {
         let at = self.pending.iter().position(|open| open.xid == xid)?;
-        match is_eager && 0 < at && !is_read(&self.pending[at].request) {
+        match 0 < at && !is_read(&self.pending[at].request) {
             true => self.pending.remove(at),
             false => None,
         }

@@ -245,9 +245,8 @@ impl Acquisition {
         };
         match proof::judge(wire.capabilities(), &answers) {
             Proof::Confirmed => {
-                let now = wire.now();
-                if self.proof.confirmed(stamp, counts, now) {
-                    wire.tell(Note::AnswersLate(now.saturating_sub(stamp.sent)));
+                if self.proof.confirmed(stamp, counts, wire.now()) {
+                    wire.tell(Note::AnswersLate(self.proof.took));
                 }
                 Ok(())
             }

@@ -127,8 +127,8 @@ MUTANTS = [
         "proof-at-its-answer",
         "the proof of a grant counts from its answer on",
         "core/acquisition/answers.rs",
-        "                if self.proof.confirmed(stamp, counts, now) {",
-        "                if self.proof.confirmed(wire.stamp(), counts, now) {",
+        "                if self.proof.confirmed(stamp, counts, wire.now()) {",
+        "                if self.proof.confirmed(wire.stamp(), counts, wire.now()) {",
     ),
     (
         "sleeps-through-reconnects",
