@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use crate::helper::wire::{Kind, receive_files, send};
 use crate::helper::{EXEC, KEEP, at_the_parents_end, keep};
 #[cfg(target_os = "linux")]
-use crate::helper::{LISTEN, listen};
+use crate::helper::{LISTEN, terminal_signals};
 use crate::signals;
 use crate::stderr::{flush, say};
 
@@ -31,7 +31,7 @@ pub(crate) fn main() -> Option<ExitCode> {
         }
         KEEP => keep::keep(),
         #[cfg(target_os = "linux")]
-        LISTEN => listen::listen(),
+        LISTEN => terminal_signals::listen(),
         _ => return None,
     };
     Some(ExitCode::from(u8::from(ended.is_err())))

@@ -23,7 +23,7 @@
 //! which kills them before it releases the lock. The arguments of `__keep` name neither the lock nor
 //! the command, so that `pkill -f` does not kill both.
 //!
-//! This module starts the helpers; `entry`, `keep` and `listen` are what they do.
+//! This module starts the helpers; `entry`, `keep` and `terminal_signals` are what they do.
 
 use std::io;
 use std::iter;
@@ -39,9 +39,9 @@ use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
 pub(crate) mod entry;
 mod keep;
-#[cfg(target_os = "linux")]
-mod listen;
 mod session;
+#[cfg(target_os = "linux")]
+mod terminal_signals;
 pub(crate) mod trust;
 pub(crate) mod wire;
 

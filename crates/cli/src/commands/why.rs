@@ -9,8 +9,8 @@ use zklock::Client;
 use zklock::diagnostics::{Blocker, Blockers};
 
 use crate::args::Why;
+use crate::commands::overview::tell_what_was_not_read;
 use crate::failure::{Failure, written};
-use crate::overview::tell_what_was_not_read;
 use crate::sanitize::{plain, plain_json};
 use crate::table::{brief, millis, one, who};
 

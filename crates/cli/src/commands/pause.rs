@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use zklock::{Client, Contender, Error};
 
 use crate::args::Pause;
+use crate::commands::hold::wanted;
 use crate::failure::{Failure, written};
-use crate::hold::wanted;
 use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::named;
