@@ -3,8 +3,8 @@
 use std::result::Result as StdResult;
 
 use super::Job;
-use super::idle_lock::{PAUSE, STAKED};
 use super::record::RunRecord;
+use super::unused_lock::{PAUSE, STAKED};
 use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::session::call_error::CallError;

@@ -2,11 +2,11 @@
 
 mod driver;
 mod forget;
-mod idle_lock;
 mod look;
 mod options;
 mod record;
 mod run;
+mod unused_lock;
 
 use std::fmt;
 use std::result;

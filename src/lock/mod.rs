@@ -9,7 +9,6 @@
 //! through a [`Queue`](request::Queue) on the server with the driver. The result is a
 //! [`RawGuard`](raw_guard::RawGuard), the only one of these that acts on drop.
 
-mod abandonment;
 mod downgrade;
 mod driver;
 pub(crate) mod fresh_id;
@@ -18,6 +17,7 @@ mod hand_over;
 mod hold;
 mod join_guards;
 pub(crate) mod multi;
+mod predecessor_mark;
 pub(crate) mod prepared_create;
 pub(crate) mod raw_guard;
 mod release_note;
@@ -42,7 +42,7 @@ use crate::transport::session_state::SessionState;
 use crate::transport::status::Subscription;
 use zklock_core::attempt::Patience;
 
-pub(crate) use self::abandonment::lasting;
+pub(crate) use self::predecessor_mark::lasting;
 
 /// The state that the locks of one client share.
 pub(crate) struct Locks {

@@ -1,6 +1,6 @@
 //! What the release of a lock writes besides deleting its node.
 
-use zklock_core::abandonment::Mark;
+use zklock_core::predecessor_mark::Mark;
 
 /// What a release writes into the directory, in the transaction that deletes the node.
 ///

@@ -8,9 +8,9 @@ use crate::session::call_error::CallError;
 use crate::session::queries::Seen;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
-use zklock_core::abandonment;
 use zklock_core::journal::Journal;
 use zklock_core::permits::number;
+use zklock_core::predecessor_mark;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ impl Kept {
         Self {
             permits: number(&seen.data),
             is_job: Journal::parse(&seen.data, seen.stat.mtime).is_some(),
-            marked: abandonment::parse(&seen.data)
+            marked: predecessor_mark::parse(&seen.data)
                 .flatten()
                 .map(FencingToken::new),
         }

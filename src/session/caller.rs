@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fmt, slice};
 
 use super::call_error::CallError;
-use super::silence_warning::Silence;
+use super::silence::Silence;
 use crate::error::Result;
 use crate::system::channel::Receiver;
 use crate::system::clock;

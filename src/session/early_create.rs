@@ -17,7 +17,7 @@ use crate::path;
 use crate::system::sync::Mutex;
 use crate::transport::{Answer, Call};
 use zklock_core::attempt::Orphan;
-use zklock_core::joined;
+use zklock_core::delete_and_create;
 use zklock_core::validity::Stamp;
 use zklock_jute::{Op, Request};
 
@@ -106,7 +106,7 @@ pub(super) fn join(
         let answer = mem::replace(&mut create.answer, Box::new(drop));
         create.answer = Box::new(move |answered| match early.is_read() {
             true => answer(answered),
-            false => drop(joined::orphan(answered, &prefix).map(left)),
+            false => drop(delete_and_create::orphan(answered, &prefix).map(left)),
         });
         joined(node, create, deleted)
     });
@@ -123,10 +123,10 @@ fn prefix(create: &Request) -> String {
 fn joined(node: String, create: Call, deleted: Answer) -> Call {
     let created = create.answer;
     Call {
-        request: joined::request(vec![Op::delete(node)], create.request),
+        request: delete_and_create::request(vec![Op::delete(node)], create.request),
         watch: None,
         answer: Box::new(move |answered| {
-            let (delete, create) = joined::parts(answered);
+            let (delete, create) = delete_and_create::parts(answered);
             created(create);
             deleted(delete);
         }),

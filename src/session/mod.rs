@@ -27,7 +27,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod lease;
 pub(crate) mod leases;
 pub(crate) mod queries;
-pub(crate) mod silence_warning;
+pub(crate) mod silence;
 
 use std::mem;
 use std::sync::Arc;

@@ -555,9 +555,9 @@ MUTANTS = [
         "grant-proof-at-its-answer",
         "the proof of the first one in line counts from its answer on",
         "crates/core/src/acquisition/answers.rs",
-        "                if self.proof.confirmed(stamp, counts, now) {",
-        "                if self.proof.confirmed(wire.stamp(), counts, now) {",
-        "                if self.proof.confirmed(if {mutant} {{ wire.stamp() }} else {{ stamp }}, counts, now) {{",
+        "                if self.proof.confirmed(stamp, counts, wire.now()) {",
+        "                if self.proof.confirmed(wire.stamp(), counts, wire.now()) {",
+        "                if self.proof.confirmed(if {mutant} {{ wire.stamp() }} else {{ stamp }}, counts, wire.now()) {{",
     ),
     (
         "answers-of-another-session",
@@ -720,9 +720,9 @@ MUTANTS = [
         "early-create-answer-left",
         "what a create has left that nobody waits for any more is not cleaned up",
         "src/session/early_create.rs",
-        "            false => drop(joined::orphan(answered, &prefix).map(left)),",
-        "            false => drop((joined::orphan(answered, &prefix), left)),",
-        "            false => drop(joined::orphan(answered, &prefix).filter(|_| !{mutant}).map(left)),",
+        "            false => drop(delete_and_create::orphan(answered, &prefix).map(left)),",
+        "            false => drop((delete_and_create::orphan(answered, &prefix), left)),",
+        "            false => drop(delete_and_create::orphan(answered, &prefix).filter(|_| !{mutant}).map(left)),",
     ),
     (
         "early-create-looked-for-too-soon",
@@ -735,7 +735,7 @@ MUTANTS = [
     (
         "early-create-lost-is-unsent",
         "a transaction whose reply was lost counts as not sent for the create",
-        "crates/core/src/joined.rs",
+        "crates/core/src/delete_and_create.rs",
         "        Err(failure) => return (Err(failure), Err(failure)),",
         "        Err(failure) => return (Err(failure), Err(Failure::NotSent)),",
         "        Err(failure) if {mutant} => return (Err(failure), Err(Failure::NotSent)),\n"

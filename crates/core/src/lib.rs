@@ -17,7 +17,7 @@
 //! - [`permit_number`] gives a permit a number that no other permit has,
 //! - [`downgrade`] turns a writer into a reader,
 //! - [`job`] runs something once, and [`journal`] says what has run,
-//! - [`abandonment`] tells a holder that its predecessor went without releasing,
+//! - [`predecessor_mark`] tells a holder that its predecessor went without releasing,
 //! - [`release_note`] tells a waiter that the holders ahead released in order, and [`seen_ahead`] records which
 //!   contenders it has seen there,
 //! - [`overdue_holder`] says which holder to hurry, and when,
@@ -30,7 +30,7 @@
 //! - [`hold`] says when a pause in a queue is over,
 //! - [`guard_state`] says what state a guard is in, from its last proof and what happened since,
 //! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] retries that until it is gone,
-//! - [`joined`] puts a deletion and the next create into one transaction, and splits its answer,
+//! - [`delete_and_create`] puts a deletion and the next create into one transaction, and splits its answer,
 //! - [`refusals`] says why a lock's directory cannot be created, and [`path`] takes paths apart,
 //! - [`connection`] says which server is next, when to leave a server, and what it supports.
 //!
@@ -45,12 +45,12 @@
 #[macro_use]
 extern crate alloc;
 
-pub mod abandonment;
 pub mod acquisition;
 pub mod answer;
 pub mod attempt;
 pub mod cleanup;
 pub mod connection;
+pub mod delete_and_create;
 pub mod deletions;
 pub mod dialect;
 pub mod downgrade;
@@ -58,7 +58,6 @@ pub mod grant_proof;
 pub mod guard_state;
 pub mod hold;
 pub mod job;
-pub mod joined;
 pub mod journal;
 pub mod lifetime;
 pub mod mending;
@@ -70,6 +69,7 @@ pub mod permit_attempt;
 pub mod permit_number;
 pub mod permits;
 pub mod places;
+pub mod predecessor_mark;
 pub mod proof;
 pub mod queue;
 pub mod refusals;

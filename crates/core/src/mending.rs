@@ -43,7 +43,7 @@ pub fn is_free(data: &[u8], version: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::abandonment::CLEAN;
+    use super::super::predecessor_mark::CLEAN;
     use super::*;
 
     #[test]

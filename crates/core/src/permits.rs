@@ -6,11 +6,11 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::abandonment;
 use super::dialect::Dialect;
 use super::journal::Journal;
 use super::name::NodeName;
 use super::path::node_in;
+use super::predecessor_mark;
 use super::release_note::is_note;
 use zklock_jute::{ErrorCode, Names, Reply, Request};
 
@@ -91,7 +91,7 @@ pub fn is_idle(data: &[u8], line: &Names, permits: &Names, stood: bool) -> bool 
 
 /// Returns whether this is what a job or a mutex of this library keeps.
 fn is_kept(data: &[u8]) -> bool {
-    Journal::parse(data, 0).is_some() || abandonment::parse(data).is_some()
+    Journal::parse(data, 0).is_some() || predecessor_mark::parse(data).is_some()
 }
 
 /// Returns whether this is the address of a client of Curator's, as its directories have it.
@@ -129,8 +129,8 @@ mod tests {
             (Curator, Some(b"fe80::1%eth0"), 0, Write),
             (Curator, Some(Journal::EMPTY), 0, Foreign),
             (Kazoo, Some(Journal::EMPTY), 0, Foreign),
-            (Curator, Some(abandonment::CLEAN), 0, Foreign),
-            (Kazoo, Some(abandonment::CLEAN), 0, Foreign),
+            (Curator, Some(predecessor_mark::CLEAN), 0, Foreign),
+            (Kazoo, Some(predecessor_mark::CLEAN), 0, Foreign),
             (Curator, Some(b"{\"threads\": 8}"), 0, Foreign),
             (Curator, Some(b"\xff"), 0, Foreign),
             (Curator, Some(b"{\"released\":1}"), 0, Write),

@@ -11,7 +11,7 @@ use super::faults::Faults;
 use super::four_letter_words::name;
 use super::node::ChangeTime;
 use super::outbox::Outbox;
-use super::request::RequestAnswer;
+use super::requester::RequestAnswer;
 use super::sessions::Password;
 use super::state::{ConnectionState, LastRequest, ServerState, Traffic, epoch_ms};
 use super::watches::ConnectionId;

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use super::four_letter_words::FourLetterWord;
 use super::outbox::Outbox;
-use super::request::decode;
+use super::requester::decode;
 use super::shared::SharedServer;
 use super::watches::ConnectionId;
 use zklock_jute::ConnectRequest;

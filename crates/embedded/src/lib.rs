@@ -109,7 +109,7 @@ mod path;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod reads;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
-mod request;
+mod requester;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod sessions;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -154,7 +154,7 @@ pub mod parts {
     pub use crate::config::ServerConfig;
     pub use crate::faults::Faults;
     pub use crate::node::ChangeTime;
-    pub use crate::request::{RequestAnswer, Requester, decode};
+    pub use crate::requester::{RequestAnswer, Requester, decode};
     pub use crate::sessions::{Password, Timeouts};
     pub use crate::tree::Author;
     pub use crate::view::ServerView;

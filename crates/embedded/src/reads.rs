@@ -1,7 +1,7 @@
 //! The answers to requests that read a node, or set or remove watches.
 
 use super::acl::Identity;
-use super::request::{Requester, Result};
+use super::requester::{Requester, Result};
 use super::view::ServerView;
 use super::watches::{ConnectionId, Notice, Reach, Subject};
 use zklock_jute::Names;

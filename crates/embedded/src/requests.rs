@@ -2,7 +2,7 @@
 
 use super::acl::Identity;
 use super::entry::{Act, Entry};
-use super::request::{RequestAnswer, Requester, Result};
+use super::requester::{RequestAnswer, Requester, Result};
 use super::state::ServerState;
 use super::watches::ConnectionId;
 use super::write::Write;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::change::TreeChange;
 use super::node::ChangeTime;
-use super::request::Result;
+use super::requester::Result;
 use super::tree::{Author, Tree};
 use super::watches::{Notice, ServerWatches};
 use super::write::Write;

@@ -13,7 +13,7 @@ use super::calls::{Creation, Open, Purpose};
 use super::line::Line;
 use zklock_core::acquisition::CallId;
 use zklock_core::answer::{Answered, BREATHER};
-use zklock_core::joined;
+use zklock_core::delete_and_create;
 use zklock_jute::EventKind;
 
 impl Core {
@@ -114,7 +114,7 @@ impl Core {
             Purpose::Create(creation) => self.created(&creation, open.id, answered),
             Purpose::Deletion(id) => self.deleted(id, answered),
             Purpose::Both(id, creation) => {
-                let (deletion, create) = joined::parts(answered);
+                let (deletion, create) = delete_and_create::parts(answered);
                 self.deleted(id, deletion);
                 self.created(&creation, open.id, create);
             }

@@ -15,8 +15,8 @@ use super::refusal::refusal;
 use zklock_core::acquisition::{Acquisition, Wire};
 use zklock_core::answer::Answered;
 use zklock_core::attempt::Orphan;
+use zklock_core::delete_and_create;
 use zklock_core::deletions::{Deletion, Deletions, Ended, Progress};
-use zklock_core::joined;
 use zklock_jute::Op;
 
 /// The deletions of one client; see the module's documentation.
@@ -128,7 +128,10 @@ impl Releases {
         let stamp = link.stamp();
         let creation = Creation::new(next.path(), &prefix);
         let create = link.creation(next.path(), &prefix);
-        let call = link.send(joined::request(ops, create), Purpose::Both(id, creation));
+        let call = link.send(
+            delete_and_create::request(ops, create),
+            Purpose::Both(id, creation),
+        );
         next.is_created_by(call, stamp);
         next.list_too(link);
         // The transaction is the deletion's request.
@@ -195,7 +198,7 @@ impl Releases {
 
     /// Takes in the answer to the create of an attempt that has ended, and deletes what it has left.
     pub(super) fn created(&mut self, creation: &Creation, answered: Answered, link: &mut Link) {
-        if let Some(orphan) = joined::orphan(answered, &creation.prefix) {
+        if let Some(orphan) = delete_and_create::orphan(answered, &creation.prefix) {
             self.delete(&creation.path, orphan, link);
         }
     }

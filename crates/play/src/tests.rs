@@ -167,7 +167,7 @@ const THEIRS: &str = "_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab-lock-0000000000";
 
 /// Returns the name of the node with this id and number.
 fn name(id: u128, number: u32) -> String {
-    format!("_c_{}-lock-{number:010}", names::id_of(id))
+    format!("_c_{}-lock-{number:010}", ids::id_of(id))
 }
 
 fn told(request: &Request) -> String {

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::calls::{Creation, Purpose};
+use super::ids::id_of;
 use super::link::Link;
-use super::names::id_of;
 use zklock_core::acquisition::{CallId, Wire};
 use zklock_core::connection::Capabilities;
 use zklock_core::grant_proof::{GrantProof, Next};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use zklock::sim::ensemble::What;
-use zklock_core::abandonment::parse;
+use zklock_core::predecessor_mark::parse;
 
 use crate::client::Journal;
 use crate::plan::{Plan, What as Trouble};

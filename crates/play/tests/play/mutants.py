@@ -263,14 +263,14 @@ MUTANTS = [
     (
         "abandoned-create-lost",
         "the same, if the answer was lost",
-        "core/joined.rs",
+        "core/delete_and_create.rs",
         "        Ok(_) | Err(Failure::Lost) => Some(Orphan::Prefix(prefix.to_owned())),",
         "        Ok(_) => Some(Orphan::Prefix(prefix.to_owned())),",
     ),
     (
         "lost-is-unsent",
         "a transaction whose answer was lost counts as not sent for the create",
-        "core/joined.rs",
+        "core/delete_and_create.rs",
         "        Err(failure) => return (Err(failure), Err(failure)),",
         "        Err(failure) => return (Err(failure), Err(Failure::NotSent)),",
     ),

@@ -14,13 +14,13 @@ mod travel;
 
 use std::mem;
 
-use zklock_core::abandonment::{CLEAN, Mark};
 use zklock_core::attempt::{Attempt, Orphan, OwnNode, Patience};
 use zklock_core::cleanup::Cleanup;
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::downgrade::Downgrade;
 use zklock_core::multi::Multi;
 use zklock_core::permit_attempt::Permit;
+use zklock_core::predecessor_mark::{CLEAN, Mark};
 use zklock_core::queue::Contest;
 
 pub(crate) use self::mutant::Detour;

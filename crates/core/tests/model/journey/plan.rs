@@ -1,11 +1,11 @@
 //! A client's way through its plan: it begins attempts, holds, gives up, enters.
 
-use zklock_core::abandonment::{self, Mark};
 use zklock_core::attempt::{Attempt, Event, Origin, Orphan, Outcome, OwnNode};
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::downgrade::{self, Downgrade};
 use zklock_core::multi::{self, Multi};
 use zklock_core::permit_attempt::{self, Permit, Wish};
+use zklock_core::predecessor_mark::{self, Mark};
 use zklock_jute::Names;
 
 use super::{Detour, Goal, Journey, Last, Plan, Stage};
@@ -89,11 +89,11 @@ impl Journey {
                 _ => self.travellers[i].stage = Stage::Ask,
             },
             Plan::Mark(mark) => match mark.action() {
-                abandonment::Action::Finish(abandonment::Outcome::Entered(abandoned)) => {
+                predecessor_mark::Action::Finish(predecessor_mark::Outcome::Entered(abandoned)) => {
                     self.travellers[i].told = abandoned;
                     self.go_inside(i);
                 }
-                abandonment::Action::Finish(_) => self.end(i),
+                predecessor_mark::Action::Finish(_) => self.end(i),
                 _ => self.travellers[i].stage = Stage::Ask,
             },
         }
@@ -271,7 +271,7 @@ impl Journey {
         self.proceed(i);
     }
 
-    pub(crate) fn tell_mark(&mut self, i: usize, event: abandonment::Event) {
+    pub(crate) fn tell_mark(&mut self, i: usize, event: predecessor_mark::Event) {
         if let Plan::Mark(mark) = &mut self.travellers[i].plan {
             mark.handle(event);
         }
@@ -328,9 +328,12 @@ impl Journey {
                 if self.detour == Detour::MarksInTheQueue {
                     self.tell_mark(
                         i,
-                        abandonment::Event::Data(abandonment::CLEAN.to_vec(), self.version - 1),
+                        predecessor_mark::Event::Data(
+                            predecessor_mark::CLEAN.to_vec(),
+                            self.version - 1,
+                        ),
                     );
-                    self.tell_mark(i, abandonment::Event::IsSet);
+                    self.tell_mark(i, predecessor_mark::Event::IsSet);
                 }
             }
         }

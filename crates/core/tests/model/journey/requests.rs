@@ -4,7 +4,7 @@ use zklock_core::attempt::{Origin, OwnNode};
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::name::prefix;
 use zklock_core::permit_attempt::Look;
-use zklock_core::{abandonment, downgrade, multi, permit_attempt};
+use zklock_core::{downgrade, multi, permit_attempt, predecessor_mark};
 
 use super::{Detour, Goal, Journey, Last, Plan, Stage, Watch};
 use crate::directory::Maker;
@@ -63,12 +63,12 @@ impl Journey {
             }
             Plan::Mark(mark) => {
                 let action = mark.action();
-                let sets = matches!(action, abandonment::Action::Set(..));
+                let sets = matches!(action, predecessor_mark::Action::Set(..));
                 if carried_out {
                     let _ = self.serve_mark(i, action);
                 }
                 if sets {
-                    self.tell_mark(i, abandonment::Event::ReplyLost);
+                    self.tell_mark(i, predecessor_mark::Event::ReplyLost);
                 }
             }
         }
@@ -260,30 +260,36 @@ impl Journey {
         }
     }
 
-    fn serve_mark(&mut self, i: usize, action: abandonment::Action) -> abandonment::Event {
+    fn serve_mark(
+        &mut self,
+        i: usize,
+        action: predecessor_mark::Action,
+    ) -> predecessor_mark::Event {
         match action {
-            abandonment::Action::Read if self.detour == Detour::DoesNotRead => {
-                abandonment::Event::Data(abandonment::CLEAN.to_vec(), self.version)
+            predecessor_mark::Action::Read if self.detour == Detour::DoesNotRead => {
+                predecessor_mark::Event::Data(predecessor_mark::CLEAN.to_vec(), self.version)
             }
-            abandonment::Action::Read => abandonment::Event::Data(self.data.clone(), self.version),
-            abandonment::Action::Pause(_) => abandonment::Event::Paused,
-            abandonment::Action::Set(data, version) => self.set_mark(i, data, version),
-            abandonment::Action::Finish(_) => unreachable!("nobody serves that"),
+            predecessor_mark::Action::Read => {
+                predecessor_mark::Event::Data(self.data.clone(), self.version)
+            }
+            predecessor_mark::Action::Pause(_) => predecessor_mark::Event::Paused,
+            predecessor_mark::Action::Set(data, version) => self.set_mark(i, data, version),
+            predecessor_mark::Action::Finish(_) => unreachable!("nobody serves that"),
         }
     }
 
     /// Sets the mark in a transaction, which checks that the node exists and that this is the
     /// version.
-    fn set_mark(&mut self, i: usize, data: Vec<u8>, version: i32) -> abandonment::Event {
+    fn set_mark(&mut self, i: usize, data: Vec<u8>, version: i32) -> predecessor_mark::Event {
         if self.detour == Detour::DoesNotMark {
-            return abandonment::Event::IsSet;
+            return predecessor_mark::Event::IsSet;
         }
         let name = &self.travellers[i].holds[0].mine.name;
         if self.dirs[0].find(name).is_none() && self.detour != Detour::MarksUnchecked {
-            return abandonment::Event::NoNode;
+            return predecessor_mark::Event::NoNode;
         }
         if version != self.version {
-            return abandonment::Event::BadVersion;
+            return predecessor_mark::Event::BadVersion;
         }
         let before = self.last;
         self.travellers[i].found.get_or_insert(before);
@@ -292,7 +298,7 @@ impl Journey {
         if self.last == Last::Released {
             self.last = Last::Open;
         }
-        abandonment::Event::IsSet
+        predecessor_mark::Event::IsSet
     }
 
     pub(crate) fn create(&mut self, i: usize, dir: usize, prefix: &str) -> (String, Origin) {

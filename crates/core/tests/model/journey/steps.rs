@@ -4,7 +4,7 @@ use std::mem;
 
 use zklock_core::attempt::Action;
 use zklock_core::cleanup;
-use zklock_core::{abandonment, downgrade, multi, permit_attempt};
+use zklock_core::{downgrade, multi, permit_attempt, predecessor_mark};
 
 use super::{Detour, Goal, Journey, Plan, Stage, Traveller};
 use crate::explore::Model;
@@ -206,7 +206,7 @@ impl Traveller {
             Plan::Downgrade(downgrade) => {
                 matches!(downgrade.action(), downgrade::Action::Make(_))
             }
-            Plan::Mark(mark) => matches!(mark.action(), abandonment::Action::Set(..)),
+            Plan::Mark(mark) => matches!(mark.action(), predecessor_mark::Action::Set(..)),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The steps of a traveller, and what happens to it.
 
-use zklock_core::abandonment::CLEAN;
 use zklock_core::attempt::{Action, Attempt, Event, Outcome};
 use zklock_core::dialect::Role;
-use zklock_core::{abandonment, cleanup, downgrade, multi, permit_attempt};
+use zklock_core::predecessor_mark::CLEAN;
+use zklock_core::{cleanup, downgrade, multi, permit_attempt, predecessor_mark};
 
 use super::{Detour, Goal, Journey, Last, Plan, RawGuard, Seen, Stage, Step, Watch};
 use crate::property::Property;
@@ -312,7 +312,7 @@ impl Journey {
             Plan::Multi(_) => self.tell_multi(i, multi::Event::NewSession),
             Plan::Permit(_) => self.tell_permit(i, permit_attempt::Event::Lost),
             Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::Lost),
-            Plan::Mark(_) => self.tell_mark(i, abandonment::Event::NoNode),
+            Plan::Mark(_) => self.tell_mark(i, predecessor_mark::Event::NoNode),
         }
     }
 
@@ -361,7 +361,7 @@ impl Journey {
             Plan::Multi(_) => self.tell_multi(i, multi::Event::Cancel),
             Plan::Permit(_) => self.tell_permit(i, permit_attempt::Event::TimeOut),
             Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::Cancel),
-            Plan::Mark(_) => self.tell_mark(i, abandonment::Event::Cancel),
+            Plan::Mark(_) => self.tell_mark(i, predecessor_mark::Event::Cancel),
         }
     }
 

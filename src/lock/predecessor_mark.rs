@@ -18,7 +18,7 @@ use crate::session::caller::Replies;
 use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
-use zklock_core::abandonment::{Action, CLEAN, Event, Mark, Outcome, parse};
+use zklock_core::predecessor_mark::{Action, CLEAN, Event, Mark, Outcome, parse};
 use zklock_jute::{ErrorCode, Op, Reply, Request};
 
 /// The guard, with the mark set, and the token of a predecessor that left without releasing.
