@@ -35,7 +35,7 @@ const LONG: (&str, &str) = ("--grace", "1.5");
 /// Returns a standby with these options, whose command is a script.
 fn standby(hosts: &str, path: &str, options: &[(&str, &str)], script: &str) -> Command {
     let mut command = command(hosts);
-    command.args(["--session-timeout", "20", "standby"]);
+    command.args(["--session-timeout", "10", "standby"]);
     for (option, value) in options {
         command.args([option, value]);
     }
