@@ -65,9 +65,19 @@ pub(crate) mod clock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn name() -> Option<String> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        // A container may have a clock of its own. Before Linux 5.6 this file does not exist.
+        // A container may have a clock of its own. Before Linux 5.6 these files do not exist. A later container may
+        // have the number of one that is gone, with another offset.
         let own = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
-        Some(format!("{} {}", boot.trim(), own.display()))
+        let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        let offsets: Vec<_> = offsets.split_whitespace().collect();
+        let mut name = format!("{} {}", boot.trim(), own.display());
+        if offsets
+            .iter()
+            .any(|offset| offset.parse().is_ok_and(|offset: i64| offset != 0))
+        {
+            name += &format!(" {}", offsets.join(" "));
+        }
+        Some(name)
     }
 
     /// Returns `None`: on other systems, clocks are not compared.

@@ -195,7 +195,11 @@ impl fmt::Debug for Handover {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
     use super::*;
+    use crate::support::worker::{self, Worker};
     use zklock_jute::Secret;
 
     fn handover() -> Handover {
@@ -272,6 +276,33 @@ mod tests {
         text.as_object_mut().unwrap().remove("late");
         let read: Handover = text.to_string().parse().unwrap();
         assert!(read.late.is_empty());
+    }
+
+    #[test]
+    #[ignore = "a worker process"]
+    fn worker_that_names_its_clock() {
+        let Some(_) = worker::input() else { return };
+        worker::say(&clock::name().unwrap_or_default());
+    }
+
+    /// The kernel gives a new time namespace the number of one that is gone.
+    #[test]
+    fn clocks_with_other_offsets_have_other_names() {
+        const OFFSETS: [&str; 8] = ["1", "2", "3", "4", "5", "6", "7", "8"];
+        let name_at = |offset| {
+            let mut inside = Command::new("unshare");
+            inside.args(["--map-root-user", "--time", "--boottime", offset]);
+            let mut tried = Command::new(inside.get_program());
+            tried.args(inside.get_args()).arg("true");
+            if !tried.status().is_ok_and(|tried| tried.success()) {
+                eprintln!("left out: no time namespaces here");
+                return offset.to_owned();
+            }
+            inside.arg(worker::itself().get_program());
+            Worker::launch(inside, worker_that_names_its_clock, "").hear()
+        };
+        let names: BTreeSet<_> = OFFSETS.into_iter().map(name_at).collect();
+        assert_eq!(names.len(), OFFSETS.len(), "{names:?}");
     }
 
     #[test]
