@@ -8,7 +8,7 @@ use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
 
 use crate::mysql::lock_table::{Key, text};
-use crate::mysql::primary::{changes_on_primary, expect_primary};
+use crate::mysql::primary::{changes_at_last, changes_on_primary, expect_primary};
 use zklock_core::journal::Journal;
 
 /// The state of a job in the database.
@@ -90,7 +90,7 @@ pub(super) fn write(
         set(journal),
         ours(key, token),
     );
-    if changes_on_primary(conn, &update)? {
+    if changes_at_last(conn, &update)? {
         return Ok(Written::Yes);
     }
     Ok(match read(conn, key)? {
@@ -113,7 +113,7 @@ pub(super) fn end(
         set(journal),
         ours(key, *token),
     );
-    changes_on_primary(conn, &update)
+    changes_at_last(conn, &update)
 }
 
 /// Returns whether the acquisition with this token still has the lock.

@@ -13,7 +13,7 @@ use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
 
 use crate::mysql::primary::{
-    IS_READ_ONLY, changes_on_primary, read_only, run_on_primary, run_unless_read_only,
+    IS_READ_ONLY, after_all, changes_on_primary, read_only, run_on_primary, run_unless_read_only,
 };
 use crate::mysql::statement_error::in_doubt;
 use crate::owner::Owner;
@@ -197,27 +197,39 @@ pub(super) fn renew(
     lease: Duration,
     wait: Wait,
 ) -> (Vec<bool>, Result<()>) {
-    let mut sql = String::new();
-    for key in keys {
-        let separator = if sql.is_empty() { "" } else { "; " };
-        let (no_wait, is_free) = match wait {
-            Wait::No => (NO_WAIT, is_free(*key)),
-            Wait::Yes => ("", String::new()),
-        };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            sql,
-            "{separator}{no_wait}UPDATE `database_lock` \
-             SET `lease_end` = GREATEST(`lease_end` + INTERVAL 1 MICROSECOND, {}) \
-             WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6){is_free}",
-            lease_end(lease),
-            text(key.name),
-            text(key.owner),
-        );
-    }
+    let all: Vec<_> = keys.iter().map(|key| renewal(*key, lease, wait)).collect();
     let mut changed = Vec::with_capacity(keys.len());
-    let done = run_on_primary(conn, &sql, &mut changed);
+    let mut done = run_on_primary(conn, &all.join("; "), &mut changed);
+    for place in 0..changed.len() {
+        if changed[place] {
+            continue;
+        }
+        done = done.and_then(|()| {
+            let again = renewal(keys[place], lease, Wait::Yes);
+            changed[place] = after_all(conn, &again, changes_on_primary)?;
+            Ok(())
+        });
+        if done.is_err() {
+            changed.truncate(place);
+            break;
+        }
+    }
     (changed, done)
+}
+
+fn renewal(key: Key<'_>, lease: Duration, wait: Wait) -> String {
+    let (no_wait, is_free) = match wait {
+        Wait::No => (NO_WAIT, is_free(key)),
+        Wait::Yes => ("", String::new()),
+    };
+    format!(
+        "{no_wait}UPDATE `database_lock` \
+         SET `lease_end` = GREATEST(`lease_end` + INTERVAL 1 MICROSECOND, {}) \
+         WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6){is_free}",
+        lease_end(lease),
+        text(key.name),
+        text(key.owner),
+    )
 }
 
 /// Returns a condition that fails with an error on MySQL if another transaction has locked the row.
@@ -257,7 +269,8 @@ pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
     if changes_on_primary(conn, &format!("DELETE {ours}"))? {
         return Ok(true);
     }
-    match conn.query_first::<u8, _>(format!("SELECT 1 {ours}"))? {
+    let find = |conn: &mut Conn, sql: &str| conn.query_first::<u8, _>(sql);
+    match after_all(conn, &format!("SELECT 1 {ours}"), find)? {
         None => Ok(false),
         Some(_) => Err(in_doubt("the server has not deleted the row")),
     }

@@ -22,6 +22,13 @@ const OUT_OF_RANGE: u16 = 1690;
 /// The server's error code for a write that it does not accept (`ER_OPTION_PREVENTS_STATEMENT`).
 const READ_ONLY: u16 = 1290;
 
+/// A prefix of a statement that makes a node of a Galera cluster first carry out what the other
+/// nodes have committed. It is a comment for MySQL.
+const AFTER_ALL: &str = "/*M!100100 SET STATEMENT wsrep_sync_wait = 7 FOR */ ";
+
+/// The server's error code for a variable that it does not have (`ER_UNKNOWN_SYSTEM_VARIABLE`).
+const NO_VARIABLE: u16 = 1193;
+
 /// Returns a statement that fails if the server is read-only, and otherwise sets the session's
 /// `lock_wait_timeout` to the 1 that it has. The statement is not a SELECT, because a proxy might
 /// send a packet that begins with one to a replica.
@@ -54,6 +61,28 @@ pub(super) fn changes_on_primary(conn: &mut Conn, sql: &str) -> Result<bool> {
     let mut changed = Vec::new();
     run_on_primary(conn, sql, &mut changed)?;
     Ok(changed.first() == Some(&true))
+}
+
+/// Runs a statement after all that the nodes of a cluster have committed.
+///
+/// The connections of one client may lead to several nodes, through a balancer for example. A node
+/// that lags does not have a row yet that another one has written.
+pub(super) fn after_all<T>(
+    conn: &mut Conn,
+    sql: &str,
+    run: impl Fn(&mut Conn, &str) -> Result<T>,
+) -> Result<T> {
+    match run(conn, &format!("{AFTER_ALL}{sql}")) {
+        // This server was built without clusters.
+        Err(Error::MySqlError(error)) if error.code == NO_VARIABLE => run(conn, sql),
+        done => done,
+    }
+}
+
+/// Like [`changes_on_primary`]; a statement that changes no row is run again
+/// [after all](after_all).
+pub(super) fn changes_at_last(conn: &mut Conn, sql: &str) -> Result<bool> {
+    Ok(changes_on_primary(conn, sql)? || after_all(conn, sql, changes_on_primary)?)
 }
 
 /// Runs a packet of statements, and notes which of them changed a row. Notes nothing unless the

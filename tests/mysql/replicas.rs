@@ -343,3 +343,56 @@ fn on_the_nodes_of_a_cluster_each_slot_is_done_once() {
     assert!(done.values().all(|times| *times == 1), "{done:?}");
     assert_eq!(done.len(), GRANTS / 4);
 }
+
+#[test]
+#[ignore = "needs MariaDB, Galera and rsync"]
+fn a_client_that_is_led_to_a_node_that_lags_loses_nothing() {
+    let Some([first, second]) = pair() else {
+        return;
+    };
+    let proxy = Proxy::new(&first.server);
+    let client = client(&first.url_through(&proxy), seconds(20));
+    let (mutex, job) = (client.mutex("a").unwrap(), client.job("b").unwrap());
+    let lead_to = |node: &Database| {
+        proxy.lead_to(&node.server);
+        proxy.cut();
+    };
+    // As during a backup, the second node carries nothing out that the first one commits.
+    let lag = || {
+        lead_to(&first);
+        // This opens the connection again, so that what follows is never in doubt.
+        mutex.lock().unwrap().unlock().unwrap();
+        first.wait_for_rows(0);
+        let mut backup = second.conn();
+        let stages = ["START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"];
+        let stages = stages.map(|stage| format!("BACKUP STAGE {stage}"));
+        backup.query_drop(stages.join("; ")).unwrap();
+        let end = "DO SLEEP(2); BACKUP STAGE END";
+        thread::spawn(move || backup.query_drop(end).unwrap())
+    };
+
+    let backup = lag();
+    let guard = mutex.lock().unwrap();
+    lead_to(&second);
+    eventually("it is verified", || match guard.verify() {
+        Err(error) if error.is_lost() => panic!("{error}"),
+        verified => verified.is_ok(),
+    });
+    backup.join().unwrap();
+    guard.unlock().unwrap();
+
+    let backup = lag();
+    let guard = mutex.lock().unwrap();
+    lead_to(&second);
+    guard.unlock().unwrap();
+    backup.join().unwrap();
+    first.wait_for_rows(0);
+
+    let backup = lag();
+    let ran = job.once("a", |_| {
+        lead_to(&second);
+        Ok::<_, ()>(())
+    });
+    assert!(matches!(ran, Ok(Once::Done(()))), "{ran:?}");
+    backup.join().unwrap();
+}
