@@ -71,11 +71,12 @@ SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() \
 AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job')";
 
-/// The query that tells whether a commit survives a failure of the server, and how long a packet of
-/// statements may be.
+/// The query that tells whether a commit survives a failure of the server, how long a packet of
+/// statements may be, and whether a cluster may go on in two parts.
 const VARIABLES: &str = "\
 SHOW GLOBAL VARIABLES WHERE Variable_name IN \
-('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'max_allowed_packet')";
+('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'max_allowed_packet', \
+'wsrep_on', 'wsrep_provider_options')";
 
 /// The query that tells whether other servers have each commit too. The variable `wsrep_on` may be ON without them.
 const CLUSTER: &str = "\
@@ -169,7 +170,7 @@ fn wrong_server(conn: &mut Conn) -> Result<Option<&'static str>> {
         ));
     }
     let status = Variables::from_iter(next(&mut results)?);
-    Ok(forgets(&variables, is_in_cluster(&status)))
+    Ok(divides(&variables, &status).or_else(|| forgets(&variables, is_in_cluster(&status))))
 }
 
 /// Returns the rows of the next answer.
@@ -180,6 +181,28 @@ fn next<T: FromRow>(results: &mut QueryResult<'_, '_, '_, Text>) -> Result<Vec<T
         ));
     };
     rows.map(|row| Ok(from_row_opt(row?)?)).collect()
+}
+
+/// Returns why two nodes of a cluster could each grant a lock.
+fn divides(variables: &Variables, status: &Variables) -> Option<&'static str> {
+    let is = |all: &Variables, name, value: &str| all.get(name).is_some_and(|is| is == value);
+    if !is(status, "wsrep_ready", "ON") {
+        return None;
+    }
+    if is(variables, "wsrep_on", "OFF") {
+        return Some(
+            "this node does not pass its writes on to its cluster: SET GLOBAL wsrep_on = ON",
+        );
+    }
+    let options = variables.get("wsrep_provider_options")?.split(';');
+    let mut options = options.filter_map(|option| option.split_once('='));
+    let divides = |(name, value): (&str, &str)| {
+        let goes_on = ["pc.ignore_sb", "pc.ignore_quorum"].contains(&name.trim());
+        goes_on && !["false", "no", "off", "0"].contains(&&*value.trim().to_lowercase())
+    };
+    options.any(divides).then_some(
+        "both parts of a divided cluster would grant a lock: set pc.ignore_sb and pc.ignore_quorum of wsrep_provider_options to false",
+    )
 }
 
 fn is_in_cluster(status: &Variables) -> bool {

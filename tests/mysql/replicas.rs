@@ -211,11 +211,61 @@ fn a_release_on_a_replaced_primary_does_not_stop_its_replication() {
     assert_eq!(runs.as_deref(), Some("Yes"));
 }
 
+/// The library of Galera's package.
+const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
+
+#[test]
+#[ignore = "needs MariaDB and Galera"]
+fn a_cluster_that_goes_on_in_two_parts_is_refused() {
+    if !Path::new(GALERA).exists() {
+        println!("no Galera: install galera-4");
+        return;
+    }
+    let port = free_port();
+    let provider = format!(
+        "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{port};gcache.size=16M"
+    );
+    let server = Server::start(&[
+        "--wsrep-on=ON",
+        &format!("--wsrep-provider={GALERA}"),
+        "--wsrep-cluster-address=gcomm://",
+        &provider,
+        &format!("--wsrep-node-address=127.0.0.1:{port}"),
+        "--binlog-format=ROW",
+        "--innodb-autoinc-lock-mode=2",
+    ]);
+    let ready = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
+                 WHERE VARIABLE_NAME = 'wsrep_ready'";
+    let mut root = server.root();
+    eventually("the node is ready", || {
+        root.query_first(ready).unwrap() == Some("ON".to_owned())
+    });
+    let database = Database::new_on(server.into());
+    for (on, off, told) in [
+        (
+            "wsrep_provider_options = 'pc.ignore_sb=yes'",
+            "wsrep_provider_options = 'pc.ignore_sb=no'",
+            "pc.ignore_sb",
+        ),
+        (
+            "wsrep_provider_options = 'pc.ignore_quorum=true'",
+            "wsrep_provider_options = 'pc.ignore_quorum=false'",
+            "pc.ignore_quorum",
+        ),
+        ("wsrep_on = OFF", "wsrep_on = ON", "wsrep_on"),
+    ] {
+        client(&database.url(), seconds(20));
+        root.query_drop(format!("SET GLOBAL {on}")).unwrap();
+        let refused = Client::connect(&database.url()).map(drop).unwrap_err();
+        assert!(refused.to_string().contains(told), "{refused}");
+        root.query_drop(format!("SET GLOBAL {off}")).unwrap();
+    }
+}
+
 /// Returns two nodes of one cluster, of which the second alone is a majority; `None` if there is no
 /// Galera.
 fn pair() -> Option<[Database; 2]> {
-    let library = "/usr/lib/galera/libgalera_smm.so";
-    if !Path::new(library).exists() {
+    if !Path::new(GALERA).exists() {
         println!("no Galera: install galera-4 and rsync");
         return None;
     }
@@ -236,7 +286,7 @@ fn pair() -> Option<[Database; 2]> {
         node.resume(&[
             &user,
             "--wsrep-on=ON",
-            &format!("--wsrep-provider={library}"),
+            &format!("--wsrep-provider={GALERA}"),
             &address,
             &provider,
             &own,
