@@ -228,23 +228,22 @@ fn a_server_that_needs_long_for_many_leases_is_asked_once_at_a_time() {
 #[test]
 #[ignore = "needs MariaDB"]
 fn many_leases_on_a_slow_server_are_kept_as_far_as_it_can_renew_them_in_time() {
-    const T: Duration = Duration::from_secs(6);
+    const T: Duration = Duration::from_secs(12);
     let database = Database::new();
     let client = client(&database.url(), T);
     let slow = "CREATE TRIGGER slow BEFORE UPDATE ON database_lock FOR EACH ROW \
-                SET NEW.token = NEW.token + 0 * SLEEP(0.05)";
+                SET NEW.token = NEW.token + 0 * SLEEP(0.1)";
     database.conn().query_drop(slow).unwrap();
     let take = |i| client.mutex(&format!("{i}")).unwrap().lock().unwrap();
     let kept = |guards: &[MutexGuard]| guards.iter().filter(|guard| guard.is_valid()).count();
     // They take nearly half a lease. In one packet, each would be as old as two of these.
     let mut guards: Vec<_> = (0..50).map(take).collect();
-    thread::sleep(2 * T);
+    thread::sleep(3 * T / 2);
     assert_eq!(kept(&guards), 50);
     // If each was renewed just before it is lost, none would be renewed in time.
-    guards.extend((50..150).map(take));
-    thread::sleep(2 * T);
+    guards.extend((50..120).map(take));
+    thread::sleep(3 * T / 2);
     let kept = kept(&guards);
-    println!("kept {kept}");
     assert!(30 <= kept, "{kept}");
 }
 
