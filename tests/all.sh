@@ -23,6 +23,7 @@ needed() {
   command -v faketime >/dev/null || echo faketime
   command -v ip >/dev/null || echo iproute2
   command -v strace >/dev/null || echo strace
+  command -v fish >/dev/null || echo fish
   command -v krb5kdc >/dev/null || echo krb5-kdc
   command -v kadmin.local >/dev/null || echo krb5-admin-server
   python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv

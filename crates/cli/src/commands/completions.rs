@@ -15,10 +15,11 @@ use crate::sanitize::plain;
 /// How long a shell waits for paths.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// In a word that begins with a slash, bash completes paths, unless a file belongs there.
+/// In a word that begins with a slash, bash completes paths, unless a file belongs there. A word ends
+/// for bash at `:` and `=`, too, and what is before them stays as it was typed.
 const BASH: &str = r#"
 _zklock_with_paths() {
-    local word=${COMP_WORDS[COMP_CWORD]} before
+    local typed=${COMP_LINE:0:COMP_POINT} word before path
     for before in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         [[ $before == -- ]] && return 0
     done
@@ -26,14 +27,18 @@ _zklock_with_paths() {
     case ${COMP_WORDS[COMP_CWORD-1]} in
         --auth-file | --tls-* | --folder | --hosts) return 0 ;;
     esac
-    [[ $word == /* ]] || return 0
-    local path
+    typed=${typed##*[!\\][[:space:]]}
+    [[ $typed == /* ]] || typed=${COMP_WORDS[COMP_CWORD]}
+    [[ $typed == /* ]] || return 0
+    # Without -r, read takes the backslashes away: $(..) is typed as \$\(..\), since it may be a command.
+    IFS= read word <<<"$typed"
+    IFS= read before <<<"${typed%"$2"}"
+    printf -v before %q "$before"
     COMPREPLY=()
-    # A name may be a command for the shell: $(..) is typed as \$\(..\).
     while IFS= read -r path; do
         printf -v path %q "$path"
-        COMPREPLY+=("$path")
-    done < <(zklock paths -- "${word//\\/}" 2>/dev/null)
+        COMPREPLY+=("${path#"$before"}")
+    done < <(zklock paths -- "$word" 2>/dev/null)
     compopt -o nospace
 }
 complete -F _zklock_with_paths -o bashdefault -o default zklock
@@ -46,9 +51,13 @@ _zklock_paths() {
 }
 "#;
 
-/// fish quotes what it inserts.
+/// fish quotes what it inserts, and keeps a quote that was typed and not closed.
 const FISH: &str = r#"
-complete -c zklock -n "string match -q '/*' -- (commandline -ct); and not contains -- -- (commandline -opc)" -f -a "(zklock paths -- (commandline -ct) 2>/dev/null)"
+function __zklock_typed
+    set -l word (commandline -ct)
+    string unescape -- $word; or string unescape -- $word"'"; or string unescape -- $word'"'
+end
+complete -c zklock -n "string match -q '/*' -- (__zklock_typed); and not contains -- -- (commandline -opc)" -f -a "(zklock paths -- (__zklock_typed) 2>/dev/null)"
 "#;
 
 /// Writes the completions for a shell to stdout.

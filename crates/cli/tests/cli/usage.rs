@@ -123,14 +123,17 @@ fn bash_completes_paths_of_locks() {
     raw.create_all(&format!("{path}/nightly-old"));
     raw.create_all(&format!("{path}/nightly/_c_1-lock-0000000001"));
     raw.create_all(&format!("{path}/deploy$(id)"));
+    raw.create_all(&format!("{path}/db:eu\\a"));
     raw.create_all(&format!("{path}/hidden\u{202e}"));
     let program = command("").get_program().to_owned();
     let folder = Path::new(&program).parent().expect("a folder");
     let script = r#"
         PATH=$1:$PATH
         . <(zklock completions bash)
-        COMP_WORDS=("${@:2}") COMP_CWORD=$(($# - 2))
-        _zklock_with_paths zklock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}" 2>/dev/null
+        COMP_LINE=${*:2} COMP_POINT=${#COMP_LINE}
+        # As bash does it: a word ends at a colon, too.
+        COMP_WORDS=(${COMP_LINE//:/ : }) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) word=${COMP_LINE##*[ :]}
+        _zklock_with_paths zklock "$word" "${COMP_WORDS[COMP_CWORD-1]}" 2>/dev/null
         echo "${COMPREPLY[*]}""#;
     let complete = |words: &str| {
         let mut bash = Command::new("bash");
@@ -157,11 +160,50 @@ fn bash_completes_paths_of_locks() {
             format!("zklock list {path}/deploy\\$"),
             format!("{path}/deploy\\$\\(id\\)\n"),
         ),
+        (format!("zklock list {path}/db:"), "eu\\\\a\n".to_owned()),
+        (
+            format!("zklock list {path}/db:eu\\\\"),
+            "eu\\\\a\n".to_owned(),
+        ),
         (format!("zklock list {path}/hid"), "\n".to_owned()),
         (format!("zklock run {path} -- {path}/nig"), "\n".to_owned()),
         ("zklock stan".to_owned(), "standby\n".to_owned()),
     ] {
         assert_eq!(complete(&words), completed, "{words}");
+    }
+}
+
+/// fish takes what it completes from the words as they are typed, with quotes.
+#[test]
+fn fish_completes_paths_of_locks_in_words_with_quotes() {
+    let path = fresh_path("completed");
+    let mut raw = Raw::connect(embedded());
+    raw.create_all(&format!("{path}/deploy$(id)"));
+    raw.create_all(&format!("{path}/it's \"b\""));
+    let program = command("").get_program().to_owned();
+    let folder = Path::new(&program).parent().expect("a folder");
+    let script = "set PATH $argv[1] $PATH; zklock completions fish | source; complete -C $argv[2]";
+    for (typed, completed) in [
+        (format!("{path}/dep"), format!("{path}/deploy$(id)\n")),
+        (
+            format!("{path}/deploy\\$\\("),
+            format!("{path}/deploy$(id)\n"),
+        ),
+        (
+            format!("\"{path}/deploy\\$("),
+            format!("{path}/deploy$(id)\n"),
+        ),
+        (format!("'{path}/it\\'s \""), format!("{path}/it's \"b\"\n")),
+        (format!("{path}/it\\'s\\ "), format!("{path}/it's \"b\"\n")),
+        (format!("/a -- {path}/dep"), String::new()),
+    ] {
+        let mut fish = Command::new("fish");
+        fish.args(["--no-config", "-c", script]).arg(folder);
+        let done = fish
+            .arg(format!("zklock run {typed}"))
+            .env("ZKLOCK_HOSTS", embedded());
+        let done = done.output().expect("fish");
+        assert_eq!(String::from_utf8_lossy(&done.stdout), completed, "{typed}");
     }
 }
 
