@@ -101,6 +101,9 @@ impl Child {
             match receive(&keeper) {
                 // Somebody may have stopped the keeper: this process would get no other report.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => go_on(process),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(io::Error::other("lock-keeper, which starts it, has ended"));
+                }
                 answer => break answer?,
             }
         };
@@ -274,7 +277,10 @@ fn start_keeper(variables: &Variables<'_>, unblocked: &str, socket: OwnedFd) -> 
     }
     keep.envs(variables.token.iter().map(|token| (TOKEN, token)));
     keep.envs(variables.more.iter().map(|(name, value)| (name, value)));
-    helper::spawn(&mut keep)
+    helper::spawn(&mut keep).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => io::Error::other("zklock does not find itself: is /proc mounted?"),
+        _ => error,
+    })
 }
 
 /// Returns this node after the nodes of the locks around this one.

@@ -92,12 +92,12 @@ pub(super) fn keep() -> io::Result<()> {
     let brief = receive(&zklock)?;
     let mut words = words(&brief.text);
     let key = words.next().unwrap_or_default();
-    let (head, gate) = match start(words.by_ref().take(brief.number as usize)) {
+    let folder = env::current_dir().unwrap_or_else(|_| "/".into());
+    let started = start(words.by_ref().take(brief.number as usize));
+    let (head, gate) = match started.and_then(|started| become_quiet().map(|()| started)) {
         Ok(started) => started,
         Err(error) => return send(&zklock, Kind::Started, 0, error.to_string().as_bytes()),
     };
-    let folder = env::current_dir().unwrap_or_else(|_| "/".into());
-    become_quiet()?;
     before.inspect(|before| drop(send(before, Kind::Spare, 0, b"")));
     let session = Session {
         key,
@@ -131,7 +131,8 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<(Pid, UnixStream
 /// wait, and leaves all signals to the command.
 fn become_quiet() -> io::Result<()> {
     SigSet::all().thread_set_mask()?;
-    let null = File::options().write(true).open("/dev/null")?;
+    let null = File::options().write(true).open("/dev/null");
+    let null = null.map_err(|error| io::Error::other(format!("/dev/null: {error}")))?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     drop(env::set_current_dir("/"));

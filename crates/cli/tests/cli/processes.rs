@@ -36,6 +36,7 @@ on_every_server! {
     nothing_of_a_command_is_left_where_no_more_files_may_be_open
     what_cannot_be_read_keeps_the_lock_and_runs_on
     a_limit_of_threads_that_prevents_a_command_is_told
+    what_a_root_lacks_to_start_a_command_is_told
     what_keeps_the_lock_is_named
     a_blocked_signal_stays_blocked
     however_a_process_is_started_it_ends_before_the_next_command_begins
@@ -788,6 +789,30 @@ fn a_limit_of_threads_that_prevents_a_command_is_told(hosts: &str) {
         assert_eq!(ended.code, Some(70), "{limit}: {ended:?}");
         assert!(ended.err.contains("cannot"), "{limit}: {ended:?}");
     }
+}
+
+fn what_a_root_lacks_to_start_a_command_is_told(hosts: &str) {
+    if !is_root() {
+        return;
+    }
+    let path = fresh_path("root");
+    for (hides, says) in [
+        (
+            "umount -l /proc",
+            "zklock does not find itself: is /proc mounted?",
+        ),
+        (
+            "mount -t tmpfs none /dev",
+            "/dev/null: No such file or directory (os error 2)",
+        ),
+    ] {
+        let script = format!("{hides} && exec {ZKLOCK} run {path} -- true");
+        let unshare = ["unshare", "-m", "sh"];
+        let ended = Zklock::spawn(&mut shell(hosts, &unshare, &script)).end();
+        let told = format!("zklock: cannot start the command: {says}\n");
+        assert_eq!((ended.code, ended.err), (Some(70), told), "{hides}");
+    }
+    await_queue(hosts, &path, 0);
 }
 
 fn what_keeps_the_lock_is_named(hosts: &str) {
