@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use zklock_core::journal::Journal;
 
@@ -35,7 +35,8 @@ impl StateFiles {
     /// Creates the folder, and the file with the state of the last run.
     pub(crate) fn make(state: &[u8]) -> io::Result<Self> {
         let id = uuid::Uuid::new_v4().simple();
-        let folder = env::temp_dir().join(format!("{PREFIX}{id}"));
+        // The command may go to another folder, and the keeper is in another one.
+        let folder = path::absolute(env::temp_dir().join(format!("{PREFIX}{id}")))?;
         DirBuilder::new().mode(0o700).create(&folder)?;
         let made = Self { folder };
         let mut options = OpenOptions::new();

@@ -16,6 +16,7 @@ on_every_server! {
     a_command_reads_what_the_last_one_that_was_done_has_left
     what_cannot_be_kept_is_told_and_the_run_is_not_done
     the_files_are_private_and_gone_at_the_end
+    the_files_are_found_from_every_folder
     a_lock_inside_has_no_files
     without_room_for_the_files_nothing_is_lost
     a_cursor_moves_with_its_mark_whenever_the_program_is_killed
@@ -130,6 +131,26 @@ fn the_files_are_private_and_gone_at_the_end(hosts: &str) {
     let ended = start_in(&temporary, hosts, &fresh_path("private"), COUNT).end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(left_in(&temporary).is_empty());
+}
+
+fn the_files_are_found_from_every_folder(hosts: &str) {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("tmp")).unwrap();
+    let (path, log) = (fresh_path("relative"), Log::new());
+    let start = |slot: &str, script: &str| {
+        let mut command = command(hosts);
+        command.env("TMPDIR", "tmp").current_dir(folder.path(""));
+        command.args(["once", "--slot", slot, &path]);
+        Zklock::spawn(command.args(["--", "sh", "-c", script]))
+    };
+    let ended = start("1", &format!("cd /; {COUNT}")).end();
+    assert_eq!((ended.code, &*ended.err), (Some(0), ""));
+    assert_eq!(state(hosts, &path).as_deref(), Some("1\n"));
+    let mut killed = start("2", &log.beat("begun"));
+    log.await_word("begun");
+    killed.kill();
+    let left = || left_in(&folder.path("tmp"));
+    eventually("they are gone", || left().is_empty());
 }
 
 fn a_lock_inside_has_no_files(hosts: &str) {
