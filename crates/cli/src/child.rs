@@ -101,10 +101,7 @@ impl Child {
             match receive(&keeper) {
                 // Somebody may have stopped the keeper: this process would get no other report.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => go_on(process),
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    return Err(io::Error::other("lock-keeper, which starts it, has ended"));
-                }
-                answer => break answer?,
+                answer => break answer.map_err(not_answered)?,
             }
         };
         let group = Pid::from_raw(answer.number);
@@ -260,6 +257,14 @@ fn brief(command: &[OsString], key: Option<&str>) -> Vec<u8> {
 /// Continues the keeper, which is not reaped, so the number is its own.
 fn go_on(keeper: Pid) {
     let _ = kill_process(keeper, rustix::process::Signal::CONT);
+}
+
+/// Returns the error of a keeper that has sent no answer.
+fn not_answered(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => io::Error::other("lock-keeper, which starts it, has ended"),
+        _ => error,
+    }
 }
 
 /// Starts the keeper, from which the command inherits its variables, outputs and folder.
