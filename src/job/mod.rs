@@ -87,7 +87,8 @@ pub struct Job {
 pub enum Once<T, E, H = Contender> {
     /// This call ran the job and held the lock to the end, and that is recorded.
     Done(T),
-    /// A client has run the job before.
+    /// A client has run the job before, for this slot or, unless slots are run in
+    /// [any order](JobOptions::any_order), for a higher one: the record names it.
     DoneBefore(RunRecord),
     /// Another contender runs the job, and this call did not wait, or stopped waiting.
     Running(H),
