@@ -13,6 +13,8 @@ pub(crate) const TLS_PORT: &str =
 const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
 
+const AUTHORITY: &str = "name the authority that signed the servers' certificates";
+
 pub(super) fn unanswered(
     f: &mut fmt::Formatter<'_>,
     limit: Duration,
@@ -67,9 +69,12 @@ fn to_do(tried: &[String]) -> &'static str {
             "it has no SASL login",
             "configure the servers for a login by SASL, or connect without one",
         ),
+        ("UnknownIssuer", AUTHORITY),
+        // Its name is that of an authority which was named, and its key is another.
+        ("BadSignature", AUTHORITY),
         (
-            "UnknownIssuer",
-            "name the authority that signed the servers' certificates",
+            "certificate expired",
+            "renew the servers' certificates, or set the clock of this machine",
         ),
         ("CertificateRequired", CERTIFICATE),
         // Older servers give no other reason.
@@ -89,7 +94,7 @@ fn to_do(tried: &[String]) -> &'static str {
 mod tests {
     use std::time::Duration;
 
-    use super::by_reason;
+    use super::{by_reason, to_do};
     use crate::Error;
 
     #[test]
@@ -105,6 +110,19 @@ mod tests {
         };
         assert!(told(Duration::ZERO).contains("use try_lock"));
         assert!(told(Duration::from_secs(1)).contains("look whether the servers run"));
+    }
+
+    #[test]
+    fn the_advice_about_a_servers_certificate_is_about_the_certificate() {
+        // As rustls says it.
+        for (reason, advice) in [
+            ("UnknownIssuer", "name the authority"),
+            ("BadSignature", "name the authority"),
+            ("certificate expired: verification time 2 (UNIX)", "renew"),
+        ] {
+            let tried = format!("zk:1: invalid peer certificate: {reason}");
+            assert!(to_do(&[tried]).contains(advice), "{reason}");
+        }
     }
 
     #[test]
