@@ -125,10 +125,10 @@
 //! # What it logs
 //!
 //! Evictions, losses, reconnects and what a waiter waits for go to the [`log`](https://docs.rs/log)
-//! crate, at `info` and above. A program sees them with a logger such as `env_logger`, or through
-//! `tracing-log`; without one they are dropped. The logger is called on the threads of the client,
-//! too: as long as it blocks there, no lock is confirmed and no connection made, so it must not wait for
-//! this client.
+//! crate, at `info` and above; a wait for another thread of the same client, at `debug`. A program sees
+//! them with a logger such as `env_logger`, or through `tracing-log`; without one they are dropped. The
+//! logger is called on the threads of the client, too: as long as it blocks there, no lock is confirmed
+//! and no connection made, so it must not wait for this client.
 //!
 //! # Units and clocks
 //!

@@ -111,7 +111,7 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
             return entry;
         }
         let told = catch_unwind(|| {
-            log::info!("waiting for the lock {path}, which another thread of this client has");
+            log::debug!("waiting for the lock {path}, which another thread of this client has");
         });
         if let Err(panic) = told {
             // Nobody would take the turn.

@@ -22,7 +22,7 @@ impl Panics {
         let armed = AtomicBool::new(true);
         let panics: &Self = Box::leak(Box::new(Self { at, armed }));
         log::set_logger(panics).unwrap();
-        log::set_max_level(LevelFilter::Info);
+        log::set_max_level(LevelFilter::Debug);
         panics
     }
 
