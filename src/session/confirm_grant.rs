@@ -74,8 +74,7 @@ impl Session {
         nodes: &[String],
         limit: &Limit,
     ) -> Result<Proven> {
-        let (mut caller, mut proof) = (self.caller(), GrantProof::default());
-        proof.stamp = stamp;
+        let (mut caller, mut proof) = (self.caller(), GrantProof::of(stamp));
         loop {
             let is_enough = |_: &Stamp| self.status.next_for_a_grant(&proof) == Next::Grant;
             if let Some(stamp) = proof.stamp.filter(is_enough) {

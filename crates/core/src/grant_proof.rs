@@ -50,6 +50,11 @@ impl GrantProof {
         }
     }
 
+    /// Creates a proof that rests on what was committed with this stamp, if anything was.
+    pub fn of(stamp: Option<Stamp>) -> Self {
+        stamp.map(Self::on).unwrap_or_default()
+    }
+
     /// Like [`on`](Self::on), where the answer to that request arrives now.
     pub fn answered(stamp: Stamp, now: Duration) -> Self {
         Self {

@@ -41,6 +41,12 @@ impl Shared {
     pub(super) fn members_came(&self, code: ErrorCode, body: &[u8]) {
         let members = match code {
             ErrorCode::OK => self.read(body),
+            // A server that has too many requests has not set the watch either.
+            ErrorCode::THROTTLED => {
+                let mut state = self.state.lock();
+                state.ask_for_members();
+                return self.flush(state);
+            }
             ErrorCode::NO_NODE => Err("there is none".to_owned()),
             code => Err(code.to_string()),
         };

@@ -106,6 +106,25 @@ fn a_client_moves_when_an_event_tells_that_its_server_was_removed() {
     assert_eq!(rig.session(), session);
 }
 
+/// The read that was thrown away has set no watch, so nothing else would tell the client.
+#[test]
+fn a_configuration_that_a_busy_server_does_not_read_is_asked_for_again() {
+    let (to, _) = script(|| Act::Refuse(ErrorCode::NO_NODE));
+    let to = Fake::start(to);
+    let (list, times) = (vec![to.hosts()], AtomicUsize::new(0));
+    let (from, asked) = script(move || match times.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => Act::Refuse(ErrorCode::THROTTLED),
+        _ => names(&list, 1),
+    });
+    let from = Fake::start(from);
+    let rig = follower(&from.hosts());
+    eventually("it has asked again", || asked.load(Ordering::Relaxed) == 3);
+    // Another request ends the connection, but only after the answer.
+    assert_eq!(rig.ask(exists("/a", false)), Err(Failure::Lost));
+    rig.reconnected();
+    assert_eq!((to.connections(), from.connections()), (1, 1));
+}
+
 /// Returns the event of a change of the configuration, followed by the answer to this request.
 fn changed(xid: i32) -> Vec<u8> {
     let mut out = Vec::new();
