@@ -461,10 +461,16 @@ impl World {
 
     /// Returns how often the next in line has its node confirmed at most.
     fn proof_every(&self) -> Duration {
-        match self.plan.timeout / 30 < self.trips(2, 2) {
+        match self.is_far() {
             true => self.plan.timeout / 12,
             false => self.plan.timeout / 8,
         }
+    }
+
+    /// Returns whether round trips take so long that the next in line asks earlier, and that a guard may be suspect for
+    /// a moment before its check is answered.
+    pub(crate) fn is_far(&self) -> bool {
+        self.plan.timeout / 30 < self.trips(2, 2)
     }
 
     /// Returns whether a release must take the next thread's create along: its op has seen others ahead.

@@ -286,7 +286,7 @@ impl World {
         let quiet = self.plan.is_quiet();
         let too_many = is.grants < is.waits + is.handed_on
             || most * 2 < is.leftovers
-            || (quiet && is.suspicions != 0);
+            || (quiet && !self.is_far() && is.suspicions != 0);
         let waited =
             count(&|op| op.granted.is_some() && op.news.iter().any(|it| it.1.nearest.is_some()));
         let too_few = is.waits < waited || is.suspicions < one.suspicions;
