@@ -65,10 +65,14 @@ impl World {
             return self.fail(format!("op {op} has overtaken a thread of its client"));
         }
         let node = one.node.as_deref().unwrap_or_default();
+        let mine = self.lives.iter().rev().find(|life| &*life.path == node);
+        let went = mine.and_then(|mine| mine.to);
         let ahead = self
             .lives
             .iter()
-            .filter(|it| it.is_ahead_of(one.path(), node));
+            .filter(|it| it.is_ahead_of(one.path(), node))
+            // In a directory that was made again, the numbers begin anew.
+            .filter(|it| went.is_none_or(|went| it.from <= went));
         // A node that the client has given back may be there, if its server throws requests away.
         let throttled_until = self.clients[one.client].throttled_until;
         let given_back = |life: &Life| {
@@ -85,8 +89,6 @@ impl World {
             return self.fail(format!("op {op} was handed a lock in doubt"));
         }
         let last = ahead.filter_map(|life| life.to).max();
-        let mine = self.lives.iter().rev().find(|life| &*life.path == node);
-        let went = mine.and_then(|mine| mine.to);
         let is_new = !one.was_handed_on;
         if went
             .zip(last)
