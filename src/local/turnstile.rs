@@ -22,7 +22,7 @@ use crate::time::limit::Limit;
 ///
 /// `T` is the lock, which may come with a turn. `S` is what the thread that has the turn gets back
 /// when it comes again. `W` is what a waiting thread asks of the thread ahead of it.
-pub(crate) struct Turnstile<T, S, W = bool> {
+pub(crate) struct Turnstile<T, S, W = ()> {
     lines: Arc<Mutex<Lines<T, S, W>>>,
     /// In a forked child, a thread that does not exist there may have the mutex locked.
     process: Process,
@@ -50,30 +50,20 @@ struct Waiter<T, W> {
     thread: ThreadId,
     /// Disconnected when the client is closed.
     called: Sender<Option<T>>,
+    /// Whether the lock may come with the turn.
+    inherits: bool,
     wish: W,
 }
 
-/// What a waiting thread asks of the thread ahead of it.
-pub(crate) trait Heir {
-    /// Returns whether the lock may come with the turn.
-    fn inherits(&self) -> bool;
-}
-
-impl Heir for bool {
-    fn inherits(&self) -> bool {
-        *self
-    }
-}
-
 /// A thread's turn; dropping it calls the next thread.
-pub(crate) struct Turn<T, S, W: Heir = bool> {
+pub(crate) struct Turn<T, S, W = ()> {
     turnstile: Turnstile<T, S, W>,
     path: Arc<str>,
     stood_in_line: bool,
 }
 
 /// The outcome of asking for a turn.
-pub(crate) enum Entry<T, S, W: Heir = bool> {
+pub(crate) enum Entry<T, S, W = ()> {
     /// The calling thread has the turn, and perhaps the lock.
     Turn(Turn<T, S, W>, Option<T>),
     /// The limit was reached.
@@ -84,26 +74,28 @@ pub(crate) enum Entry<T, S, W: Heir = bool> {
     Closed,
 }
 
-impl<T, S, W: Heir> Turnstile<T, S, W> {
+impl<T, S, W> Turnstile<T, S, W> {
     /// Waits in line until the turn comes, the limit is reached or the client is closed; does not
-    /// wait if no thread has the turn.
+    /// wait if no thread has the turn. Before a wait, asks whether the lock may come with the turn,
+    /// and for the wish.
     pub(crate) fn enter(
         &self,
         path: &Arc<str>,
         limit: &Limit,
-        wish: impl FnOnce() -> W,
+        wish: impl FnOnce() -> (bool, W),
     ) -> Entry<T, S, W> {
         match self.try_enter(path) {
             Entry::Taken => {}
             entry => return entry,
         }
-        let wish = wish();
+        let (inherits, wish) = wish();
         let thread = thread::current().id();
         let (to, called) = bounded(1);
         if let Some(entry) = self.enter_at_once(path, |line| {
             line.waiting.push_back(Waiter {
                 thread,
                 called: to,
+                inherits,
                 wish,
             });
             None
@@ -170,11 +162,14 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
         line.handed.is_some()
     }
 
-    /// Returns a part of what the next thread in line asks for.
-    pub(crate) fn next_wish<R>(&self, path: &str, of: impl FnOnce(&W) -> R) -> Option<R> {
+    /// Returns what the next thread in line asks for.
+    pub(crate) fn next_wish(&self, path: &str) -> Option<W>
+    where
+        W: Clone,
+    {
         let lines = self.lines.lock();
         let next = lines.open.get(path)?.waiting.front()?;
-        Some(of(&next.wish))
+        Some(next.wish.clone())
     }
 
     /// Returns the outcome if no wait is needed; otherwise that of `taken`.
@@ -230,7 +225,7 @@ impl<T, S, W: Heir> Turnstile<T, S, W> {
     }
 }
 
-impl<T, S, W: Heir> Line<T, S, W> {
+impl<T, S, W> Line<T, S, W> {
     fn new() -> Self {
         Self {
             owner: Some(thread::current().id()),
@@ -243,9 +238,7 @@ impl<T, S, W: Heir> Line<T, S, W> {
     }
 
     fn next_inherits(&self) -> bool {
-        self.waiting
-            .front()
-            .is_some_and(|next| next.wish.inherits())
+        self.waiting.front().is_some_and(|next| next.inherits)
     }
 
     /// Takes the lock back if the next thread in line cannot inherit it.
@@ -273,7 +266,7 @@ impl<T, S, W: Heir> Line<T, S, W> {
     }
 }
 
-impl<T, S, W: Heir> Turn<T, S, W> {
+impl<T, S, W> Turn<T, S, W> {
     /// Lets threads other than the calling one use the turn.
     pub(crate) fn detach(&self) {
         self.change(|line| line.owner = None);
@@ -307,7 +300,7 @@ impl<T, S, W: Heir> Turn<T, S, W> {
     }
 }
 
-impl<T, S, W: Heir> Drop for Turn<T, S, W> {
+impl<T, S, W> Drop for Turn<T, S, W> {
     fn drop(&mut self) {
         if self.turnstile.process.is_another() {
             return;
@@ -357,7 +350,7 @@ impl<T, S, W> Clone for Turnstile<T, S, W> {
     }
 }
 
-impl<T, S, W: Heir> fmt::Debug for Turnstile<T, S, W> {
+impl<T, S, W> fmt::Debug for Turnstile<T, S, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turnstile")
             .field("waiting", &self.waiting())
@@ -365,7 +358,7 @@ impl<T, S, W: Heir> fmt::Debug for Turnstile<T, S, W> {
     }
 }
 
-impl<T, S, W: Heir> fmt::Debug for Turn<T, S, W> {
+impl<T, S, W> fmt::Debug for Turn<T, S, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn")
             .field("path", &self.path)

@@ -28,8 +28,8 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
-use self::prepared_create::{Prepared, Wish};
-use self::raw_guard::{Grant, RawGuard, Turn, Turnstile};
+use self::prepared_create::Prepared;
+use self::raw_guard::{Grant, RawGuard, Turn, Turnstile, Wish};
 use self::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
@@ -88,7 +88,7 @@ impl Locks {
     fn enter(
         &self,
         path: &Arc<str>,
-        wish: impl FnOnce() -> Wish,
+        wish: impl FnOnce() -> (bool, Wish),
         request: &LockRequest<'_>,
     ) -> Result<Option<Entered>> {
         // On the server, the thread would wait for its own read-write lock.
@@ -110,7 +110,7 @@ impl Locks {
 
     /// Like [`enter`](Self::enter), for locks that a thread can neither have twice nor inherit.
     pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
-        match self.enter(&path.into(), Wish::default, request)? {
+        match self.enter(&path.into(), Default::default, request)? {
             Some(Entered::Turn(turn, _)) => {
                 request.taken |= turn.follows_an_answer();
                 Ok(Some(turn))
@@ -156,12 +156,8 @@ impl Locks {
         let mut prepared = None;
         let wish = || {
             prepared = Prepared::new(&self.session, queue, request);
-            Wish {
-                inherits,
-                create: prepared
-                    .as_ref()
-                    .map(|prepared| prepared.early.create.clone()),
-            }
+            let create = prepared.as_ref().map(|it| it.early.create.clone());
+            (inherits, create)
         };
         let (turn, handed) = match self.enter(path, wish, request)? {
             Some(Entered::Turn(turn, handed)) => (turn, handed),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::fresh_id::fresh_id;
 use super::request::{LockRequest, Queue, creation};
-use crate::local::turnstile::Heir;
 use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::session::early_create::EarlyCreate;
@@ -16,15 +15,6 @@ use crate::transport::CallId;
 use zklock_core::attempt::{Action, Attempt, Orphan};
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
-
-/// What a thread in line asks of the thread ahead of it.
-#[derive(Default)]
-pub(crate) struct Wish {
-    /// Whether the lock may come with the turn.
-    pub(super) inherits: bool,
-    /// The create to send with the release, if the lock does not come with the turn.
-    pub(super) create: Option<Arc<EarlyCreate>>,
-}
 
 /// The requests of a thread in line, and the caller that reads their answers.
 pub(crate) struct Prepared {
@@ -42,12 +32,6 @@ pub(super) struct Early {
     /// The id of the create; the listing has the next id.
     pub(super) call_id: CallId,
     read: bool,
-}
-
-impl Heir for Wish {
-    fn inherits(&self) -> bool {
-        self.inherits
-    }
 }
 
 impl Prepared {

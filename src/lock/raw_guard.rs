@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::driver::{self, Reached};
-use super::prepared_create::{Prepared, Wish};
+use super::prepared_create::Prepared;
 use super::release_writes::Closing;
 use super::request::{LockRequest, Queue};
 use crate::error::{LostReason, Result};
@@ -19,6 +19,7 @@ use crate::guard::{GuardEvent, GuardState};
 use crate::local::turnstile;
 use crate::path;
 use crate::session::Session;
+use crate::session::early_create::EarlyCreate;
 use crate::session::lease::Lease;
 use crate::system::channel::Receiver;
 use crate::system::clock;
@@ -30,6 +31,9 @@ use zklock_core::dialect::Role;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
 
+/// The create that a thread in line wants sent with the release, if the lock does not come with the
+/// turn.
+pub(super) type Wish = Option<Arc<EarlyCreate>>;
 /// The line in which the threads of one client wait for its locks.
 pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant, Wish>;
 pub(crate) type Turn = turnstile::Turn<RawGuard, Grant, Wish>;

@@ -199,7 +199,7 @@ impl RawGuard {
         let writes = self.closing.is_some() || self.noted.get().is_some();
         let plain = !writes && self.at_least_until.is_none();
         let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.has_waited)?;
-        turnstile.next_wish(self.lease.path(), |wish| wish.create.clone())?
+        turnstile.next_wish(self.lease.path())?
     }
 
     fn count_time(&mut self) {
