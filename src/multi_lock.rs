@@ -292,7 +292,7 @@ impl MultiGuard {
     /// Fails with [`Error::Lost`] if one of them was lost before: another holder may have
     /// overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
-        self.grant.release()
+        self.grant.raw.release()
     }
 
     /// Turns the guard into one that can be sent to another thread.
@@ -333,7 +333,7 @@ impl SendMultiGuard {
     ///
     /// As [`MultiGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
-        self.grant.release()
+        self.grant.raw.release()
     }
 
     fn common_token(&self) -> Option<FencingToken> {
@@ -362,10 +362,6 @@ impl MultiGrant {
         let (_, first) = self.tokens.first()?;
         let same = self.tokens.iter().all(|(_, token)| token == first);
         same.then_some(*first)
-    }
-
-    fn release(self) -> Result<()> {
-        self.raw.release_before((self.turns, self.readers))
     }
 }
 

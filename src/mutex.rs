@@ -339,7 +339,7 @@ impl MutexGuard {
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before, when another holder
     /// may have overlapped with this guard, or if no server confirmed the release by the deadline.
     pub fn unlock(self) -> Result<()> {
-        self.grant.release()
+        self.grant.raw.release()
     }
 
     /// Turns the guard into one that can be sent to another thread.
@@ -382,7 +382,7 @@ impl SendMutexGuard {
     ///
     /// As [`MutexGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
-        self.grant.release()
+        self.grant.raw.release()
     }
 }
 

@@ -199,7 +199,7 @@ impl ReentrantMutexGuard {
     pub fn unlock(self) -> Result<()> {
         let still = self.check();
         match Arc::try_unwrap(self.held) {
-            Ok(grant) => grant.release(),
+            Ok(grant) => grant.raw.release(),
             Err(_) => still,
         }
     }

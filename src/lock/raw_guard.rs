@@ -70,16 +70,10 @@ pub(crate) struct RawGuard {
 
 /// A lock, and the turn of the thread that waited for it.
 pub(crate) struct Grant {
-    // Fields drop in this order: leave the queue first, then let the next thread in.
+    // Leave the queue first, then let the next thread in: fields drop in this order, and `turn` drops
+    // after a release of `raw`.
     pub(crate) raw: RawGuard,
     pub(crate) turn: Turn,
-}
-
-impl Grant {
-    /// Like [`RawGuard::release`]; lets the next thread in afterwards.
-    pub(crate) fn release(self) -> Result<()> {
-        self.raw.release_before(self.turn)
-    }
 }
 
 impl RawGuard {

@@ -31,7 +31,7 @@ use crate::token::FencingToken;
 pub struct RwLockReadGuard {
     // Fields drop in this order: leave the queue first, then let this thread enter again.
     raw: RawGuard,
-    entered: Entered,
+    _entered: Entered,
     not_send: PhantomData<NotSend>,
 }
 
@@ -81,7 +81,7 @@ impl RwLockReadGuard {
     pub(super) fn new(raw: RawGuard, entered: Entered) -> Self {
         Self {
             raw,
-            entered,
+            _entered: entered,
             not_send: PhantomData,
         }
     }
@@ -101,7 +101,7 @@ impl RwLockReadGuard {
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: a writer may
     /// have changed what was read.
     pub fn unlock(self) -> Result<()> {
-        self.raw.release_before(self.entered)
+        self.raw.release()
     }
 
     /// Turns the guard into one that can be sent to another thread.
@@ -151,7 +151,7 @@ impl RwLockWriteGuard {
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: other
     /// holders may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
-        self.raw.release_before(self.entered)
+        self.raw.release()
     }
 
     /// Turns the writer into a reader, which lets other readers enter. There is no gap: no writer

@@ -96,13 +96,6 @@ impl RawGuard {
         Ok(ended == Ended::Deleted)
     }
 
-    /// Like [`release`](Self::release); drops `rest` afterwards.
-    pub(crate) fn release_before<T>(self, rest: T) -> Result<()> {
-        let released = self.release();
-        drop(rest);
-        released
-    }
-
     /// Waits until this time, or until the lock is lost.
     fn hold_until(&self, until: Instant) {
         let changes = self.session.status.changes();
