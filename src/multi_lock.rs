@@ -249,52 +249,62 @@ struct MultiGrant {
     tokens: Vec<(String, FencingToken)>,
 }
 
-guard_checks!(MultiGuard, grant.raw);
-guard_traits! {
-    MultiGuard, grant.raw, common_token;
-    fn paths(&self) -> Vec<&str> {
-        self.paths().collect()
-    }
+/// Gives both kinds of guard the methods that they share.
+macro_rules! multi_guard {
+    ($guard:ident) => {
+        guard_checks!($guard, grant.raw);
+        guard_traits! {
+            $guard, grant.raw, common_token;
+            fn paths(&self) -> Vec<&str> {
+                self.paths().collect()
+            }
+        }
+
+        impl $guard {
+            /// Returns the paths of the locks, in alphabetical order.
+            pub fn paths(&self) -> impl Iterator<Item = &str> {
+                self.tokens().map(|(path, _token)| path)
+            }
+
+            /// Returns a token for each path, in alphabetical order of the paths.
+            ///
+            /// Each grows with every grant of its lock; see [`FencingToken`].
+            pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
+                let tokens = self.grant.tokens.iter();
+                tokens.map(|(path, token)| (path.as_str(), *token))
+            }
+
+            /// Returns the full paths of the nodes that stand for the locks.
+            pub fn nodes(&self) -> &[String] {
+                self.grant.raw.nodes()
+            }
+
+            /// Releases all mutexes and waits until the server confirms it.
+            ///
+            /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
+            ///
+            /// # Errors
+            ///
+            /// Fails with [`Error::Lost`] if one of them was lost before: another holder may have
+            /// overlapped with this guard.
+            pub fn unlock(self) -> Result<()> {
+                self.grant.raw.release()
+            }
+
+            /// Returns the token of all locks, if they share one.
+            fn common_token(&self) -> Option<FencingToken> {
+                let (_, first) = self.grant.tokens.first()?;
+                let same = self.grant.tokens.iter().all(|(_, token)| token == first);
+                same.then_some(*first)
+            }
+        }
+    };
 }
 
-guard_checks!(SendMultiGuard, grant.raw);
-guard_traits! {
-    SendMultiGuard, grant.raw, common_token;
-    fn paths(&self) -> Vec<&str> {
-        self.paths().collect()
-    }
-}
+multi_guard!(MultiGuard);
+multi_guard!(SendMultiGuard);
 
 impl MultiGuard {
-    /// Returns the paths of the locks, in alphabetical order.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.grant.paths()
-    }
-
-    /// Returns a token for each path, in alphabetical order of the paths.
-    ///
-    /// Each grows with every grant of its lock; see [`FencingToken`].
-    pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
-        self.grant.tokens()
-    }
-
-    /// Returns the full paths of the nodes that stand for the locks.
-    pub fn nodes(&self) -> &[String] {
-        self.grant.raw.nodes()
-    }
-
-    /// Releases all mutexes and waits until the server confirms it.
-    ///
-    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`Error::Lost`] if one of them was lost before: another holder may have
-    /// overlapped with this guard.
-    pub fn unlock(self) -> Result<()> {
-        self.grant.raw.release()
-    }
-
     /// Turns the guard into one that can be sent to another thread.
     ///
     /// In exchange, the mutexes no longer know which thread holds them: a thread that has such a
@@ -305,63 +315,11 @@ impl MultiGuard {
         self.grant.raw.belongs(false);
         SendMultiGuard { grant: self.grant }
     }
-
-    fn common_token(&self) -> Option<FencingToken> {
-        self.grant.common_token()
-    }
-}
-
-impl SendMultiGuard {
-    /// As [`MultiGuard::paths`].
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.grant.paths()
-    }
-
-    /// As [`MultiGuard::tokens`].
-    pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
-        self.grant.tokens()
-    }
-
-    /// As [`MultiGuard::nodes`].
-    pub fn nodes(&self) -> &[String] {
-        self.grant.raw.nodes()
-    }
-
-    /// As [`MultiGuard::unlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`MultiGuard::unlock`].
-    pub fn unlock(self) -> Result<()> {
-        self.grant.raw.release()
-    }
-
-    fn common_token(&self) -> Option<FencingToken> {
-        self.grant.common_token()
-    }
 }
 
 impl From<MultiGuard> for SendMultiGuard {
     fn from(guard: MultiGuard) -> Self {
         guard.into_send()
-    }
-}
-
-impl MultiGrant {
-    fn paths(&self) -> impl Iterator<Item = &str> {
-        self.tokens().map(|(path, _token)| path)
-    }
-
-    fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
-        let tokens = self.tokens.iter();
-        tokens.map(|(path, token)| (path.as_str(), *token))
-    }
-
-    /// Returns the token of all locks, if they share one.
-    fn common_token(&self) -> Option<FencingToken> {
-        let (_, first) = self.tokens.first()?;
-        let same = self.tokens.iter().all(|(_, token)| token == first);
-        same.then_some(*first)
     }
 }
 
