@@ -207,8 +207,28 @@ impl<G: LockGuard> UnlockBoxed for G {
 }
 
 /// Gives a guard of one path the methods that all guards share. The second argument names its raw
-/// guard, and the third the method that returns its fencing token, if it has one.
+/// guard, and the third the method that returns its fencing token, if it has one. A guard that can be
+/// sent to another thread names the one that it was made of, and gets the methods of that one too.
 macro_rules! guard_methods {
+    ($guard:ident, $($raw:ident).+, as $local:ident) => {
+        $crate::guard::guard_methods!($guard, $($raw).+, fencing_token);
+
+        impl $guard {
+            #[doc = concat!("As [`", stringify!($local), "::fencing_token`].")]
+            pub fn fencing_token(&self) -> $crate::FencingToken {
+                self.$($raw).+.token()
+            }
+
+            #[doc = concat!("As [`", stringify!($local), "::unlock`].")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("As [`", stringify!($local), "::unlock`].")]
+            pub fn unlock(self) -> $crate::Result<()> {
+                self.$($raw).+.release()
+            }
+        }
+    };
     ($guard:ident, $($raw:ident).+ $(, $token:ident)?) => {
         $crate::guard::guard_views!($guard, $($raw).+);
 

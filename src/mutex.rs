@@ -299,7 +299,7 @@ impl Mutex {
 }
 
 guard_methods!(MutexGuard, grant.raw, fencing_token);
-guard_methods!(SendMutexGuard, grant.raw, fencing_token);
+guard_methods!(SendMutexGuard, grant.raw, as MutexGuard);
 
 impl MutexGuard {
     pub(crate) fn new(grant: Grant, abandoned: Option<FencingToken>) -> Self {
@@ -366,23 +366,9 @@ impl SendMutexGuard {
         MutexGuard::new(self.grant, self.abandoned)
     }
 
-    /// Returns a number that grows with every grant of this lock.
-    pub fn fencing_token(&self) -> FencingToken {
-        self.grant.raw.token()
-    }
-
     /// As [`MutexGuard::abandoned`].
     pub fn abandoned(&self) -> Option<FencingToken> {
         self.abandoned
-    }
-
-    /// As [`MutexGuard::unlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`MutexGuard::unlock`].
-    pub fn unlock(self) -> Result<()> {
-        self.grant.raw.release()
     }
 }
 

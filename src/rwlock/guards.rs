@@ -74,8 +74,8 @@ pub struct SendWriteGuard {
 
 guard_methods!(RwLockReadGuard, raw, fencing_token);
 guard_methods!(RwLockWriteGuard, raw, fencing_token);
-guard_methods!(SendReadGuard, raw, fencing_token);
-guard_methods!(SendWriteGuard, raw, fencing_token);
+guard_methods!(SendReadGuard, raw, as RwLockReadGuard);
+guard_methods!(SendWriteGuard, raw, as RwLockWriteGuard);
 
 impl RwLockReadGuard {
     pub(super) fn new(raw: RawGuard, entered: Entered) -> Self {
@@ -181,37 +181,7 @@ impl RwLockWriteGuard {
     }
 }
 
-impl SendReadGuard {
-    /// As [`RwLockReadGuard::fencing_token`].
-    pub fn fencing_token(&self) -> FencingToken {
-        self.raw.token()
-    }
-
-    /// As [`RwLockReadGuard::unlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`RwLockReadGuard::unlock`].
-    pub fn unlock(self) -> Result<()> {
-        self.raw.release()
-    }
-}
-
 impl SendWriteGuard {
-    /// As [`RwLockWriteGuard::fencing_token`].
-    pub fn fencing_token(&self) -> FencingToken {
-        self.raw.token()
-    }
-
-    /// As [`RwLockWriteGuard::unlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`RwLockWriteGuard::unlock`].
-    pub fn unlock(self) -> Result<()> {
-        self.raw.release()
-    }
-
     /// As [`RwLockWriteGuard::downgrade`].
     ///
     /// # Errors
