@@ -186,8 +186,7 @@ impl Mutex {
     ///
     /// As [`lock`](Self::lock), and [`Error::ConnectTimeout`] if no server says that it is taken.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
-        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.enter(options.request(&self.locks.session, Patience::Tries)?)
+        self.enter(LockOptions::new().request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.

@@ -265,7 +265,7 @@ impl<'a> LockOptions<'a> {
         (Limit::new(self.deadline, self.cancel), self.note)
     }
 
-    /// Returns the request that the locks carry out.
+    /// Returns the request that the locks carry out. A try ends after a session timeout at the latest.
     pub(crate) fn request(
         self,
         session: &Arc<Session>,
@@ -278,7 +278,11 @@ impl<'a> LockOptions<'a> {
         Ok(LockRequest {
             patience,
             limit: match patience {
-                Patience::Tries => limit.offline(session.settings.try_offline),
+                Patience::Tries => {
+                    let timeout = session.status.snapshot().timeout;
+                    let limit = limit.until(Some(from_now(timeout)));
+                    limit.offline(session.settings.try_offline)
+                }
                 Patience::Waits => limit,
             },
             taken: false,

@@ -107,8 +107,7 @@ impl ReentrantMutex {
     /// As [`lock`](Self::lock), and as [`Mutex::try_lock`](crate::Mutex::try_lock) if no server has
     /// answered.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
-        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.enter(options.request(&self.locks.session, Patience::Tries)?)
+        self.enter(LockOptions::new().request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.

@@ -98,8 +98,7 @@ impl RwLock {
     /// As [`read`](Self::read), and as [`Mutex::try_lock`](crate::Mutex::try_lock) if no server has
     /// answered.
     pub fn try_read(&self) -> Result<Option<RwLockReadGuard>> {
-        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.reader(options.request(&self.locks.session, Patience::Tries)?)
+        self.reader(LockOptions::new().request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires the lock for reading, or returns `None` when `limit` has passed.
@@ -160,8 +159,7 @@ impl RwLock {
     /// As [`read`](Self::read), and as [`Mutex::try_lock`](crate::Mutex::try_lock) if no server has
     /// answered.
     pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>> {
-        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.writer(options.request(&self.locks.session, Patience::Tries)?)
+        self.writer(LockOptions::new().request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires the lock for writing, or returns `None` when `limit` has passed.

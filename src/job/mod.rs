@@ -22,9 +22,6 @@ pub(crate) use self::run::{fitting, shortened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::lock::Locks;
-use crate::lock::request::LockRequest;
-use crate::options::LockOptions;
-use crate::time::limit::from_now;
 use zklock_core::attempt::Patience;
 use zklock_core::job::{Due, Outcome as Ended, Wish};
 pub use zklock_core::journal::Outcome;
@@ -199,7 +196,11 @@ impl Job {
         run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
     ) -> Result<Once<T, E>> {
         options.check()?;
-        let request = self.request(options.lock, options.waits)?;
+        let patience = match options.waits {
+            true => Patience::Waits,
+            false => Patience::Tries,
+        };
+        let request = options.lock.request(&self.locks.session, patience)?;
         let card = &self.locks.session.settings.card;
         let card = card.text(request.note.as_deref());
         let wish = Wish {
@@ -224,17 +225,6 @@ impl Job {
                 Ok(Once::Failed(error))
             }
         }
-    }
-
-    fn request<'q>(&self, options: LockOptions<'q>, waits: bool) -> Result<LockRequest<'q>> {
-        let session = &self.locks.session;
-        if waits {
-            return options.request(session, Patience::Waits);
-        }
-        let mut request = options.request(session, Patience::Tries)?;
-        let timeout = session.status.snapshot().timeout;
-        request.limit = request.limit.until(from_now(timeout).into());
-        Ok(request)
     }
 
     fn not_run<T, E>(&self, ended: Ended, driver: &JobDriver<'_, '_>) -> Result<Once<T, E>> {

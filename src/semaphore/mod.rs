@@ -17,7 +17,6 @@ use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
-use crate::session::Session;
 use zklock_core::attempt::Patience;
 
 /// A semaphore that works across processes and machines, with a limited number of permits.
@@ -146,8 +145,7 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire), and with [`Error::ConnectTimeout`] if no server has answered.
     /// Finding no free permit is not an error.
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
-        let options = LockOptions::within(self.session().status.snapshot().timeout);
-        self.enter(1, options.request(self.session(), Patience::Tries)?)
+        self.try_acquire_many(1)
     }
 
     /// Acquires a permit, or returns `None` when `limit` has passed.
@@ -183,7 +181,7 @@ impl Semaphore {
     /// As [`try_acquire_for`](Self::try_acquire_for) if the options have a deadline, and as
     /// [`acquire`](Self::acquire) if they do not.
     pub fn acquire_with(&self, options: LockOptions<'_>) -> Result<Option<Permit>> {
-        self.enter(1, options.request(self.session(), Patience::Waits)?)
+        self.acquire_many_with(1, options)
     }
 
     /// Returns the path of the semaphore.
@@ -242,8 +240,8 @@ impl Semaphore {
     ///
     /// As [`acquire_many`](Self::acquire_many). It is not an error if fewer permits are free.
     pub fn try_acquire_many(&self, count: u32) -> Result<Option<Permit>> {
-        let options = LockOptions::within(self.session().status.snapshot().timeout);
-        self.enter(count, options.request(self.session(), Patience::Tries)?)
+        let request = LockOptions::new().request(&self.locks.session, Patience::Tries)?;
+        self.enter(count, request)
     }
 
     /// Acquires `count` permits as the `options` say: all or none.
@@ -256,7 +254,10 @@ impl Semaphore {
         count: u32,
         options: LockOptions<'_>,
     ) -> Result<Option<Permit>> {
-        self.enter(count, options.request(self.session(), Patience::Waits)?)
+        self.enter(
+            count,
+            options.request(&self.locks.session, Patience::Waits)?,
+        )
     }
 
     fn enter(&self, count: u32, request: LockRequest<'_>) -> Result<Option<Permit>> {
@@ -280,10 +281,6 @@ impl Semaphore {
         let raw = PermitDriver::new(wanted, request).run()?;
         let permits = self.permits;
         Ok(raw.map(|raw| Permit { raw, permits }))
-    }
-
-    fn session(&self) -> &Arc<Session> {
-        &self.locks.session
     }
 }
 
