@@ -13,7 +13,7 @@ use crate::guard::finish_with;
 use crate::guard::{NotSend, guard_methods};
 use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
-use crate::lock::{self, Locked, Locks};
+use crate::lock::{self, Locks};
 use crate::options::LockOptions;
 use crate::session::queries::Lasting;
 use crate::token::FencingToken;
@@ -281,11 +281,8 @@ impl Mutex {
         // A node taken over from another thread would not carry out these options.
         let inherits = request.is_plain();
         let locks = &self.locks;
-        let locked = locks.lock(&self.path, &queue, inherits, &mut request)?;
-        let mut grant = match locked {
-            Some(Locked::Granted(grant)) => grant,
-            Some(Locked::Again(_)) => return Err(lock::would_deadlock(&self.path)),
-            None => return Ok(None),
+        let Some(mut grant) = locks.lock(&self.path, &queue, inherits, &mut request)? else {
+            return Ok(None);
         };
         let Some(tracking) = request.tracking else {
             self.locks.share(&mut grant.raw);

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::guard::{NeverSend, guard_methods};
 use crate::lock::raw_guard::Grant;
 use crate::lock::request::{LockRequest, Queue};
-use crate::lock::{self, Locked, Locks};
+use crate::lock::{self, Locks};
 use crate::options::LockOptions;
 use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
@@ -153,28 +153,20 @@ impl ReentrantMutex {
     }
 
     fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<ReentrantMutexGuard>> {
+        let (locks, not_send) = (&self.locks, PhantomData);
+        if let Some(held) = locks.again(&self.path) {
+            held.raw.check()?;
+            return Ok(Some(ReentrantMutexGuard { held, not_send }));
+        }
         let queue = Queue::of(&self.path, Role::Exclusive);
         let inherits = request.is_plain();
-        let held = match self
-            .locks
-            .lock(&self.path, &queue, inherits, &mut request)?
-        {
-            Some(Locked::Granted(mut grant)) => {
-                self.locks.share(&mut grant.raw);
-                let held = Arc::new(grant);
-                held.turn.share(&held);
-                held
-            }
-            Some(Locked::Again(held)) => {
-                held.raw.check()?;
-                held
-            }
-            None => return Ok(None),
+        let Some(mut grant) = locks.lock(&self.path, &queue, inherits, &mut request)? else {
+            return Ok(None);
         };
-        Ok(Some(ReentrantMutexGuard {
-            held,
-            not_send: PhantomData,
-        }))
+        locks.share(&mut grant.raw);
+        let held = Arc::new(grant);
+        held.turn.share(&held);
+        Ok(Some(ReentrantMutexGuard { held, not_send }))
     }
 }
 

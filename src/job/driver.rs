@@ -7,10 +7,10 @@ use super::record::RunRecord;
 use super::run::Run;
 use crate::contender::Contender;
 use crate::error::{Error, LostReason, Result};
+use crate::lock::Locks;
 use crate::lock::raw_guard::Grant;
 use crate::lock::release_writes::Closing;
 use crate::lock::request::{Ahead, LockRequest, Queue};
-use crate::lock::{Locked, Locks, would_deadlock};
 use crate::path;
 use crate::session::Session;
 use crate::session::call_error::CallError;
@@ -252,18 +252,12 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             lasting: Lasting::Always(Journal::EMPTY),
             ..Queue::of(self.path, Role::Exclusive)
         };
-        let locked = self
-            .locks
-            .lock(self.path, &queue, false, &mut self.request)?;
-        let grant = match locked {
-            Some(Locked::Granted(grant)) => grant,
-            Some(Locked::Again(_)) => return Err(would_deadlock(self.path)),
-            None => {
-                return Ok(match self.request.patience {
-                    Patience::Tries if !self.request.limit.is_over() => Event::Taken,
-                    _ => Event::Cancel,
-                });
-            }
+        let request = &mut self.request;
+        let Some(grant) = self.locks.lock(self.path, &queue, false, request)? else {
+            return Ok(match request.patience {
+                Patience::Tries if !request.limit.is_over() => Event::Taken,
+                _ => Event::Cancel,
+            });
         };
         self.session = grant.raw.lease().session();
         let token = grant.raw.token().get();

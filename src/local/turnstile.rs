@@ -68,8 +68,8 @@ pub(crate) enum Entry<T, S, W = ()> {
     Turn(Turn<T, S, W>, Option<T>),
     /// The limit was reached.
     Taken,
-    /// The calling thread has the turn already; holds what it shares, if anything.
-    OwnTurn(Option<Arc<S>>),
+    /// The calling thread has the turn already.
+    OwnTurn,
     /// The client is closed.
     Closed,
 }
@@ -125,10 +125,19 @@ impl<T, S, W> Turnstile<T, S, W> {
     /// Returns whether the calling thread has the turn.
     pub(crate) fn is_mine(&self, path: &str) -> bool {
         let lines = self.lines.lock();
-        let line = lines.open.get(path);
-        let is_mine = line.is_some_and(|line| line.owner == Some(thread::current().id()));
+        let is_mine = lines.open.get(path).is_some_and(Line::is_mine);
         // Last, because it is a system call.
         is_mine && !self.process.is_another()
+    }
+
+    /// Returns what the calling thread shares with itself, if it has the turn.
+    pub(crate) fn shared(&self, path: &str) -> Option<Arc<S>> {
+        if self.process.is_another() {
+            return None;
+        }
+        let lines = self.lines.lock();
+        let line = lines.open.get(path).filter(|_| !lines.closed)?;
+        line.is_mine().then(|| line.shared.upgrade())?
     }
 
     /// Returns how many threads wait for a turn.
@@ -189,8 +198,8 @@ impl<T, S, W> Turnstile<T, S, W> {
             lines.open.insert(path.clone(), Line::new());
             return Some(Entry::Turn(self.turn(path, false), None));
         };
-        if line.owner == Some(thread::current().id()) {
-            return Some(Entry::OwnTurn(line.shared.upgrade()));
+        if line.is_mine() {
+            return Some(Entry::OwnTurn);
         }
         taken(line)
     }
@@ -235,6 +244,10 @@ impl<T, S, W> Line<T, S, W> {
             streak: 0,
             unanswered: false,
         }
+    }
+
+    fn is_mine(&self) -> bool {
+        self.owner == Some(thread::current().id())
     }
 
     fn next_inherits(&self) -> bool {

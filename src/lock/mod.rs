@@ -52,20 +52,6 @@ pub(crate) struct Locks {
     _closes: Subscription,
 }
 
-/// The outcome of locking.
-pub(crate) enum Locked {
-    Granted(Grant),
-    /// The calling thread already holds the lock, and shares this grant.
-    Again(Arc<Grant>),
-}
-
-/// The outcome of asking for a turn.
-pub(crate) enum Entered {
-    /// The calling thread has the turn; the lock may have come with it.
-    Turn(Turn, Option<RawGuard>),
-    Again(Arc<Grant>),
-}
-
 impl Locks {
     pub(crate) fn new(session: Arc<Session>) -> Self {
         let turnstile = Turnstile::default();
@@ -83,14 +69,14 @@ impl Locks {
         }
     }
 
-    /// Waits for the turn of the calling thread; returns `None` at the limit. While the thread
-    /// waits, the thread ahead of it sees its `wish`.
+    /// Waits for the turn of the calling thread, with which the lock may come; returns `None` at the
+    /// limit. While the thread waits, the thread ahead of it sees its `wish`.
     fn enter(
         &self,
         path: &Arc<str>,
         wish: impl FnOnce() -> (bool, Wish),
         request: &LockRequest<'_>,
-    ) -> Result<Option<Entered>> {
+    ) -> Result<Option<(Turn, Option<RawGuard>)>> {
         // On the server, the thread would wait for its own read-write lock.
         if self.threads.has_me(path) {
             return Err(would_deadlock(path));
@@ -100,22 +86,20 @@ impl Locks {
             Patience::Tries => self.turnstile.try_enter(path),
         };
         match entry {
-            Entry::Turn(turn, handed) => Ok(Some(Entered::Turn(turn, handed))),
-            Entry::OwnTurn(Some(shared)) => Ok(Some(Entered::Again(shared))),
-            Entry::OwnTurn(None) => Err(would_deadlock(path)),
+            Entry::Turn(turn, handed) => Ok(Some((turn, handed))),
+            Entry::OwnTurn => Err(would_deadlock(path)),
             Entry::Taken => Ok(None),
             Entry::Closed => Err(self.session.over()),
         }
     }
 
-    /// Like [`enter`](Self::enter), for locks that a thread can neither have twice nor inherit.
+    /// Like [`enter`](Self::enter), for locks that a thread cannot inherit.
     pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
         match self.enter(&path.into(), Default::default, request)? {
-            Some(Entered::Turn(turn, _)) => {
+            Some((turn, _)) => {
                 request.taken |= turn.follows_an_answer();
                 Ok(Some(turn))
             }
-            Some(Entered::Again(_)) => Err(would_deadlock(path)),
             None => self.gives_up_in_line(path, request).map(|()| None),
         }
     }
@@ -144,6 +128,11 @@ impl Locks {
         Ok(())
     }
 
+    /// Returns the grant that the calling thread has, and shares with itself.
+    pub(crate) fn again(&self, path: &str) -> Option<Arc<Grant>> {
+        self.turnstile.shared(path)
+    }
+
     /// Waits for the turn of the calling thread, and then in the queue on the server unless the
     /// lock came with the turn. Returns `None` if the lock is taken or the caller cancelled.
     pub(crate) fn lock(
@@ -152,31 +141,27 @@ impl Locks {
         queue: &Queue<'_>,
         inherits: bool,
         request: &mut LockRequest<'_>,
-    ) -> Result<Option<Locked>> {
+    ) -> Result<Option<Grant>> {
         let mut prepared = None;
         let wish = || {
             prepared = Prepared::new(&self.session, queue, request);
             let create = prepared.as_ref().map(|it| it.early.create.clone());
             (inherits, create)
         };
-        let (turn, handed) = match self.enter(path, wish, request)? {
-            Some(Entered::Turn(turn, handed)) => (turn, handed),
-            Some(Entered::Again(grant)) => return Ok(Some(Locked::Again(grant))),
-            None => {
-                self.gives_up_in_line(path, request)?;
-                return request.refused(&self.session);
-            }
+        let Some((turn, handed)) = self.enter(path, wish, request)? else {
+            self.gives_up_in_line(path, request)?;
+            return request.refused(&self.session);
         };
         request.taken |= turn.follows_an_answer();
         if let Some(mut raw) = handed {
             if raw.state() == GuardState::Held {
                 raw.inherited(request.limit.spent());
-                return Ok(Some(Locked::Granted(Grant { raw, turn })));
+                return Ok(Some(Grant { raw, turn }));
             }
             raw.abandon();
         }
         match RawGuard::acquire(&self.session, queue, request, prepared)? {
-            Some(raw) => Ok(Some(Locked::Granted(Grant { raw, turn }))),
+            Some(raw) => Ok(Some(Grant { raw, turn })),
             None => self.refused(request, [&turn]),
         }
     }
@@ -243,7 +228,7 @@ pub(crate) fn for_ever<T>(mut lock: impl FnMut() -> Result<Option<T>>) -> Result
     }
 }
 
-pub(crate) fn would_deadlock(path: &str) -> Error {
+fn would_deadlock(path: &str) -> Error {
     Error::WouldDeadlock {
         path: path.to_owned(),
     }

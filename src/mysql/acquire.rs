@@ -72,8 +72,6 @@ impl Until {
 /// The outcome of an acquisition.
 pub(super) enum Acquired {
     New(Held),
-    /// The thread already holds the lock and shares it.
-    Again(Arc<Held>),
     /// Another client held the lock until the limit: this owner, if the database named it.
     Taken(Option<Owner>),
 }
@@ -98,8 +96,7 @@ pub(super) fn acquire(
     let turn = match client.turnstile.enter(name, &for_turn, || (false, ())) {
         Entry::Turn(turn, _) => turn,
         Entry::Taken => return Ok(Acquired::Taken(None)),
-        Entry::OwnTurn(Some(held)) => return Ok(Acquired::Again(held)),
-        Entry::OwnTurn(None) => {
+        Entry::OwnTurn => {
             return Err(Error::WouldDeadlock {
                 path: name.to_string(),
             });

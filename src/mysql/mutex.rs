@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::NotSend;
 use crate::mysql::acquire::{Acquired, Until, acquire};
 use crate::mysql::guard_methods::guard_methods;
@@ -33,9 +33,9 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::WouldDeadlock`] at once if this thread holds the lock, with
-    /// [`Error::Closed`] when the client is closed, and with [`Error::Database`] when the
-    /// database refuses, as a read-only one does.
+    /// Fails with [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once if this thread holds
+    /// the lock, with [`Error::Closed`](crate::Error::Closed) when the client is closed, and with
+    /// [`Error::Database`](crate::Error::Database) when the database refuses, as a read-only one does.
     pub fn lock(&self) -> Result<MutexGuard> {
         loop {
             if let Some(guard) = self.lock_until(Until::never())? {
@@ -51,8 +51,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and with [`Error::Database`] if there is no answer, or if the
-    /// lock is free but another program has locked what is needed to take it.
+    /// As [`lock`](Self::lock), and with [`Error::Database`](crate::Error::Database) if there is no
+    /// answer, or if the lock is free but another program has locked what is needed to take it.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
         self.lock_until(Until::now())
     }
@@ -87,9 +87,6 @@ impl Mutex {
                 held,
                 thread: PhantomData,
             })),
-            Acquired::Again(_) => Err(Error::WouldDeadlock {
-                path: self.name.to_string(),
-            }),
         }
     }
 }
@@ -133,8 +130,9 @@ impl MutexGuard {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the lock was lost before, and with [`Error::Suspect`] if
-    /// there was no answer; the release then continues in the background.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before, and with
+    /// [`Error::Suspect`](crate::Error::Suspect) if there was no answer; the release then continues in
+    /// the background.
     pub fn unlock(self) -> Result<()> {
         self.held.row.unlock()
     }

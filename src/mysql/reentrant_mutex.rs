@@ -76,22 +76,17 @@ impl ReentrantMutex {
     }
 
     fn lock_until(&self, until: Until) -> Result<Option<ReentrantMutexGuard>> {
-        let held = match acquire(&self.shared, &self.name, &until, None)? {
-            Acquired::Taken(_) => return Ok(None),
-            Acquired::Again(held) => {
-                held.check()?;
-                held
-            }
-            Acquired::New(held) => {
-                let held = Arc::new(held);
-                held.row.share(&held);
-                held
-            }
+        let thread = PhantomData;
+        if let Some(held) = self.shared.turnstile.shared(&self.name) {
+            held.check()?;
+            return Ok(Some(ReentrantMutexGuard { held, thread }));
+        }
+        let Acquired::New(held) = acquire(&self.shared, &self.name, &until, None)? else {
+            return Ok(None);
         };
-        Ok(Some(ReentrantMutexGuard {
-            held,
-            thread: PhantomData,
-        }))
+        let held = Arc::new(held);
+        held.row.share(&held);
+        Ok(Some(ReentrantMutexGuard { held, thread }))
     }
 }
 

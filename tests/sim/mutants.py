@@ -400,7 +400,7 @@ MUTANTS = [
         "shared-after-loss",
         "a thread enters a lock again that it has lost",
         "src/reentrant_mutex.rs",
-        "                held.raw.check()?;\n",
+        "            held.raw.check()?;\n",
         "",
     ),
     # The cleaner.

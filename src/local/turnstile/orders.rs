@@ -51,7 +51,7 @@ impl Gate {
         let (turn, handed) = match self.turnstile.enter(&path(), limit, || (false, ())) {
             Entry::Turn(turn, handed) => (turn, handed),
             Entry::Closed => return Err(Back::Closed),
-            Entry::Taken | Entry::OwnTurn(_) => return Err(Back::Taken),
+            Entry::Taken | Entry::OwnTurn => return Err(Back::Taken),
         };
         assert!(handed.is_none(), "nobody hands a lock on");
         let others = self.inside.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Gate {
         let (turn, handed) = match self.turnstile.enter(&path(), limit, || (true, ())) {
             Entry::Turn(turn, handed) => (turn, handed),
             Entry::Closed => return Back::Closed,
-            Entry::Taken | Entry::OwnTurn(_) => return Back::Taken,
+            Entry::Taken | Entry::OwnTurn => return Back::Taken,
         };
         let place = self.passed.fetch_add(1, Ordering::Relaxed);
         let mut lock = Some(handed.unwrap_or_else(|| Lock::of(self)));

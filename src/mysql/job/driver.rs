@@ -204,9 +204,6 @@ impl<'a> JobDriver<'a> {
                     None => Event::Cancel,
                 })
             }
-            Acquired::Again(_) => Err(Error::WouldDeadlock {
-                path: self.name.to_string(),
-            }),
             Acquired::Taken(holder) => {
                 self.holder = holder;
                 Ok(match self.until {
