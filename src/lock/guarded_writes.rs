@@ -49,7 +49,7 @@ impl Lock for RawGuard {
                 }
                 // The transaction may have been carried out, or may still be.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
-                    self.in_doubt();
+                    self.mark_in_doubt();
                     return Err(Error::unconfirmed_write("the transaction", limit.spent()));
                 }
             }

@@ -324,7 +324,7 @@ impl Attempt<'_> {
         let lease = Lease::new(path, nodes, self.id(), bounds, stamp);
         lease.check()?;
         if self.is_revoked {
-            lease.revoke_requested();
+            lease.note_revoke_request();
         }
         let mut raw = RawGuard::new(session, lease, FencingToken::new(*token));
         raw.granted(limit.spent());

@@ -54,7 +54,7 @@ impl RawGuard {
                 Ok(None) => continue,
                 Err(CallError::Refused(code)) => Some(code),
                 Err(CallError::LimitReached) => {
-                    self.in_doubt();
+                    self.mark_in_doubt();
                     return Err(Error::unconfirmed_write("the hold", limit.spent()));
                 }
                 Err(CallError::Over(error)) => return Err(error),
@@ -62,7 +62,7 @@ impl RawGuard {
             match code {
                 // The name is fresh: if the node exists, an earlier request created it.
                 None | Some(ErrorCode::NODE_EXISTS) => {
-                    self.has_left();
+                    self.mark_left();
                     return Ok(node);
                 }
                 Some(ErrorCode::NO_NODE) => return Err(self.found_gone()),

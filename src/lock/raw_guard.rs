@@ -176,7 +176,7 @@ impl RawGuard {
     }
 
     /// Notes that a transaction may still be carried out: no other thread may inherit the nodes.
-    pub(super) fn in_doubt(&self) {
+    pub(super) fn mark_in_doubt(&self) {
         self.in_doubt.store(true, Ordering::Release);
     }
 
@@ -219,7 +219,7 @@ impl RawGuard {
     }
 
     /// Notes that the node is deleted already.
-    pub(super) fn has_left(&self) {
+    pub(super) fn mark_left(&self) {
         self.has_left.store(true, Ordering::Release);
     }
 

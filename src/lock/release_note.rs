@@ -86,7 +86,7 @@ impl RawGuard {
             };
             match caller.call(&close(dir, name, &data, stat.version), dir, &limit) {
                 // If the node is missing, an earlier request was carried out, or the lock is lost.
-                Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => return self.has_left(),
+                Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => return self.mark_left(),
                 Err(CallError::Refused(ErrorCode::BAD_VERSION)) => {}
                 Err(_) => return,
             }

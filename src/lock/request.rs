@@ -146,7 +146,7 @@ impl LockRequest<'_> {
     }
 
     /// Notes that a server has said that others are ahead.
-    pub(crate) fn is_taken(&mut self) {
+    pub(crate) fn note_taken(&mut self) {
         self.taken = true;
         self.limit = self.limit.clone().until(self.until_if_taken);
     }

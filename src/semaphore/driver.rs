@@ -97,11 +97,11 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                 Action::Line => self.line()?,
                 Action::Make => self.make()?,
                 Action::Read(others) => {
-                    self.request.is_taken();
+                    self.request.note_taken();
                     self.read(&others)?
                 }
                 Action::Await(others) => {
-                    self.request.is_taken();
+                    self.request.note_taken();
                     self.wait_for(&others)?
                 }
                 Action::Write(_, version, before) => self.write(version, before)?,

@@ -183,7 +183,7 @@ impl Heartbeat {
                 lease.lose(LostReason::NodeGone);
                 self.ask_why(id, &lease);
             }
-            Verdict::RevokeRequested => lease.revoke_requested(),
+            Verdict::RevokeRequested => lease.note_revoke_request(),
         }
     }
 

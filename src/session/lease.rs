@@ -310,7 +310,7 @@ impl Lease {
     }
 
     /// Notes that another client asks the holder to release the lock.
-    pub(crate) fn revoke_requested(&self) {
+    pub(crate) fn note_revoke_request(&self) {
         self.life.revoke_requested.store(true, Ordering::Release);
         self.send(GuardEvent::RevokeRequested);
         let path = &self.life.path;

@@ -227,7 +227,7 @@ impl Status {
     }
 
     /// Removes the complaint about this host's name.
-    pub(crate) fn is_resolved(&self, host: &str) {
+    pub(crate) fn note_resolved(&self, host: &str) {
         self.inner.lock().trouble.remove(host);
     }
 

@@ -165,32 +165,32 @@ impl Acquisition {
 
     /// Notes that there was room for this contender when nobody else could enter any more. An attempt that
     /// looks before it enters takes this for a look that finds nobody.
-    pub fn has_room(&mut self) {
+    pub fn note_room(&mut self) {
         self.attempt.handle(Event::Children(Names::default()));
     }
 
     /// Notes that somebody else has sent the create of this contender's node, with this stamp.
-    pub fn is_created_by(&mut self, create: CallId, stamp: Stamp) {
+    pub fn note_create(&mut self, create: CallId, stamp: Stamp) {
         self.flight.push((create, Step::Create(stamp)));
     }
 
     /// Notes that this listing of the queue was sent for this contender after that create.
-    pub fn is_listed_by(&mut self, listing: CallId) {
+    pub fn note_listing(&mut self, listing: CallId) {
         self.flight.push((listing, Step::List));
     }
 
     /// Provides a listing of the queue that was made through this connection after the node was created.
-    pub fn is_listed_as(&mut self, names: Names) {
+    pub fn provide_listing(&mut self, names: Names) {
         self.listing = Some(names);
     }
 
     /// Records from now on which contenders are ahead, in addition to these.
-    pub fn sees(&mut self, seen: SeenAhead) {
+    pub fn record_seen(&mut self, seen: SeenAhead) {
         self.seen = Some(seen);
     }
 
     /// Takes the record of the contenders seen ahead, if there is one.
-    pub fn seen(&mut self) -> Option<SeenAhead> {
+    pub fn take_seen(&mut self) -> Option<SeenAhead> {
         self.seen.take()
     }
 
@@ -259,14 +259,14 @@ impl Acquisition {
     }
 
     /// Returns whether this contender waits for its client to delete what earlier attempts left; see
-    /// [`own_is_left`](Self::own_is_left).
+    /// [`note_own_left`](Self::note_own_left).
     pub fn lets_own_go(&self) -> bool {
         self.own_is_left && self.attempt.action() == Action::CatchUp
     }
 
     /// Notes whether the client is still deleting what an earlier attempt left here. A try waits for that,
     /// for a moment.
-    pub fn own_is_left(&mut self, is_left: bool) {
+    pub fn note_own_left(&mut self, is_left: bool) {
         self.own_is_left = is_left;
     }
 

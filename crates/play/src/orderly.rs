@@ -54,7 +54,7 @@ impl Orderly {
         let word = Word {
             guard,
             dir: lease.path.clone(),
-            seen: by.seen().unwrap_or_default(),
+            seen: by.take_seen().unwrap_or_default(),
             replaces: None,
         };
         self.held.insert(lease.node.clone(), word);

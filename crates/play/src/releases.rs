@@ -132,7 +132,7 @@ impl Releases {
             delete_and_create::request(ops, create),
             Purpose::Both(id, creation),
         );
-        next.is_created_by(call, stamp);
+        next.note_create(call, stamp);
         next.list_too(link);
         // The transaction is the deletion's request.
         let _ = deletion.ask(link.knows);

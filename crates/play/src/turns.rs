@@ -76,7 +76,7 @@ impl Core {
         let asks = (contest, waiter.patience);
         let mut acquisition = Acquisition::enter(asks, path, line.last, &mut self.link);
         if notes {
-            acquisition.sees(SeenAhead::default());
+            acquisition.record_seen(SeenAhead::default());
         }
         if let Some(id) = deletion {
             self.releases
@@ -100,7 +100,7 @@ impl Core {
             return;
         };
         let is_left = acquisition.tries() && self.releases.are_left_in(path);
-        acquisition.own_is_left(is_left);
+        acquisition.note_own_left(is_left);
         let reached = acquisition.advance(&mut self.link);
         if let Some(at) = acquisition.rests_until() {
             self.alarms.insert((at, Alarm::Step(*ticket)));

@@ -108,11 +108,11 @@ fn enter(
     let (asks, dir) = ((queue.contest(session), patience), queue.dir.into());
     let mut acquisition = Acquisition::enter_as(asks, (&dir, &id), last, known);
     if queue.has_room {
-        acquisition.has_room();
+        acquisition.note_room();
     }
     if let Some((early, stamp)) = early {
-        acquisition.is_created_by(early.call_id, *stamp);
-        acquisition.is_listed_by(early.call_id.next());
+        acquisition.note_create(early.call_id, *stamp);
+        acquisition.note_listing(early.call_id.next());
     }
     acquisition
 }
@@ -131,7 +131,7 @@ pub(super) fn stand(
     let asks = (queue.contest(session), request.patience);
     let mut acquisition = Acquisition::stand(asks, &queue.dir.into(), (mine, stamp));
     if let Some(names) = listing {
-        acquisition.is_listed_as(names);
+        acquisition.provide_listing(names);
     }
     Driver::new(
         session,
@@ -169,10 +169,10 @@ impl<'a, 'q> Driver<'a, 'q> {
         (caller, snapshot): (&'a mut Caller, Snapshot),
     ) -> Self {
         // A lagging server still shows nodes that this client has left, which look like others' nodes.
-        acquisition.own_is_left(acquisition.tries());
+        acquisition.note_own_left(acquisition.tries());
         acquisition.hurry_by(request.overdue.take(), queue.held);
         if let Some(seen) = request.seen.take() {
-            acquisition.sees(seen);
+            acquisition.record_seen(seen);
         }
         let note = request.note.clone();
         Self {
@@ -197,7 +197,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             let reached = self.acquisition.advance(&mut self.wired);
             // Another attempt of the same call may have started with a new limit.
             if self.acquisition.is_taken() {
-                self.request.is_taken();
+                self.request.note_taken();
             }
             if let Some(reached) = reached {
                 return self.finish(reached);
@@ -206,7 +206,7 @@ impl<'a, 'q> Driver<'a, 'q> {
                 self.wired.reading = None;
                 let (cleaner, limit) = (&self.session.cleaner, &self.request.limit);
                 cleaner.finish(self.queue.dir, limit);
-                self.acquisition.own_is_left(false);
+                self.acquisition.note_own_left(false);
                 continue;
             }
             let rests_until = self.acquisition.rests_until();
@@ -235,7 +235,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         self.acquisition.broke();
         self.acquisition.connected(resumed, &mut self.wired);
         if !resumed {
-            self.acquisition.own_is_left(self.acquisition.tries());
+            self.acquisition.note_own_left(self.acquisition.tries());
         }
         if self.queue.is_pointless() {
             self.acquisition.cancel(&mut self.wired);
@@ -255,7 +255,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             Outcome::Held(mine, stamp) => Ok(Progress::Reached(self.reached(mine, stamp))),
             Outcome::GaveUp { taken } => {
                 if taken {
-                    self.request.is_taken();
+                    self.request.note_taken();
                 }
                 Ok(Progress::LimitReached)
             }
@@ -316,6 +316,6 @@ impl Drop for Driver<'_, '_> {
         let left = self.acquisition.orphans();
         self.clean_up(left);
         self.request.overdue = self.acquisition.hurried();
-        self.request.seen = self.acquisition.seen();
+        self.request.seen = self.acquisition.take_seen();
     }
 }

@@ -206,7 +206,7 @@ fn every_change_is_told_once_and_a_full_channel_keeps_the_newest() {
     let events: Vec<_> = lease.events().try_iter().collect();
     assert_eq!(events, [GuardEvent::Suspect, GuardEvent::Held]);
     for _ in 0..2 * UNREAD_EVENTS {
-        lease.revoke_requested();
+        lease.note_revoke_request();
     }
     lease.lose(LostReason::Evicted);
     lease.tell(&Counters::default());

@@ -52,7 +52,7 @@ impl Acquisition {
         }
         let (stamp, path) = (wire.stamp(), self.path.clone());
         let call = wire.create(&path, prefix);
-        self.is_created_by(call, stamp);
+        self.note_create(call, stamp);
         self.forget_listings();
         if self.contest.role == Role::Permit {
             self.ask_for_the_crowd(true, wire);
@@ -62,7 +62,7 @@ impl Acquisition {
     }
 
     /// Returns the prefix of the contender's first node, if it begins with a create. Somebody else may send
-    /// that create; see [`is_created_by`](Self::is_created_by).
+    /// that create; see [`note_create`](Self::note_create).
     pub fn begins_with_create(&self) -> Option<String> {
         match self.attempt.action() {
             Action::Create(prefix) => Some(prefix),

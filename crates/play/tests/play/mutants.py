@@ -61,8 +61,8 @@ MUTANTS = [
         "listing-older-than-create",
         "a listing counts that was sent before the create",
         "core/acquisition/sends.rs",
-        "        self.is_created_by(call, stamp);\n        self.forget_listings();\n",
-        "        self.is_created_by(call, stamp);\n",
+        "        self.note_create(call, stamp);\n        self.forget_listings();\n",
+        "        self.note_create(call, stamp);\n",
     ),
     (
         "lists-twice",

@@ -121,7 +121,7 @@ impl Io {
         let limit = dial_limit(timeout, first, count, self.rotation.past());
         let away = Moment::now().saturating_since(self.served.0);
         for Unresolved { server, .. } in &self.unresolved {
-            self.shared.status.is_resolved(&server.to_string());
+            self.shared.status.note_resolved(&server.to_string());
         }
         for name in &unresolved {
             let Unresolved { server, reason, .. } = name;
