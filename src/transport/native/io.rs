@@ -23,7 +23,7 @@ use super::hosts::{Candidate, Target};
 use super::log_in::{log_in, prepare};
 use super::receive::{Connection, ConnectionReader};
 use super::resolver::Unresolved;
-use super::shared::{Shared, jittered};
+use super::shared::{Shared, Stage, jittered};
 use super::who_reads::LeaderFollowers;
 use crate::system::contained;
 use crate::time::clock::Moment;
@@ -32,6 +32,7 @@ use crate::transport::session_key::SessionKey;
 use zklock_core::connection::backoff::{Backoff, Service};
 use zklock_core::connection::candidates::Resumption;
 use zklock_core::connection::rotation::{Rotation, Round};
+use zklock_core::connection::unanswered::Unanswered;
 use zklock_jute::{ConnectReply, Request, Secret, xid};
 
 /// How much longer than a request a reply may be: a listing with its stat, and a header.
@@ -58,8 +59,7 @@ struct Io {
     served: (Moment, Duration),
     /// Whether a server closed the connection in the last round when it was asked to resume the session.
     hung_up: bool,
-    /// When the first of the connect requests was sent that servers have taken and not answered.
-    unanswered_since: Option<Moment>,
+    unanswered: Unanswered,
     /// The names that were not resolved in the last round.
     unresolved: Vec<Unresolved>,
 }
@@ -81,7 +81,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         backoff,
         served: (Moment::now(), timeout),
         hung_up: false,
-        unanswered_since: None,
+        unanswered: Unanswered::default(),
         unresolved: Vec::new(),
     };
     loop {
@@ -197,7 +197,10 @@ impl Io {
         let (reader, end) = self.reading.serve(Box::new(reader));
         let connection = &reader.connection;
         self.last_zxid = connection.last_zxid;
-        self.served = (Moment::now(), connection.timeout);
+        // A server that closes the connection when the client authenticates has not served.
+        if self.shared.state.lock().stage != Stage::Away {
+            self.served = (Moment::now(), connection.timeout);
+        }
         self.finish(target, end, connection.answered)
     }
 
@@ -271,15 +274,13 @@ impl Io {
 
     /// Notes how a connect request was answered. Servers that have taken such requests for longer than the
     /// session lasts, and let the client in at none of them, may go on like that: the session is given up.
-    ///
-    /// A server that hangs up has no leader: no request extends the session then.
     fn asked(&mut self, sent: Moment, complaint: Option<&String>) {
         if complaint.is_none_or(|complaint| complaint == HUNG_UP) {
-            self.unanswered_since = None;
+            self.unanswered.end();
             return;
         }
-        let since = *self.unanswered_since.get_or_insert(sent);
-        if self.served.1 + MARGIN < Moment::now().saturating_since(since) {
+        let (sent, now) = (sent.since_boot(), Moment::now().since_boot());
+        if self.unanswered.add(sent, now, self.served.1 + MARGIN) {
             self.give_up_if_overdue();
         }
     }

@@ -6,6 +6,7 @@
 //! - [`backoff`] says how long to pause between two attempts,
 //! - [`promptness`] says when to leave a server that answers no request,
 //! - [`server_features`] puts a request into the form that a server knows,
+//! - [`unanswered`] says whether connect requests without an answer may be what keeps a session alive,
 //! - [`watches`] says which users an event is for, and sets watches again.
 
 pub mod backoff;
@@ -13,6 +14,7 @@ pub mod candidates;
 pub mod promptness;
 pub mod rotation;
 pub mod server_features;
+pub mod unanswered;
 pub mod watches;
 
 use alloc::borrow::ToOwned;

@@ -18,7 +18,7 @@ use zklock_core::connection::rotation::Round;
 impl Io {
     /// Tries every address once, or until one has served, and pauses after each attempt.
     pub(super) fn round(&mut self) -> Round {
-        let forgotten = self.may_be_forgotten();
+        let (forgotten, before) = (self.may_be_forgotten(), self.session.id);
         let candidates = self.candidates();
         let (addresses, rounds) = (candidates.len(), self.rotation.past().rounds);
         if candidates.is_empty() && !self.pause(|backoff, now| backoff.after_failure(now)) {
@@ -31,6 +31,10 @@ impl Io {
             let is_hurried = candidate.limit < whole;
             if let Some(round) = self.tries(candidate, forgotten) {
                 return round;
+            }
+            if self.session.id != before {
+                // It was given up: at the other addresses, a client without a session may get one of another ensemble.
+                return Round::Expired;
             }
             let failed = Failed {
                 rounds,

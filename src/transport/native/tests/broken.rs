@@ -1,9 +1,12 @@
 //! Against a real ZooKeeper, through a network that misbehaves.
 
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::fake::{Act, Fake, Script};
+use super::super::io;
+use super::super::shared::Shared;
+use super::fake::{Act, Fake, Script, greeting, greeting_for};
 use super::*;
 use crate::support::proxy::Proxy;
 use crate::support::{eventually, timed};
@@ -236,4 +239,58 @@ fn a_session_has_no_two_requests_with_one_number() {
         next(&rig)
     });
     assert_ne!(one, other);
+}
+
+/// Starts a server that lets a client in once, and after that ends its connections when it authenticates.
+fn closing_server() -> Fake {
+    let mut asked = 0;
+    let mut script = Script::new(move |_, request| {
+        asked += i32::from(matches!(request, Request::Auth { .. }));
+        match request {
+            Request::Auth { .. } if asked == 1 => Act::Reply(Reply::Nothing),
+            _ => Act::Close,
+        }
+    });
+    script.greet = Box::new(|_| Some(greeting_for(7, 1000)));
+    Fake::start(script)
+}
+
+/// Another ensemble may have that address by now, and grant its own locks.
+#[test]
+fn a_client_that_gives_its_session_up_takes_none_at_an_address_of_before() {
+    let server = closing_server();
+    let (mut script, begun) = (Script::new(|_, _| Act::Ignore), Arc::default());
+    let count = Arc::<AtomicUsize>::clone(&begun);
+    script.greet = Box::new(move |request| match request.session {
+        0 => {
+            count.fetch_add(1, Ordering::Relaxed);
+            Some(greeting(8))
+        }
+        _ => Some(Vec::new()),
+    });
+    let other = Fake::start(script);
+    let hosts = format!("{},no-such-host.invalid:2181", server.hosts());
+    let mut config = Config::plain(&hosts, Duration::from_secs(1));
+    config.auth.push(Credentials {
+        scheme: "digest".to_owned(),
+        secret: Secret(b"ann:secret".to_vec()),
+    });
+    let status = Arc::new(Status::new(config.session_timeout, true));
+    let (events, shared) = (status.events(), Arc::new(Shared::new(config, status)));
+    let running = Arc::clone(&shared);
+    let thread = thread::spawn(move || io::run(running, Arc::default()));
+    let happens = |what: fn(&SessionEvent) -> bool| {
+        eventually("it happens", || events.try_iter().any(|event| what(&event)));
+    };
+    happens(|event| matches!(event, SessionEvent::Connected { .. }));
+    let before = vec![other.hosts().parse().unwrap()];
+    shared.state.lock().list.servers[1].name.addresses = before;
+    shared.send(vec![call(delete("/a"), None, &unbounded().0)]);
+    happens(|event| matches!(event, SessionEvent::Expired));
+    let connections = server.connections();
+    eventually("it tries on", || connections + 1 < server.connections());
+    assert!(0 < other.connections(), "it tries to resume there");
+    assert_eq!(begun.load(Ordering::Relaxed), 0);
+    shared.begin_close(Duration::ZERO);
+    thread.join().unwrap();
 }
