@@ -394,6 +394,31 @@ fn a_doubt_that_is_over_is_told() {
     assert!(!said.contains("is lost"), "{said:?}");
 }
 
+/// The lock is looked at more often than a short session lets a stop take.
+#[test]
+fn a_process_that_was_not_stopped_is_not_said_to_have_been() {
+    let (path, log, proxy) = (fresh_path("runs"), Log::new(), Proxy::start(embedded()));
+    let args = format!("--session-timeout 5 run --on-lost warn {path}");
+    let script = format!("{}; read -r _", log.write("in"));
+    let (mut zklock, said) = Zklock::start_logged(&proxy.hosts(), &args, &script);
+    log.await_word("in");
+    let doubt = format!("zklock: the lock {path} is in doubt: no server confirms it\n");
+    let text = || fs::read_to_string(said.file()).unwrap();
+    let told = |what: &str| text().matches(what).count();
+    // On a busy machine, it may stand still at times.
+    let is_told = (1..5).any(|time| {
+        thread::sleep(Duration::from_millis(2500));
+        proxy.refuse();
+        eventually("it is in doubt", || told("is in doubt") == time);
+        proxy.accept();
+        eventually("it is confirmed", || told("is confirmed again") == time);
+        0 < told(&doubt)
+    });
+    assert!(is_told, "{said:?}");
+    zklock.feed("go on\n");
+    assert_eq!(zklock.end().code, Some(0));
+}
+
 /// Once, the message said that the lock was not confirmed after 0.0ns.
 #[test]
 fn what_servers_did_not_confirm_is_said_also_after_a_signal() {
