@@ -170,7 +170,7 @@ fn wrong_server(conn: &mut Conn) -> Result<Option<&'static str>> {
         ));
     }
     let status = Variables::from_iter(next(&mut results)?);
-    Ok(divides(&variables, &status).or_else(|| forgets(&variables, is_in_cluster(&status))))
+    Ok(divides(&variables).or_else(|| forgets(&variables, is_in_cluster(&status))))
 }
 
 /// Returns the rows of the next answer.
@@ -184,18 +184,20 @@ fn next<T: FromRow>(results: &mut QueryResult<'_, '_, '_, Text>) -> Result<Vec<T
 }
 
 /// Returns why two nodes of a cluster could each grant a lock.
-fn divides(variables: &Variables, status: &Variables) -> Option<&'static str> {
-    let is = |all: &Variables, name, value: &str| all.get(name).is_some_and(|is| is == value);
-    if !is(status, "wsrep_ready", "ON") {
+fn divides(variables: &Variables) -> Option<&'static str> {
+    let options = variables.get("wsrep_provider_options")?;
+    // A server without a cluster has none, and a node that has lost its cluster is not ready.
+    if options.is_empty() {
         return None;
     }
-    if is(variables, "wsrep_on", "OFF") {
+    if variables.get("wsrep_on").is_some_and(|is| is == "OFF") {
         return Some(
             "this node does not pass its writes on to its cluster: SET GLOBAL wsrep_on = ON",
         );
     }
-    let options = variables.get("wsrep_provider_options")?.split(';');
-    let mut options = options.filter_map(|option| option.split_once('='));
+    let mut options = options
+        .split(';')
+        .filter_map(|option| option.split_once('='));
     let divides = |(name, value): (&str, &str)| {
         let goes_on = ["pc.ignore_sb", "pc.ignore_quorum"].contains(&name.trim());
         goes_on && !["false", "no", "off", "0"].contains(&&*value.trim().to_lowercase())

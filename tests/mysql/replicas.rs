@@ -253,6 +253,12 @@ fn a_cluster_that_goes_on_in_two_parts_is_refused() {
             "pc.ignore_quorum",
         ),
         ("wsrep_on = OFF", "wsrep_on = ON", "wsrep_on"),
+        // A node that has lost its cluster, and is made to write all the same.
+        (
+            "wsrep_on = OFF, GLOBAL wsrep_cluster_address = ''",
+            "wsrep_on = ON",
+            "wsrep_on",
+        ),
     ] {
         client(&database.url(), seconds(20));
         root.query_drop(format!("SET GLOBAL {on}")).unwrap();

@@ -212,8 +212,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes in whether the server has set watches again. One that has too many requests is asked once more: another
-    /// connection would only cost it more.
+    /// Handles the answer to a request that sets watches again. A server that has too many requests is asked once
+    /// more: another connection would cost it more.
     fn watches_set(&self, code: ErrorCode) -> Result<(), End> {
         let mut state = self.shared.state.lock();
         let lists = state.queue.watches_answered();

@@ -116,7 +116,7 @@ impl Shared {
             };
             let left = (begun + limit).saturating_since(Moment::now());
             if left.is_zero() {
-                return state.list.is_late();
+                return state.list.note_late();
             }
             self.stop.wait_for(&mut state, left);
         }

@@ -71,7 +71,7 @@ impl ServerList {
     }
 
     /// Notes which names are not answered in time.
-    pub(super) fn is_late(&mut self) {
+    pub(super) fn note_late(&mut self) {
         for listed in &mut self.servers {
             listed.name.was_late |= listed.name.under_way;
         }
