@@ -204,7 +204,7 @@ impl Connection {
                 // The events of a change arrive before the replies that reflect it. The answers to
                 // pings give no such guarantee.
                 self.last_zxid = self.last_zxid.max(header.zxid);
-                if !self.is_refused_early(header) {
+                if !self.answers_early_refusal(header) {
                     return self.reply(header, body);
                 }
             }
@@ -260,7 +260,7 @@ impl Connection {
     /// Answers a write that the server refuses before it has answered earlier requests; returns whether this is one.
     ///
     /// With `enableEagerACLCheck`, a server that may not carry a write out passes it on to nobody.
-    fn is_refused_early(&self, header: ReplyHeader) -> bool {
+    fn answers_early_refusal(&self, header: ReplyHeader) -> bool {
         if !matches!(header.code, ErrorCode::NO_AUTH | ErrorCode::INVALID_ACL) {
             return false;
         }

@@ -798,7 +798,7 @@ fn what_a_root_lacks_to_start_a_command_is_told(hosts: &str) {
     let path = fresh_path("root");
     for (hides, says) in [
         (
-            "umount -l /proc",
+            "mount -t tmpfs none /proc",
             "zklock does not find itself: is /proc mounted?",
         ),
         (
