@@ -53,9 +53,7 @@ impl Resolver {
 
     /// Becomes the system's resolver, which is asked with these options.
     fn start_with(options: &str) -> Arc<Self> {
-        let mut ip = Command::new("ip");
-        let up = ip.args(["link", "set", "lo", "up"]).status();
-        assert!(up.unwrap().success());
+        netns::ip("link set lo up");
         let file = env::temp_dir().join(format!("zklock-resolv-{}", std::process::id()));
         let text = format!("nameserver 127.0.0.1\n{options}\n");
         fs::write(&file, text).unwrap();

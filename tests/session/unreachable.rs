@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -48,15 +47,11 @@ fn addresses_that_accept_no_connection_delay_one_reconnect_and_no_more() {
 #[ignore = "needs a network namespace"]
 fn addresses_without_a_machine_delay_one_reconnect_and_no_more() {
     netns::inside(|| {
-        let ip = |arguments: &str| {
-            let status = Command::new("ip").args(arguments.split(' ')).status();
-            assert!(status.unwrap().success(), "{arguments}");
-        };
-        ip("link set lo up");
-        ip("link add here type veth peer name there");
-        ip("address add 10.90.0.1/24 dev here");
-        ip("link set here up");
-        ip("link set there up");
+        netns::ip("link set lo up");
+        netns::ip("link add here type veth peer name there");
+        netns::ip("address add 10.90.0.1/24 dev here");
+        netns::ip("link set here up");
+        netns::ip("link set there up");
         // A machine is asked for three times, which takes less than the client waits for an address.
         fs::write("/proc/sys/net/ipv4/neigh/here/retrans_time_ms", "250").unwrap();
         let hosts = [2, 3, 4].map(|last| format!("10.90.0.{last}:2181"));

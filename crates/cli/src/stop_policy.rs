@@ -23,7 +23,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct StopPolicy {
     grace: Duration,
     margin: Duration,
-    look: Duration,
+    /// The time until the next look at the lock, if nothing is to be done before.
+    pub(crate) look: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

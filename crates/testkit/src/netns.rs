@@ -211,7 +211,8 @@ fn hub_address(member: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 90, u8::try_from(member).expect("few members"), 1)
 }
 
-fn ip(arguments: &str) {
+/// Runs ip(8), which must succeed, with these words.
+pub fn ip(arguments: &str) {
     run("ip", arguments);
 }
 

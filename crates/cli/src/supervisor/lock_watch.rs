@@ -34,7 +34,7 @@ impl Supervisor<'_> {
             if has_changed {
                 self.warn(state);
             }
-            return LOOK.min(self.order.session_timeout / 8);
+            return self.order.policy.look;
         }
         self.tell_trust(now, valid_for);
         if self.killed {

@@ -2,17 +2,10 @@
 
 use std::sync::Mutex;
 
-use super::fake::{Act, Fake, Script};
+use super::fake::{Act, Fake, Script, frame_of};
 use super::*;
-use zklock_jute::ReplyHeader;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
-
-fn said(xid: i32, code: ErrorCode) -> Vec<u8> {
-    let mut out = Vec::new();
-    ReplyHeader { xid, zxid: 5, code }.encode(None, &mut out);
-    out
-}
 
 /// With `enableEagerACLCheck`, ZooKeeper refuses a write that nobody may carry out while earlier ones wait for the
 /// quorum. Who takes that for the end of the connection comes back with the same requests, for ever.
@@ -28,8 +21,8 @@ fn a_write_that_is_refused_before_its_turn_costs_no_connection() {
         // By now the quorum has answered.
         Request::GetData { .. } => Act::Say(
             [
-                said(deleted.unwrap_or_default(), ErrorCode::OK),
-                said(xid, ErrorCode::NO_NODE),
+                frame_of(deleted.unwrap_or_default(), ErrorCode::OK),
+                frame_of(xid, ErrorCode::NO_NODE),
             ]
             .concat(),
         ),
@@ -59,7 +52,7 @@ fn watches_that_a_server_throws_away_are_set_again_on_the_same_connection() {
                 1 | 2 => ErrorCode::THROTTLED,
                 _ => ErrorCode::OK,
             };
-            Act::Say(said(xid, code))
+            Act::Say(frame_of(xid, code))
         }
         Request::GetData { .. } => Act::Reply(Reply::Data {
             data: Vec::new().into(),

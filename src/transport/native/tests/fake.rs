@@ -35,6 +35,13 @@ pub(super) struct Fake {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The bytes of a reply that has a header and nothing more.
+pub(super) fn frame_of(xid: i32, code: ErrorCode) -> Vec<u8> {
+    let mut out = Vec::new();
+    ReplyHeader { xid, zxid: 5, code }.encode(None, &mut out);
+    out
+}
+
 /// Returns a greeting with this session and a timeout of 4 s.
 pub(super) fn greeting(session: i64) -> Vec<u8> {
     greeting_for(session, 4000)

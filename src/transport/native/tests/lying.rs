@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::fake::{Act, Fake, Script, greeting, greeting_for};
+use super::fake::{Act, Fake, Script, frame_of, greeting, greeting_for};
 use super::*;
 use crate::support::{eventually, timed};
 use crate::time::limit::Limit;
@@ -402,9 +402,7 @@ fn a_server_that_drops_the_only_request_is_asked_in_the_older_form() {
 }
 
 fn pong() -> Vec<u8> {
-    let mut frame = Vec::new();
-    header(xid::PING, ErrorCode::OK).encode(None, &mut frame);
-    frame
+    frame_of(xid::PING, ErrorCode::OK)
 }
 
 #[test]
