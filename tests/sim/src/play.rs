@@ -210,8 +210,7 @@ fn build(plan: &Plan) {
             false => Duration::from_secs(3600),
         },
         counters: counters(plan),
-        // This is less than half a tick, and so less than a quarter of every session timeout.
-        expiry: ms(plan.tick) * 9 / 20,
+        expiry: plan.expiry(),
         hop: Duration::from_micros(plan.hop.min(50))..=Duration::from_micros(plan.hop),
         election: ms(plan.tick / 10)..=ms(plan.tick / 2),
         ..EnsembleConfig::default()
