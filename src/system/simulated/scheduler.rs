@@ -368,7 +368,11 @@ impl Here {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             here.finish();
         });
-        let real = real.expect("a thread");
+        let real = real.unwrap_or_else(|error| {
+            let reason = format!("a thread cannot be started: {error}");
+            self.world.end(Err(reason));
+            stand_still()
+        });
         self.state().tasks[me].thread = Some(real.thread().clone());
         self.step();
         Started {
