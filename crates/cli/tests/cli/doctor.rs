@@ -282,8 +282,12 @@ fn whoever_may_not_write_is_told() {
         .nodes()
         .create(&format!("{path}/mine"), b"")
         .expect("a node");
-    let told = Zklock::run(&server.hosts(), &format!("{WELL} {path}/mine/lock"), "");
-    assert_eq!(told.code, Some(1), "{told:?}");
+    let told = Zklock::run(&hosts, &format!("{WELL} {path}/mine/lock"), "");
+    assert_eq!(told.code, Some(2), "no command can lock it: {told:?}");
+    let missing = format!("{path}/mine/lock does not exist");
+    assert!(told.out.contains(&missing), "{told:?}");
+    let told = Zklock::run(&format!("{hosts}{path}/mine"), WELL, "");
+    assert_eq!(told.code, Some(1), "a path below may be open: {told:?}");
     assert!(told.out.contains("no right to"), "{told:?}");
 }
 

@@ -38,13 +38,7 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<F
             ),
             clock_of_the_servers(clock),
         ],
-        Err(Error::NoAuth { path }) => {
-            let what = format!("no right to {path}");
-            vec![
-                Finding::new(Level::Warning, about, what)
-                    .advice("set ZKLOCK_AUTH, or a PATH below which locks are taken"),
-            ]
-        }
+        Err(Error::NoAuth { path: node }) => vec![no_right(client, about, path, &node)],
         Err(error) => vec![refused(error)],
     };
     if let Err(error) = tidied {
@@ -52,6 +46,22 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<F
         findings.push(Finding::new(Level::Warning, about, what).advice("delete it"));
     }
     Ok(findings)
+}
+
+/// A path that does not exist needs the right that was refused; one that does exist has a list of its own.
+fn no_right(client: &Client, about: &str, path: Option<&str>, refused: &str) -> Finding {
+    match path.filter(|path| matches!(client.nodes().exists(path), Ok(false))) {
+        Some(path) => Finding::new(
+            Level::Trouble,
+            about,
+            format!("no right to create nodes here, and {path} does not exist"),
+        )
+        .advice(format!(
+            "set ZKLOCK_AUTH, or change the access control list of {about}"
+        )),
+        None => Finding::new(Level::Warning, about, format!("no right to {refused}"))
+            .advice("set ZKLOCK_AUTH, or a PATH below which locks are taken"),
+    }
 }
 
 /// Returns the lowest existing node above a path. A trial of an unused path must leave no nodes of
