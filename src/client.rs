@@ -307,7 +307,9 @@ impl ClientBuilder {
     pub fn connect(self) -> Result<Client> {
         let (client, lacks_chroot) = self.connect_and_look(|_| ())?;
         if lacks_chroot {
-            log::warn!("the chroot at the end of the servers' addresses does not exist: create it");
+            log::warn!(
+                "the chroot at the end of the servers' addresses does not exist: create it, or set ClientBuilder::create_chroot"
+            );
         }
         Ok(client)
     }

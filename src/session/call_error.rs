@@ -26,7 +26,7 @@ pub(crate) enum Refusal {
 }
 
 /// The reason if not even the root exists.
-const NO_CHROOT: &str = "the chroot at the end of the servers' addresses does not exist; create it";
+const NO_CHROOT: &str = "the chroot at the end of the servers' addresses does not exist; create it, or set ClientBuilder::create_chroot";
 
 impl CallError {
     /// Returns what a failure of a request about `path` means; `None` if the request can be repeated.

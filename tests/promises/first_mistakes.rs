@@ -253,7 +253,7 @@ fn a_chroot_that_does_not_exist() {
     let client = Client::connect(&format!("{}/app", server.hosts())).unwrap();
     assert_eq!(
         said(client.mutex("/m").unwrap().lock()),
-        "the server refused a request for /m: the chroot at the end of the servers' addresses does not exist; create it (-101)"
+        "the server refused a request for /m: the chroot at the end of the servers' addresses does not exist; create it, or set ClientBuilder::create_chroot (-101)"
     );
 }
 
