@@ -66,7 +66,7 @@ pub(crate) struct Args {
     pub(crate) follow_reconfiguration: bool,
 
     /// How long to wait for a server.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero, default_value = "15")]
     pub(crate) connect_timeout: Duration,
 
     /// Reads credentials from a file, one scheme:credentials a line, such as digest:user:password

@@ -27,6 +27,7 @@ fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
         ("serve --super-digest super:secret", 64),
         ("--session-timeout 0 run /a -- true", 64),
         ("--granted-at-least 0 run /a -- true", 64),
+        ("--connect-timeout 0 run /a -- true", 64),
         ("--hosts a:b:c run /a -- true", 64),
         ("--auth-file /no/such/file run /a -- true", 64),
         ("--connect-timeout 0.5 run /a -- true", 69),
