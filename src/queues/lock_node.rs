@@ -38,7 +38,9 @@ impl Kept {
     fn of(seen: Seen) -> Self {
         Self {
             permits: number(&seen.data),
-            is_job: Journal::parse(&seen.data, seen.stat.mtime).is_some(),
+            // A hold leaves an empty record where nobody has run a job.
+            is_job: seen.data != Journal::EMPTY
+                && Journal::parse(&seen.data, seen.stat.mtime).is_some(),
             marked: predecessor_mark::parse(&seen.data)
                 .flatten()
                 .map(FencingToken::new),

@@ -24,12 +24,19 @@ pub(crate) fn why(client: &Client, why: &Why) -> Result<u8, Failure> {
         true => show_json(why, &blockers),
         false => show(why, &blockers),
     })?;
-    tell_what_was_not_read(blockers.unreadable());
+    if blockers.iter().any(may_wait_unseen) {
+        tell_what_was_not_read(blockers.unreadable());
+    }
     Ok(match (blockers.deadlock(), blockers.iter().next()) {
         (Some(_), _) => DEADLOCK,
         (None, None) => FREE,
         (None, Some(_)) => 0,
     })
+}
+
+/// Returns whether the holder may wait for a lock that could not be read.
+fn may_wait_unseen(blocker: &Blocker) -> bool {
+    blocker.waits_for().is_none() && blocker.holder().hold().is_none()
 }
 
 fn show(why: &Why, blockers: &Blockers) -> io::Result<()> {

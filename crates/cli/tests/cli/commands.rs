@@ -554,6 +554,12 @@ fn what_may_not_be_read_is_not_called_free(hosts: &str) {
     assert_eq!(told.code, Some(0), "{told:?}");
     let unread = format!("zklock: cannot read {root}/private, nor anything below: ");
     assert!(told.err.starts_with(&unread), "{told:?}");
+    let told = Zklock::run(hosts, &format!("why --root {root} {root}/free"), "");
+    assert_eq!(
+        (told.code, told.err.as_str()),
+        (Some(1), ""),
+        "nobody who could wait unseen: {told:?}"
+    );
     for json in ["", "--json "] {
         let told = Zklock::run(hosts, &format!("list -r {json}{root}"), "");
         assert_eq!(told.code, Some(77), "{told:?}");

@@ -105,6 +105,7 @@ fn a_hold_outlives_its_process_until_it_is_released(hosts: &str) {
     }
     let all = run(hosts, &format!("list -r {path}"));
     assert!(all.out.contains("on hold by ann"), "{all:?}");
+    assert!(!all.out.contains("job"), "it is a lock on hold: {all:?}");
     let (third, said) = Zklock::start_logged(hosts, &format!("run {path}"), &log.write("third"));
     eventually("it says what it waits for", || {
         said.contains(&format!("waiting for {path}, which is on hold by ann"))
