@@ -162,7 +162,8 @@ impl Child {
         }
         // The keeper is held by a debugger, or frozen: it is as good as gone.
         self.spare_bystanders();
-        self.descendants.kill();
+        // Its children first, and then what is below them, for a panic that repeats nothing.
+        let _ = self.descendants.kill() || self.descendants.kill();
         self.reports = bounded(0).1;
     }
 
@@ -203,11 +204,11 @@ impl Child {
     fn end_what_is_left(&mut self) {
         #[cfg(not(target_os = "linux"))]
         let _ = rustix::process::kill_process_group(self.group, rustix::process::Signal::KILL);
-        self.descendants.kill();
+        let is_calm = self.descendants.kill();
         let (_, is_left) = self.reap(None);
         // A frozen keeper keeps nothing any more.
         self.is_gone = !is_left || self.descendants.are_dead_but(self.process);
-        if !self.is_gone {
+        if !self.is_gone && is_calm {
             thread::sleep(REST_POLL);
         }
     }

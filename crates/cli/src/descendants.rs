@@ -5,6 +5,7 @@
 //! without children has none. The lists of children in `/proc`, which are read here, only find the
 //! processes to send a signal to. A process that cannot be read counts as running.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::iter;
@@ -82,6 +83,8 @@ pub(crate) struct Descendants {
     list: io::Result<File>,
     /// Children that do not count, and whose descendants do not either.
     strangers: Vec<Pid>,
+    /// Children that were killed, and are not reaped yet.
+    killed: HashSet<Pid>,
 }
 
 impl Descendants {
@@ -91,8 +94,12 @@ impl Descendants {
     pub(crate) fn new() -> Self {
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_child_subreaper(Some(getpid()));
-        let (list, strangers) = (open_list(), Vec::new());
-        let mut all = Self { list, strangers };
+        let (list, strangers, killed) = (open_list(), Vec::new(), HashSet::new());
+        let mut all = Self {
+            list,
+            strangers,
+            killed,
+        };
         all.strangers = all.children().unwrap_or_default();
         all
     }
@@ -121,6 +128,7 @@ impl Descendants {
             if !status.stopped() {
                 // The number may be given to another process.
                 self.strangers.retain(|other| *other != child);
+                self.killed.remove(&child);
             }
             changed.push((child, status));
         }
@@ -152,8 +160,12 @@ impl Descendants {
     pub(crate) fn are_dead_but(&self, child: Option<Pid>) -> bool {
         let is_it = |one: &Process| one.state < State::Hidden && Some(one.id) == child;
         let is_dead = |one: &Process| one.state == State::Dead || is_it(one);
-        self.look()
-            .is_ok_and(|(all, is_still)| is_still && all.iter().all(is_dead))
+        // One living process is enough to know: while many are being killed, a full look takes too long.
+        let seem_dead = |children: Vec<Pid>| below(&children).all(|one| is_dead(&one));
+        self.children().is_ok_and(seem_dead)
+            && self
+                .look()
+                .is_ok_and(|(all, is_still)| is_still && all.iter().all(is_dead))
     }
 
     /// Returns the descendants, and whether a second look has found the same.
@@ -190,16 +202,26 @@ impl Descendants {
         Err(io::Error::other(why))
     }
 
-    /// Kills the descendants that are found, without waiting for their end: repeat this, because
-    /// others may have started meanwhile.
-    pub(crate) fn kill(&self) {
+    /// Kills the descendants that are found, without waiting for their end; returns whether it found
+    /// no new child. Repeat this, because others may have started meanwhile.
+    ///
+    /// Whoever forks and ends leaves its child to this process. To outrun that, the children, which
+    /// need no file, come first, and what is below them when no child is new.
+    pub(crate) fn kill(&mut self) -> bool {
         let children = self.children().unwrap_or_default();
+        let before = self.killed.len();
         for child in &children {
-            // The child is not reaped yet, so the number is its own. This needs no file, unlike the next step.
-            let _ = kill_process(*child, Signal::KILL);
+            // The child is not reaped yet, so the number is its own.
+            if !self.killed.contains(child) && kill_process(*child, Signal::KILL).is_ok() {
+                self.killed.insert(*child);
+            }
         }
-        // Each process is killed as it is found, because a dead process starts no others.
-        below(&children).for_each(|one| drop(one.signal(Signal::KILL)));
+        let is_calm = self.killed.len() == before;
+        if is_calm {
+            // Each process is killed as it is found, because a dead process starts no others.
+            below(&children).for_each(|one| drop(one.signal(Signal::KILL)));
+        }
+        is_calm
     }
 }
 
@@ -285,5 +307,64 @@ fn state(stat: &Stat) -> State {
         't' => State::Traced,
         'D' => State::Uninterruptible,
         _ => State::Running,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    use super::*;
+
+    const ALONE: &str = "ZKLOCK_TEST_ALONE";
+
+    /// Runs the test in a process of its own, which may adopt and reap.
+    fn alone(name: &str, test: fn()) {
+        if env::var_os(ALONE).is_some() {
+            return test();
+        }
+        let mut again = Command::new(env::current_exe().expect("a program"));
+        let name = format!("descendants::tests::{name}");
+        again.args(["--exact", &name, "--test-threads=1"]);
+        let output = again.env(ALONE, "1").output().expect("an end");
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
+        let until = Instant::now() + Duration::from_secs(60);
+        iter::from_fn(|| (Instant::now() < until).then(&mut found))
+            .flatten()
+            .next()
+            .expect("it in a minute")
+    }
+
+    fn kill_a_child_and_then_its_orphan() {
+        let mut all = Descendants::new();
+        // An orphan becomes a child of the first thread, which is not this one.
+        let script = ["-c", "sh -c 'sleep 60 & wait' &"];
+        let shell = Command::new("sh").args(script).status();
+        assert!(shell.expect("a shell").success());
+        let (child, below) = wait_for(|| {
+            let child = all.children().ok()?.into_iter().next()?;
+            Some((child, *read(child)?.children.first()?))
+        });
+        assert!(!all.kill(), "a child was new");
+        let is_alive = |one: Process| one.state > State::Dead;
+        assert!(read(below).is_some_and(is_alive), "children come first");
+        wait_for(|| (all.reap().0.first()?.0 == child).then_some(()));
+        assert_eq!(all.children().expect("a list"), [below]);
+        assert!(!all.kill(), "an orphan was new");
+        assert!(all.kill(), "nothing was new");
+        wait_for(|| (!all.reap().1).then_some(()));
+    }
+
+    #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "needs a subreaper")]
+    fn children_are_killed_before_what_is_below_them() {
+        alone(
+            "children_are_killed_before_what_is_below_them",
+            kill_a_child_and_then_its_orphan,
+        );
     }
 }

@@ -338,7 +338,7 @@ impl Keeper {
         self.left.get_or_insert_with(Instant::now);
     }
 
-    fn kill(&self) {
+    fn kill(&mut self) {
         if self.head_lives {
             let _ = kill_process_group(self.head, Signal::KILL);
         }
