@@ -41,6 +41,9 @@ const LAST_STOP: Duration = Duration::from_millis(2_500);
 /// How long processes may be left before that is reported.
 const QUIET: Duration = Duration::from_secs(2);
 
+/// The command's processes may be so many that this one gets no time to stop them. So it comes first, if it may.
+const FIRST: i32 = -20;
+
 /// How many messages certainly fit into the socket.
 const UNHEARD: u32 = 64;
 
@@ -99,11 +102,8 @@ pub(super) fn keep() -> io::Result<()> {
         Err(error) => return send(&zklock, Kind::Started, 0, error.to_string().as_bytes()),
     };
     before.inspect(|before| drop(send(before, Kind::Spare, 0, b"")));
-    let session = Session {
-        key,
-        args: words.collect(),
-        folder,
-    };
+    let session = Session::new(key, words.collect(), folder);
+    helper::set_priority(FIRST);
     let keeper = Keeper::new((zklock, descendants), head, (gate, input), session);
     keeper.say(Kind::Started, head.as_raw_pid(), "");
     keeper.run()

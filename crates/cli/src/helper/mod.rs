@@ -93,3 +93,8 @@ fn at_the_parents_end(signal: Signal) {
     #[cfg(not(target_os = "linux"))]
     let _ = signal;
 }
+
+/// Sets the priority of this process, as far as its user may.
+fn set_priority(nice: i32) {
+    let _ = rustix::process::setpriority_process(None, nice);
+}

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal as Number};
-use rustix::process::{Signal, kill_process_group};
+use rustix::process::{Signal, getpriority_process, kill_process_group};
 use signal_hook::consts::FORBIDDEN;
 
 use crate::announce::ReadyFile;
@@ -34,16 +34,28 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// See the module's documentation.
 pub(super) struct Session {
-    pub(super) key: OsString,
+    key: OsString,
     /// The arguments of that process, and its folder.
-    pub(super) args: Vec<OsString>,
-    pub(super) folder: PathBuf,
+    args: Vec<OsString>,
+    folder: PathBuf,
+    /// The priority that a hook is to have.
+    priority: Option<i32>,
 }
 
 impl Session {
+    pub(super) fn new(key: OsString, args: Vec<OsString>, folder: PathBuf) -> Self {
+        Self {
+            key,
+            args,
+            folder,
+            priority: getpriority_process(None).ok(),
+        }
+    }
+
     /// Ends the session, so that the next holder need not wait for the session timeout. If no
     /// server answers, the session ends by itself.
     pub(super) fn end(self, descendants: &mut Descendants) {
+        self.priority.inspect(|one| helper::set_priority(*one));
         let args = iter::once("zklock".into()).chain(self.args);
         let (Ok(mut args), Some(key)) = (Args::try_parse_from(args), self.key.to_str()) else {
             return;

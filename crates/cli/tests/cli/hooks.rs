@@ -22,6 +22,7 @@ on_every_server! {
     a_hook_that_fails_gives_the_lock_up
     a_passive_hook_that_hangs_is_killed_and_told
     what_the_last_hook_of_a_killed_zklock_leaves_ends_before_the_lock_is_free
+    a_keeper_comes_first_and_neither_its_command_nor_its_hook_does
     a_signal_to_a_keeper_keeps_it_from_no_hook
     a_passive_hook_ends_in_time_if_zklock_is_stopped
     an_active_hook_that_hangs_ends_with_the_lock
@@ -146,6 +147,23 @@ fn what_the_last_hook_of_a_killed_zklock_leaves_ends_before_the_lock_is_free(hos
         await_queue(hosts, &path, 0);
         assert_eq!(log.writers("down"), 0, "{end}");
     }
+}
+
+fn a_keeper_comes_first_and_neither_its_command_nor_its_hook_does(hosts: &str) {
+    let (path, log) = (fresh_path("nice"), Log::new());
+    let nice = format!("nice >> {}", log.file().display());
+    let options = [("--on-passive", &*nice), LONG];
+    let script = format!("{nice}; exec sleep 100");
+    let mut zklock = Zklock::spawn(&mut standby(hosts, &path, &options, &script));
+    eventually("it runs", || !log.words().is_empty());
+    let mut ps = Command::new("ps");
+    let of_keeper = run(ps.args(["-o", "ni=", "-p", &keeper_of(zklock.id())]));
+    zklock.kill();
+    await_queue(hosts, &path, 0);
+    let usual = run(&mut Command::new("nice"));
+    assert_eq!(log.words(), [usual.trim(); 2]);
+    let first = run(Command::new("nice").args(["-n", "-20", "nice"]));
+    assert_eq!(of_keeper.trim(), first.trim(), "as far as this user may");
 }
 
 /// A service manager sends a signal to every process of a service.
