@@ -59,7 +59,11 @@ struct Io {
     served: (Moment, Duration),
     /// Whether a server closed the connection in the last round when it was asked to resume the session.
     hung_up: bool,
+    /// When the last connect request was sent.
+    asked_at: Moment,
     unanswered: Unanswered,
+    /// The connect requests after which the client was not let in.
+    not_let_in: Unanswered,
     /// The names that were not resolved in the last round.
     unresolved: Vec<Unresolved>,
 }
@@ -81,7 +85,9 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         backoff,
         served: (Moment::now(), timeout),
         hung_up: false,
+        asked_at: Moment::now(),
         unanswered: Unanswered::default(),
+        not_let_in: Unanswered::default(),
         unresolved: Vec::new(),
     };
     loop {
@@ -120,8 +126,12 @@ impl Drop for ExitGuard {
 impl Io {
     /// Returns whether the session should have ended by now.
     fn is_overdue(&self) -> bool {
-        let (until, timeout) = self.served;
-        Moment::now().saturating_since(until) > timeout + MARGIN
+        Moment::now().saturating_since(self.served.0) > self.lasts()
+    }
+
+    /// Returns how long a session lasts from its extension on, at most.
+    fn lasts(&self) -> Duration {
+        self.served.1 + MARGIN
     }
 
     /// Returns whether a server has ever given a session.
@@ -200,6 +210,7 @@ impl Io {
         // A server that closes the connection when the client authenticates has not served.
         if self.shared.state.lock().stage != Stage::Away {
             self.served = (Moment::now(), connection.timeout);
+            self.not_let_in.end();
         }
         self.finish(target, end, connection.answered)
     }
@@ -275,21 +286,32 @@ impl Io {
     /// Notes how a connect request was answered. Servers that have taken such requests for longer than the
     /// session lasts, and let the client in at none of them, may go on like that: the session is given up.
     fn asked(&mut self, sent: Moment, complaint: Option<&String>) {
+        self.asked_at = sent;
         if complaint.is_none_or(|complaint| complaint == HUNG_UP) {
             self.unanswered.end();
             return;
         }
-        let (sent, now) = (sent.since_boot(), Moment::now().since_boot());
-        if self.unanswered.add(sent, now, self.served.1 + MARGIN) {
-            self.give_up_if_overdue();
+        let (sent, now, lasts) = (sent.since_boot(), Moment::now().since_boot(), self.lasts());
+        self.not_let_in.goes_on(sent, lasts);
+        if self.unanswered.add(sent, now, lasts) {
+            self.give_up();
+        }
+    }
+
+    /// Notes that a server has extended the session and not let the client in. Where that goes on, the session is
+    /// given up. Right after an outage of all servers, the next attempt may be luckier.
+    fn was_not_let_in(&mut self) {
+        let (sent, now) = (self.asked_at.since_boot(), Moment::now().since_boot());
+        if self.not_let_in.add(sent, now, self.lasts()) {
+            self.give_up();
         }
     }
 
     /// Gives up a session that should have ended but goes on, because each connect request extends it: its
     /// locks would stay taken for as long as no server lets the client in.
-    fn give_up_if_overdue(&mut self) {
+    fn give_up(&mut self) {
         let is_in_use = self.shared.status.snapshot().session == self.session.id;
-        if is_in_use && self.is_overdue() && !self.shared.is_away() {
+        if is_in_use && !self.shared.is_away() {
             self.expire("is given up: no server lets the client in, and each attempt extends it");
         }
     }
@@ -358,7 +380,7 @@ impl Io {
                 }))
             }
             end => {
-                self.give_up_if_overdue();
+                self.was_not_let_in();
                 Err(end.to_string())
             }
         };

@@ -1,4 +1,5 @@
-//! The connect requests that servers take and do not answer. Each of them may extend the session.
+//! The connect requests that servers take and do not answer, or after which they do not let the client in. Each of
+//! them may extend the session.
 
 use core::time::Duration;
 
@@ -10,7 +11,8 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// Notes that a server has answered a request, or hung up: without a leader it extends no session.
+    /// Notes that a server has answered a request or let the client in, or hung up: without a leader it extends no
+    /// session.
     pub fn end(&mut self) {
         self.sent = None;
     }
@@ -20,10 +22,16 @@ impl Unanswered {
     ///
     /// A session ends in a pause that is longer. If it goes on after one, all servers were down.
     pub fn add(&mut self, sent: Duration, now: Duration, lasts: Duration) -> bool {
-        let before = self.sent.filter(|(_, last)| sent <= *last + lasts);
-        let first = before.map_or(sent, |(first, _)| first);
+        self.goes_on(sent, lasts);
+        let first = self.sent.map_or(sent, |(first, _)| first);
         self.sent = Some((first, sent));
         lasts < now.saturating_sub(first)
+    }
+
+    /// Notes a request of another kind, which may also have extended the session.
+    pub fn goes_on(&mut self, sent: Duration, lasts: Duration) {
+        let before = self.sent.filter(|(_, last)| sent <= *last + lasts);
+        self.sent = before.map(|(first, _)| (first, sent));
     }
 }
 
@@ -35,6 +43,19 @@ mod tests {
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(1_000 + seconds)
+    }
+
+    #[test]
+    fn requests_of_another_kind_bridge_a_pause_and_begin_nothing() {
+        let mut unanswered = Unanswered::default();
+        unanswered.goes_on(at(0), LASTS);
+        assert!(!unanswered.add(at(9), at(11), LASTS));
+        for sent in [18, 27] {
+            unanswered.goes_on(at(sent), LASTS);
+        }
+        assert!(unanswered.add(at(36), at(37), LASTS));
+        unanswered.goes_on(at(47), LASTS);
+        assert!(!unanswered.add(at(48), at(49), LASTS));
     }
 
     #[test]

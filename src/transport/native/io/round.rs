@@ -32,7 +32,7 @@ impl Io {
             if let Some(round) = self.tries(candidate, forgotten) {
                 return round;
             }
-            if self.session.id != before {
+            if before != 0 && self.session.id != before {
                 // It was given up: at the other addresses, a client without a session may get one of another ensemble.
                 return Round::Expired;
             }

@@ -1,6 +1,7 @@
 //! Against a real ZooKeeper, through a network that misbehaves.
 
 use std::fs;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -271,10 +272,7 @@ fn a_client_that_gives_its_session_up_takes_none_at_an_address_of_before() {
     let other = Fake::start(script);
     let hosts = format!("{},no-such-host.invalid:2181", server.hosts());
     let mut config = Config::plain(&hosts, Duration::from_secs(1));
-    config.auth.push(Credentials {
-        scheme: "digest".to_owned(),
-        secret: Secret(b"ann:secret".to_vec()),
-    });
+    config.auth.push(login());
     let status = Arc::new(Status::new(config.session_timeout, true));
     let (events, shared) = (status.events(), Arc::new(Shared::new(config, status)));
     let running = Arc::clone(&shared);
@@ -293,4 +291,44 @@ fn a_client_that_gives_its_session_up_takes_none_at_an_address_of_before() {
     assert_eq!(begun.load(Ordering::Relaxed), 0);
     shared.begin_close(Duration::ZERO);
     thread.join().unwrap();
+}
+
+/// Servers that were all away keep their sessions. As they come back, one may hang up at the login once more.
+#[test]
+fn a_server_that_hangs_up_at_the_first_login_after_an_outage_costs_no_session() {
+    const AWAY: Duration = Duration::from_secs(3);
+    let (mut logins, left) = (0, Arc::<Mutex<Option<Instant>>>::default());
+    let (since, mut is_back) = (Arc::clone(&left), false);
+    let mut script = Script::new(move |_, request| {
+        let is_login = matches!(request, Request::Auth { .. });
+        logins += i32::from(is_login);
+        if is_login && logins != 2 {
+            return Act::Reply(Reply::Nothing);
+        }
+        left.lock().unwrap().get_or_insert_with(Instant::now);
+        Act::Close
+    });
+    script.greet = Box::new(move |request| {
+        let since = *since.lock().unwrap();
+        is_back |= request.session == 7 && since.is_some_and(|since| AWAY < since.elapsed());
+        let session = 7 + i64::from(since.is_some() && request.session == 0);
+        (since.is_none() || is_back).then(|| greeting_for(session, 1000))
+    });
+    let server = Fake::start(script);
+    let mut config = Config::plain(&server.hosts(), Duration::from_secs(1));
+    config.auth.push(login());
+    let rig = Rig::open(config);
+    rig.reconnected();
+    assert_eq!(rig.ask(delete("/a")), Err(Failure::Lost));
+    rig.disconnected();
+    let next = rig.events.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(next, SessionEvent::Connected { session: 7 });
+    assert!(5 < server.connections(), "it tries meanwhile");
+}
+
+fn login() -> Credentials {
+    Credentials {
+        scheme: "digest".to_owned(),
+        secret: Secret(b"ann:secret".to_vec()),
+    }
 }
