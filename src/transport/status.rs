@@ -244,12 +244,14 @@ impl Status {
         inner.bounds.follow(&inner.lifetime);
     }
 
-    /// Takes over the session of another process, if there is one: the first connect request is for it.
-    pub(crate) fn continues(&self, session: Option<&Inherited>) {
+    /// Takes over the session of another process, if there is one: the first connect request is for it. The connect
+    /// requests of further processes may shorten it to `least`, if servers may grant that little.
+    pub(crate) fn continues(&self, session: Option<&Inherited>, least: Option<Duration>) {
         let Some(session) = session else { return };
+        let timeout = least.map_or(session.timeout, |least| least.min(session.timeout));
         let mut inner = self.inner.lock();
         inner.granted = session.key.id;
-        inner.lifetime = Lifetime::new(session.timeout, session.heard_of, session.heard_of);
+        inner.lifetime = Lifetime::new(timeout, session.heard_of, session.heard_of);
         inner.bounds = SessionValidity::new(&inner.lifetime);
     }
 

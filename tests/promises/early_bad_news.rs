@@ -136,6 +136,26 @@ fn shorten_unheard(seconds: u32, stated: Duration) -> Duration {
     last.saturating_duration_since(asked)
 }
 
+/// Whoever took a lock over does not hear of the connect requests of others that try to.
+#[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
+fn a_late_rival_of_a_take_over_may_have_shortened_the_session() {
+    let server = ZooKeeper::builder().line("maxSessionTimeout=40000").start();
+    let proxy = Proxy::start(&server.hosts());
+    let path = fresh_path("rival");
+    let old = connect(&server.hosts(), 10 * T);
+    let handover = old.mutex(&path).unwrap().lock().unwrap();
+    let handover = handover.hand_over().unwrap();
+    let taker = Client::builder(&proxy.hosts()).granted_at_least(T);
+    let (_client, guard) = taker.take_over(&handover).unwrap();
+    proxy.blackhole();
+    server.restart_with("maxSessionTimeout=4000");
+    let rival = Client::builder(&server.hosts()).take_over(&handover);
+    assert!(rival.unwrap_err().is_lost());
+    let next = next_holder(&server.hosts(), &path);
+    assert_in_time(last_pass(&guard), &next);
+}
+
 #[test]
 #[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_longer_timeout_after_a_restart_does_not_let_a_guard_starve() {

@@ -72,7 +72,8 @@ struct Io {
 pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionReader>>) {
     let _exit = ExitGuard(Arc::clone(&shared));
     let inherited = shared.config.inherited.clone();
-    shared.status.continues(inherited.as_ref());
+    let least = shared.config.granted_at_least;
+    shared.status.continues(inherited.as_ref(), least);
     let timeout = inherited.as_ref().map_or(Duration::ZERO, |it| it.timeout);
     let backoff = Backoff::new(shared.config.session_timeout, Moment::now().since_boot());
     let mut io = Io {
