@@ -97,8 +97,8 @@ impl ClientBuilder {
     /// limit. From then on, guards trust the session for this long at most, until a server answers and commits. A
     /// server that grants less breaks the promise of exclusion. A small value lets an election end guards, because
     /// every server disconnects without an answer then. Servers with default limits grant at least 4 s, whatever a
-    /// client asks for. A client that takes a lock over trusts its session for this long at most from the start: other
-    /// processes may try to take it over, too.
+    /// client asks for. A client that takes a lock over has this for its session timeout from the start if it is less,
+    /// because other processes may try to take the lock over, too: state two ticks of the servers or more.
     ///
     /// Defaults to what the servers have granted this session before, which is right if the limits of all servers are
     /// the same. A client whose session is granted less than before logs a warning.
