@@ -40,6 +40,8 @@ pub(crate) struct Client {
     pub(crate) late_ticks: (Time, Duration),
     pub(crate) loses_a_reply: bool,
     pub(crate) throttled_until: Time,
+    /// Until when the answers to its connect requests are lost. Then it gives its session up.
+    pub(crate) unheard_until: Option<Time>,
     pub(crate) was_evicted: bool,
     /// The tick that is planned.
     tick: Option<Time>,
@@ -192,6 +194,7 @@ impl Client {
             joins: 0,
             connected_at: Time::ZERO,
             broke_at: Time::ZERO,
+            unheard_until: None,
             is_closed: false,
             greetings: 0,
             expiries: 0,
@@ -204,7 +207,7 @@ impl Client {
 // The shell.
 impl World {
     /// Gives one input to a core, and carries out what the core says.
-    fn turn<T>(&mut self, client: usize, input: impl FnOnce(&mut Core, Time) -> T) -> T {
+    pub(crate) fn turn<T>(&mut self, client: usize, input: impl FnOnce(&mut Core, Time) -> T) -> T {
         let now = self.now;
         let result = input(&mut self.clients[client].core, now);
         self.carry_out(client);
@@ -370,6 +373,7 @@ impl World {
             return;
         }
         match told {
+            Told::Greeting(Some(_)) if self.is_unheard(client) => {}
             Told::Greeting(Some(session)) => {
                 self.clients[client].is_serving = true;
                 let one = &mut self.clients[client];

@@ -16,6 +16,7 @@
 //! are closed, ticks come late, nodes are deleted by others, and servers freeze, lag, crash, lose each other,
 //! elect leaders and throw requests away. In a quarter of the seeds threads write under their locks, in another
 //! one releases leave notes, and in a third one another program puts holds into the queues.
+//! [`unheard`] plays some seeds once more, with clients that give their sessions up.
 //!
 //! `ZKLOCK_PLAY` says how many seeds to play, `ZKLOCK_PLAY_FIRST` from which one on, and `ZKLOCK_PLAY_SEED`
 //! repeats one and tells its story. `mutants.py` breaks the core by hand; `docs/simulation.md` has the table of
@@ -30,6 +31,7 @@ mod proofs;
 mod servers;
 mod told;
 mod troubles;
+mod unheard;
 mod words;
 mod world;
 mod writes;
@@ -67,16 +69,19 @@ fn play(seed: u64) -> Result<Seen, String> {
 }
 
 fn run(plan: Plan, seed: u64) -> World {
-    let mut world = World::new(plan, seed, false);
+    judged(plan, seed, false)
+}
+
+/// Plays a plan; the world `tells` its story if asked to.
+fn judged(plan: Plan, seed: u64, tells: bool) -> World {
+    let mut world = World::new(plan, seed, tells);
     world.run();
     world.judge_end();
     world
 }
 
 fn story(seed: u64) -> String {
-    let mut world = World::new(Plan::of(seed), seed, true);
-    world.run();
-    world.judge_end();
+    let world = judged(Plan::of(seed), seed, true);
     format!("{}{}", Plan::of(seed), world.story())
 }
 

@@ -130,6 +130,10 @@ pub(crate) enum What {
     Throttle {
         client: usize,
     },
+    /// The servers' answers to a client's connect requests are lost, until the client gives its session up.
+    Unheard {
+        client: usize,
+    },
     /// The servers delete a directory if it is empty.
     Tidy {
         path: usize,

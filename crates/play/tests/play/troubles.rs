@@ -40,6 +40,11 @@ impl World {
             What::Revoke => self.revoke(),
             What::Write { path } => self.writes_elsewhere(PATHS[path].into(), b"127.0.0.1"),
             What::Throttle { client } => later(&mut self.clients[client].throttled_until, until),
+            What::Unheard { client } => {
+                let (_, lasts) = self.plan.granted();
+                self.clients[client].unheard_until = Some(until + lasts);
+                self.breaks(client, true);
+            }
             What::Tidy { path } => self.tells_servers(Request::delete(PATHS[path].into())),
             What::Vanish { client } => self.vanish(client),
             What::Close { client } => self.closes(client),

@@ -137,6 +137,7 @@ pub(crate) struct Seen {
     pub(crate) joined: u64,
     pub(crate) broken: u64,
     pub(crate) expired: u64,
+    pub(crate) given_up: u64,
     /// Guards that were lost before their release.
     pub(crate) lost: u64,
     /// Requests after which a listing is up to date: for a node that may have been created.
@@ -167,6 +168,7 @@ impl Seen {
         self.joined += other.joined;
         self.broken += other.broken;
         self.expired += other.expired;
+        self.given_up += other.given_up;
         self.lost += other.lost;
         self.looked_for += other.looked_for;
         self.beyond += other.beyond;
