@@ -9,7 +9,7 @@ mod subscribers;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use self::last_answer::LastAnswer;
@@ -41,6 +41,8 @@ pub(crate) struct Status {
     worth: AtomicU64,
     /// Commits of requests sent before this say nothing new about the session.
     commit_worth: AtomicU64,
+    /// The last session that the client has given up; 0 if there is none.
+    given_up: AtomicI64,
     last_answer: LastAnswer,
     pub(crate) requests: RequestCounters,
     began: Moment,
@@ -92,6 +94,7 @@ impl Status {
             }),
             worth: AtomicU64::new(0),
             commit_worth: AtomicU64::new(0),
+            given_up: AtomicI64::new(0),
             last_answer: LastAnswer::default(),
             requests: RequestCounters::default(),
             began: Moment::now(),
@@ -217,6 +220,12 @@ impl Status {
         self.inner.lock().expiries
     }
 
+    /// Returns the last session that the client has given up, which may last for a while.
+    pub(crate) fn given_up(&self) -> Option<i64> {
+        let session = self.given_up.load(Ordering::Acquire);
+        (session != 0).then_some(session)
+    }
+
     // The methods below are for transports.
 
     /// Notes that a server gave no session, or could not be reached.
@@ -323,6 +332,11 @@ impl Status {
             snapshot.state = SessionState::Connecting;
             snapshot.session = 0;
         });
+    }
+
+    /// Notes that the session which is about to be reported as expired is given up, and may not have ended.
+    pub(crate) fn gives_up(&self, session: i64) {
+        self.given_up.store(session, Ordering::Release);
     }
 
     /// Notes that the client was closed, for good.

@@ -108,6 +108,34 @@ fn the_locks_of_a_client_whose_connect_requests_are_taken_and_never_answered_bec
     });
 }
 
+/// The session lasts for a while when its client is back in another one.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn what_was_released_before_a_session_was_given_up_is_free_once_its_client_is_back() {
+    let server = ZooKeeper::builder().line("maxSessionTimeout=40000").start();
+    let proxy = Proxy::start(&server.hosts());
+    let timeout = Duration::from_secs(20);
+    let client = connect(&proxy.hosts(), timeout);
+    let path = fresh_path("released");
+    let guard = client.mutex(&path).unwrap().lock().unwrap();
+    let (next, events) = (connect(&server.hosts(), TIMEOUT), client.events());
+    let next = next.mutex(&path).unwrap();
+    proxy.drop_greetings();
+    proxy.cut();
+    eventually("the connection is lost", || {
+        client.state() == SessionState::Connecting
+    });
+    drop(guard);
+    while events.recv().unwrap() != SessionEvent::Expired {}
+    assert!(next.try_lock().unwrap().is_none(), "the session lasts");
+    proxy.pass_greetings();
+    proxy.cut();
+    while !matches!(events.recv().unwrap(), SessionEvent::Connected { .. }) {}
+    let (granted, took) = timed(|| next.lock().unwrap());
+    assert!(took < TIMEOUT, "{took:?}");
+    drop(granted);
+}
+
 fn owner(node: &str) -> Option<i64> {
     let mut raw = Raw::connect(&ZooKeeper::shared().hosts());
     raw.stat(node).map(|stat| stat.owner)

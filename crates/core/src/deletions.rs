@@ -123,12 +123,13 @@ impl<X> Deletions<X> {
         self.open.is_empty()
     }
 
-    /// Notes which session is served. The ends of other sessions have deleted their nodes, except holds.
-    /// Returns the deletions that are over with that, with what their users have added.
-    pub fn serves(&mut self, session: i64) -> Vec<(Deletion, X)> {
+    /// Notes which session is served. The ends of other sessions have deleted their nodes, except holds; one that
+    /// the client has `given_up` may not have ended yet. Returns the deletions that are over with that, with what
+    /// their users have added.
+    pub fn serves(&mut self, session: i64, given_up: Option<i64>) -> Vec<(Deletion, X)> {
         let open = self.open.values_mut().map(|(deletion, _)| deletion);
         open.chain(&mut self.late)
-            .for_each(|deletion| deletion.goes_on_in(session));
+            .for_each(|deletion| deletion.goes_on_in(session, given_up));
         self.late.retain(|late| late.session() == session);
         let of_another =
             |(id, (entry, _)): (&u64, &(Deletion, X))| (entry.session() != session).then_some(*id);

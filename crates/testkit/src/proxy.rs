@@ -217,6 +217,11 @@ impl Proxy {
         });
     }
 
+    /// Ends [`drop_greetings`](Self::drop_greetings).
+    pub fn pass_greetings(&self) {
+        self.shared.change(|state| state.loses_greetings = false);
+    }
+
     /// Returns how many connect requests the server has answered.
     pub fn greetings(&self) -> usize {
         self.shared.state().greetings

@@ -313,6 +313,7 @@ impl Io {
     fn give_up(&mut self) {
         let is_in_use = self.shared.status.snapshot().session == self.session.id;
         if is_in_use && !self.shared.is_away() {
+            self.shared.status.gives_up(self.session.id);
             self.expire("is given up: no server lets the client in, and each attempt extends it");
         }
     }

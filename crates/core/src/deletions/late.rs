@@ -33,9 +33,10 @@ impl Deletion {
         self.is_of_hold() || self.until.is_none_or(|until| now < until)
     }
 
-    /// Notes that this session is served now. The end of another one has not deleted a hold that came before.
-    pub(super) fn goes_on_in(&mut self, session: i64) {
-        if self.is_of_hold() || self.session == THE_NEXT {
+    /// Notes that this session is served now. The end of another one has not deleted a hold that came before, and one
+    /// that was `given_up` may still last.
+    pub(super) fn goes_on_in(&mut self, session: i64, given_up: Option<i64>) {
+        if self.is_of_hold() || self.session == THE_NEXT || Some(self.session) == given_up {
             self.session = session;
         }
     }
