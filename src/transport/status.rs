@@ -41,8 +41,8 @@ pub(crate) struct Status {
     worth: AtomicU64,
     /// Commits of requests sent before this say nothing new about the session.
     commit_worth: AtomicU64,
-    /// The last session that the client has given up; 0 if there is none.
-    given_up: AtomicI64,
+    /// The last session that the transport has given up, to be set before it is reported as expired; 0 if there is none.
+    pub(crate) given_up: AtomicI64,
     last_answer: LastAnswer,
     pub(crate) requests: RequestCounters,
     began: Moment,
@@ -332,11 +332,6 @@ impl Status {
             snapshot.state = SessionState::Connecting;
             snapshot.session = 0;
         });
-    }
-
-    /// Notes that the session which is about to be reported as expired is given up, and may not have ended.
-    pub(crate) fn gives_up(&self, session: i64) {
-        self.given_up.store(session, Ordering::Release);
     }
 
     /// Notes that the client was closed, for good.

@@ -128,7 +128,7 @@ fn what_was_released_before_a_session_was_given_up_is_free_once_its_client_is_ba
     drop(guard);
     while events.recv().unwrap() != SessionEvent::Expired {}
     assert!(next.try_lock().unwrap().is_none(), "the session lasts");
-    proxy.pass_greetings();
+    proxy.heal();
     proxy.cut();
     while !matches!(events.recv().unwrap(), SessionEvent::Connected { .. }) {}
     let (granted, took) = timed(|| next.lock().unwrap());

@@ -133,10 +133,10 @@ impl Proxy {
         self.shared.change(|state| state.blackholed = true);
     }
 
-    /// Ends a blackhole. The bytes that were sent into it arrive late, as with TCP, on connections
-    /// that were not cut meanwhile.
+    /// Ends a blackhole, whose bytes arrive late on connections that were not cut, and a loss of greetings.
     pub fn heal(&self) {
-        self.shared.change(|state| state.blackholed = false);
+        let heal = |state: &mut State| (state.blackholed, state.loses_greetings) = (false, false);
+        self.shared.change(heal);
     }
 
     /// Delays everything by this time, each way.
@@ -215,11 +215,6 @@ impl Proxy {
             state.loses_greetings = true;
             state.greetings = 0;
         });
-    }
-
-    /// Ends [`drop_greetings`](Self::drop_greetings).
-    pub fn pass_greetings(&self) {
-        self.shared.change(|state| state.loses_greetings = false);
     }
 
     /// Returns how many connect requests the server has answered.

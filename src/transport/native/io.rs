@@ -12,6 +12,7 @@ mod round;
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::channel::{Channel, HUNG_UP};
@@ -313,7 +314,8 @@ impl Io {
     fn give_up(&mut self) {
         let is_in_use = self.shared.status.snapshot().session == self.session.id;
         if is_in_use && !self.shared.is_away() {
-            self.shared.status.gives_up(self.session.id);
+            let given_up = &self.shared.status.given_up;
+            given_up.store(self.session.id, Ordering::Release);
             self.expire("is given up: no server lets the client in, and each attempt extends it");
         }
     }
