@@ -8,6 +8,7 @@ use zklock::{Acl, Client, ClientBuilder, Error, LockOptions, Permission};
 
 use super::SOON;
 use crate::support::ensemble::Ensemble;
+use crate::support::handle;
 use crate::support::proxy::Proxy;
 use crate::support::raw::{PERSISTENT, Raw, assert_nothing_left, op, wait_for_children};
 use crate::support::zookeeper::ZooKeeper;
@@ -166,12 +167,7 @@ fn a_directory_that_lets_strangers_in_lets_them_lock() {
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_lock_below_a_closed_directory_is_granted_where_servers_refuse_writes_early() {
-    let eager = ZooKeeper::builder()
-        .fsync(false)
-        .property("zookeeper.enableEagerACLCheck", "true");
-    let ensemble = Ensemble::start_with(&eager);
-    let follower = ensemble.follower().expect("a follower");
-    let hosts = ensemble.server(follower).hosts();
+    let (_ensemble, hosts) = servers_that_refuse_early();
     let (closed, client) = (fresh_path("closed"), somebody(&hosts).connect().unwrap());
     let mut raw = Raw::connect(&hosts);
     raw.create_all(&format!("{closed}/open"));
@@ -182,6 +178,52 @@ fn a_lock_below_a_closed_directory_is_granted_where_servers_refuse_writes_early(
     let refused = client.mutex(&format!("{closed}/lock")).unwrap().lock();
     assert!(matches!(refused, Err(Error::NoAuth { .. })), "{refused:?}");
     assert_eq!(client.metrics().reconnects, 0);
+}
+
+/// What a follower refuses by itself says nothing of what the others have committed meanwhile.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn reads_and_proofs_ask_the_quorum_where_servers_refuse_writes_early() {
+    let (_ensemble, hosts) = servers_that_refuse_early();
+    let mut raw = Raw::connect(&hosts);
+    let shown = fresh_path("shown");
+    raw.create_all(&shown);
+    raw.allow_reads_only(&shown).unwrap();
+    let handle = handle::connect(&hosts, SOON, |_| ());
+    let handle = Client::from_zookeeper(handle, SOON).unwrap();
+    for client in [somebody(&hosts).connect().unwrap(), handle] {
+        let listed = writes_during(&mut raw, || drop(client.contenders(&shown).unwrap()));
+        assert_ne!(listed, 0, "an old listing would do");
+        let guard = client.mutex(&fresh_path("held")).unwrap().lock().unwrap();
+        raw.allow_reads_only(guard.node()).unwrap();
+        let proven = writes_during(&mut raw, || guard.verify().unwrap());
+        assert_ne!(proven, 0, "an isolated follower would do");
+        guard.unlock().unwrap();
+    }
+}
+
+/// Starts servers that refuse a write themselves if they know that the user has no right to it; returns the addresses
+/// of a follower, too.
+fn servers_that_refuse_early() -> (Ensemble, String) {
+    let eager = ZooKeeper::builder()
+        .fsync(false)
+        .property("zookeeper.enableEagerACLCheck", "true");
+    let ensemble = Ensemble::start_with(&eager);
+    let follower = ensemble.follower().expect("a follower");
+    let hosts = ensemble.server(follower).hosts();
+    (ensemble, hosts)
+}
+
+/// Returns how many writes passed through the quorum during an action, whether carried out or refused.
+fn writes_during(raw: &mut Raw, action: impl FnOnce()) -> i64 {
+    let mut write = || {
+        let path = fresh_path("write");
+        raw.create(&path, b"", PERSISTENT).unwrap();
+        raw.stat(&path).expect("the node").czxid
+    };
+    let before = write();
+    action();
+    write() - before - 1
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn a_chroot_is_protected_as_the_locks_are_and_may_not_be_created_everywhere() {
 fn connecting_ends_in_time_although_nothing_answers_from_the_creation_of_the_chroot_on() {
     let server = Server::start().unwrap();
     let limit = Duration::from_secs(2);
-    for request in [op::CREATE, op::CLOSE, op::DELETE] {
+    for request in [op::CREATE, op::CLOSE, op::SET_DATA] {
         let proxy = Proxy::start(server.hosts());
         proxy.blackhole_at_next_request(request);
         let builder = builder(&proxy.hosts(), &fresh_path("chroot")).connect_timeout(limit);

@@ -2,14 +2,14 @@
 //!
 //! A ping is no proof, because a follower that is cut off from its leader answers it. A `multi` that only
 //! checks is a proof: it commits through the quorum, changes nothing and fires no watch. Without `multi`,
-//! the proof is the delete of a child that an ephemeral node cannot have: it fails through the quorum,
+//! the proof is a write to a child that an ephemeral node cannot have: it fails through the quorum,
 //! which proves the session. A read of the node shows the rest.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::answer::{Answered, Failure};
-use super::connection::Capabilities;
+use super::connection::{Capabilities, refused_write};
 use zklock_jute::{ErrorCode, Op, Reply, Request};
 
 /// The verdict on the answers.
@@ -31,7 +31,7 @@ pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
         let check = |path: &String| Op::check(path.clone());
         return vec![Request::Multi(nodes.iter().map(check).collect())];
     }
-    let both = |node: &String| [Request::delete(format!("{node}/_")), Request::exists(node)];
+    let both = |node: &String| [refused_write(format!("{node}/_")), Request::exists(node)];
     nodes.iter().flat_map(both).collect()
 }
 
@@ -60,10 +60,7 @@ pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
     }
     for (at, pair) in answers.chunks(2).enumerate() {
         match pair {
-            [
-                Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::NO_AUTH)),
-                Ok(_),
-            ] => {}
+            [Err(Failure::Refused(ErrorCode::NO_NODE)), Ok(_)] => {}
             [_, Err(Failure::Refused(ErrorCode::NO_NODE))] => return Proof::Gone(at),
             _ => return Proof::Unanswered,
         }
@@ -73,11 +70,11 @@ pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
 
 /// Returns why answers are no proof, although they do not say that a node is [`Gone`](Proof::Gone).
 ///
-/// Without `multi`, a proof begins with a refused delete.
+/// Without `multi`, a proof begins with a refused write.
 pub fn failure(answers: Vec<Answered>) -> Failure {
-    let refusal = [ErrorCode::NO_NODE, ErrorCode::NO_AUTH].map(Failure::Refused);
+    let refusal = Failure::Refused(ErrorCode::NO_NODE);
     let failures = answers.into_iter().filter_map(Result::err);
-    let mut others = failures.filter(|failure| !refusal.contains(failure));
+    let mut others = failures.filter(|failure| *failure != refusal);
     others.next().unwrap_or(Failure::Lost)
 }
 
@@ -129,10 +126,11 @@ mod tests {
         assert_eq!(judge(HANDLE, &alive), Proof::Confirmed);
         let gone = [no_node.clone(), there.clone(), no_node.clone(), no_node];
         assert_eq!(judge(HANDLE, &gone), Proof::Gone(1));
-        assert_eq!(
-            judge(HANDLE, &[Err(Failure::Lost), there]),
-            Proof::Unanswered
-        );
+        // A follower may refuse a write for lack of rights by itself.
+        for no_proof in [Failure::Lost, Failure::Refused(ErrorCode::NO_AUTH)] {
+            let answers = [Err(no_proof), there.clone()];
+            assert_eq!(judge(HANDLE, &answers), Proof::Unanswered);
+        }
     }
 
     #[test]

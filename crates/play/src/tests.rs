@@ -176,6 +176,7 @@ fn told(request: &Request) -> String {
     match request {
         Request::Create { path, .. } => format!("create {}", short(path)),
         Request::Delete { path, .. } => format!("delete {}", short(path)),
+        Request::SetData { path, .. } => format!("set {}", short(path)),
         Request::Exists { path, watch } => format!("exists {}{}", short(path), watches(watch)),
         Request::GetData { path, .. } if path == PATH => "get the directory".to_string(),
         Request::GetData { path, watch } => format!("get {}{}", short(path), watches(watch)),
@@ -269,7 +270,7 @@ fn a_create_whose_answer_was_lost_is_looked_for() {
     desk.sent();
     desk.core.broke(desk.now);
     desk.connect(SESSION);
-    assert_eq!(desk.sent(), ["delete _sync".to_string(), "list".into()]);
+    assert_eq!(desk.sent(), ["set _sync".to_string(), "list".into()]);
     let mine = name(1, 0);
     desk.answers(Err(ErrorCode::NO_NODE)).lists(&[&mine]);
     assert_eq!(desk.sent(), [format!("exists {mine}, watch")]);

@@ -3,6 +3,7 @@
 //! This client shares no code with the library. It lives for a few requests and sends no pings.
 
 mod busy;
+mod rights;
 mod words;
 
 use std::io::{self, Read, Write};
@@ -266,15 +267,6 @@ impl Raw {
         self.call(op::MULTI, &body.0).map(drop)
     }
 
-    /// Leaves everybody all rights to a node except the right to create others under it.
-    pub fn forbid_creates(&mut self, path: &str) -> Result<(), i32> {
-        const ALL_BUT_CREATE: i32 = 27;
-        let mut body = Encoder::default();
-        body.string(&self.full(path)).int(1).int(ALL_BUT_CREATE);
-        body.string("world").string("anyone").int(-1);
-        self.call(op::SET_ACL, &body.0).map(drop)
-    }
-
     /// Lets servers join the ensemble, and those with these numbers leave it.
     pub fn reconfigure(&mut self, joining: &str, leaving: &str) -> io::Result<Vec<u8>> {
         let mut body = Encoder::default();
@@ -284,13 +276,6 @@ impl Raw {
         let reply = self.try_call_as(self.xid, op::RECONFIG, &body.0)?;
         let refused = |code| io::Error::other(format!("the server refused: {code}"));
         reply.map(|mut reply| reply.buffer()).map_err(refused)
-    }
-
-    /// Adds credentials, such as `("digest", "user:password")`.
-    pub fn auth(&mut self, scheme: &str, credentials: &str) -> Result<(), i32> {
-        let mut body = Encoder::default();
-        body.int(0).string(scheme).buffer(credentials.as_bytes());
-        self.call_as(-4, op::AUTH, &body.0).map(drop)
     }
 
     /// Sends one request and returns the reply's body or the server's error code.

@@ -95,12 +95,10 @@ impl PermitDriver<'_, '_> {
         waited.then(|| self.sync())
     }
 
-    /// Returns the request that brings the server up to date. Where that is a refused write, it
-    /// names the queue's directory, in which a contender may delete: a refusal for lack of rights
-    /// would not do, because some servers answer that by themselves.
+    /// Returns the request that brings the server up to date.
     pub(super) fn sync(&self) -> Request {
         let capabilities = self.session().transport.capabilities();
-        capabilities.sync(&self.semaphore.locks())
+        capabilities.sync(self.semaphore.path)
     }
 
     /// Returns the requests of a look, and how many of the first ones only bring the server up to date.

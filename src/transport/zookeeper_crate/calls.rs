@@ -4,7 +4,7 @@ use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
 
 use super::watches::Watches;
 use crate::transport::{Failure, Watch};
-use zklock_core::connection::NO_VERSION;
+use zklock_core::connection::refused_write;
 use zklock_jute::{Access, ErrorCode, Reply, Request, Stat};
 
 /// Carries out one request. Blocks until the crate returns, perhaps forever.
@@ -78,10 +78,7 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
 /// Syncs. The crate has no sync, but a write that fails has the same effect, because its refusal
 /// passes through the quorum.
 fn sync(handle: &ZooKeeper, path: String) -> Result<Reply, Failure> {
-    match handle
-        .delete(&format!("{path}/_sync"), Some(NO_VERSION))
-        .map_err(failure)
-    {
+    match carry_out(handle, refused_write(format!("{path}/_sync"))) {
         Err(Failure::Lost) => Err(Failure::Lost),
         _ => Ok(Reply::Synced { path }),
     }

@@ -66,6 +66,6 @@ fn the_program_reads_a_record_once_to_tell_what_was_last_run() {
     // The client asks a server that has caught up for the record, and for the contenders.
     let record = sent
         .iter()
-        .filter(|write| **write == [op::DELETE, op::GET_DATA]);
+        .filter(|write| **write == [op::SET_DATA, op::GET_DATA]);
     assert_eq!((record.count(), sent.len()), (1, 3), "{sent:?}");
 }

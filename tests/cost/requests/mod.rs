@@ -135,7 +135,7 @@ fn who_has_waited_reads_behind_a_write_what_the_holder_before_has_left() {
         drop(guard);
     });
     let mark = [
-        vec![op::DELETE, op::GET_DATA],
+        vec![op::SET_DATA, op::GET_DATA],
         vec![op::MULTI],
         vec![op::MULTI],
     ];
@@ -166,7 +166,7 @@ fn second_in_line(scene: &Scene) -> bool {
         scene.tap.take();
         drop(permit);
     });
-    let behind_a_write = [op::DELETE, op::GET_DATA];
+    let behind_a_write = [op::SET_DATA, op::GET_DATA];
     let mut sent = scene.tap.take().into_iter();
     sent.any(|burst| burst.starts_with(&behind_a_write))
 }
@@ -196,7 +196,7 @@ fn trying_a_taken_lock_reads_again_behind_one_write_that_is_refused() {
         assert!(mutex.try_lock().unwrap().is_none());
     }
     let read = vec![op::GET_CHILDREN];
-    let again = vec![op::DELETE, op::GET_CHILDREN];
+    let again = vec![op::SET_DATA, op::GET_CHILDREN];
     assert_eq!(scene.tap.take(), vec![[read, again]; 5].concat());
 }
 

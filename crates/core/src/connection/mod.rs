@@ -18,6 +18,8 @@ pub mod unanswered;
 pub mod watches;
 
 use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use zklock_jute::Request;
 
@@ -45,12 +47,17 @@ impl Capabilities {
             true => Request::Sync {
                 path: dir.to_owned(),
             },
-            false => Request::Delete {
-                path: format!("{dir}/_sync"),
-                version: NO_VERSION,
-            },
+            false => refused_write(format!("{dir}/_sync")),
         }
     }
+}
+
+/// Returns a write to a node that does not exist: the quorum refuses it.
+///
+/// With `enableEagerACLCheck`, a follower refuses a write by itself if the rights to the written node, or to the
+/// parent of a created or deleted one, do not allow it. A missing node has no rights that could be checked.
+pub fn refused_write(path: String) -> Request {
+    Request::set(path, Vec::new(), NO_VERSION)
 }
 
 #[cfg(test)]

@@ -192,7 +192,7 @@ fn try_behind_a_leftover(mine: &str) -> (Desk, Ticket) {
     desk.core.cancel(desk.now, first);
     desk.wakes();
     desk.connect(SESSION);
-    assert_eq!(desk.sent(), ["delete _sync"]);
+    assert_eq!(desk.sent(), ["set _sync"]);
     let ask = Ask::Lock {
         path: PATH.into(),
         patience: Patience::Tries,
@@ -229,7 +229,7 @@ fn a_try_waits_until_what_its_client_has_left_is_gone() {
     assert_eq!(desk.sent(), [format!("delete {mine}")]);
     desk.answers(Ok(Reply::Nothing));
     assert_eq!(desk.core.counts().leftovers, 1);
-    assert_eq!(desk.sent(), ["delete _sync".to_string(), "list".into()]);
+    assert_eq!(desk.sent(), ["set _sync".to_string(), "list".into()]);
     desk.answers(Err(ErrorCode::NO_NODE)).lists(&[]);
     let second = name(2, 1);
     desk.sent();
@@ -244,7 +244,7 @@ fn a_try_waits_for_what_its_client_has_left_for_a_second_at_most() {
     desk.after(PASSING);
     assert_eq!(desk.core.next_tick(), Some(desk.now));
     desk.core.tick(desk.now);
-    assert_eq!(desk.sent(), ["delete _sync".to_string(), "list".into()]);
+    assert_eq!(desk.sent(), ["set _sync".to_string(), "list".into()]);
     desk.lists(&[&mine]).answers(Err(ErrorCode::NO_NODE));
     assert_eq!(desk.wakes(), []);
     desk.lists(&[&mine]);

@@ -588,7 +588,7 @@ impl World {
         let asked = &mut self.clients[client].asked;
         match request {
             Request::Create { .. } => asked.creates += 1,
-            Request::Delete { path, .. } if path.ends_with("/_sync") => self.seen.looked_for += 1,
+            Request::SetData { path, .. } if path.ends_with("/_sync") => self.seen.looked_for += 1,
             Request::Delete { .. } => asked.deletes += 1,
             Request::GetChildren { .. } => asked.lists += 1,
             Request::Multi(ops) => match ops[..] {

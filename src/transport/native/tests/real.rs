@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(10);
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
-fn the_write_that_is_to_fail_deletes_no_node_of_others() {
+fn the_write_that_is_to_fail_changes_no_node_of_others() {
     let rig = Rig::connect(&server().hosts(), LONG);
     let (dir, capabilities) = (node(), rig.transport.capabilities());
     let theirs = format!("{dir}/_sync");
