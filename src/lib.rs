@@ -125,8 +125,8 @@
 //! # What it logs
 //!
 //! Evictions, losses, reconnects and what a waiter waits for go to the [`log`](https://docs.rs/log)
-//! crate, at `info` and above; a wait for another thread of the same client, at `debug`. A program sees
-//! them with a logger such as `env_logger`, or through `tracing-log`; without one they are dropped. The
+//! crate, at `info` and above; a wait for another thread of the same client, and each grant and each release, with
+//! how long the lock was waited for and held, at `debug`. A program sees them with a logger such as `env_logger`, or through `tracing-log`; without one they are dropped. The
 //! logger is called on the threads of the client, too: as long as it blocks there, no lock is confirmed
 //! and no connection made, so it must not wait for this client.
 //!

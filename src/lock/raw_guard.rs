@@ -22,7 +22,7 @@ use crate::session::Session;
 use crate::session::early_create::EarlyCreate;
 use crate::session::lease::Lease;
 use crate::system::channel::Receiver;
-use crate::system::clock;
+use crate::system::{clock, contained};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::token::FencingToken;
@@ -149,6 +149,14 @@ impl RawGuard {
     pub(crate) fn granted(&mut self, after: Duration) {
         self.since = Some(clock::now());
         self.session.counters.acquired(self.lease.path(), after);
+        contained(|| {
+            log::debug!(
+                "got {} after {after:?}: token {}, node {}",
+                self.lease.path(),
+                self.token.get(),
+                self.nodes().join(", ")
+            );
+        });
     }
 
     /// Counts the lock as handed on by another thread of this client.
@@ -227,6 +235,7 @@ impl RawGuard {
     pub(super) fn renewed(&mut self, lease: Lease) -> Self {
         let mut renewed = Self::new(&self.session, lease, self.token);
         renewed.at_least_until = self.at_least_until.take();
+        renewed.since = self.since.take();
         renewed
     }
 

@@ -207,6 +207,8 @@ impl<'a> Acquisition<'a> {
             return Err(Error::Closed);
         }
         database.command(Command::Renew(lease.clone()));
+        let (name, waited, token) = (&self.row.name, self.limit.spent(), lease.token);
+        debug!("got {name} after {waited:?}: token {token}");
         Ok(lease)
     }
 

@@ -125,6 +125,9 @@ impl Deletion {
     fn answered(mut self, deleted: bool) -> Option<Retry> {
         // No client takes the row before its lease ends, so an earlier try has deleted it.
         self.tell(deleted || self.tried && Moment::now() < self.lease_end);
+        if deleted {
+            log::debug!("released {}", self.name);
+        }
         self.pending = None;
         // Each statement in doubt may create the row once more.
         let done = !self.in_doubt || Moment::now() >= self.lease_end;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use zklock::embedded::Server;
 use zklock::{Client, LostReason};
 
+use super::connect;
 use crate::logs;
 use crate::support::worker::alone;
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, handle};
 
 #[test]
 fn a_waiter_says_what_it_waits_for_when_that_changes_and_nothing_else() {
@@ -72,6 +73,90 @@ fn a_waiter_says_what_it_waits_for_when_that_changes_and_nothing_else() {
         // The third client may find the lock free when it looks.
         expected.retain(|line| !line.contains("(second) holds") || told.iter().any(|t| t == line));
         assert_eq!(told, expected);
+    });
+}
+
+#[test]
+fn the_log_says_at_debug_level_when_a_lock_of_each_kind_was_granted_and_released() {
+    alone(|| {
+        logs::keep();
+        let (server, timeout) = (Server::start().unwrap(), Duration::from_secs(4));
+        let handle = handle::connect(server.hosts(), timeout, |_| ());
+        let handle = Client::from_zookeeper(handle, timeout).unwrap();
+        for client in [connect(server.hosts(), timeout), handle] {
+            let path = fresh_path("told");
+            let guard = client.mutex(&path).unwrap().lock().unwrap();
+            let (node, token) = (guard.node().to_owned(), guard.fencing_token().get());
+            tells(&[(
+                &format!("got {path} after "),
+                &format!(": token {token}, node {node}"),
+            )]);
+            drop(guard);
+            tells(&[(&format!("released {path} after "), &format!(": {node}"))]);
+
+            let lock = client.rwlock(&path).unwrap();
+            let granted = || tells(&[(&format!("got {path} after "), "")]);
+            let released = || tells(&[(&format!("released {path} after "), "")]);
+            let reader = lock.read().unwrap();
+            granted();
+            reader.unlock().unwrap();
+            released();
+            let reader = lock.write().unwrap().downgrade().unwrap();
+            granted();
+            drop(reader);
+            released();
+
+            let permits = format!("{path}-permits");
+            let permit = client.semaphore(&permits, 1).unwrap().acquire().unwrap();
+            tells(&[(&format!("got {permits} after "), "")]);
+            permit.unlock().unwrap();
+            tells(&[(&format!("released {permits} after "), "")]);
+
+            let both = [path.as_str(), "/another"];
+            let guard = client.multi_lock(both).unwrap().lock().unwrap();
+            // Over a handle, there is a line for each of them, too.
+            let all = format!("got /another, {path} after ");
+            assert_eq!(logs::count(&all), 1);
+            logs::take();
+            drop(guard);
+            tells(&[(&format!("released /another, {path} after "), "")]);
+        }
+    });
+}
+
+/// Checks which lines at debug level tell of grants and releases since the last call: how they begin and end.
+#[track_caller]
+fn tells(expected: &[(&str, &str)]) {
+    let of_locks = |line: &String| {
+        let line = line.strip_prefix("DEBUG zklock::lock::raw_guard");
+        let text = line.and_then(|line| line.split_once(": "));
+        text.map(|(_, text)| text.to_owned())
+    };
+    let told: Vec<_> = logs::take().iter().filter_map(of_locks).collect();
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    for (line, (begins, ends)) in told.iter().zip(expected) {
+        assert!(line.starts_with(begins) && line.ends_with(ends), "{line}");
+    }
+}
+
+#[test]
+fn a_thread_that_hands_its_lock_on_says_so_at_debug_level() {
+    alone(|| {
+        logs::keep();
+        let server = Server::start().unwrap();
+        let builder = Client::builder(server.hosts()).local_handoffs(8);
+        let (client, path) = (builder.connect().unwrap(), fresh_path("handed"));
+        let guard = client.mutex(&path).unwrap().lock().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| drop(client.mutex(&path).unwrap().lock().unwrap()));
+            eventually("it waits", || {
+                logs::count("another thread of this client") == 1
+            });
+            drop(guard);
+        });
+        let (got, handed) = (format!("got {path}"), format!("handed on {path}"));
+        let count = |what: &str| logs::count(what);
+        assert_eq!((count(&got), count(&handed), count("released ")), (2, 1, 1));
     });
 }
 

@@ -12,7 +12,7 @@ use crate::path;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::early_create::EarlyCreate;
 use crate::system::channel::{Waitable, wait_any};
-use crate::system::clock;
+use crate::system::{clock, contained};
 use crate::time::limit::{Limit, LimitReached, from_now, since_boot};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
@@ -45,7 +45,7 @@ impl RawGuard {
         let path = self.lease.clone();
         let handed = turnstile.hand_off(path.path(), most, cede);
         if handed {
-            self.count_time();
+            self.tell_end("handed on");
         }
         handed
     }
@@ -119,7 +119,16 @@ impl RawGuard {
             return;
         };
         self.lease.tell(&self.session.counters);
-        self.count_time();
+        let end = match self.check() {
+            Ok(()) => "released",
+            Err(_) => "left",
+        };
+        self.leave(watched, waiter);
+        self.tell_end(end);
+    }
+
+    /// Deletes the nodes, whose lease has this id.
+    fn leave(&mut self, watched: u64, waiter: Option<&Slot<Ended>>) {
         if *self.has_left.get_mut() {
             self.session.leases.end(watched);
             if let Some(waiter) = waiter {
@@ -195,10 +204,16 @@ impl RawGuard {
         turnstile.next_wish(self.lease.path())?
     }
 
-    fn count_time(&mut self) {
-        if let Some(since) = self.since.take() {
-            let time = clock::now().saturating_duration_since(since);
-            self.session.counters.held(self.lease.path(), time);
-        }
+    /// Counts and logs how long the lock was held, if it counts as a grant of its own.
+    fn tell_end(&mut self, end: &str) {
+        let Some(since) = self.since.take() else {
+            return;
+        };
+        let (path, time) = (
+            self.lease.path(),
+            clock::now().saturating_duration_since(since),
+        );
+        self.session.counters.held(path, time);
+        contained(|| log::debug!("{end} {path} after {time:?}: {}", self.nodes().join(", ")));
     }
 }
