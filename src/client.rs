@@ -383,6 +383,7 @@ impl ClientBuilder {
             limit: connect_timeout,
             tried,
             round_trip: None,
+            held_back: None,
         })
     }
 }

@@ -130,6 +130,9 @@ pub enum Error {
         /// How long the last answer took, if a round trip is too long for the session timeout: a
         /// sixth of it or more. If it takes more than about a quarter, no lock is ever granted.
         round_trip: Option<Duration>,
+        /// How long the client would have gone on without granting a lock, although a server answers: after an
+        /// outage the servers may be about to end its session. A call that waits longer gets the lock.
+        held_back: Option<Duration>,
     },
     /// The server refused the client's credentials, which ends the session.
     AuthFailed,

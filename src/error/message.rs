@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::tried::unanswered;
+use super::tried::no_lock;
 use super::{Error, LostReason};
 use crate::time::utc;
 use zklock_core::dialect::Dialect;
@@ -41,9 +41,6 @@ impl fmt::Debug for Error {
 }
 
 const CLOSED: &str = "the client is closed, or was connected before a fork: connect a new one";
-
-/// How many round trips a session timeout needs for guards that stay valid from one check to the next.
-const ROUND_TRIPS: u32 = 8;
 
 fn fmt_foreign(
     node: &str,
@@ -155,14 +152,11 @@ impl Error {
     fn fmt_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ConnectTimeout {
-                round_trip: Some(took),
-                ..
-            } => write!(
-                f,
-                "the servers answer after {took:.1?}, too late for a lock that stays confirmed with this session timeout: set one of {:.0?} or more",
-                *took * ROUND_TRIPS
-            ),
-            Self::ConnectTimeout { limit, tried, .. } => unanswered(f, *limit, tried),
+                limit,
+                tried,
+                round_trip,
+                held_back,
+            } => no_lock(f, (*limit, tried), *round_trip, *held_back),
             Self::AuthFailed => f.write_str(
                 "the server refused the credentials: check the user or scheme, and the password",
             ),
@@ -295,8 +289,9 @@ mod tests {
             Error::BadPath { path: path(), rule },
             Error::BadHosts { hosts: path(), reason: reason() },
             Error::BadTls { reason: reason() },
-            Error::ConnectTimeout { limit, tried: Vec::new(), round_trip: None },
-            Error::ConnectTimeout { limit, tried: Vec::new(), round_trip: Some(limit) },
+            Error::ConnectTimeout { limit, tried: Vec::new(), round_trip: None, held_back: None },
+            Error::ConnectTimeout { limit, tried: Vec::new(), round_trip: Some(limit), held_back: None },
+            Error::ConnectTimeout { limit, tried: Vec::new(), round_trip: None, held_back: Some(limit) },
             Error::AuthFailed,
             Error::SaslRefused { principal: holder(), server: path(), reason: reason() },
             Error::NoAuth { path: path() },
@@ -345,12 +340,11 @@ mod tests {
     #[test]
     fn servers_that_answered_a_part_are_not_said_to_be_silent() {
         let within = |tried: &[&str]| {
-            let (limit, round_trip) = (Duration::from_millis(16), None);
-            let tried = tried.iter().map(|why| (*why).to_owned()).collect();
             let error = Error::ConnectTimeout {
-                limit,
-                tried,
-                round_trip,
+                limit: Duration::from_millis(16),
+                tried: tried.iter().map(|why| (*why).to_owned()).collect(),
+                round_trip: None,
+                held_back: None,
             };
             error.to_string()
         };

@@ -15,11 +15,31 @@ const CERTIFICATE: &str =
 
 const AUTHORITY: &str = "name the authority that signed the servers' certificates";
 
-pub(super) fn unanswered(
+/// How many round trips a session timeout needs for guards that stay valid from one check to the next.
+const ROUND_TRIPS: u32 = 8;
+
+/// Says why a call ended without an answer to its question; see [`Error::ConnectTimeout`](super::Error).
+pub(super) fn no_lock(
     f: &mut fmt::Formatter<'_>,
-    limit: Duration,
-    tried: &[String],
+    (limit, tried): (Duration, &[String]),
+    round_trip: Option<Duration>,
+    held_back: Option<Duration>,
 ) -> fmt::Result {
+    match (round_trip, held_back) {
+        (Some(took), _) => write!(
+            f,
+            "the servers answer after {took:.1?}, too late for a lock that stays confirmed with this session timeout: set one of {:.0?} or more",
+            took * ROUND_TRIPS
+        ),
+        (None, Some(left)) => write!(
+            f,
+            "no lock was granted within {limit:.1?}, because after an outage the servers may be about to end the session, which the client knows only {left:.1?} later: allow more time, or try again"
+        ),
+        (None, None) => unanswered(f, limit, tried),
+    }
+}
+
+fn unanswered(f: &mut fmt::Formatter<'_>, limit: Duration, tried: &[String]) -> fmt::Result {
     if tried.is_empty() && limit.is_zero() {
         return f.write_str(
             "the limit of zero ended before a server could answer: use try_lock, or allow more time",
@@ -100,11 +120,11 @@ mod tests {
     #[test]
     fn a_limit_of_zero_is_told_from_a_server_that_does_not_answer() {
         let told = |limit| {
-            let (tried, round_trip) = (Vec::new(), None);
             let error = Error::ConnectTimeout {
                 limit,
-                tried,
-                round_trip,
+                tried: Vec::new(),
+                round_trip: None,
+                held_back: None,
             };
             error.to_string()
         };

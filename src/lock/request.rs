@@ -170,6 +170,7 @@ impl LockRequest<'_> {
             limit: Duration::from_millis(spent.as_millis() as u64),
             tried: session.status.trouble(),
             round_trip: round_trip.filter(|took| timeout / SLOW <= *took),
+            held_back: session.status.holds_back_for(),
         })
     }
 }

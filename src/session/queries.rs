@@ -217,6 +217,7 @@ impl Session {
             limit,
             tried: self.status.trouble(),
             round_trip: None,
+            held_back: None,
         }
     }
 

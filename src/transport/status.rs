@@ -133,6 +133,14 @@ impl Status {
         proof.next(&inner.lifetime, Moment::now().since_boot())
     }
 
+    /// Returns how long no lock can be granted yet although a server answers, because the session may be due.
+    pub(crate) fn holds_back_for(&self) -> Option<Duration> {
+        let now = Moment::now().since_boot();
+        let provable_at = self.inner.lock().lifetime.provable_at(now);
+        let answers = self.silent_for().is_none();
+        provable_at?.checked_sub(now).filter(|_| answers)
+    }
+
     /// Returns when to renew this proof, so that a lock can be granted on it at any time.
     pub(crate) fn renews_at(&self, proof: &GrantProof) -> Duration {
         proof.renews_at(&self.inner.lock().lifetime, Moment::now().since_boot())
