@@ -170,6 +170,12 @@ pub struct WatchLists {
 }
 
 impl WatchLists {
+    /// Returns whether there are no watches in the lists.
+    pub fn is_empty(&self) -> bool {
+        let plain = [&self.data, &self.exists, &self.children];
+        plain.iter().all(|list| list.is_empty()) && !self.has_persistent()
+    }
+
     pub(super) fn has_persistent(&self) -> bool {
         !self.persistent.is_empty() || !self.recursive.is_empty()
     }

@@ -41,12 +41,6 @@ impl Shared {
     pub(super) fn members_came(&self, code: ErrorCode, body: &[u8]) {
         let members = match code {
             ErrorCode::OK => self.read(body),
-            // A server that has too many requests has not set the watch either.
-            ErrorCode::THROTTLED => {
-                let mut state = self.state.lock();
-                state.ask_for_members();
-                return self.flush(state);
-            }
             ErrorCode::NO_NODE => Err("there is none".to_owned()),
             code => Err(code.to_string()),
         };
@@ -94,7 +88,7 @@ impl State {
         self.list.is_left_out() && self.stage == Stage::Serving && self.queue.oldest().is_none()
     }
 
-    fn ask_for_members(&mut self) {
+    pub(super) fn ask_for_members(&mut self) {
         let request = Request::get(CONFIG).and_watch();
         let queue = &mut self.queue;
         queue.push_aside(|out| request.encode(xid::MEMBERS, out));

@@ -42,6 +42,7 @@ mod resolver;
 mod sasl;
 mod server_list;
 mod shared;
+mod thrown_away;
 // These tests need real servers.
 #[cfg(all(test, not(zklock_sim)))]
 mod tests;

@@ -9,6 +9,7 @@ use super::connection_end::End;
 use super::frame_reader::{Frame, Inbox};
 use super::request_queue::{Pending, is_read};
 use super::shared::{Shared, Stage};
+use super::thrown_away::ThrownAway;
 use super::who_reads::Read;
 use crate::error::Error;
 use crate::system::{clock, contained};
@@ -46,6 +47,7 @@ pub(super) struct Connection {
     pub(super) promptness: Promptness,
     /// When to leave the server, by the requests that were open at the last tick.
     leaves_at: Option<Moment>,
+    thrown_away: ThrownAway,
     /// The read timeout of the socket.
     patience: Duration,
 }
@@ -116,6 +118,7 @@ impl Connection {
             heard: Moment::now(),
             promptness: Promptness::new(timeout),
             leaves_at: None,
+            thrown_away: ThrownAway::default(),
             patience: Duration::ZERO,
         }
     }
@@ -124,8 +127,10 @@ impl Connection {
     fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
         let longest = (self.timeout / 12).max(SHORTEST);
         let left = until.map(|until| until.saturating_duration_since(clock::now()));
-        let stays = self.leaves_at.map(|at| at.saturating_since(Moment::now()));
-        let soonest = [left, stays].into_iter().flatten().min();
+        let left_until = |at: Moment| at.saturating_since(Moment::now());
+        let (stays, again) = (self.leaves_at, self.thrown_away.due);
+        let ours = stays.into_iter().chain(again).map(left_until);
+        let soonest = ours.chain(left).min();
         let patience = soonest.map_or(longest, |left| left.clamp(LAST_MOMENT, longest));
         if self.patience != patience {
             let set = self.channel.set_patience(patience);
@@ -176,6 +181,8 @@ impl Connection {
         if state.is_to_move() {
             return Err(End::LeftOut);
         }
+        let root = self.shared.config.hosts.chroot();
+        self.thrown_away.send_again(&mut state, root, now);
         let pings = self.shared.config.pings(state.watches.is_empty());
         state.queue.ping_after(self.timeout / pings, now);
         self.shared.flush(state);
@@ -198,7 +205,11 @@ impl Connection {
                 self.auths = self.auths.saturating_sub(1);
                 self.welcome_once()?;
             }
-            xid::SET_WATCHES => self.watches_set(header.code)?,
+            xid::SET_WATCHES => {
+                let lists = self.shared.state.lock().queue.watches_answered();
+                self.thrown_away.watches_answered(header.code, lists)?;
+            }
+            xid::MEMBERS if header.code == ErrorCode::THROTTLED => self.thrown_away.members_were(),
             xid::MEMBERS => self.shared.members_came(header.code, body),
             _ => {
                 // The events of a change arrive before the replies that reflect it. The answers to
@@ -208,22 +219,6 @@ impl Connection {
                     return self.reply(header, body);
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Handles the answer to a request that sets watches again. A server that has too many requests is asked once
-    /// more: another connection would cost it more.
-    fn watches_set(&self, code: ErrorCode) -> Result<(), End> {
-        let mut state = self.shared.state.lock();
-        let lists = state.queue.watches_answered();
-        match (code, lists) {
-            (ErrorCode::OK, _) => {}
-            (ErrorCode::THROTTLED, Some(lists)) => {
-                state.queue.set_watches(lists, self.root());
-                self.shared.flush(state);
-            }
-            _ => return Err(End::Broken(format!("the watches were not set: {code}"))),
         }
         Ok(())
     }

@@ -102,6 +102,17 @@ impl<W> Watches<W> {
         self.0.clear();
     }
 
+    /// Returns those of these watches that are still set: neither removed nor fired.
+    pub fn still_set(&self, mut lists: WatchLists) -> WatchLists {
+        let keep = |list: &mut Vec<String>, of: fn(&Watchers<W>) -> &Vec<(u64, W)>| {
+            list.retain(|path| self.0.get(path).is_some_and(|set| !of(set).is_empty()));
+        };
+        keep(&mut lists.data, |set| &set.data);
+        keep(&mut lists.exists, |set| &set.exists);
+        keep(&mut lists.children, |set| &set.children);
+        lists
+    }
+
     /// Returns the requests that set all watches again, each short enough for one frame.
     pub fn lists(&self, since_zxid: i64) -> Vec<WatchLists> {
         let mut parts = Parts::new(since_zxid);
@@ -271,6 +282,31 @@ mod tests {
             ..WatchLists::default()
         };
         assert_eq!(lists, [expected]);
+    }
+
+    #[test]
+    fn watches_that_are_gone_by_now_are_not_set_again() {
+        let mut watches = Watches::default();
+        for path in ["/a", "/b", "/c"] {
+            watches.add(path.to_owned(), Kind::Data, 1, ());
+            watches.add(path.to_owned(), Kind::Children, 2, ());
+        }
+        watches.add("/d".to_owned(), Kind::Exists, 3, ());
+        let lists = watches.lists(77).remove(0);
+        assert_eq!(watches.still_set(lists.clone()), lists);
+        watches.remove("/a", 1);
+        watches.fire("/b", EventKind::ChildrenChanged);
+        watches.fire("/c", EventKind::Deleted);
+        watches.fire("/d", EventKind::Created);
+        // This one is of a request of its own.
+        watches.add("/d".to_owned(), Kind::Data, 4, ());
+        let left = WatchLists {
+            data: vec!["/b".to_owned()],
+            exists: Vec::new(),
+            children: vec!["/a".to_owned()],
+            ..lists.clone()
+        };
+        assert_eq!(watches.still_set(lists), left);
     }
 
     #[test]

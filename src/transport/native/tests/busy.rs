@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use super::fake::{Act, Fake, Script, frame_of};
 use super::*;
+use zklock_jute::xid;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -48,12 +49,19 @@ fn watches_that_a_server_throws_away_are_set_again_on_the_same_connection() {
         Request::SetWatches(lists) => {
             let mut asked = asked.lock().unwrap();
             asked.push(lists);
-            let code = match asked.len() {
-                1 | 2 => ErrorCode::THROTTLED,
-                _ => ErrorCode::OK,
-            };
-            Act::Say(frame_of(xid, code))
+            match asked.len() {
+                1 => Act::Ignore,
+                2 => Act::Say(frame_of(xid, ErrorCode::THROTTLED)),
+                _ => Act::Say(frame_of(xid, ErrorCode::OK)),
+            }
         }
+        Request::RemoveWatches { .. } => Act::Say(
+            [
+                frame_of(xid::SET_WATCHES, ErrorCode::THROTTLED),
+                frame_of(xid, ErrorCode::NO_NODE),
+            ]
+            .concat(),
+        ),
         Request::GetData { .. } => Act::Reply(Reply::Data {
             data: Vec::new().into(),
             stat: Stat::default(),
@@ -65,12 +73,17 @@ fn watches_that_a_server_throws_away_are_set_again_on_the_same_connection() {
     let server = Fake::start(script);
     let rig = Rig::connect(&server.hosts(), TIMEOUT);
     let (_, _fired) = rig.watch(data("/a", true), 1);
+    let (_, _gone) = rig.watch(data("/gone", true), 2);
     assert_eq!(rig.ask(delete("/b")), Err(Failure::Lost));
     rig.reconnected();
+    rig.transport.unwatch("/gone", WatchId(2));
     crate::support::eventually("the watches are set", || seen.lock().unwrap().len() == 3);
     assert_eq!(rig.ask(exists("/c", false)), NO_NODE);
     let seen = seen.lock().unwrap();
-    assert!(seen.iter().all(|lists| *lists == seen[0]), "{seen:?}");
-    assert_eq!(seen[0].data, ["/a"]);
+    assert_eq!(seen[0].data, ["/a", "/gone"]);
+    assert_eq!(
+        (&seen[1].data, &seen[1]),
+        (&vec!["/a".to_owned()], &seen[2])
+    );
     assert_eq!(server.connections(), 2);
 }
