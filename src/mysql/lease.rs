@@ -181,7 +181,7 @@ impl RowLease {
     fn advance(&self, known: &mut Known, now: Moment) -> GuardState {
         let state = match known.told {
             GuardState::Lost => GuardState::Lost,
-            _ => self.validity(known).state(false, now.since_boot()),
+            _ => self.validity(known).state(now.since_boot()),
         };
         self.tell(known, state);
         state

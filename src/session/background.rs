@@ -78,14 +78,15 @@ fn run(
         let until = [pause.map(from_now), retry].into_iter().flatten().min();
         let calls: [&dyn Waitable; 3] = [stopping, woken, changes];
         wait_any(&[calls, heartbeat.answers()].concat(), until);
-        if !stopping.try_recv().is_err_and(|error| error.is_empty()) {
-            // The client may have been closed since the last look: the guards must be told.
-            heartbeat.look();
-            return cleaner.tell();
-        }
+        let stops = !stopping.try_recv().is_err_and(|error| error.is_empty());
         let _ = woken.try_recv();
         if changes.try_recv().is_ok() {
             heartbeat.look_at_all();
+        }
+        if stops {
+            // The client may have been closed since the last look: the guards must be told.
+            heartbeat.look();
+            return cleaner.tell();
         }
         heartbeat.drain();
     }

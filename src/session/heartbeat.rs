@@ -16,9 +16,8 @@ use crate::system::channel::{Receiver, Sender, Waitable, unbounded};
 use crate::time::clock::Moment;
 use crate::transport::Answered;
 use crate::transport::session_state::SessionState;
-use crate::transport::status::{Snapshot, Status};
+use crate::transport::status::Status;
 use crate::transport::{Call, Fired, Transport, Watch, WatchId, gather};
-use zklock_core::guard_state::News;
 use zklock_core::renewals::{self, Check, Look, Trust, Verdict};
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
@@ -81,29 +80,16 @@ impl Heartbeat {
 
     /// Does what is due; returns how long nothing more is due.
     pub(crate) fn look(&self) -> Option<Duration> {
-        let begun = self.leases.renewals().begun();
         let snapshot = self.status.snapshot();
-        self.look_with(begun, &snapshot)
-    }
-
-    /// Like [`look`](Self::look), with a snapshot taken when `begun` leases had begun.
-    fn look_with(&self, begun: u64, snapshot: &Snapshot) -> Option<Duration> {
         let look = Look {
             now: Moment::now().since_boot(),
             timeout: snapshot.timeout,
             connected: snapshot.state == SessionState::Connected,
-            begun,
+            connects: snapshot.connects,
         };
-        let mut renewals = self.leases.renewals();
-        renewals.follow(self.news(snapshot, look.connected), snapshot.connects);
-        let (news, due) = (renewals.news(), renewals.take_due(look.now));
-        drop(renewals);
+        let due = self.leases.renewals().take_due(look.now);
         let mut seen = Vec::with_capacity(due.len());
         for (id, OpenLease { lease, .. }) in due {
-            // News older than a lease, even from before its session, says nothing about it.
-            if id < begun {
-                lease.hear(news);
-            }
             // A lost lock needs no proof.
             if self.is_held_as_told(&lease) {
                 seen.push(self.trust(id, &lease, look.now));
@@ -120,12 +106,6 @@ impl Heartbeat {
             self.leases.next_look(Some(Moment::of(look.now + pause)));
         }
         pause
-    }
-
-    fn news(&self, snapshot: &Snapshot, connected: bool) -> News {
-        let since = connected.then(|| snapshot.since.since_boot());
-        let resumes = self.transport.capabilities().resumes;
-        News::of(since, snapshot.session, snapshot.is_over(), resumes)
     }
 
     fn trust(&self, id: u64, lease: &Lease, now: Duration) -> Trust {
@@ -254,6 +234,3 @@ impl Heartbeat {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -16,8 +16,7 @@ use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
 use crate::transport::Capabilities;
 use crate::transport::session_validity::SessionValidity;
-use zklock_core::guard_state::{Belief, News};
-use zklock_core::validity::Stamp;
+use zklock_core::validity::{Stamp, Validity};
 
 /// How many unread events a guard keeps; a new event replaces the oldest.
 const UNREAD_EVENTS: usize = 16;
@@ -51,8 +50,6 @@ struct Life {
     /// older value of the other.
     sent: AtomicU64,
     touched: AtomicU64,
-    /// Whether the connection broke since that check.
-    disconnected: AtomicBool,
     /// Why the lock is lost, once it is.
     why: LossCell,
     /// Whether another client asks the holder to release the lock.
@@ -87,7 +84,6 @@ impl Lease {
             bounds,
             sent: AtomicU64::new(nanos(stamp.sent)),
             touched: AtomicU64::new(nanos(stamp.touched)),
-            disconnected: AtomicBool::new(false),
             why: LossCell::default(),
             revoke_requested: AtomicBool::new(false),
         }))
@@ -167,81 +163,47 @@ impl Lease {
     }
 
     pub(crate) fn state(&self) -> GuardState {
-        let now = now();
-        match self.is_over(now) {
-            true => GuardState::Lost,
-            false => self.belief(now).state(self.life.bounds.terms(), now),
-        }
+        self.state_at(now())
+    }
+
+    fn state_at(&self, now: Duration) -> GuardState {
+        let validity = self.validity(now).filter(|_| !self.is_over(now));
+        validity.map_or(GuardState::Lost, |validity| validity.state(now))
     }
 
     /// Returns how long the lock can be trusted if nothing more arrives.
     pub(crate) fn valid_for(&self) -> Duration {
         let now = now();
-        let until = self
-            .last_proof(now)
-            .map(|stamp| self.life.bounds.terms().until(stamp));
+        let until = self.validity(now).map(|validity| validity.until);
         let limit = Duration::from_nanos(self.until.load(Ordering::Acquire));
         until.unwrap_or_default().min(limit).saturating_sub(now)
     }
 
     /// Returns how long the state lasts if nothing more arrives.
     pub(crate) fn steady_for(&self) -> Option<Duration> {
-        let (now, terms) = (now(), self.life.bounds.terms());
-        let mut belief = self.belief(now);
+        let now = now();
+        let state = self.state_at(now);
         // A change that was not reported to the guard is due now, even a loss.
-        let over = self.is_over(now);
-        let state = match over {
-            true => GuardState::Lost,
-            false => belief.state(terms, now),
-        };
         if state != *self.reported.lock() {
             return Some(Duration::ZERO);
         }
         let limit = Duration::from_nanos(self.until.load(Ordering::Acquire));
-        let next = belief.changes_at(terms, now).filter(|_| !over)?;
+        let next = self.validity(now)?.next_change(state)?;
         Some(next.min(limit).saturating_sub(now))
     }
 
     /// Notes that a quorum confirmed the nodes when it was asked with this stamp.
     pub(crate) fn confirm(&self, stamp: Stamp) {
-        let now = now();
-        let mut belief = self.belief(now);
-        let old = belief.stamp;
-        belief.confirm(stamp, self.life.bounds.terms(), now);
-        let (Some(old), Some(new)) = (old, belief.stamp) else {
+        let Some(old) = self.stamp() else {
             return;
         };
-        self.life
-            .touched
-            .fetch_max(nanos(new.touched), Ordering::AcqRel);
+        let (life, new) = (&self.life, old.or_newer(stamp));
+        life.touched.fetch_max(nanos(new.touched), Ordering::AcqRel);
         // A failure means that another thread has just found the deadline passed.
         let (old, new) = (nanos(old.sent), nanos(new.sent));
-        let sent = &self.life.sent;
-        let confirmed = sent.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
-        if confirmed.is_ok() {
-            self.life
-                .disconnected
-                .store(belief.shaken, Ordering::Release);
-        }
-    }
-
-    /// Notes what happened to the connection.
-    pub(crate) fn hear(&self, news: News) {
-        // Only this news is stored: a proof may arrive meanwhile that settles an earlier break.
-        let mut belief = Belief {
-            shaken: false,
-            ..self.belief(now())
-        };
-        if belief.stamp.is_none() {
-            return;
-        }
-        belief.hear(self.life.session, news);
-        if belief.stamp.is_none() {
-            let ended = self.life.bounds.ended();
-            self.lose(ended.unwrap_or(LostReason::SessionExpired));
-        } else if belief.shaken {
-            self.life.disconnected.store(true, Ordering::Release);
-        }
+        let _ = life
+            .sent
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Marks the lock as lost, for this reason unless it was lost before.
@@ -329,12 +291,10 @@ impl Lease {
         }
     }
 
-    /// Returns what is believed of the lock. A loss is final.
-    fn belief(&self, now: Duration) -> Belief {
-        Belief {
-            stamp: self.last_proof(now),
-            shaken: self.life.disconnected.load(Ordering::Acquire),
-        }
+    /// Returns how long the lock may be trusted; `None` once it is lost.
+    fn validity(&self, now: Duration) -> Option<Validity> {
+        let stamp = self.last_proof(now)?;
+        Some(self.life.bounds.terms().validity(stamp))
     }
 
     /// Returns the last proof of the lock; `None` once it is lost, which is final.
@@ -345,17 +305,17 @@ impl Lease {
                 return None;
             }
             let touched = self.life.touched.load(Ordering::Acquire);
-            let mut belief = Belief::new(Stamp {
+            let stamp = Stamp {
                 sent: Duration::from_nanos(sent),
                 touched: Duration::from_nanos(touched),
-            });
-            let stamp = belief.look(self.life.bounds.terms(), now);
-            let lost = || {
-                let life = &self.life.sent;
-                life.compare_exchange(sent, LOST, Ordering::AcqRel, Ordering::Acquire)
             };
-            if stamp.is_some() || lost().is_ok() {
-                return stamp;
+            if now < self.life.bounds.terms().until(stamp) {
+                return Some(stamp);
+            }
+            let life = &self.life.sent;
+            let lost = life.compare_exchange(sent, LOST, Ordering::AcqRel, Ordering::Acquire);
+            if lost.is_ok() {
+                return None;
             }
         }
     }

@@ -16,6 +16,7 @@ pub(crate) struct SessionValidity {
     over: LossCell,
     timeout: AtomicU64,
     latest: AtomicU64,
+    connected: AtomicU64,
 }
 
 impl SessionValidity {
@@ -24,6 +25,7 @@ impl SessionValidity {
             over: LossCell::default(),
             timeout: AtomicU64::new(0),
             latest: AtomicU64::new(0),
+            connected: AtomicU64::new(0),
         };
         new.follow(lifetime);
         Arc::new(new)
@@ -36,6 +38,7 @@ impl SessionValidity {
         Terms {
             timeout,
             latest,
+            connected: load(&self.connected),
             // Read last: the session may end meanwhile.
             over: self.over.get().is_some(),
         }
@@ -47,6 +50,8 @@ impl SessionValidity {
         let (timeout, latest) = (lifetime.timeout(), lifetime.latest());
         self.timeout.store(nanos(timeout), Ordering::Release);
         self.latest.store(nanos(latest), Ordering::Release);
+        let connected = lifetime.terms().connected;
+        self.connected.store(nanos(connected), Ordering::Release);
     }
 
     /// Notes that the session has ended, for this reason unless it ended before.

@@ -382,6 +382,9 @@ impl Status {
         if inner.snapshot.state == SessionState::Connected {
             inner.trouble.clear();
             inner.asked = None;
+        } else {
+            inner.lifetime.broke();
+            inner.bounds.follow(&inner.lifetime);
         }
         let now = inner.snapshot;
         inner.subscribers.tell(&now);

@@ -22,13 +22,12 @@
 //!   contenders it has seen there,
 //! - [`overdue_holder`] says which holder to hurry, and when,
 //! - [`answer`] says what became of a request,
-//! - [`validity`] says how long a proof of a lock is valid,
+//! - [`validity`] says how long a proof of a lock is valid, and what state a guard is in,
 //! - [`proof`] asks the quorum whether a session and its nodes exist,
 //! - [`lifetime`] says which messages of a session the leader has heard of,
 //! - [`grant_proof`] says whether a lock may be granted on such a proof,
 //! - [`renewals`] says when held locks are proven again,
 //! - [`hold`] says when a pause in a queue is over,
-//! - [`guard_state`] says what state a guard is in, from its last proof and what happened since,
 //! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] retries that until it is gone,
 //! - [`delete_and_create`] puts a deletion and the next create into one transaction, and splits its answer,
 //! - [`refusals`] says why a lock's directory cannot be created, and [`path`] takes paths apart,
@@ -55,7 +54,6 @@ pub mod deletions;
 pub mod dialect;
 pub mod downgrade;
 pub mod grant_proof;
-pub mod guard_state;
 pub mod hold;
 pub mod job;
 pub mod journal;

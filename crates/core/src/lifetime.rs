@@ -34,6 +34,8 @@ pub struct Lifetime {
     heard_of: Duration,
     /// When this connection's handshake was answered.
     since: Duration,
+    /// Whether this connection has not broken since.
+    is_connected: bool,
     /// This connection's handshake.
     handshake: Answer,
     /// The last handshake after which its leader has committed something on the same connection.
@@ -66,6 +68,7 @@ impl Lifetime {
             unheard: Duration::MAX,
             heard_of: sent,
             since: at,
+            is_connected: true,
             handshake: opened,
             led: opened,
             answers: VecDeque::from([opened]),
@@ -93,6 +96,10 @@ impl Lifetime {
         Terms {
             timeout: self.timeout,
             latest: self.latest(),
+            connected: match self.is_connected {
+                true => self.since,
+                false => Duration::MAX,
+            },
             over: false,
         }
     }
@@ -121,7 +128,7 @@ impl Lifetime {
     /// The leader that answers may have been deposed without knowing it. Then what earlier connect requests may
     /// have done at the present leader still counts.
     pub fn greeted(&mut self, timeout: Duration, sent: Duration, at: Duration) {
-        self.since = at;
+        (self.since, self.is_connected) = (at, true);
         let timeout_before = self.timeout;
         self.timeout = timeout_before.min(timeout);
         let lasts = |heard_of: Duration| {
@@ -143,6 +150,11 @@ impl Lifetime {
         self.asked = Duration::MAX;
         self.handshake = Answer { counts_at, sent };
         self.answers = VecDeque::from([self.handshake]);
+    }
+
+    /// Notes that the connection broke.
+    pub fn broke(&mut self) {
+        self.is_connected = false;
     }
 
     /// Notes that a quorum has committed a request of this connection that was sent at `sent`. So the leader that

@@ -22,7 +22,6 @@ use core::mem;
 use core::time::Duration;
 
 pub use self::verdict::{Check, Due, Look, NODES_A_CHECK, REVOKE, Trust, Verdict, ask_why, watch};
-use super::guard_state::News;
 
 /// How long a lock must be held to get a watch.
 pub const WATCH_AFTER: Duration = Duration::from_millis(50);
@@ -50,9 +49,7 @@ pub struct Renewals<L> {
     begun: u64,
     /// How many leases had begun when last nothing was held.
     begun_at_rest: u64,
-    /// The news that every lease was last told.
-    news: News,
-    /// How many connections there had been when that news was told.
+    /// How many connections there had been at the last look.
     connects: u64,
     /// When the last check was sent.
     checked: Duration,
@@ -84,13 +81,6 @@ impl<L> Default for Renewals<L> {
             watched: BTreeMap::new(),
             begun: 0,
             begun_at_rest: 0,
-            news: News {
-                connected: None,
-                broke: false,
-                session: None,
-                over: false,
-                resumes: false,
-            },
             connects: 0,
             checked: Duration::ZERO,
             urgent: false,
@@ -154,30 +144,6 @@ impl<L: Clone> Renewals<L> {
         self.leases.is_empty()
     }
 
-    /// Returns how many leases have begun.
-    pub fn begun(&self) -> u64 {
-        self.begun
-    }
-
-    /// Returns what every lease was last told.
-    pub fn news(&self) -> News {
-        self.news
-    }
-
-    /// Takes in what happened to the connection. `connects` counts the connections so far.
-    pub fn follow(&mut self, mut news: News, connects: u64) {
-        let anew = connects != self.connects;
-        news.broke |= anew;
-        if news != self.news {
-            self.news = news;
-            self.look_at_all();
-        }
-        if anew && news.connected.is_some() {
-            self.connects = connects;
-            self.urgent = true;
-        }
-    }
-
     /// Takes the leases that are due for a look; [`settle`](Self::settle) says when to look again.
     pub fn take_due(&mut self, now: Duration) -> Vec<(u64, L)> {
         let later = self.looks.split_off(&(now, u64::MAX));
@@ -192,6 +158,8 @@ impl<L: Clone> Renewals<L> {
 
     /// Returns what is due after a look at these, of which none is lost; `watch` numbers the watches.
     pub fn settle(&mut self, look: &Look, seen: &[Trust], watch: impl FnMut() -> u64) -> Due<L> {
+        // On a new connection, every lock is proven anew.
+        self.urgent |= mem::replace(&mut self.connects, look.connects) != look.connects;
         if self.is_empty() {
             self.urgent = false;
         }
@@ -202,8 +170,7 @@ impl<L: Clone> Renewals<L> {
         };
         for trust in seen {
             let proof = self.next_proof(trust, look).filter(|_| look.connected);
-            let again = (look.begun <= trust.id).then_some(look.now);
-            let next = proof.into_iter().chain(trust.changes_at).chain(again).min();
+            let next = proof.into_iter().chain(trust.changes_at).min();
             self.look_at(trust.id, next.map(|next| next.max(look.now + SOON)));
         }
         Due { checks, watches }

@@ -96,12 +96,12 @@ impl Validity {
         }
     }
 
-    /// Returns the state of a guard that is not known to be lost; a disconnect may have `shaken` it.
+    /// Returns the state of a guard that is not known to be lost.
     #[inline]
-    pub fn state(self, shaken: bool, now: Duration) -> GuardState {
+    pub fn state(self, now: Duration) -> GuardState {
         if self.until <= now {
             GuardState::Lost
-        } else if shaken || self.suspect_from <= now {
+        } else if self.suspect_from <= now {
             GuardState::Suspect
         } else {
             GuardState::Held
@@ -111,7 +111,7 @@ impl Validity {
     /// Returns when a guard in this state changes, if nothing more arrives.
     pub fn next_change(self, state: GuardState) -> Option<Duration> {
         match state {
-            GuardState::Held => Some(self.suspect_from),
+            GuardState::Held => Some(self.suspect_from.min(self.until)),
             GuardState::Suspect => Some(self.until),
             GuardState::Lost => None,
         }
@@ -133,6 +133,15 @@ impl Stamp {
         sent: Duration::ZERO,
         touched: Duration::ZERO,
     };
+
+    /// Returns the newer of each of the two times, because each is true by itself.
+    #[must_use]
+    pub fn or_newer(self, other: Self) -> Self {
+        Self {
+            sent: self.sent.max(other.sent),
+            touched: self.touched.max(other.touched),
+        }
+    }
 
     /// Returns the older of each of the two times.
     #[must_use]
@@ -212,16 +221,22 @@ pub struct Terms {
     pub timeout: Duration,
     /// The moment from which nothing is known of the session unless a server answers.
     pub latest: Duration,
+    /// When the present connection began; [`Duration::MAX`] if there is none.
+    pub connected: Duration,
     /// Whether the session has ended, or another one has taken its place.
     pub over: bool,
 }
 
 impl Terms {
-    /// Returns how long a lock that was proven by `stamp` may be trusted.
+    /// Returns how long a lock that was proven by `stamp` may be trusted. A proof of before the present
+    /// connection says nothing about the time since the last one broke.
     #[inline]
     pub fn validity(self, stamp: Stamp) -> Validity {
         Validity {
-            suspect_from: stamp.suspect_from(self.timeout),
+            suspect_from: match stamp.sent < self.connected {
+                true => Duration::ZERO,
+                false => stamp.suspect_from(self.timeout),
+            },
             until: match self.over {
                 true => Duration::ZERO,
                 false => stamp.until(self.timeout).min(self.latest),

@@ -1,6 +1,6 @@
 //! The locks that are held: what their guards may believe, and the proofs that this rests on.
 //!
-//! [`Renewals`] says when the quorum is asked about which lock, and [`Belief`] how far one lock may be
+//! [`Renewals`] says when the quorum is asked about which lock, and [`Terms`] how far one lock may be
 //! trusted. A look does what is due. It comes before anything that happens at the same time is taken in: a
 //! lock whose time is over is lost, whatever an answer says that arrives late.
 
@@ -15,10 +15,9 @@ use super::ask::{GuardId, LOST, Loss, Notice, Ticket, Time};
 use super::calls::Purpose;
 use super::link::Link;
 use zklock_core::answer::Answered;
-use zklock_core::guard_state::{Belief, News};
 use zklock_core::proof::{self, Proof};
 use zklock_core::renewals::{self, Check, Look, Renewals, Trust, Verdict};
-use zklock_core::validity::{GuardState, Stamp, Validity};
+use zklock_core::validity::{GuardState, Stamp, Terms, Validity};
 use zklock_jute::EventKind;
 
 /// One lock that is held.
@@ -28,7 +27,8 @@ pub(super) struct Lease {
     pub(super) node: Arc<str>,
     pub(super) token: i64,
     pub(super) session: i64,
-    pub(super) belief: Belief,
+    /// The last proof; `None` once the lock is lost, which is final.
+    pub(super) stamp: Option<Stamp>,
     /// Why the lock is lost, if it is.
     pub(super) loss: Option<Loss>,
     is_suspect: bool,
@@ -71,7 +71,7 @@ impl Leases {
             node,
             token,
             session: link.session,
-            belief: Belief::new(stamp),
+            stamp: Some(stamp),
             loss: None,
             is_suspect: false,
             is_revoked: false,
@@ -89,10 +89,9 @@ impl Leases {
     /// Begins a lease of the same lock for the next thread. Returns `None` unless the lock is beyond doubt,
     /// nobody asks for it, and nothing may still be done in its former holder's name.
     pub(super) fn succeed(&mut self, lease: &Lease, link: &Link) -> Option<(GuardId, Validity)> {
-        let mut belief = lease.belief;
-        let held = belief.state(link.lifetime.terms(), link.now) == GuardState::Held;
+        let held = lease.state(link) == GuardState::Held;
         let is_free = !lease.is_revoked && lease.unanswered == 0;
-        let stamp = belief.stamp.filter(|_| held && is_free)?;
+        let stamp = lease.stamp.filter(|_| held && is_free)?;
         let lock = (lease.path.clone(), lease.node.clone(), lease.token);
         Some(self.begin(lock, stamp, link))
     }
@@ -116,17 +115,16 @@ impl Leases {
 
     fn look(&mut self, link: &mut Link) {
         self.is_due = false;
-        self.renewals.follow(link.news(), link.connects);
         let look = Look {
             now: link.now,
             timeout: link.timeout(),
             connected: link.is_connected(),
-            begun: self.renewals.begun(),
+            connects: link.connects,
         };
         let mut seen = Vec::new();
         for (id, ()) in self.renewals.take_due(link.now) {
             if let Some(lease) = self.held.get_mut(&id) {
-                lease.hear(self.renewals.news(), link);
+                lease.look(link);
                 seen.extend(lease.seen(id, link));
                 self.suspicions += u64::from(lease.turns_suspect(link));
                 self.losses += u64::from(tell(&mut self.notices, id, lease, link));
@@ -149,7 +147,7 @@ impl Leases {
     fn check(&mut self, ids: &[u64], link: &mut Link) {
         let node = |id: &u64| {
             let lease = self.held.get(id)?;
-            lease.belief.stamp.map(|_| (*id, lease.node.to_string()))
+            lease.stamp.map(|_| (*id, lease.node.to_string()))
         };
         let nodes = ids.iter().filter_map(node);
         for (check, requests) in Check::of_all(nodes, link.stamp(), link.knows) {
@@ -193,7 +191,7 @@ impl Leases {
         match said {
             Verdict::Confirmed(stamp) => {
                 if let Some(lease) = self.held.get_mut(&id) {
-                    lease.belief.confirm(stamp, link.lifetime.terms(), link.now);
+                    lease.confirm(stamp, link);
                 }
             }
             Verdict::Missing => self.lose(id, link.gone(), link),
@@ -286,14 +284,29 @@ impl Leases {
 impl Lease {
     /// Returns whether the guard may be trusted now.
     pub(super) fn is_believed(&self, link: &Link) -> bool {
-        let mut belief = self.belief;
-        belief.look(link.lifetime.terms(), link.now).is_some() && self.session == link.session
+        self.state(link) != GuardState::Lost
     }
 
-    /// Takes in what happened to the connection, and that time has passed.
-    fn hear(&mut self, news: News, link: &Link) {
-        self.belief.hear(self.session, news);
-        if self.belief.look(link.lifetime.terms(), link.now).is_none() {
+    fn state(&self, link: &Link) -> GuardState {
+        self.trust(link).state(link.now)
+    }
+
+    fn terms(&self, link: &Link) -> Terms {
+        Terms {
+            over: link.ended(self.session).is_some(),
+            ..link.lifetime.terms()
+        }
+    }
+
+    /// Notes that a quorum confirmed the node when it was asked with this stamp.
+    fn confirm(&mut self, stamp: Stamp, link: &Link) {
+        self.stamp = self.stamp.filter(|_| self.is_believed(link));
+        self.stamp = self.stamp.map(|old| old.or_newer(stamp));
+    }
+
+    /// Notes what has become of the session, and that time has passed.
+    fn look(&mut self, link: &Link) {
+        if !self.is_believed(link) {
             let ended = link.ended(self.session);
             self.lost(ended.unwrap_or(Loss::NotConfirmed));
         }
@@ -301,35 +314,25 @@ impl Lease {
 
     /// Returns whether the lock is suspect, and was not before.
     fn turns_suspect(&mut self, link: &Link) -> bool {
-        let state = self.belief.state(link.lifetime.terms(), link.now);
-        let before = mem::replace(&mut self.is_suspect, state == GuardState::Suspect);
+        let is_suspect = self.state(link) == GuardState::Suspect;
+        let before = mem::replace(&mut self.is_suspect, is_suspect);
         self.is_suspect && !before
     }
 
-    fn seen(&mut self, id: u64, link: &Link) -> Option<Trust> {
-        let terms = link.lifetime.terms();
-        let stamp = self.belief.look(terms, link.now)?;
+    fn seen(&self, id: u64, link: &Link) -> Option<Trust> {
+        let stamp = self.stamp?;
         Some(Trust {
             id,
             stamp: Some(stamp),
             better_at: link.lifetime.better_at(stamp),
-            changes_at: self.belief.changes_at(terms, link.now),
+            changes_at: self.trust(link).next_change(self.state(link)),
         })
     }
 
     /// Returns how long the guard may be trusted if nothing more arrives.
     pub(super) fn trust(&self, link: &Link) -> Validity {
-        let Some(stamp) = self.belief.stamp else {
-            return LOST;
-        };
-        let trust = link.lifetime.terms().validity(stamp);
-        match self.belief.shaken {
-            true => Validity {
-                suspect_from: Time::ZERO,
-                ..trust
-            },
-            false => trust,
-        }
+        self.stamp
+            .map_or(LOST, |stamp| self.terms(link).validity(stamp))
     }
 }
 

@@ -8,7 +8,6 @@ use super::calls::{Calls, Purpose};
 use zklock_core::acquisition::CallId;
 use zklock_core::connection::Capabilities;
 use zklock_core::connection::promptness::Promptness;
-use zklock_core::guard_state::News;
 use zklock_core::hold::ServersClock;
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Stamp;
@@ -23,8 +22,7 @@ pub(super) struct Link {
     pub(super) settings: Settings,
     pub(super) now: Time,
     pub(super) calls: Calls,
-    /// When the present connection began, if there is one.
-    connected: Option<Time>,
+    pub(super) has_connection: bool,
     /// How many connections there were.
     pub(super) connects: u64,
     /// How many sessions expired.
@@ -53,7 +51,7 @@ impl Link {
             settings,
             now: Time::ZERO,
             calls: Calls::default(),
-            connected: None,
+            has_connection: false,
             connects: 0,
             expiries: 0,
             over: None,
@@ -74,7 +72,7 @@ impl Link {
 
     /// Returns whether requests can be sent.
     pub(super) fn is_connected(&self) -> bool {
-        self.connected.is_some() && !self.hangs_up
+        self.has_connection && !self.hangs_up
     }
 
     /// Sends a request. There must be a connection.
@@ -95,12 +93,6 @@ impl Link {
     pub(super) fn fresh_id(&mut self) -> u128 {
         self.ids = self.ids.wrapping_add(1);
         self.ids
-    }
-
-    /// Returns what guards have to know of the connection.
-    pub(super) fn news(&self) -> News {
-        let is_over = self.over.is_some();
-        News::of(self.connected, self.session, is_over, self.knows.resumes)
     }
 
     /// Notes that a connect request is sent.
@@ -126,7 +118,7 @@ impl Link {
         }
         self.session = session;
         self.knows = knows;
-        self.connected = Some(self.now);
+        self.has_connection = true;
         self.connects += 1;
         self.received = self.now;
         self.calls.begin(self.now);
@@ -136,7 +128,8 @@ impl Link {
     }
 
     pub(super) fn broke(&mut self) {
-        self.connected = None;
+        self.has_connection = false;
+        self.lifetime.broke();
         self.hangs_up = false;
     }
 

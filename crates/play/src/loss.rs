@@ -7,7 +7,7 @@ use super::link::Link;
 impl Link {
     /// Returns why nothing is left of this session, if nothing is.
     pub(super) fn ended(&self, session: i64) -> Option<Loss> {
-        let is_gone = !self.knows.resumes && self.news().connected.is_none();
+        let is_gone = !self.knows.resumes && !self.has_connection;
         match self.over {
             Some(why) => Some(why),
             None if session != self.session => Some(Loss::SessionExpired),
@@ -28,7 +28,7 @@ impl Link {
 impl Lease {
     /// Notes that the lock is lost, for this reason unless an earlier one says as much.
     pub(super) fn lost(&mut self, why: Loss) {
-        self.belief.stamp = None;
+        self.stamp = None;
         if self.loss.is_none_or(|earlier| why.explains(earlier)) {
             self.loss = Some(why);
         }

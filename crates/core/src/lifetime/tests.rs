@@ -20,7 +20,6 @@ mod servers;
 use core::iter;
 
 use super::*;
-use crate::guard_state::Belief;
 use crate::validity::{ENOUGH_PROOFS, GuardState};
 use servers::{Broken, run};
 
@@ -53,31 +52,52 @@ fn trust_ends_with_the_first_of_the_two_bounds() {
             (false, until, GuardState::Lost),
             (true, until, GuardState::Lost),
         ] {
-            let stamp = Some(stamp);
-            let mut belief = Belief { stamp, shaken };
-            assert_eq!(belief.state(terms(), now), state);
+            let mut lifetime = lifetime();
+            if shaken {
+                lifetime.broke();
+            }
+            assert_eq!(lifetime.terms().validity(stamp).state(now), state);
         }
     }
-    let never = Belief::new(Stamp::NEVER).state(terms(), T);
-    assert_eq!(never, GuardState::Lost);
+    let never = lifetime().terms().validity(Stamp::NEVER);
+    assert_eq!(never.state(T), GuardState::Lost);
 }
 
 #[test]
-fn lost_is_final_and_the_next_change_is_known() {
+fn the_next_change_is_known() {
     let stamp = Stamp {
         sent: seconds(100),
         touched: seconds(100),
     };
-    let mut belief = Belief::new(stamp);
-    assert_eq!(belief.changes_at(terms(), seconds(101)), Some(seconds(120)));
-    assert_eq!(belief.changes_at(terms(), seconds(120)), Some(seconds(130)));
-    assert_eq!(belief.changes_at(terms(), seconds(130)), None);
-    belief.confirm(stamp, terms(), seconds(101));
-    assert_eq!(belief.state(terms(), seconds(101)), GuardState::Lost);
+    let mut lifetime = lifetime();
+    let changes_at = |lifetime: &Lifetime, now| {
+        let validity = lifetime.terms().validity(stamp);
+        validity.next_change(validity.state(now))
+    };
+    assert_eq!(changes_at(&lifetime, seconds(101)), Some(seconds(120)));
+    assert_eq!(changes_at(&lifetime, seconds(120)), Some(seconds(130)));
+    assert_eq!(changes_at(&lifetime, seconds(130)), None);
+    // A server may have granted so little that the lock is lost before it would be suspect.
+    lifetime.greets(seconds(105), Some(seconds(10)));
+    assert!(changes_at(&lifetime, seconds(106)) < Some(seconds(120)));
 }
 
-fn terms() -> Terms {
-    Lifetime::new(T, Duration::ZERO, Duration::ZERO).terms()
+#[test]
+fn a_break_is_forgiven_by_a_proof_on_the_next_connection_only() {
+    let mut lifetime = lifetime();
+    let before = lifetime.stamp(seconds(1));
+    let state = |lifetime: &Lifetime, stamp, now| lifetime.terms().validity(stamp).state(now);
+    assert_eq!(state(&lifetime, before, seconds(2)), GuardState::Held);
+    lifetime.broke();
+    assert_eq!(state(&lifetime, before, seconds(2)), GuardState::Suspect);
+    lifetime.greeted(T, seconds(3), seconds(3));
+    assert_eq!(state(&lifetime, before, seconds(4)), GuardState::Suspect);
+    let after = before.or_newer(lifetime.stamp(seconds(4)));
+    assert_eq!(state(&lifetime, after, seconds(4)), GuardState::Held);
+}
+
+fn lifetime() -> Lifetime {
+    Lifetime::new(T, Duration::ZERO, Duration::ZERO)
 }
 
 #[test]

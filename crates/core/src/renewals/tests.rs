@@ -31,7 +31,7 @@ fn look(now: Duration) -> Look {
         now,
         timeout: T,
         connected: true,
-        begun: u64::MAX,
+        connects: 0,
     }
 }
 
@@ -68,14 +68,7 @@ fn a_lock_beside_many_that_are_held_costs_one_look_at_itself() {
     renewals.end(0);
     assert!(renewals.take_due(now).is_empty());
     // A change of the connection concerns all of them.
-    let broken = News {
-        connected: None,
-        broke: true,
-        session: Some(1),
-        over: false,
-        resumes: true,
-    };
-    renewals.follow(broken, 1);
+    renewals.look_at_all();
     assert_eq!(renewals.take_due(now).len(), 3_999);
 }
 

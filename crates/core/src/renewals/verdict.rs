@@ -28,8 +28,8 @@ pub struct Look {
     pub timeout: Duration,
     /// Whether there is a connection.
     pub connected: bool,
-    /// How many leases had begun when this was read. What is older than a lease is no news for it.
-    pub begun: u64,
+    /// How many connections there were so far.
+    pub connects: u64,
 }
 
 /// The state of a guard at a look, if its lock is not lost.

@@ -757,11 +757,11 @@ fn a_guard_is_lost_before_somebody_else_can_have_its_lock() {
     let table = [
         // time, pings, proofs, breaks
         ([ 8, 0, 0, 0], 9),
-        ([10, 1, 1, 1], 228_293),
+        ([10, 1, 1, 1], 225_538),
         ([10, 2, 1, 0], 833_954),
         ([10, 1, 2, 0], 724_482),
-        ([ 8, 1, 1, 2], 408_394),
-        ([ 8, 0, 2, 2], 237_147),
+        ([ 8, 1, 1, 2], 399_801),
+        ([ 8, 0, 2, 2], 232_809),
     ];
     let found = table.map(|(left, _)| {
         let trust = Trust::new(allow(left), Doubt::None);

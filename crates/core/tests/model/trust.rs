@@ -5,15 +5,14 @@
 //! that a follower has answered when the follower reports it soon after; a commit may come first. A
 //! follower that is cut off from the leader goes on answering pings.
 //!
-//! The machine is [`Belief`], fed by [`Lifetime`] as a client feeds it.
+//! The guard knows its last proof, and [`Lifetime`] says what that is worth.
 
 use std::mem;
 use std::time::Duration;
 
-use zklock_core::guard_state::{Belief, News};
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::GuardState;
-use zklock_core::validity::{LEAST_TIMEOUT, Stamp};
+use zklock_core::validity::{LEAST_TIMEOUT, Stamp, Terms};
 
 use super::explore::Model;
 use super::property::{Property, Violation};
@@ -75,7 +74,8 @@ pub(crate) struct Trust {
 
     // The state of the client.
     lifetime: Lifetime,
-    belief: Belief,
+    /// The last proof, until the lock is lost.
+    stamp: Option<Stamp>,
     session: i64,
     /// Whether a quorum has confirmed the node since the connection broke.
     proven: bool,
@@ -136,7 +136,7 @@ impl Trust {
             least: TIMEOUT,
             connected: true,
             letters: Vec::new(),
-            belief: Belief::new(stamp),
+            stamp: Some(stamp),
             lifetime,
             session: SESSIONS[0],
             proven: true,
@@ -200,7 +200,7 @@ impl Trust {
         }
         match stamp {
             Some(stamp) if self.there => self.confirm(stamp),
-            Some(_) => self.belief.stamp = None,
+            Some(_) => self.stamp = None,
             None if self.doubt == Doubt::TakesPingsForProofs => {
                 self.confirm(Stamp {
                     sent: at(sent),
@@ -223,13 +223,37 @@ impl Trust {
                     touched: stamp.touched + (now - stamp.sent),
                 };
             }
-            Doubt::ReturnsFromLost if self.belief.stamp.is_none() => {
-                self.belief = Belief::new(stamp);
-            }
+            Doubt::ReturnsFromLost => self.stamp = self.stamp.or(Some(stamp)),
             _ => {}
         }
-        let terms = self.lifetime.terms();
-        self.belief.confirm(stamp, terms, now);
+        self.look();
+        self.stamp = self.stamp.map(|old| old.or_newer(stamp));
+    }
+
+    /// Returns what the guard knows of its session and its connection.
+    fn terms(&self) -> Terms {
+        let terms = Terms {
+            over: self.session != SESSIONS[0],
+            ..self.lifetime.terms()
+        };
+        match self.doubt {
+            Doubt::ForgivesAReconnect if self.connected => Terms {
+                connected: Duration::ZERO,
+                ..terms
+            },
+            _ => terms,
+        }
+    }
+
+    /// Loses the lock when its time is over.
+    fn look(&mut self) {
+        let (terms, now) = (self.terms(), at(self.now));
+        self.stamp = self.stamp.filter(|stamp| now < terms.until(*stamp));
+    }
+
+    fn state(&self) -> GuardState {
+        let validity = self.stamp.map(|stamp| self.terms().validity(stamp));
+        validity.map_or(GuardState::Lost, |validity| validity.state(at(self.now)))
     }
 
     /// Forgets the letters that were answered and of which the leader has heard.
@@ -238,30 +262,15 @@ impl Trust {
             .retain(|letter| !(letter.arrived && letter.answered.is_some()));
     }
 
-    fn hear(&mut self, connected: bool) {
-        if self.doubt == Doubt::OverlooksABreak {
-            return;
-        }
-        let news = News {
-            connected: connected.then_some(at(self.now)),
-            broke: self.doubt != Doubt::ForgivesAReconnect || !connected,
-            session: Some(self.session),
-            over: false,
-            resumes: true,
-        };
-        if connected && self.doubt == Doubt::ForgivesAReconnect {
-            self.belief.shaken = false;
-        }
-        self.belief.hear(SESSIONS[0], news);
-    }
-
     fn break_connection(&mut self) {
         self.connected = false;
         self.proven = false;
         // Letters without an answer never get one; those that were answered, the follower may still
         // report.
         self.letters.retain(|letter| letter.answered.is_some());
-        self.hear(false);
+        if self.doubt != Doubt::OverlooksABreak {
+            self.lifetime.broke();
+        }
     }
 
     fn reconnect(&mut self, shorter: bool) {
@@ -281,8 +290,9 @@ impl Trust {
             _ => granted,
         };
         self.lifetime.greets(now, Some(LEAST_TIMEOUT));
-        self.lifetime.greeted(u32::from(believed) * STEP, now, now);
-        self.hear(true);
+        // What was sent before the connection broke was sent before this answer, if in the same step.
+        let answered = now + Duration::from_nanos(1);
+        self.lifetime.greeted(u32::from(believed) * STEP, now, answered);
     }
 
     fn renew(&mut self) {
@@ -295,20 +305,20 @@ impl Trust {
         self.connected = true;
         self.letters.clear();
         self.lifetime = Lifetime::new(u32::from(TIMEOUT) * STEP, now, now);
-        self.hear(true);
     }
 
     /// Lets the guard's events say what has changed, and plans the next event.
     fn tell(&mut self) {
-        let now = at(self.now);
-        let terms = self.lifetime.terms();
-        self.told = self.belief.state(terms, now);
+        self.look();
+        self.told = self.state();
         self.lost |= self.told == GuardState::Lost;
         let late = match self.doubt {
             Doubt::SleepsPastTheChange => STEP,
             _ => Duration::ZERO,
         };
-        self.wakes_at = self.belief.changes_at(terms, now).map(|time| time + late);
+        let validity = self.stamp.map(|stamp| self.terms().validity(stamp));
+        let next = validity.and_then(|validity| validity.next_change(self.told));
+        self.wakes_at = next.map(|time| time + late);
     }
 }
 
@@ -402,8 +412,7 @@ impl Model for Trust {
     }
 
     fn check(&mut self, _: bool) {
-        let now = at(self.now);
-        let state = self.belief.state(self.lifetime.terms(), now);
+        let state = self.state();
         let evicted = !self.there && self.session == SESSIONS[0] && !self.has_ended();
         // The guard hears of an eviction from the next proof.
         if state != GuardState::Lost && self.is_free() && !evicted {

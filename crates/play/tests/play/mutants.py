@@ -235,8 +235,8 @@ MUTANTS = [
         "handed-on-in-doubt",
         "a lock is handed to the next thread although it is suspect",
         "play/leases.rs",
-        "        let stamp = belief.stamp.filter(|_| held && is_free)?;",
-        "        let _ = held;\n        let stamp = belief.stamp.filter(|_| is_free)?;",
+        "        let stamp = lease.stamp.filter(|_| held && is_free)?;",
+        "        let _ = held;\n        let stamp = lease.stamp.filter(|_| is_free)?;",
     ),
     # Releases.
     (
@@ -422,8 +422,8 @@ MUTANTS = [
         "check-at-its-answer",
         "a check counts from its answer on",
         "play/leases.rs",
-        "                    lease.belief.confirm(stamp, link.lifetime.terms(), link.now);",
-        "                    let _ = stamp;\n                    let now = link.stamp();\n                    lease.belief.confirm(now, link.lifetime.terms(), link.now);",
+        "                    lease.confirm(stamp, link);",
+        "                    let _ = stamp;\n                    lease.confirm(link.stamp(), link);",
     ),
     (
         "confirmed-when-lost",
@@ -436,8 +436,8 @@ MUTANTS = [
         "leases-not-told",
         "guards are not told of a session that has ended",
         "play/leases.rs",
-        "        self.belief.hear(self.session, news);\n",
-        "        let _ = news;\n",
+        "            over: link.ended(self.session).is_some(),\n",
+        "            over: false,\n",
     ),
     (
         "own-deletion-ignored",
