@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use self::state::{Beside, Births, Holds, Hurry, Proofs, Step, Watches};
+use self::state::{Beside, Births, Holds, Hurry, Step, Watches};
 pub use self::wire::{About, CallId, Note, Reached, Refused, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
@@ -61,7 +61,8 @@ pub struct Acquisition {
     hurry: Hurry,
     parents: Refusals,
     births: Births,
-    proofs: Proofs,
+    /// The answers to a proof that have arrived so far.
+    proofs: Vec<Answered>,
     watches: Watches,
     /// The data and stat that the watch on the nearest node returned.
     found: (Data, Stat),
@@ -144,7 +145,7 @@ impl Acquisition {
             hurry: Hurry::default(),
             parents: Refusals::default(),
             births: Births::default(),
-            proofs: Proofs::default(),
+            proofs: Vec::new(),
             watches: Watches::default(),
             found: Default::default(),
             crowd: 0,
@@ -314,9 +315,9 @@ impl Acquisition {
         self.watches = Watches::default();
         self.events.clear();
         self.rests_until = None;
-        self.proofs = Proofs::default();
+        self.proofs.clear();
         self.forget_holds();
-        self.beside.broke();
+        self.beside.look = None;
         self.hurry.broke();
     }
 

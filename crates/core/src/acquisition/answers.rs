@@ -1,5 +1,7 @@
 //! The answers to an attempt's requests, and the events that they amount to.
 
+use core::mem;
+
 use super::state::Step;
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
@@ -239,10 +241,11 @@ impl Acquisition {
         answered: Answered,
         wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
-        let more = self.is_on_its_way(|step| matches!(step, Step::Proof(..)));
-        let Some(answers) = self.proofs.next(answered, !more) else {
+        self.proofs.push(answered);
+        if self.is_on_its_way(|step| matches!(step, Step::Proof(..))) {
             return Ok(());
-        };
+        }
+        let answers = mem::take(&mut self.proofs);
         match proof::judge(wire.capabilities(), &answers) {
             Proof::Confirmed => {
                 if self.proof.confirmed(stamp, counts, wire.now()) {

@@ -72,9 +72,11 @@ impl Acquisition {
         }
     }
 
-    /// Returns whether a listing waits until its holds are read, or the next listing until some are removed.
-    pub(super) fn looks_at_holds(&self) -> bool {
-        self.holds.look.is_some() || !self.holds.removes.is_empty()
+    /// Returns whether a listing waits until the semaphore or the holds in it are read, or the next listing until some
+    /// holds are removed.
+    pub(super) fn looks_closer(&self) -> bool {
+        let removes = !self.holds.removes.is_empty();
+        self.beside.look.is_some() || self.holds.look.is_some() || removes
     }
 
     /// Takes in that a hold was read, is gone, or may not be read.

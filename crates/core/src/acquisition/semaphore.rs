@@ -34,11 +34,6 @@ impl Acquisition {
         None
     }
 
-    /// Returns whether a listing waits for a look at the semaphore.
-    pub(super) fn looks_at_semaphore(&self) -> bool {
-        self.beside.look.is_some()
-    }
-
     /// Takes in the answer to one of the looks.
     pub(super) fn semaphore_read(
         &mut self,

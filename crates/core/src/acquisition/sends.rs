@@ -109,12 +109,12 @@ impl Acquisition {
 
     /// Lists the queue. If the queue has moved, the proof that a grant may need leaves with the listing.
     fn list(&mut self, wire: &mut dyn Wire) -> bool {
-        if self.looks_at_semaphore() || self.looks_at_holds() {
+        if self.looks_closer() {
             return false;
         }
         if let Some(names) = self.listing.take() {
             self.takes_in(names, wire);
-            return !(self.looks_at_semaphore() || self.looks_at_holds());
+            return !self.looks_closer();
         }
         if !self.is_on_its_way(|step| *step == Step::List) {
             self.send(Request::list(&self.path), Step::List, wire);
@@ -127,15 +127,12 @@ impl Acquisition {
 
     /// Lists a directory where every child counts, and leaves a watch on it.
     fn list_and_watch(&mut self, queued: bool, wire: &mut dyn Wire) -> bool {
-        let waits = self.is_on_its_way(|step| matches!(step, Step::Crowd(_)))
-            || self.looks_at_semaphore()
-            || self.looks_at_holds();
-        if waits {
+        if self.looks_closer() || self.is_on_its_way(|step| matches!(step, Step::Crowd(_))) {
             return false;
         }
         if let Some(names) = self.listing.take().filter(|_| self.watches.around) {
             self.takes_in_crowd(queued, names, wire);
-            return !(self.looks_at_semaphore() || self.looks_at_holds());
+            return !self.looks_closer();
         }
         self.ask_for_the_crowd(queued, wire);
         if queued && mem::take(&mut self.has_moved) {

@@ -8,7 +8,6 @@ use core::mem;
 use core::time::Duration;
 
 use super::wire::About;
-use crate::answer::Answered;
 use crate::overdue_holder::{Action, Event, Overdue};
 use crate::path::node_in;
 use crate::validity::Stamp;
@@ -86,18 +85,6 @@ impl Births {
     }
 }
 
-/// The answers to a proof that have arrived so far.
-#[derive(Debug, Default)]
-pub(super) struct Proofs(Vec<Answered>);
-
-impl Proofs {
-    /// Adds the next answer. Returns all answers if this one `is_last`.
-    pub(super) fn next(&mut self, answered: Answered, is_last: bool) -> Option<Vec<Answered>> {
-        self.0.push(answered);
-        is_last.then(|| mem::take(&mut self.0))
-    }
-}
-
 /// The holds ahead of a waiter, as far as it knows them.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
@@ -149,13 +136,6 @@ pub(super) struct Beside {
 pub(super) struct SemaphoreLook {
     pub(super) names: Names,
     pub(super) answers: Vec<Result<Reply, ErrorCode>>,
-}
-
-impl Beside {
-    /// Forgets the look, because the connection broke.
-    pub(super) fn broke(&mut self) {
-        self.look = None;
-    }
 }
 
 /// The holder that may have held for too long, as far as a waiting contender knows it.

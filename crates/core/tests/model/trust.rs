@@ -292,7 +292,8 @@ impl Trust {
         self.lifetime.greets(now, Some(LEAST_TIMEOUT));
         // What was sent before the connection broke was sent before this answer, if in the same step.
         let answered = now + Duration::from_nanos(1);
-        self.lifetime.greeted(u32::from(believed) * STEP, now, answered);
+        self.lifetime
+            .greeted(u32::from(believed) * STEP, now, answered);
     }
 
     fn renew(&mut self) {
