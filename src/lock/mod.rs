@@ -21,7 +21,6 @@ mod predecessor_mark;
 pub(crate) mod prepared_create;
 pub(crate) mod raw_guard;
 mod release_note;
-pub(crate) mod release_writes;
 pub(crate) mod request;
 mod verify;
 

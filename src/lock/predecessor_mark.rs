@@ -8,8 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::raw_guard::RawGuard;
-use super::release_writes::Closing;
+use super::raw_guard::{Closing, RawGuard};
 use super::request::{LockRequest, Tracking};
 use crate::error::{Error, Result};
 use crate::session::Session;

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::driver::{self, Reached};
 use super::prepared_create::Prepared;
-use super::release_writes::Closing;
 use super::request::{LockRequest, Queue};
 use crate::error::{LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
@@ -28,6 +27,7 @@ use crate::time::limit::from_now;
 use crate::token::FencingToken;
 use zklock_core::attempt::{Origin, OwnNode};
 use zklock_core::dialect::Role;
+use zklock_core::predecessor_mark::Mark;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
 
@@ -66,6 +66,19 @@ pub(crate) struct RawGuard {
     in_doubt: AtomicBool,
     /// When the lock was granted; absent if this does not count as a grant of its own.
     pub(super) since: Option<Instant>,
+}
+
+/// What a release writes into the directory, in the transaction that deletes the node.
+///
+/// A write replaces data only if it still has the version that this client has seen: later data is not this client's.
+#[derive(Debug)]
+pub(crate) enum Closing {
+    /// The data that the mark decides on.
+    Mark(Mark),
+    /// This data, over this version.
+    Data(Vec<u8>, i32),
+    /// This data, over this version, if the thread panics.
+    IfPanicking(Vec<u8>, i32),
 }
 
 /// A lock, and the turn of the thread that waited for it.
@@ -345,6 +358,18 @@ impl RawGuard {
     pub(crate) fn hand_over(mut self) {
         if let Some(watched) = self.watched.take() {
             self.session.leases.end(watched);
+        }
+    }
+}
+
+impl Closing {
+    /// Returns the data to write and the version to replace, given whether the thread `panics` and
+    /// whether the lock is `lost`.
+    pub(super) fn data(&self, panics: bool, lost: bool) -> Option<(&[u8], i32)> {
+        match self {
+            Self::Mark(mark) => mark.closing(panics, lost),
+            Self::Data(data, version) => Some((data, *version)),
+            Self::IfPanicking(data, version) => panics.then_some((&data[..], *version)),
         }
     }
 }

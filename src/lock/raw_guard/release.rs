@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{RawGuard, Replaces};
+use super::{Closing, RawGuard, Replaces};
 use crate::error::{Error, LostReason, Result};
-use crate::lock::release_writes::Closing;
 use crate::path;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::early_create::EarlyCreate;
