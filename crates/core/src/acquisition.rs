@@ -83,8 +83,6 @@ pub struct Acquisition {
     is_taken: bool,
     has_waited: bool,
     is_cancelled: bool,
-    /// Whether a note has reported that the grant waits until the leader has heard of the session.
-    is_held_back: bool,
     /// Whether the client is still deleting what an earlier attempt left here.
     own_is_left: bool,
     /// When to stop waiting for that deletion.
@@ -158,7 +156,6 @@ impl Acquisition {
             is_taken: false,
             has_waited: false,
             is_cancelled: false,
-            is_held_back: false,
             own_is_left: false,
             finishes_by: None,
         }

@@ -123,11 +123,6 @@ impl Attempt {
         }
     }
 
-    /// Returns what this contender asks of the queue.
-    pub fn contest(&self) -> Contest {
-        self.contest
-    }
-
     /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {

@@ -122,9 +122,9 @@ impl<'a> Wired<'a> {
     /// Notes how long the lock must wait until the leader has heard of the session, or that it need not wait.
     fn hold_back(&mut self, pause: Option<Duration>) {
         match pause {
-            Some(pause) => self.session.hold_back(pause),
+            Some(pause) if !self.is_held_back => self.session.hold_back(pause),
             None if self.is_held_back => self.session.lets_go_on(),
-            None => {}
+            _ => {}
         }
         self.is_held_back = pause.is_some();
     }
@@ -245,7 +245,8 @@ impl Wire for Wired<'_> {
     fn tell(&mut self, note: Note<'_>) {
         let dir = self.queue.dir;
         let is_silent = match note {
-            Note::Holds(_) | Note::NotHeldBack => true,
+            Note::Holds(_) | Note::HeldBack(None) => true,
+            Note::HeldBack(Some(_)) => self.is_held_back,
             Note::Listed(_) => !log::log_enabled!(log::Level::Debug),
             _ => false,
         };
@@ -275,8 +276,7 @@ impl Wire for Wired<'_> {
             Note::Evicts(node) => {
                 log::warn!("{node} has not let go within its grace: evicting it");
             }
-            Note::HeldBack(pause) => self.hold_back(Some(pause)),
-            Note::NotHeldBack => self.hold_back(None),
+            Note::HeldBack(pause) => self.hold_back(pause),
             Note::AnswersLate(took) => tell_late(took),
         }
     }

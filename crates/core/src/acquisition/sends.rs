@@ -178,7 +178,7 @@ impl Acquisition {
         // Holds are read before the contender waits for the queue.
         let is_plain = |names: &&Names| waits && !names.iter().any(may_be_hold);
         let names = self.listing.as_ref().filter(is_plain);
-        match names.map(|names| self.attempt.contest().place(names, name)) {
+        match names.map(|names| self.contest.place(names, name)) {
             Some(Place::Blocked(blocked)) => self.watch(&blocked, Some(name), wire),
             _ => self.look_at_own(name, wire),
         }
@@ -244,14 +244,11 @@ impl Acquisition {
         match wire.next_for_a_grant(&self.proof) {
             Next::Grant => {}
             Next::Ask { counts } => {
-                self.is_held_back = false;
-                wire.tell(Note::NotHeldBack);
+                wire.tell(Note::HeldBack(None));
                 self.ask_quorum(counts, wire);
             }
             Next::Pause(pause) => {
-                if !mem::replace(&mut self.is_held_back, true) {
-                    wire.tell(Note::HeldBack(pause));
-                }
+                wire.tell(Note::HeldBack(Some(pause)));
                 self.rest_at(wire.now() + pause);
             }
         }

@@ -113,10 +113,9 @@ pub enum Note<'a> {
     Asks(&'a str),
     /// The node of a holder that was asked in vain and is evicted.
     Evicts(&'a str),
-    /// The grant waits for this long, because the leader must have heard of the session.
-    HeldBack(Duration),
-    /// The grant does not wait for that any more.
-    NotHeldBack,
+    /// The grant waits for this long, because the leader must have heard of the session; `None` if it does not wait
+    /// for that any more. This may be told again.
+    HeldBack(Option<Duration>),
     /// Many proofs have arrived too late; the last one took this long.
     AnswersLate(Duration),
 }
