@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::error::LostReason;
 use crate::time::clock::Moment;
 
 /// The state of a client's session.
@@ -88,5 +89,14 @@ impl Snapshot {
     /// Returns whether the client has ended: there will be no further connection.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, SessionState::AuthFailed | SessionState::Closed)
+    }
+
+    /// Returns why the locks of an earlier session are lost, or of this one if the client has ended.
+    pub(crate) fn why_gone(&self) -> LostReason {
+        match self.state {
+            SessionState::AuthFailed => LostReason::AuthFailed,
+            SessionState::Closed => LostReason::Closed,
+            SessionState::Connecting | SessionState::Connected => LostReason::SessionExpired,
+        }
     }
 }

@@ -109,10 +109,7 @@ impl Status {
             return inner.bounds.clone();
         }
         let gone = SessionValidity::new(&inner.lifetime);
-        gone.end(match inner.snapshot.is_over() {
-            true => why_over(inner.snapshot.state),
-            false => LostReason::SessionExpired,
-        });
+        gone.end(inner.snapshot.why_gone());
         gone
     }
 
@@ -391,14 +388,6 @@ impl Status {
         inner
             .listeners
             .retain(|to| UNREAD_EVENTS <= to.len() || to.send(event).is_ok());
-    }
-}
-
-/// Returns why the locks of a client that has ended are lost.
-fn why_over(state: SessionState) -> LostReason {
-    match state {
-        SessionState::AuthFailed => LostReason::AuthFailed,
-        _ => LostReason::Closed,
     }
 }
 
