@@ -257,6 +257,8 @@ fn what_happens_is_counted() {
     desk.goes(THEIRS);
     desk.granted();
     desk.core.broke(desk.now);
+    // A proof of the very moment at which a connection begins counts as one of this connection.
+    desk.after(Duration::from_nanos(1));
     desk.connect(SESSION);
     desk.core.broke(desk.now);
     desk.core.expired(desk.now);
