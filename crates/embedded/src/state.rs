@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
@@ -185,18 +185,21 @@ impl ConnectionState {
     }
 }
 
-/// Returns a zxid above those of any earlier server at this address.
+/// Returns a zxid above those of any earlier server at this address, also of one that began in this millisecond.
 ///
 /// A server refuses a client that has seen more than the server has. With lower zxids, the clients of an earlier
 /// server could not connect to learn that their sessions have ended. There are 4096 zxids a millisecond: more than
 /// a server can use, and few enough that a double-precision number can still tell them apart.
 fn first_zxid() -> i64 {
-    epoch_ms() << 12
+    i64::try_from(since_epoch().as_nanos() * 4096 / 1_000_000).unwrap_or(i64::MAX)
 }
 
 pub(super) fn epoch_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
+    i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX)
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
