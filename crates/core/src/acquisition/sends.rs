@@ -268,8 +268,8 @@ impl Acquisition {
         let due = wire.renews_at(&self.proof);
         match wire.next_for_a_grant(&self.proof) {
             Next::Pause(pause) => self.rest_at(wire.now() + pause),
-            _ if wire.now() < due => self.rest_at(due),
             Next::Ask { counts } => self.ask_quorum(counts, wire),
+            Next::Grant if wire.now() < due => self.rest_at(due),
             Next::Grant => self.ask_quorum(false, wire),
         }
     }

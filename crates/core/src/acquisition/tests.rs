@@ -331,6 +331,20 @@ fn the_next_one_in_line_is_granted_the_lock_by_the_event_however_long_it_has_wai
     assert_eq!(wire.sent.len(), sent);
 }
 
+/// The node was created after a reconnect, when nothing could support a grant yet.
+#[test]
+fn the_next_one_in_line_is_proven_as_soon_as_a_proof_can_support_a_grant() {
+    let mut wire = Fake::new();
+    wire.now += T;
+    wire.lifetime.greeted(T, wire.now, wire.now);
+    let provable_at = wire.now + T / 4;
+    wire.now += T / 5;
+    let mut waiter = waiter(&mut wire, None);
+    let sent = sends(&mut waiter, &mut wire);
+    assert!(matches!(&sent[..], [Request::Multi(_)]), "{sent:?}");
+    assert_eq!(wire.now, provable_at);
+}
+
 #[test]
 fn an_overdue_holder_is_asked_again_if_an_answer_is_lost_and_evicted_as_it_was_seen() {
     let mut wire = Fake::new();
