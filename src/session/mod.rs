@@ -172,10 +172,14 @@ impl Session {
         // Subscribing before looking misses no change.
         caller.changes();
         let is_over = || self.status.snapshot().is_over();
+        // This sends what is due, and forgets what went with its session, perhaps a moment ago.
+        let push = || {
+            self.cleaner.push();
+        };
+        push();
         while !is_over() && self.cleaner.delayed_for().is_some() {
             let paused = caller.pause(longest, &limit);
-            // This sends what is due, and forgets what went with its session.
-            self.cleaner.push();
+            push();
             if paused.is_err() {
                 return;
             }
