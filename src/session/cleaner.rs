@@ -215,7 +215,7 @@ impl Cleaner {
         if snapshot.is_over() {
             entries.clear();
         } else if connected && self.transport.capabilities().resumes {
-            entries.serves(snapshot.session, self.status.given_up());
+            entries.serves(snapshot.session, self.status.given_up(), now);
         }
         if connected {
             entries.connected(snapshot.connects, now, Interest::of_attempt);

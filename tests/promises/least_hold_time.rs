@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
-use zklock::{Client, LockOptions, MutexGuard, SessionState};
+use zklock::{Client, LockOptions, MutexGuard, SessionEvent, SessionState};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
@@ -114,6 +114,26 @@ fn a_client_whose_session_ends_meanwhile_is_closed_at_once() {
     thread::sleep(LEAST / 20);
     assert!(server.expire_session(session));
     let took = closes.recv().unwrap();
+    assert!(took < LEAST / 2, "{took:?}");
+}
+
+/// The session may last for a moment more, which its client does not wait for.
+#[test]
+fn a_client_that_has_given_its_session_up_meanwhile_is_closed_at_once() {
+    const LEAST: Duration = Duration::from_secs(60);
+    let server = Server::builder().tick(LEAST / 600).start().unwrap();
+    let proxy = Proxy::start(server.hosts());
+    let client = Client::builder(&proxy.hosts()).session_timeout(LEAST / 60);
+    let client = client.connect().unwrap();
+    let (events, path) = (client.events(), fresh_path("least"));
+    drop(lock_for_at_least(&client, &path, LEAST));
+    proxy.drop_greetings();
+    proxy.cut();
+    while events.recv().unwrap() != SessionEvent::Expired {}
+    proxy.heal();
+    while !matches!(events.recv().unwrap(), SessionEvent::Connected { .. }) {}
+    let (closed, took) = timed(|| client.close());
+    closed.unwrap();
     assert!(took < LEAST / 2, "{took:?}");
 }
 

@@ -124,12 +124,17 @@ impl<X> Deletions<X> {
     }
 
     /// Notes which session is served. The ends of other sessions have deleted their nodes, except holds; one that
-    /// the client has `given_up` may not have ended yet. Returns the deletions that are over with that, with what
-    /// their users have added.
-    pub fn serves(&mut self, session: i64, given_up: Option<i64>) -> Vec<(Deletion, X)> {
+    /// the client has `given_up` may not have ended yet, which matters for what is due by now. Returns the deletions
+    /// that are over with that, with what their users have added.
+    pub fn serves(
+        &mut self,
+        session: i64,
+        given_up: Option<i64>,
+        now: Duration,
+    ) -> Vec<(Deletion, X)> {
         let open = self.open.values_mut().map(|(deletion, _)| deletion);
         open.chain(&mut self.late)
-            .for_each(|deletion| deletion.goes_on_in(session, given_up));
+            .for_each(|deletion| deletion.goes_on_in(session, given_up, now));
         self.late.retain(|late| late.session() == session);
         let of_another =
             |(id, (entry, _)): (&u64, &(Deletion, X))| (entry.session() != session).then_some(*id);

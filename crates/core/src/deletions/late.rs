@@ -12,7 +12,7 @@
 use core::time::Duration;
 
 use super::THE_NEXT;
-use super::deletion::Deletion;
+use super::deletion::{Deletion, Turn};
 use crate::name::may_be_hold;
 
 /// After how many session timeouts a server that has not heard its leader has left it, with all requests on
@@ -34,9 +34,11 @@ impl Deletion {
     }
 
     /// Notes that this session is served now. The end of another one has not deleted a hold that came before, and one
-    /// that was `given_up` may still last.
-    pub(super) fn goes_on_in(&mut self, session: i64, given_up: Option<i64>) {
-        if self.is_of_hold() || self.session == THE_NEXT || Some(self.session) == given_up {
+    /// that was `given_up` may still last: only what its user keeps for longer goes with it.
+    pub(super) fn goes_on_in(&mut self, session: i64, given_up: Option<i64>, now: Duration) {
+        let is_kept = matches!(self.turn, Turn::Delayed(time) if now < time);
+        let may_last = Some(self.session) == given_up && !is_kept;
+        if self.is_of_hold() || self.session == THE_NEXT || may_last {
             self.session = session;
         }
     }
