@@ -1,5 +1,6 @@
 //! The session ends while the client is away.
 
+use std::io::Read;
 use std::thread;
 use std::time::Duration;
 
@@ -8,9 +9,10 @@ use zklock::{Error, GuardEvent, GuardState, SessionEvent, SessionState};
 use super::{SOON, connect, logs};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, assert_nothing_left, children, wait_for_children};
+use crate::support::relay::listen;
 use crate::support::worker::alone;
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{aside, eventually, fresh_path, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -108,6 +110,26 @@ fn the_locks_of_a_client_whose_connect_requests_are_taken_and_never_answered_bec
     });
 }
 
+/// A dead server behind a proxy, or one that no client may reach, says nothing about the others.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn one_server_that_hangs_up_keeps_no_lock_from_becoming_free_that_others_extend() {
+    let server = ZooKeeper::shared();
+    let silent = [(); 2].map(|()| Proxy::start(&server.hosts()));
+    let hangs_up = listen(|mut client| drop(client.read(&mut [0; 64])));
+    let timeout = Duration::from_secs(9);
+    let hosts = format!("{},{hangs_up},{}", silent[0].hosts(), silent[1].hosts());
+    let client = connect(&hosts, timeout);
+    let path = fresh_path("hangs_up");
+    let _guard = client.mutex(&path).unwrap().lock().unwrap();
+    let next = connect(&server.hosts(), TIMEOUT);
+    let next = next.mutex(&path).unwrap();
+    silent.iter().for_each(Proxy::drop_greetings);
+    silent.iter().for_each(Proxy::cut);
+    let granted = next.try_lock_for(5 * timeout).unwrap();
+    assert!(granted.is_some(), "it is taken");
+}
+
 /// The session lasts for a while when its client is back in another one.
 #[test]
 #[ignore = "needs a ZooKeeper server"]
@@ -118,8 +140,12 @@ fn what_was_released_before_a_session_was_given_up_is_free_once_its_client_is_ba
     let client = connect(&proxy.hosts(), timeout);
     let path = fresh_path("released");
     let guard = client.mutex(&path).unwrap().lock().unwrap();
-    let (next, events) = (connect(&server.hosts(), TIMEOUT), client.events());
-    let next = next.mutex(&path).unwrap();
+    let (other, events) = (connect(&server.hosts(), TIMEOUT), client.events());
+    let (next, awaited) = (other.mutex(&path).unwrap(), fresh_path("awaited"));
+    let theirs = other.mutex(&awaited).unwrap().lock().unwrap();
+    let mutex = client.mutex(&awaited).unwrap();
+    let waiting = aside(move || mutex.lock().map(drop));
+    wait_for_children(&server.hosts(), &awaited, 2);
     proxy.drop_greetings();
     proxy.cut();
     eventually("the connection is lost", || {
@@ -134,6 +160,9 @@ fn what_was_released_before_a_session_was_given_up_is_free_once_its_client_is_ba
     let (granted, took) = timed(|| next.lock().unwrap());
     assert!(took < TIMEOUT, "{took:?}");
     drop(granted);
+    // The waiter has a new node, and the old one is in nobody's way.
+    theirs.unlock().unwrap();
+    waiting.recv_timeout(TIMEOUT).expect("it is free").unwrap();
 }
 
 fn owner(node: &str) -> Option<i64> {

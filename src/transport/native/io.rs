@@ -289,9 +289,11 @@ impl Io {
     /// session lasts, and let the client in at none of them, may go on like that: the session is given up.
     fn asked(&mut self, sent: Moment, complaint: Option<&String>) {
         self.asked_at = sent;
-        if complaint.is_none_or(|complaint| complaint == HUNG_UP) {
-            self.unanswered.end();
-            return;
+        match complaint {
+            None => return self.unanswered.end(),
+            Some(one) if one == HUNG_UP && self.rotation.most_are_silent() => return,
+            Some(one) if one == HUNG_UP => return self.unanswered.end(),
+            Some(_) => {}
         }
         let (sent, now, lasts) = (sent.since_boot(), Moment::now().since_boot(), self.lasts());
         self.not_let_in.goes_on(sent, lasts);

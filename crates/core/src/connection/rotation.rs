@@ -54,6 +54,9 @@ struct Tried<Address> {
     address: Address,
     /// Whether the server hung up instead of greeting when it was tried last, which means that it has no leader.
     is_leaderless: bool,
+    /// Whether the server took a connect request and did not let the client in when it was tried last: it may have
+    /// extended the session.
+    is_silent: bool,
     /// Whether the server was given all of its time to greet.
     had_all: bool,
     /// Whether the server was given little time to greet.
@@ -110,6 +113,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
             self.tried.push(Tried {
                 address: target.clone(),
                 is_leaderless: false,
+                is_silent: false,
                 had_all: false,
                 was_hurried: false,
             });
@@ -122,7 +126,8 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if let Some(Round::Served(service)) = outcome {
             self.served(*service);
         }
-        self.tried(&target).is_leaderless = false;
+        let one = self.tried(&target);
+        (one.is_leaderless, one.is_silent) = (false, false);
         for places in [&mut self.left, &mut self.unreached] {
             places.retain(|one| *one != target);
         }
@@ -139,6 +144,19 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if let Some(target) = self.left.last().cloned() {
             self.tried(&target).is_leaderless = true;
         }
+    }
+
+    /// Notes that the server that was just left took a connect request and did not let the client in.
+    pub fn was_silent(&mut self) {
+        if let Some(target) = self.left.last().cloned() {
+            self.tried(&target).is_silent = true;
+        }
+    }
+
+    /// Returns whether most servers took the last connect request and did not let the client in. They may have a
+    /// leader, and extend the session, whatever the others say.
+    pub fn most_are_silent(&self) -> bool {
+        self.offered.len() / 2 < self.tried.iter().filter(|one| one.is_silent).count()
     }
 
     fn served(&mut self, service: Service) {
@@ -293,6 +311,27 @@ mod tests {
     fn hangs_up(rotation: &mut Rotation<i32>, port: i32) {
         rotation.leave(port, None);
         rotation.hung_up();
+    }
+
+    #[test]
+    fn most_servers_are_silent_while_that_is_what_they_did_last() {
+        let mut rotation = offered();
+        let silent = |rotation: &mut Rotation<i32>, port| {
+            rotation.leave(port, None);
+            rotation.was_silent();
+            rotation.most_are_silent()
+        };
+        hangs_up(&mut rotation, 1);
+        for (port, most) in [(2, false), (2, false), (3, true)] {
+            assert_eq!(silent(&mut rotation, port), most);
+        }
+        hangs_up(&mut rotation, 1);
+        assert!(rotation.most_are_silent(), "it is one");
+        hangs_up(&mut rotation, 3);
+        assert!(!rotation.most_are_silent());
+        assert!(silent(&mut rotation, 3));
+        rotation.leave(2, None);
+        assert!(!rotation.most_are_silent(), "it takes no connection");
     }
 
     #[test]

@@ -11,8 +11,8 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// Notes that a server has answered a request or let the client in, or hung up: without a leader it extends no
-    /// session.
+    /// Notes that a server has answered a request or let the client in, or that one hung up and not most others are
+    /// silent: without a leader they extend no session.
     pub fn end(&mut self) {
         self.sent = None;
     }

@@ -55,6 +55,7 @@ impl Io {
 
     /// Tries one address; returns `None` if it did not serve.
     fn tries(&mut self, mut candidate: Candidate, forgotten: bool) -> Option<Round> {
+        let asked_before = self.asked_at;
         let mut attempted = self.attempt(&candidate);
         let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
         self.hung_up |= hung_up;
@@ -73,6 +74,8 @@ impl Io {
         };
         if hung_up {
             self.rotation.hung_up();
+        } else if self.asked_at != asked_before {
+            self.rotation.was_silent();
         }
         if reason == UNREACHED || reason == NO_ROUTE {
             self.rotation.unreached();
