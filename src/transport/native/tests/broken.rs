@@ -1,6 +1,8 @@
 //! Against a real ZooKeeper, through a network that misbehaves.
 
 use std::fs;
+use std::io::Read;
+use std::mem::replace;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,6 +12,7 @@ use super::super::shared::Shared;
 use super::fake::{Act, Fake, Script, greeting, greeting_for};
 use super::*;
 use crate::support::proxy::Proxy;
+use crate::support::relay::listen;
 use crate::support::{eventually, timed};
 use crate::transport::session_key::{Inherited, SessionKey};
 
@@ -331,4 +334,28 @@ fn login() -> Credentials {
         scheme: "digest".to_owned(),
         secret: Secret(b"ann:secret".to_vec()),
     }
+}
+
+/// As in a long election, while the server that led before hangs.
+#[test]
+fn a_session_is_kept_while_half_of_the_servers_hang_up_and_the_rest_are_silent() {
+    let mut script = Script::new(|_, _| Act::Ignore);
+    let mut greeted = false;
+    script.greet = Box::new(move |_| (!replace(&mut greeted, true)).then(|| greeting_for(7, 600)));
+    let leaderless = Fake::start(script);
+    let asked = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&asked);
+    let silent = listen(move |mut client| {
+        let _ = client.read_exact(&mut [0; 40]);
+        count.fetch_add(1, Ordering::Relaxed);
+        let _ = client.read_to_end(&mut Vec::new());
+    });
+    let hosts = format!("{},{silent}", leaderless.hosts());
+    let rig = Rig::connect(&hosts, Duration::from_millis(600));
+    rig.disconnected();
+    let began = Instant::now();
+    eventually("it was asked for more than two sessions", || {
+        Duration::from_secs(4) < began.elapsed() && 3 < asked.load(Ordering::Relaxed)
+    });
+    assert!(rig.events.try_iter().next().is_none(), "no session ended");
 }
