@@ -101,14 +101,11 @@ impl StopPolicy {
         ran: Duration,
         term_sent: Option<Duration>,
     ) -> StopAction {
-        let left = match term_sent {
-            Some(term_sent) => self.grace.saturating_sub(term_sent),
-            None => most.saturating_sub(ran),
-        };
-        match (left.is_zero(), term_sent) {
-            (false, _) => StopAction::Wait(left),
-            (true, None) => StopAction::Terminate,
-            (true, Some(_)) => StopAction::Kill,
+        match term_sent {
+            Some(ago) if self.grace <= ago => StopAction::Kill,
+            Some(ago) => StopAction::Wait(self.grace - ago),
+            None if most <= ran => StopAction::Terminate,
+            None => StopAction::Wait(most - ran),
         }
     }
 
@@ -124,13 +121,8 @@ impl StopPolicy {
             return StopAction::Kill;
         }
         match term_sent {
-            Some(term_sent) => {
-                let grace = self.grace.saturating_sub(term_sent);
-                match grace.is_zero() {
-                    true => StopAction::Kill,
-                    false => StopAction::Wait(grace.min(left).min(self.look)),
-                }
-            }
+            Some(ago) if self.grace <= ago => StopAction::Kill,
+            Some(ago) => StopAction::Wait((self.grace - ago).min(left).min(self.look)),
             None if state == GuardState::Held => StopAction::Wait(left.min(self.look)),
             None if left <= self.grace => StopAction::Terminate,
             None => StopAction::Wait((left - self.grace).min(self.look)),
