@@ -73,10 +73,7 @@ impl WaitLimit {
     /// Returns the time `longest` from now, or the end of the wait if that is sooner.
     pub(crate) fn soon(self, longest: Duration) -> Instant {
         let then = Instant::now() + longest;
-        match self {
-            Self::Until(deadline) => deadline.min(then),
-            Self::OneTry | Self::Forever => then,
-        }
+        self.deadline().map_or(then, |deadline| deadline.min(then))
     }
 
     fn deadline(self) -> Option<Instant> {
@@ -88,11 +85,8 @@ impl WaitLimit {
 
     /// Returns whether the time is up; one attempt is made even then.
     fn is_over(self) -> bool {
-        match self {
-            Self::OneTry => true,
-            Self::Until(deadline) => deadline <= Instant::now(),
-            Self::Forever => false,
-        }
+        let is_past = |deadline| deadline <= Instant::now();
+        matches!(self, Self::OneTry) || self.deadline().is_some_and(is_past)
     }
 }
 
@@ -110,7 +104,7 @@ impl AcquireRequest<'_> {
             let node = match &error {
                 Error::ForeignContender { node, .. } => node,
                 Error::Unmarked { path, .. } if self.tidies(path, &mut tidied)? => continue,
-                _ => return self.evicted(error),
+                _ => return Err(self.failure(error)),
             };
             let path = self.wanted.path_of(node);
             let present = self.client.contenders(path)?;
@@ -190,7 +184,7 @@ impl AcquireRequest<'_> {
             Ok(guard) => Ok(guard.is_some()),
             // A semaphore was there before the hold.
             Err(Error::ForeignContender { .. }) => Ok(true),
-            Err(error) => self.evicted(error).map(|_| false),
+            Err(error) => Err(self.failure(error)),
         }
     }
 
@@ -209,14 +203,8 @@ impl AcquireRequest<'_> {
         if self.limit.is_over() && MIN_ATTEMPTS <= refused.count {
             return false;
         }
-        let pause = match self.limit {
-            WaitLimit::Until(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                refused.pause().min(left)
-            }
-            WaitLimit::OneTry | WaitLimit::Forever => refused.pause(),
-        };
-        self.cancel.recv_timeout(pause).is_err()
+        let until = self.limit.soon(refused.pause());
+        self.cancel.recv_deadline(until).is_err()
     }
 
     fn attempt(&self, kind: LockKind, waited: &mut bool) -> zklock::Result<Option<HeldLock>> {
@@ -236,11 +224,7 @@ impl AcquireRequest<'_> {
             LockKind::Read => enter!(client.rwlock(path)?, try_read, read_with),
             LockKind::Write => enter!(client.rwlock(path)?, try_write, write_with),
             LockKind::Permit(permits) => {
-                let semaphore = client.semaphore(path, permits)?;
-                let permit = match self.limit {
-                    WaitLimit::OneTry => semaphore.try_acquire()?,
-                    _ => self.permit(&semaphore, waited)?,
-                };
+                let permit = self.permit(&client.semaphore(path, permits)?, waited)?;
                 permit.map(HeldLock::from)
             }
             LockKind::Together => {
@@ -255,12 +239,14 @@ impl AcquireRequest<'_> {
     /// Acquires a permit. While other clients have permits of another number, a call without a
     /// limit fails, and a call with a limit waits for its turn.
     fn permit(&self, semaphore: &Semaphore, waited: &mut bool) -> zklock::Result<Option<Permit>> {
-        let far = Instant::now().checked_add(FOREVER);
-        match (semaphore.acquire_with(self.options(waited)), far) {
-            (Err(error @ Error::PermitsDisagree { .. }), Some(far))
-                if matches!(self.limit, WaitLimit::Forever) =>
-            {
+        let acquired = match self.limit {
+            WaitLimit::OneTry => semaphore.try_acquire(),
+            _ => semaphore.acquire_with(self.options(waited)),
+        };
+        match (acquired, self.limit) {
+            (Err(error @ Error::PermitsDisagree { .. }), WaitLimit::Forever) => {
                 say(&format!("waiting: {error}"));
+                let far = Instant::now() + FOREVER;
                 semaphore.acquire_with(self.options(waited).deadline(far))
             }
             (acquired, _) => acquired,
@@ -284,9 +270,9 @@ impl AcquireRequest<'_> {
     /// Returns the options for the end of a wait.
     fn limits<'b>(&self) -> LockOptions<'b> {
         let options = LockOptions::new().cancel(self.cancel.clone()).sees_ahead();
-        match self.limit {
-            WaitLimit::Until(deadline) => options.deadline(deadline).answered_within(LEAST),
-            WaitLimit::OneTry | WaitLimit::Forever => options,
+        match self.limit.deadline() {
+            Some(deadline) => options.deadline(deadline).answered_within(LEAST),
+            None => options,
         }
     }
 
@@ -364,14 +350,14 @@ impl AcquireRequest<'_> {
         }
     }
 
-    /// Reports an eviction with the exit code for a lock that is taken, and also permits of another
-    /// number.
-    fn evicted(&self, error: Error) -> Result<Option<Acquired>, Failure> {
+    /// Returns the failure, which has the exit code for a lock that is taken after an eviction, and
+    /// if there are permits of another number.
+    fn failure(&self, error: Error) -> Failure {
         match error {
             Error::Evicted { .. } | Error::PermitsDisagree { .. } => {
-                Err(Failure::new(self.run.conflict_exit_code, error.to_string()))
+                Failure::new(self.run.conflict_exit_code, error.to_string())
             }
-            error => Err(error.into()),
+            error => error.into(),
         }
     }
 }
