@@ -3,7 +3,7 @@
 //! A process between this one and the command keeps them; see `helper`.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
@@ -97,11 +97,12 @@ impl Child {
         let words = i32::try_from(command.len()).unwrap_or(i32::MAX);
         send(&keeper, Kind::Brief, words, &brief(command, key))?;
         keeper.set_read_timeout(Some(ANSWER))?;
+        let ended = |_| io::Error::other("lock-keeper, which starts it, has ended");
         let answer = loop {
             match receive(&keeper) {
                 // Somebody may have stopped the keeper: this process would get no other report.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => go_on(process),
-                answer => break answer.map_err(not_answered)?,
+                answer => break answer.map_err(ended)?,
             }
         };
         let group = Pid::from_raw(answer.number);
@@ -123,12 +124,7 @@ impl Child {
 
     /// Sends a request to the keeper, which reports its own end. If the keeper takes no messages, it is stopped.
     pub(crate) fn ask(&self, kind: Kind) {
-        self.pass_on(kind, 0);
-    }
-
-    /// Like [`ask`](Self::ask), with the number of a signal.
-    pub(crate) fn pass_on(&self, kind: Kind, signal: i32) {
-        self.tell(kind, signal, b"");
+        self.tell(kind, 0, b"");
     }
 
     /// Tells the keeper until when the lock can be trusted: if this process is stopped by then, the
@@ -137,7 +133,8 @@ impl Child {
         self.tell(Kind::Trust, 0, &trust::message(until));
     }
 
-    fn tell(&self, kind: Kind, number: i32, text: &[u8]) {
+    /// Like [`ask`](Self::ask), with what the request needs.
+    pub(crate) fn tell(&self, kind: Kind, number: i32, text: &[u8]) {
         if let Err(error) = send(&self.keeper, kind, number, text) {
             log::debug!("cannot ask for {kind:?} of the command: {error}");
         }
@@ -145,7 +142,7 @@ impl Child {
 
     /// Passes a signal on to all processes; returns its number among these signals.
     pub(crate) fn signal(&mut self, signal: Signal) -> i32 {
-        self.pass_on(Kind::SignalAll, signal as i32);
+        self.tell(Kind::SignalAll, signal as i32, b"");
         self.asked += 1;
         self.asked
     }
@@ -260,14 +257,6 @@ fn go_on(keeper: Pid) {
     let _ = kill_process(keeper, rustix::process::Signal::CONT);
 }
 
-/// Returns the error of a keeper that has sent no answer.
-fn not_answered(error: io::Error) -> io::Error {
-    match error.kind() {
-        ErrorKind::UnexpectedEof => io::Error::other("lock-keeper, which starts it, has ended"),
-        _ => error,
-    }
-}
-
 /// Starts the keeper, from which the command inherits its variables, outputs and folder.
 fn start_keeper(variables: &Variables<'_>, unblocked: &str, socket: OwnedFd) -> io::Result<Pid> {
     let mut keep = helper::command(KEEP);
@@ -291,10 +280,7 @@ fn start_keeper(variables: &Variables<'_>, unblocked: &str, socket: OwnedFd) -> 
 
 /// Returns this node after the nodes of the locks around this one.
 fn nodes(node: &str) -> OsString {
-    let mut nodes = env::var_os(NODES).unwrap_or_default();
-    if !nodes.is_empty() {
-        nodes.push("\n");
-    }
-    nodes.push(node);
-    nodes
+    let around = env::var_os(NODES).filter(|nodes| !nodes.is_empty());
+    let nodes: Vec<_> = around.into_iter().chain([node.into()]).collect();
+    nodes.join(OsStr::new("\n"))
 }

@@ -268,11 +268,11 @@ impl<'a> Supervisor<'a> {
                 }
             }
             Signal::SIGUSR1 | Signal::SIGUSR2 => {
-                self.child.pass_on(Kind::SignalHead, signal as i32)
+                self.child.tell(Kind::SignalHead, signal as i32, b"");
             }
             Signal::SIGTSTP => {
                 self.passed_stop = true;
-                self.child.pass_on(Kind::SignalGroup, signal as i32);
+                self.child.tell(Kind::SignalGroup, signal as i32, b"");
             }
             // A stopped command continues with this process. A command that has not stopped may
             // have started a process that has, and wait for it, as vfork(2) does.
