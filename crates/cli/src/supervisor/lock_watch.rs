@@ -40,7 +40,6 @@ impl Supervisor<'_> {
         if self.killed {
             return LOOK;
         }
-        let (name, stopped) = (&self.order.name, &self.looks);
         let doubted = self.doubted.map(|at| at.elapsed());
         match self.order.policy.decide(state, valid_for, doubted) {
             StopAction::Wait(wait) => return wait,
@@ -51,11 +50,14 @@ impl Supervisor<'_> {
                     return due;
                 }
                 self.doubted = Some(Instant::now());
-                let why = format!("the lock {name} is in doubt, no server confirms it{stopped}");
+                let why = self.lock_is("is in doubt, no server confirms it");
                 self.terminate(&format!("{why}: stopping the command"));
                 return Duration::ZERO;
             }
-            StopAction::Kill => self.kill(state),
+            StopAction::Kill if state == GuardState::Lost => {
+                self.kill(&format!("is lost{}", self.why_lost(" because")));
+            }
+            StopAction::Kill => self.kill("is about to be lost"),
         }
         LOOK
     }
@@ -75,31 +77,22 @@ impl Supervisor<'_> {
     /// Handles that the keeper has killed the command, because this process alone was stopped.
     pub(super) fn was_stopped_alone(&mut self) {
         self.look_at_lock();
-        if self.killed {
-            return;
+        // The servers may have confirmed the lock again since.
+        if !self.killed {
+            self.kill("could not be trusted");
         }
-        // The servers have confirmed the lock again since.
-        self.killed = true;
-        (self.order.told)(News::Stops);
-        let (name, stopped) = (&self.order.name, &self.looks);
-        say(&format!(
-            "the lock {name} could not be trusted{stopped}: killed the command"
-        ));
     }
 
-    fn kill(&mut self, state: GuardState) {
+    fn kill(&mut self, why: &str) {
         self.killed = true;
-        let what = match state {
-            GuardState::Lost => "is lost",
-            _ => "is about to be lost",
-        };
-        let why = self.why_lost(" because");
         self.child.kill();
         (self.order.told)(News::Stops);
-        let (name, stopped) = (&self.order.name, &self.looks);
-        say(&format!(
-            "the lock {name} {what}{why}{stopped}: killed the command"
-        ));
+        say(&format!("{}: killed the command", self.lock_is(why)));
+    }
+
+    /// Returns the beginning of a message about the lock.
+    fn lock_is(&self, what: &str) -> String {
+        format!("the lock {} {what}{}", self.order.name, self.looks)
     }
 
     /// Stops the command if its time is over; returns when to look again.
@@ -144,7 +137,7 @@ impl Supervisor<'_> {
     }
 
     fn warn(&self, state: GuardState) {
-        let (name, stopped) = (&self.order.name, &self.looks);
+        let name = &self.order.name;
         let what = match state {
             GuardState::Held => return say(&format!("the lock {name} is confirmed again")),
             GuardState::Suspect => "is in doubt: no server confirms it",
@@ -153,6 +146,6 @@ impl Supervisor<'_> {
                 "is lost: another may run now"
             }
         };
-        say(&format!("the lock {name} {what}{stopped}"));
+        say(&self.lock_is(what));
     }
 }
