@@ -45,13 +45,14 @@ pub(crate) const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
 pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) signals: Signals,
-    /// See [`with_hook`](Self::with_hook).
-    has_hook: bool,
+    /// Whether a hook is to run when the command is gone, before the lock can be lost.
+    pub(crate) has_hook: bool,
     /// The session timeout that the user asked for, until it is compared with what was granted.
     asked: Cell<Option<Duration>>,
     terminal: Terminal,
-    /// Whether a signal has told this program to end, and ended the command.
-    hurries: Cell<bool>,
+    /// Whether a signal has told this program to end, and ended the command: its sender does not
+    /// wait for long.
+    pub(crate) hurries: Cell<bool>,
     /// The last command, which is gone. If this process is killed before the lock is free, or
     /// before the next command has a keeper of its own, the keeper of this command ends the
     /// session.
@@ -77,12 +78,6 @@ impl Stage {
         })
     }
 
-    /// Sets whether a hook is to run when the command is gone, before the lock can be lost.
-    pub(crate) fn with_hook(mut self, has_hook: bool) -> Self {
-        self.has_hook = has_hook;
-        self
-    }
-
     /// Returns the line that is shown during a wait.
     pub(crate) fn status_line(&self, name: &str) -> StatusLine {
         StatusLine::new(name, self.terminal.is_no_others(), &self.client)
@@ -98,29 +93,19 @@ impl Stage {
         self.client.state() == SessionState::Connected
     }
 
-    /// Returns whether a signal has told this program to end: its sender does not wait for long.
-    pub(crate) fn hurries(&self) -> bool {
-        self.hurries.get()
-    }
-
-    /// Lets this program take its time despite such a signal.
-    pub(crate) fn take_time(&self) {
-        self.hurries.set(false);
-    }
-
     /// Waits for a connection, if there is none, as long as returning servers keep the session: the
     /// lock can be released as soon as they do. Returns whether there is a connection. A signal
     /// shortens the wait, and ends the program if the wait was in vain.
     pub(crate) fn await_servers(&self, path: &str) -> bool {
-        let (began, timeout) = (Instant::now(), self.client.session_timeout());
-        let longest = match self.hurries() {
-            true => AFTER_A_SIGNAL,
-            false => timeout,
-        };
         let is_away = || self.client.state() == SessionState::Connecting;
         if !is_away() {
             return true;
         }
+        let began = Instant::now();
+        let longest = match self.hurries.get() {
+            true => AFTER_A_SIGNAL,
+            false => self.client.session_timeout(),
+        };
         let (mut told, mut signalled, mut until) = (false, false, began + longest);
         self.signals.waiting();
         while is_away() && Instant::now() < until {
@@ -148,7 +133,7 @@ impl Stage {
     /// way. Takes two seconds at most if that frees no lock, if the wait for servers was in vain,
     /// or after a signal. Returns whether a server has confirmed the end.
     pub(crate) fn end(&self, patiently: bool) -> bool {
-        let limit = match patiently && !self.hurries() {
+        let limit = match patiently && !self.hurries.get() {
             true => self.client.session_timeout(),
             false => Duration::ZERO,
         };
@@ -232,7 +217,7 @@ impl Stage {
             .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
         let (ended, gone) = Supervisor::new(order, child, &self.terminal, &self.signals).run()?;
         self.keep(gone);
-        self.hurries.set(self.hurries() || ended.by_signal);
+        self.hurries.set(self.hurries.get() || ended.by_signal);
         Ok(ended)
     }
 

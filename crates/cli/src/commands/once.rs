@@ -167,10 +167,10 @@ fn execute(
 fn await_servers(once: &Once, stage: &Stage, run: &Run<'_>, ending: Ending) {
     if ending == Ending::Code(0) {
         // A run that is not recorded as done is repeated.
-        stage.take_time();
+        stage.hurries.set(false);
     }
     match stage.await_servers(&once.path) {
-        true if stage.hurries() => run.record_within(AFTER_A_SIGNAL),
+        true if stage.hurries.get() => run.record_within(AFTER_A_SIGNAL),
         true => {}
         false => run.record_within(Duration::ZERO),
     }

@@ -30,8 +30,8 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
 }
 
 fn standby_under(args: &Args, standby: &Standby, metrics: &Metrics) -> Result<Ending, Failure> {
-    let stage = Stage::set(args, &standby.what, Duration::MAX)?;
-    let stage = stage.with_hook(standby.on_passive.is_some());
+    let mut stage = Stage::set(args, &standby.what, Duration::MAX)?;
+    stage.has_hook = standby.on_passive.is_some();
     let announcer = Arc::new(Announcer::new(standby)?);
     // The command may need the terminal.
     let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.path))));
