@@ -162,7 +162,8 @@ fn a_keeper_comes_first_and_neither_its_command_nor_its_hook_does(hosts: &str) {
     await_queue(hosts, &path, 0);
     let usual = run(&mut Command::new("nice"));
     assert_eq!(log.words(), [usual.trim(); 2]);
-    let first = run(Command::new("nice").args(["-n", "-20", "nice"]));
+    // The tests themselves may have a low priority.
+    let first = run(Command::new("nice").args(["-n", "-40", "nice"]));
     assert_eq!(of_keeper.trim(), first.trim(), "as far as this user may");
 }
 
