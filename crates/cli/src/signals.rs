@@ -158,7 +158,10 @@ impl Signals {
 /// How a signal was handled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Taken {
-    Passed,
+    /// The signal was passed on, `early` if no command runs yet.
+    Passed {
+        early: bool,
+    },
     Ignored,
     /// The signal stops this process.
     Stops,
@@ -199,35 +202,29 @@ fn forward(
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
         let is_echo = last.is_some_and(|(same, at)| same == signal && at.elapsed() < ECHO);
-        let (taken, early) = take(state, signal, is_echo, to);
-        if taken == Taken::Stops {
-            stop();
-            let _ = continues.try_send(());
-        }
-        if taken != Taken::Passed {
-            continue;
-        }
-        // The message follows the signal, for which its receiver looks.
-        if early && ends(signal) {
-            let is_first = cancels.try_send(()).is_ok();
-            limit(signal, is_first, state.clone());
-        }
-        if ends(signal) {
-            // An echo that has arrived meanwhile is still an echo, however long this took on a busy machine.
-            last = Some((signal, Instant::now()));
+        match take(state, signal, is_echo, to) {
+            Taken::Stops => {
+                stop();
+                let _ = continues.try_send(());
+            }
+            Taken::Passed { early } if ends(signal) => {
+                if early {
+                    // The message follows the signal, for which its receiver looks.
+                    let is_first = cancels.try_send(()).is_ok();
+                    limit(signal, is_first, state.clone());
+                }
+                // An echo that has arrived meanwhile is still an echo, however long this took on a busy machine.
+                last = Some((signal, Instant::now()));
+            }
+            Taken::Passed { .. } | Taken::Ignored => {}
         }
     }
 }
 
-/// Passes a signal on, unless it is this process's own. Also returns whether no command runs yet.
-/// The mutex ensures that a later change of the phase finds the signal: one on its way between two
-/// phases would end neither the wait nor the command.
-fn take(
-    state: &Mutex<SignalState>,
-    signal: Signal,
-    is_echo: bool,
-    to: &Sender<Signal>,
-) -> (Taken, bool) {
+/// Passes a signal on, unless it is this process's own. The mutex ensures that a later change of
+/// the phase finds the signal: one on its way between two phases would end neither the wait nor the
+/// command.
+fn take(state: &Mutex<SignalState>, signal: Signal, is_echo: bool, to: &Sender<Signal>) -> Taken {
     let mut state = state.lock();
     let own = state.own.contains(signal);
     state.own.remove(signal);
@@ -237,14 +234,14 @@ fn take(
     }
     let early = state.phase != Phase::Running;
     if signal == Signal::SIGTSTP && (own || early) {
-        return (Taken::Stops, early);
+        return Taken::Stops;
     }
     // A daemon may take each SIGHUP for a reload.
     if own || is_echo && (early || signal != Signal::SIGHUP) {
-        return (Taken::Ignored, early);
+        return Taken::Ignored;
     }
     let _ = to.send(signal);
-    (Taken::Passed, early)
+    Taken::Passed { early }
 }
 
 /// Stops this process with SIGTSTP, which tells a `zklock` around this one to stop too.
@@ -306,6 +303,9 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(taken.recv(), Ok(Signal::SIGTERM));
-        assert_eq!(passes.join().expect("no panic"), (Taken::Passed, false));
+        assert_eq!(
+            passes.join().expect("no panic"),
+            Taken::Passed { early: false }
+        );
     }
 }
