@@ -175,10 +175,18 @@ pub(crate) fn handle(signal: Signal) -> io::Result<()> {
     signal_hook::flag::register(signal as i32, Arc::default()).map(drop)
 }
 
+/// The name of all signals, for [`unblock`].
+pub(crate) const ALL: &str = "*";
+
 /// Unblocks signals, given by their names, in a process that inherited the mask.
 pub(crate) fn unblock(names: &str) {
-    let signals = names.split(',').filter_map(|name| name.parse().ok());
-    let set: SigSet = signals.collect();
+    let set = match names {
+        ALL => SigSet::all(),
+        _ => names
+            .split(',')
+            .filter_map(|name| name.parse().ok())
+            .collect(),
+    };
     // This cannot fail for a set of known signals.
     let _ = set.thread_unblock();
 }

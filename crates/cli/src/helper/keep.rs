@@ -20,10 +20,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 
 use crate::descendants::{Descendants, Process, State};
+use crate::helper;
 use crate::helper::session::Session;
 use crate::helper::trust::Trust;
 use crate::helper::wire::{Kind, Message, receive, receive_files, send, send_files};
-use crate::helper::{self, EXEC};
 use crate::signals;
 use crate::state_files;
 
@@ -93,10 +93,12 @@ pub(super) fn keep() -> io::Result<()> {
     let input = files.next().ok_or(ErrorKind::UnexpectedEof)?;
     let before = files.next().map(UnixStream::from);
     let brief = receive(&zklock)?;
-    let mut words = words(&brief.text);
+    let words = brief.text.split(|byte| *byte == 0);
+    let mut words = words.map(|word| OsString::from_vec(word.to_vec()));
     let key = words.next().unwrap_or_default();
     let folder = env::current_dir().unwrap_or_else(|_| "/".into());
-    let started = start(words.by_ref().take(brief.number as usize));
+    let command = words.by_ref().take(brief.number as usize);
+    let started = helper::exec(env::args_os().skip(2).chain(command));
     let (head, gate) = match started.and_then(|started| become_quiet().map(|()| started)) {
         Ok(started) => started,
         Err(error) => return send(&zklock, Kind::Started, 0, error.to_string().as_bytes()),
@@ -107,24 +109,6 @@ pub(super) fn keep() -> io::Result<()> {
     let keeper = Keeper::new((zklock, descendants), head, (gate, input), session);
     keeper.say(Kind::Started, head.as_raw_pid(), "");
     keeper.run()
-}
-
-fn words(text: &[u8]) -> impl Iterator<Item = OsString> {
-    let words = text.split(|byte| *byte == 0);
-    words.map(|word| OsString::from_vec(word.to_vec()))
-}
-
-/// Starts the process that becomes the command, and waits until it waits for its input at this socket.
-fn start(command: impl Iterator<Item = OsString>) -> io::Result<(Pid, UnixStream)> {
-    let (gate, its_end) = UnixStream::pair()?;
-    let mut exec = helper::command(EXEC);
-    exec.args(env::args_os().skip(2)).args(command);
-    let head = helper::spawn(exec.stdin(OwnedFd::from(its_end)))?;
-    drop(exec);
-    match receive(&gate) {
-        Ok(_) => Ok((head, gate)),
-        Err(_) => Err(io::Error::other("the process that becomes it has ended")),
-    }
 }
 
 /// Releases the outputs and the folder, for which the command's readers and its file system would

@@ -25,8 +25,11 @@
 //!
 //! This module starts the helpers; `entry`, `keep` and `terminal_signals` are what they do.
 
+use std::ffi::OsString;
 use std::io;
 use std::iter;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -36,6 +39,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+
+use self::wire::receive;
 
 pub(crate) mod entry;
 mod keep;
@@ -72,6 +77,18 @@ pub(crate) fn command(helper: &str) -> Command {
 #[allow(clippy::zombie_processes)]
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Pid> {
     Ok(Pid::from_child(&command.spawn()?))
+}
+
+/// Starts the process that becomes a command, with the signals to unblock before its words, and
+/// waits until it waits for its input at this socket.
+fn exec(words: impl Iterator<Item = OsString>) -> io::Result<(Pid, UnixStream)> {
+    let (gate, its_end) = UnixStream::pair()?;
+    let mut exec = command(EXEC);
+    let head = spawn(exec.args(words).stdin(OwnedFd::from(its_end)))?;
+    drop(exec);
+    let ended = |_| io::Error::other("the process that becomes it has ended");
+    receive(&gate).map_err(ended)?;
+    Ok((head, gate))
 }
 
 /// Reaps a process that ends by itself, and disconnects these messages; returns those that were not

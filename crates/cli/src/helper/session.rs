@@ -2,18 +2,16 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::iter;
-use std::os::unix::process::CommandExt;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use nix::sys::signal::{SigSet, Signal as Number};
 use rustix::process::{Signal, getpriority_process, kill_process_group};
-use signal_hook::consts::FORBIDDEN;
 
 use crate::announce::ReadyFile;
 use crate::announce::hook::KILL_LIMIT;
@@ -22,6 +20,7 @@ use crate::child::NODE;
 use crate::connect;
 use crate::descendants::Descendants;
 use crate::helper;
+use crate::helper::wire::send_files;
 use crate::metrics::note_kill;
 use crate::signals;
 use crate::wanted::Wanted;
@@ -99,19 +98,11 @@ fn run_hook(
     descendants: &mut Descendants,
 ) -> io::Result<()> {
     let until = Instant::now() + grace;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", hook]).stdin(Stdio::null());
-    shell.current_dir(folder).process_group(0);
-    // The hook must not inherit the mask that blocks all signals. Signals that came before end
-    // nothing, and signals that the caller ignores stay ignored.
-    let ignored = signals::ignored();
-    let fatal = |one: &Number| !FORBIDDEN.contains(&(*one as i32)) && !ignored.contains(*one);
-    let fatal = Number::iterator().filter(fatal);
-    fatal.for_each(|one| drop(signals::handle(one)));
-    SigSet::empty().thread_set_mask()?;
-    let hook = helper::spawn(&mut shell);
-    SigSet::all().thread_set_mask()?;
-    let hook = hook?;
+    env::set_current_dir(folder)?;
+    // This process blocks all signals, and the hook is not to inherit that.
+    let words = [signals::ALL, "sh", "-c", hook].map(OsString::from);
+    let (hook, gate) = helper::exec(words.into_iter())?;
+    send_files(&gate, &[File::open("/dev/null")?.as_fd()])?;
     while descendants.reap().1 && Instant::now() < until + KILL_LIMIT {
         if until <= Instant::now() {
             descendants.kill();
