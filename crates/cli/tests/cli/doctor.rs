@@ -289,6 +289,18 @@ fn whoever_may_not_write_is_told() {
     let told = Zklock::run(&format!("{hosts}{path}/mine"), WELL, "");
     assert_eq!(told.code, Some(1), "a path below may be open: {told:?}");
     assert!(told.out.contains("no right to"), "{told:?}");
+    let read_only = format!("{path}/read-only");
+    let mut raw = Raw::connect(&hosts);
+    raw.create_all(&read_only);
+    raw.allow_reads_only(&read_only)
+        .expect("the right to do so");
+    let before = raw.stat(&read_only);
+    let told = Zklock::run(&hosts, &format!("{WELL} {read_only}"), "");
+    assert_eq!(told.code, Some(1), "a mutex needs more: {told:?}");
+    let line = told.out.lines().find(|line| line.starts_with("warning"));
+    let closed = |line: &str| line.contains(&read_only) && line.contains("no right to create");
+    assert!(line.is_some_and(closed), "{told:?}");
+    assert_eq!(raw.stat(&read_only), before, "the doctor changes nothing");
 }
 
 /// The servers behave as in their sources; an embedded server is behind them.

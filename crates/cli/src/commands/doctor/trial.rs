@@ -3,7 +3,7 @@
 use std::result::Result as StdResult;
 use std::time::{Duration, SystemTime};
 
-use zklock::{Client, Error, Result};
+use zklock::{Client, Error, MutexGuard, Result};
 
 use super::finding::{Finding, Level};
 use crate::table::brief;
@@ -24,20 +24,18 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> StdResult<Vec<F
         let what = format!("no lock can be taken here: {error}");
         Finding::new(Level::Trouble, about, what)
     };
-    let tried = match go(client, &base) {
+    let tried = match go(client, &base, path) {
         Err(error @ Error::ConnectTimeout { .. }) => return Err(refused(error)),
         tried => tried,
     };
     // A failed deletion is reported below.
     let tidied = client.nodes().delete_all(&base);
     let mut findings = match tried {
-        Ok(clock) => vec![
-            Finding::good(
-                about,
-                "a lock can be taken, proven, written under and given back here",
-            ),
-            clock_of_the_servers(clock),
-        ],
+        Ok((clock, closed)) => {
+            let good = "a lock can be taken, proven, written under and given back here";
+            let found = [Finding::good(about, good), clock_of_the_servers(clock)];
+            found.into_iter().chain(closed).collect()
+        }
         Err(Error::NoAuth { path: node }) => vec![no_right(client, about, path, &node)],
         Err(error) => vec![refused(error)],
     };
@@ -78,8 +76,19 @@ fn lowest_above<'a>(client: &Client, path: &'a str) -> &'a str {
     above
 }
 
-/// Tries the operations; returns how far the servers' clock is ahead.
-fn go(client: &Client, base: &str) -> Result<i128> {
+/// Returns a warning if no nodes may be created below a path that exists: a mutex there needs that.
+fn closed(guard: &MutexGuard, base: &str, path: &str) -> Option<Finding> {
+    let (node, missing) = (format!("{path}/zklock-doctor"), format!("{base}/missing"));
+    // The second step always fails, so nothing changes.
+    let tried = guard.transaction().create(&node, b"").delete(&missing);
+    let refused = matches!(tried.commit(), Err(Error::NoAuth { .. }));
+    let finding = || Finding::new(Level::Warning, path, "no right to create nodes here");
+    let advice = format!("set ZKLOCK_AUTH, or change the access control list of {path}");
+    refused.then(|| finding().advice(advice))
+}
+
+/// Tries the operations; returns how far the servers' clock is ahead, and whether the path is closed.
+fn go(client: &Client, base: &str, path: Option<&str>) -> Result<(i128, Option<Finding>)> {
     let guard = client.mutex(base)?.try_lock_for(PATIENCE)?;
     let guard = guard.ok_or_else(|| Error::GaveUp {
         path: base.to_owned(),
@@ -91,12 +100,13 @@ fn go(client: &Client, base: &str) -> Result<i128> {
         .nodes()
         .get(&node)?
         .map_or(before, |node| node.modified());
+    let closed = path.and_then(|path| closed(&guard, base, path));
     guard.unlock()?;
     let millis = |time: SystemTime| {
         let since = time.duration_since(SystemTime::UNIX_EPOCH);
         since.unwrap_or_default().as_millis() as i128
     };
-    Ok(millis(written) - millis(before))
+    Ok((millis(written) - millis(before), closed))
 }
 
 fn clock_of_the_servers(ahead: i128) -> Finding {
