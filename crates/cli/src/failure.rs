@@ -62,7 +62,7 @@ impl Failure {
     /// Returns the failure of a permit at a job's path.
     pub(crate) fn of_a_job(path: &str) -> Self {
         let message = format!(
-            "{path} is a job's, whose record a semaphore would replace: give the permits a path of their own"
+            "{path} is a job's, whose record a semaphore would replace: give the permits a path of their own, or give the job up with zklock forget {path}"
         );
         Self::new(CONFIG, message)
     }

@@ -394,7 +394,7 @@ fn a_permit_is_refused_on_a_jobs_path_and_says_so(hosts: &str) {
     let refused = || {
         let ended = Zklock::run(hosts, &format!("run --permits 2 {path}"), ":");
         let said = format!(
-            "zklock: {path} is a job's, whose record a semaphore would replace: give the permits a path of their own\n"
+            "zklock: {path} is a job's, whose record a semaphore would replace: give the permits a path of their own, or give the job up with zklock forget {path}\n"
         );
         assert_eq!((ended.code, ended.err), (Some(78), said));
     };
@@ -408,4 +408,8 @@ fn a_permit_is_refused_on_a_jobs_path_and_says_so(hosts: &str) {
     refused();
     let again = Zklock::run(hosts, &once(&path, "1"), "exit 9");
     assert_eq!(again.code, Some(0), "{again:?}");
+    let forgotten = Zklock::run(hosts, &format!("forget {path}"), "");
+    assert_eq!(forgotten.code, Some(0), "{forgotten:?}");
+    let permit = Zklock::run(hosts, &format!("run --permits 2 {path}"), "exit 3");
+    assert_eq!(permit.code, Some(3), "{permit:?}");
 }
