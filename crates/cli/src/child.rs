@@ -56,6 +56,8 @@ pub(crate) struct Child {
     process: Option<Pid>,
     /// How the command ended.
     pub(crate) ending: Ending,
+    /// Whether the command has ended; what it has started may be left.
+    pub(crate) has_ended: bool,
     /// Whether no process that the command has started is left.
     pub(crate) is_gone: bool,
     /// Whether the keeper exists.
@@ -115,6 +117,7 @@ impl Child {
             descendants,
             process: Some(process),
             ending: Ending::Code(1),
+            has_ended: false,
             is_gone: false,
             is_kept: true,
             asked: 0,
@@ -186,6 +189,7 @@ impl Child {
                 let status = ExitStatus::from_raw(*number);
                 let code = status.code().map(|code| Ending::Code(code as u8));
                 let ending = code.or_else(|| status.signal().map(Ending::Signal));
+                self.has_ended = ending.is_some();
                 self.ending = ending.unwrap_or(self.ending);
                 return status.stopped_signal();
             }

@@ -18,7 +18,12 @@ const SI_KERNEL: i32 = 0x80;
 pub(super) fn listen() -> io::Result<()> {
     // The parent has blocked these signals, and this process inherits the mask.
     let signals = SignalFd::with_flags(
-        &SigSet::from_iter([Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT]),
+        &SigSet::from_iter([
+            Signal::SIGHUP,
+            Signal::SIGINT,
+            Signal::SIGQUIT,
+            Signal::SIGTSTP,
+        ]),
         SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
     )?;
     let zklock = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);

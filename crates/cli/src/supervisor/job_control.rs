@@ -74,11 +74,18 @@ impl Supervisor<'_> {
         listener.map_or_else(never, |listener| listener.heard.clone())
     }
 
-    /// Also sends a signal of the terminal to this process's own group.
+    /// Also sends a signal of the terminal to this process's own group. After Ctrl-Z, the command
+    /// reports that it has stopped, unless it has ended before.
     pub(super) fn tell_foreground(&self, signal: i32) {
         let Ok(signal) = Signal::try_from(signal) else {
             return;
         };
+        if signal == Signal::SIGTSTP {
+            if self.child.has_ended {
+                self.child.ask(Kind::Suspend);
+            }
+            return;
+        }
         self.signals.tell_group(signal);
         if signal == Signal::SIGHUP {
             // The terminal is gone, so no shell continues what is stopped.

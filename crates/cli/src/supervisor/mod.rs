@@ -271,8 +271,13 @@ impl<'a> Supervisor<'a> {
                 self.child.tell(Kind::SignalHead, signal as i32, b"");
             }
             Signal::SIGTSTP => {
-                self.passed_stop = true;
                 self.child.tell(Kind::SignalGroup, signal as i32, b"");
+                self.passed_stop = !self.child.has_ended;
+                if self.child.has_ended {
+                    self.stops_alone = true;
+                    // The command cannot report that it has stopped.
+                    self.child.ask(Kind::Suspend);
+                }
             }
             // A stopped command continues with this process. A command that has not stopped may
             // have started a process that has, and wait for it, as vfork(2) does.

@@ -14,6 +14,7 @@ on_every_server! {
     ctrl_c_ends_a_script_around_a_command
     ctrl_c_ends_a_script_around_a_wait
     ctrl_z_stops_all_that_a_command_has_started
+    ctrl_z_stops_what_a_command_that_has_ended_has_left
     a_stopped_job_that_is_continued_without_its_zklock_ends_in_time
     ctrl_z_stops_no_zklock_whose_command_runs_on
     ctrl_z_stops_what_a_debugger_watches
@@ -149,6 +150,23 @@ fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
         let mut terminal = start(hosts, &log, "beat=^Z,go=^J", "bash", &script);
         log.await_word("stopped");
         assert!(log.is_still(), "{leave}");
+        goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
+    }
+}
+
+/// In the background of a script, Ctrl-C is ignored: without Ctrl-Z, the terminal would be lost until the job ends.
+fn ctrl_z_stops_what_a_command_that_has_ended_has_left(hosts: &str) {
+    for (before, leave) in [("", ""), ("", "setsid "), ("echo in | ", "")] {
+        let (path, log) = (fresh_path("ctrl-z"), Log::new());
+        let stop = log.file().with_file_name("stop");
+        let beat = log.beat_while(&format!("[ ! -e {} ]", stop.display()), "beat");
+        let beat = format!("while kill -0 $$ 2>/dev/null; do sleep 0.02; done; {beat}");
+        let job = format!("{leave}sh -c \"{beat}\" & exit 3");
+        let run = format!("{before}{} -- sh -c '{job}'", zklock(&path));
+        let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
+        let mut terminal = start(hosts, &log, "beat=^Z,go=^J", "bash", &script);
+        log.await_word("stopped");
+        assert!(log.is_still(), "{before}{leave}");
         goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
     }
 }
