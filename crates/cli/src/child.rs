@@ -54,10 +54,8 @@ pub(crate) struct Child {
     descendants: Descendants,
     /// The keeper, until it is reaped.
     process: Option<Pid>,
-    /// How the command ended.
-    pub(crate) ending: Ending,
-    /// Whether the command has ended; what it has started may be left.
-    pub(crate) has_ended: bool,
+    /// How the command ended, if it has; what it has started may be left.
+    pub(crate) ending: Option<Ending>,
     /// Whether no process that the command has started is left.
     pub(crate) is_gone: bool,
     /// Whether the keeper exists.
@@ -116,8 +114,7 @@ impl Child {
             keeper,
             descendants,
             process: Some(process),
-            ending: Ending::Code(1),
-            has_ended: false,
+            ending: None,
             is_gone: false,
             is_kept: true,
             asked: 0,
@@ -180,7 +177,7 @@ impl Child {
     pub(crate) fn note(&mut self, report: Option<&Message>) -> Option<i32> {
         let Some(Message { kind, number, .. }) = report else {
             self.is_kept = false;
-            self.ending = Ending::Code(NOT_KEPT);
+            self.ending = Some(Ending::Code(NOT_KEPT));
             self.end_what_is_left();
             return None;
         };
@@ -188,9 +185,8 @@ impl Child {
             Kind::Changed => {
                 let status = ExitStatus::from_raw(*number);
                 let code = status.code().map(|code| Ending::Code(code as u8));
-                let ending = code.or_else(|| status.signal().map(Ending::Signal));
-                self.has_ended = ending.is_some();
-                self.ending = ending.unwrap_or(self.ending);
+                let signal = || status.signal().map(Ending::Signal);
+                self.ending = code.or_else(signal).or(self.ending);
                 return status.stopped_signal();
             }
             Kind::Gone => {

@@ -39,8 +39,8 @@ pub(crate) fn run_within(limit: Duration, text: &str, variables: &Variables<'_>,
             "{name} did not end within {:.1} s: killed it{left}",
             limit.as_secs_f64()
         ));
-    } else if child.ending != Ending::Code(0) {
-        say(&format!("{name} {}", child.ending));
+    } else if let Some(ending) = child.ending.filter(|one| *one != Ending::Code(0)) {
+        say(&format!("{name} {ending}"));
     }
     stage.keep(child);
 }

@@ -81,7 +81,7 @@ impl Supervisor<'_> {
             return;
         };
         if signal == Signal::SIGTSTP {
-            if self.child.has_ended {
+            if self.child.ending.is_some() {
                 self.child.ask(Kind::Suspend);
             }
             return;
@@ -101,7 +101,9 @@ impl Supervisor<'_> {
                 rest.for_each(|heard| self.tell_foreground(heard.number));
             }
             // Without a listener, the signal can be seen in how the command ended.
-            (None, Ending::Signal(signal)) if self.had_terminal && typed.contains(&signal) => {
+            (None, Some(Ending::Signal(signal)))
+                if self.had_terminal && typed.contains(&signal) =>
+            {
                 self.tell_foreground(signal);
             }
             _ => {}

@@ -239,8 +239,9 @@ impl<'a> Supervisor<'a> {
     /// Returns whether SIGHUP has ended the command. A daemon may have taken the signal for a reload.
     fn has_died_of_hangup(&self) -> bool {
         let hangup = Signal::SIGHUP as i32;
-        let codes = [Ending::Signal(hangup), Ending::Code(128 + hangup as u8)];
-        codes.contains(&self.child.ending) || self.terminal.is_gone()
+        let endings = [Ending::Signal(hangup), Ending::Code(128 + hangup as u8)];
+        let has_died = self.child.ending.is_some_and(|one| endings.contains(&one));
+        has_died || self.terminal.is_gone()
     }
 
     fn end(&mut self) -> Ending {
@@ -255,7 +256,7 @@ impl<'a> Supervisor<'a> {
                 "the lock {name} was lost before the command ended: another may have run meanwhile"
             ));
         }
-        self.child.ending
+        self.child.ending.unwrap_or(Ending::Code(1))
     }
 
     fn signalled(&mut self, signal: Signal) {
@@ -272,8 +273,9 @@ impl<'a> Supervisor<'a> {
             }
             Signal::SIGTSTP => {
                 self.child.tell(Kind::SignalGroup, signal as i32, b"");
-                self.passed_stop = !self.child.has_ended;
-                if self.child.has_ended {
+                let has_ended = self.child.ending.is_some();
+                self.passed_stop = !has_ended;
+                if has_ended {
                     self.stops_alone = true;
                     // The command cannot report that it has stopped.
                     self.child.ask(Kind::Suspend);
