@@ -77,6 +77,8 @@ As root: apt-get install $missing"
 # Prints what the run leaves out.
 say_what_is_left_out() {
   [ -z "$(welcome)" ] || echo "leaving go-zookeeper out: install $(welcome | xargs)"
+  [ "$(id -u)" -ne 0 ] || unshare -m true 2>/dev/null ||
+    echo "leaving out what takes namespaces: unshare -m fails, as in a chroot whose root is no mount point"
   command -v cargo-deny >/dev/null ||
     echo "leaving licences and sources out: cargo install cargo-deny"
   has_public_api ||

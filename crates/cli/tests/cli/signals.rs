@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::processes::is_root;
+use crate::processes::can_unshare;
 use crate::program::{Log, Zklock, await_queue, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
@@ -188,7 +188,7 @@ fn a_signal_that_the_caller_ignores_ends_no_wait(hosts: &str) {
 
 /// The numbers of its caller are outside of its namespace, as when a container is entered.
 fn a_command_stops_and_continues_whose_caller_has_no_number(hosts: &str) {
-    if !is_root() {
+    if !can_unshare() {
         return println!("only root can make a namespace everywhere");
     }
     let (path, log) = (fresh_path("outside"), Log::new());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::processes::{debug, every_process, is_root};
+use crate::processes::{can_unshare, debug, every_process, is_root};
 use crate::program::{Log, Zklock, await_queue, command, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
@@ -317,7 +317,7 @@ fn ctrl_z_stops_processes_that_replace_each_other(hosts: &str) {
 }
 
 fn ctrl_z_stops_no_zklock_under_a_process_that_is_hidden(hosts: &str) {
-    if !is_root() {
+    if !can_unshare() {
         return println!("only root can hide processes");
     }
     let (path, log) = (fresh_path("hidden"), Log::new());
