@@ -221,15 +221,36 @@ fn a_cluster_that_goes_on_in_two_parts_is_refused() {
         println!("no Galera: install galera-4");
         return;
     }
+    // Where the options of Galera are variables of a plugin, as in MariaDB 11, they are set at the start alone.
+    for told in ["pc.ignore_sb", "pc.ignore_quorum"] {
+        let (database, _) = lone_node(&format!(";{told}=true"));
+        let refused = Client::connect(&database.url()).map(drop).unwrap_err();
+        assert!(refused.to_string().contains(told), "{refused}");
+    }
+    let (database, mut root) = lone_node("");
+    for off in [
+        "wsrep_on = OFF",
+        // A node that has lost its cluster, and is made to write all the same.
+        "wsrep_on = OFF, GLOBAL wsrep_cluster_address = ''",
+    ] {
+        client(&database.url(), seconds(20));
+        root.query_drop(format!("SET GLOBAL {off}")).unwrap();
+        let refused = Client::connect(&database.url()).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("wsrep_on"), "{refused}");
+        root.query_drop("SET GLOBAL wsrep_on = ON").unwrap();
+    }
+}
+
+/// Returns the only node of a cluster, with these options of Galera too.
+fn lone_node(options: &str) -> (Database, Conn) {
     let port = free_port();
-    let provider = format!(
-        "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{port};gcache.size=16M"
-    );
     let server = Server::start(&[
         "--wsrep-on=ON",
         &format!("--wsrep-provider={GALERA}"),
         "--wsrep-cluster-address=gcomm://",
-        &provider,
+        &format!(
+            "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{port};gcache.size=16M{options}"
+        ),
         &format!("--wsrep-node-address=127.0.0.1:{port}"),
         "--binlog-format=ROW",
         "--innodb-autoinc-lock-mode=2",
@@ -240,32 +261,7 @@ fn a_cluster_that_goes_on_in_two_parts_is_refused() {
     eventually("the node is ready", || {
         root.query_first(ready).unwrap() == Some("ON".to_owned())
     });
-    let database = Database::new_on(server.into());
-    for (on, off, told) in [
-        (
-            "wsrep_provider_options = 'pc.ignore_sb=yes'",
-            "wsrep_provider_options = 'pc.ignore_sb=no'",
-            "pc.ignore_sb",
-        ),
-        (
-            "wsrep_provider_options = 'pc.ignore_quorum=true'",
-            "wsrep_provider_options = 'pc.ignore_quorum=false'",
-            "pc.ignore_quorum",
-        ),
-        ("wsrep_on = OFF", "wsrep_on = ON", "wsrep_on"),
-        // A node that has lost its cluster, and is made to write all the same.
-        (
-            "wsrep_on = OFF, GLOBAL wsrep_cluster_address = ''",
-            "wsrep_on = ON",
-            "wsrep_on",
-        ),
-    ] {
-        client(&database.url(), seconds(20));
-        root.query_drop(format!("SET GLOBAL {on}")).unwrap();
-        let refused = Client::connect(&database.url()).map(drop).unwrap_err();
-        assert!(refused.to_string().contains(told), "{refused}");
-        root.query_drop(format!("SET GLOBAL {off}")).unwrap();
-    }
+    (Database::new_on(server.into()), root)
 }
 
 /// Returns two nodes of one cluster, of which the second alone is a majority; `None` if there is no
