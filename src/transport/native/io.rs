@@ -314,10 +314,9 @@ impl Io {
     /// Gives up a session that should have ended but goes on, because each connect request extends it: its
     /// locks would stay taken for as long as no server lets the client in.
     fn give_up(&mut self) {
-        let is_in_use = self.shared.status.snapshot().session == self.session.id;
-        if is_in_use && !self.shared.is_away() {
-            let given_up = &self.shared.status.given_up;
-            given_up.store(self.session.id, Ordering::Release);
+        let (session, status) = (self.session.id, &self.shared.status);
+        if session != 0 && status.snapshot().session == session && !self.shared.is_away() {
+            status.given_up.store(session, Ordering::Release);
             self.expire("is given up: no server lets the client in, and each attempt extends it");
         }
     }

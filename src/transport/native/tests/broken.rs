@@ -359,3 +359,22 @@ fn a_session_is_kept_while_half_of_the_servers_hang_up_and_the_rest_are_silent()
     });
     assert!(rig.events.try_iter().next().is_none(), "no session ended");
 }
+
+/// Its client deletes what it has left there as soon as it has another session, however late that is.
+#[test]
+fn a_session_that_was_given_up_is_known_until_there_is_another() {
+    let mut script = Script::new(|_, _| Act::Ignore);
+    let mut greeted = false;
+    script.greet = Box::new(move |_| match replace(&mut greeted, true) {
+        false => Some(greeting_for(7, 600)),
+        true => Some(Vec::new()),
+    });
+    let server = Fake::start(script);
+    let rig = Rig::connect(&server.hosts(), Duration::from_millis(600));
+    rig.hear(|event| *event == SessionEvent::Expired);
+    let before = server.connections();
+    eventually("it has asked for another in vain", || {
+        before + 2 < server.connections()
+    });
+    assert_eq!(rig.status.given_up(), Some(7));
+}
