@@ -171,7 +171,12 @@ impl Session {
         let (mut caller, limit) = (self.caller(), Limit::after(longest));
         // Subscribing before looking misses no change.
         caller.changes();
-        let is_over = || self.status.snapshot().is_over();
+        let resumes = self.transport.capabilities().resumes;
+        // What is left of a session that was given up goes with it, even if there is no other yet.
+        let is_over = || {
+            let snapshot = self.status.snapshot();
+            snapshot.is_over() || resumes && snapshot.session == 0
+        };
         // This sends what is due, and forgets what went with its session, perhaps a moment ago.
         let push = || {
             self.cleaner.push();
