@@ -215,7 +215,9 @@ impl Cleaner {
         if snapshot.is_over() {
             entries.clear();
         } else if connected && self.transport.capabilities().resumes {
-            entries.serves(snapshot.session, self.status.given_up(), now);
+            let until = now + snapshot.timeout;
+            let given_up = self.status.given_up().map(|session| (session, until));
+            entries.serves(snapshot.session, given_up);
         }
         if connected {
             entries.connected(snapshot.connects, now, Interest::of_attempt);

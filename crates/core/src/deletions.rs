@@ -124,17 +124,16 @@ impl<X> Deletions<X> {
     }
 
     /// Notes which session is served. The ends of other sessions have deleted their nodes, except holds; one that
-    /// the client has `given_up` may not have ended yet, which matters for what is due by now. Returns the deletions
-    /// that are over with that, with what their users have added.
+    /// the client has `given_up` may last until the time beside it. Returns the deletions that are over with that, with
+    /// what their users have added.
     pub fn serves(
         &mut self,
         session: i64,
-        given_up: Option<i64>,
-        now: Duration,
+        given_up: Option<(i64, Duration)>,
     ) -> Vec<(Deletion, X)> {
         let open = self.open.values_mut().map(|(deletion, _)| deletion);
         open.chain(&mut self.late)
-            .for_each(|deletion| deletion.goes_on_in(session, given_up, now));
+            .for_each(|deletion| deletion.goes_on_in(session, given_up));
         self.late.retain(|late| late.session() == session);
         let of_another =
             |(id, (entry, _)): (&u64, &(Deletion, X))| (entry.session() != session).then_some(*id);

@@ -182,7 +182,7 @@ impl Core {
 
     /// Notes which session there is now, if any. A thread that waits for a release in another one is woken.
     pub(super) fn serves(&mut self, session: i64) {
-        for (ticket, outcome) in self.releases.serves(session, self.link.now) {
+        for (ticket, outcome) in self.releases.serves(session) {
             self.wake(ticket, outcome);
         }
     }

@@ -205,8 +205,8 @@ impl Releases {
 
     /// Notes which session there is now, if any: the ends of others have deleted their nodes. Returns the
     /// threads that wait for those, and what is known of their releases.
-    pub(super) fn serves(&mut self, session: i64, now: Time) -> Vec<(Ticket, Outcome)> {
-        let ended = self.deletions.serves(session, None, now).into_iter();
+    pub(super) fn serves(&mut self, session: i64) -> Vec<(Ticket, Outcome)> {
+        let ended = self.deletions.serves(session, None).into_iter();
         let told = ended.filter_map(|(deletion, interest)| {
             let told = interest.told?;
             Some((

@@ -1,5 +1,7 @@
 //! What the cleaner sends, and when a waiter learns how a deletion ended.
 
+use std::sync::atomic::Ordering;
+
 use super::*;
 use crate::transport::{Capabilities, WatchId};
 use zklock_jute::{Reply, Request};
@@ -69,6 +71,28 @@ fn what_is_left_between_two_sessions_is_looked_for_in_the_next_one() {
     cleaner.status.connected(3);
     cleaner.push();
     assert_eq!(cleaner.len(), 0, "and so has what came to be in it");
+}
+
+/// The session may last for its timeout, and its locks are taken until then.
+#[test]
+fn what_is_kept_for_less_than_a_session_that_was_given_up_is_released_in_the_next_one() {
+    let (cleaner, _mute) = cleaner();
+    let now = Moment::now().since_boot();
+    for (node, kept) in [("/m/a", Duration::from_millis(500)), ("/m/b", PASSING * 60)] {
+        let release = Release {
+            session: 1,
+            not_before: Some(now + kept),
+            ..Release::default()
+        };
+        cleaner.release(&[node.to_owned()], &release);
+    }
+    cleaner.status.given_up.store(1, Ordering::Release);
+    cleaner.status.expired();
+    cleaner.status.connected(2);
+    cleaner.push();
+    let mut entries = cleaner.entries.lock();
+    let left = [1, 2].map(|id| entries.get(id).map(|(deletion, _)| deletion.session()));
+    assert_eq!(left, [Some(2), None]);
 }
 
 #[test]

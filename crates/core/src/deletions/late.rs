@@ -34,10 +34,10 @@ impl Deletion {
     }
 
     /// Notes that this session is served now. The end of another one has not deleted a hold that came before, and one
-    /// that was `given_up` may still last: only what its user keeps for longer goes with it.
-    pub(super) fn goes_on_in(&mut self, session: i64, given_up: Option<i64>, now: Duration) {
-        let is_kept = matches!(self.turn, Turn::Delayed(time) if now < time);
-        let may_last = Some(self.session) == given_up && !is_kept;
+    /// that was `given_up` may last for a while: only what its user keeps for longer goes with it.
+    pub(super) fn goes_on_in(&mut self, session: i64, given_up: Option<(i64, Duration)>) {
+        let is_kept = |until| matches!(self.turn, Turn::Delayed(time) if until < time);
+        let may_last = given_up.is_some_and(|(one, until)| self.session == one && !is_kept(until));
         if self.is_of_hold() || self.session == THE_NEXT || may_last {
             self.session = session;
         }

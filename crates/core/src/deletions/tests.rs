@@ -151,7 +151,7 @@ fn the_end_of_a_session_ends_its_deletions() {
         let orphan = Orphan::Node("n".to_owned());
         deletions.begin(Deletion::new("/m", session, orphan), session);
     }
-    deletions.serves(2, None, NOW);
+    deletions.serves(2, None);
     assert_eq!((deletions.len(), deletions.take(2)), (1, Some(2)));
     assert!(deletions.is_empty());
 }
@@ -163,7 +163,7 @@ fn the_deletions_of_a_session_that_was_given_up_go_on_in_the_next() {
         let orphan = Orphan::Node("n".to_owned());
         deletions.begin(Deletion::new("/m", session, orphan), session);
     }
-    deletions.serves(3, Some(1), NOW);
+    deletions.serves(3, Some((1, NOW)));
     let (deletion, _) = deletions.get(1).expect("it goes on");
     assert_eq!(deletion.session(), 3);
     assert_eq!(deletions.len(), 1);
@@ -172,11 +172,11 @@ fn the_deletions_of_a_session_that_was_given_up_go_on_in_the_next() {
 #[test]
 fn what_is_kept_for_longer_than_a_session_that_was_given_up_goes_with_it() {
     const T: Duration = Duration::from_secs(20);
-    for (until, left) in [(NOW, 1), (NOW + T, 0), (Duration::MAX, 0)] {
+    for (until, left) in [(NOW + T, 1), (NOW + 2 * T, 0), (Duration::MAX, 0)] {
         let mut deletions = Deletions::default();
         let deletion = Deletion::new("/m", 1, Orphan::Node("n".to_owned()));
         deletions.begin(deletion.not_before(Some(until)), ());
-        deletions.serves(2, Some(1), NOW);
+        deletions.serves(2, Some((1, NOW + T)));
         assert_eq!(deletions.len(), left, "{until:?}");
     }
 }
@@ -187,7 +187,7 @@ fn what_may_be_the_next_sessions_ends_with_that() {
     let orphan = Orphan::Prefix("_c_me-lock-".to_owned());
     deletions.begin(Deletion::new("/m", THE_NEXT, orphan), ());
     for (session, left) in [(2, 1), (2, 1), (3, 0)] {
-        deletions.serves(session, None, NOW);
+        deletions.serves(session, None);
         assert_eq!(deletions.len(), left);
     }
 }
@@ -374,7 +374,7 @@ fn a_create_that_cannot_come_any_more_is_not_looked_for() {
         let id = deletions.begin(perhaps(), ());
         finds(&mut deletions, id, &[]);
         deletions.ended(id, NOW, T);
-        deletions.serves(session, None, NOW);
+        deletions.serves(session, None);
         deletions.connected(2, NOW + after, || ());
         deletions.len()
     };
@@ -428,7 +428,7 @@ fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
             "it was found" => drop(finds(&mut deletions, id, &[&node])),
             _ => {}
         }
-        assert!(deletions.serves(2, None, NOW).is_empty());
+        assert!(deletions.serves(2, None).is_empty());
         // It does not matter how long that took: the node came before the end of the first session, or never.
         let later = NOW + 20 * T;
         deletions.connected(2, later, || ());
