@@ -39,8 +39,10 @@ pub struct Rotation<Address> {
     /// The addresses that did not accept a connection when they were tried, in a round in which another one
     /// served: they may be out of this client's reach for good, as those of a version of IP that it lacks.
     unreached: Vec<Address>,
-    /// The addresses of the last round.
+    /// The addresses that servers had in the last round.
     offered: Vec<Address>,
+    /// How many addresses were there to try in the last round, also those that servers had before.
+    count: usize,
     /// The servers that were tried since one served.
     tried: Vec<Tried<Address>>,
     past: Past,
@@ -69,6 +71,7 @@ impl<Address> Default for Rotation<Address> {
             left: Vec::new(),
             unreached: Vec::new(),
             offered: Vec::new(),
+            count: 0,
             tried: Vec::new(),
             past: Past::default(),
             useless: 0,
@@ -80,6 +83,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// Begins a round with these addresses.
     pub fn offer(&mut self, targets: &[Address], kept: &[Address]) {
         self.offered = targets.to_vec();
+        self.count = targets.len() + kept.len();
         let is_offered = |one: &Address| targets.contains(one) || kept.contains(one);
         self.left.retain(is_offered);
         self.unreached.retain(is_offered);
@@ -95,7 +99,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// rest may have a leader and be slow: each of them is hurried once, after it had all of its time.
     pub fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
         let leaderless = self.tried.iter().filter(|one| one.is_leaderless).count();
-        let most_elect = self.offered.len() / 2 < leaderless;
+        let most_elect = self.count / 2 < leaderless;
         let one = self.tried(target);
         let is_spared = leaderless == 0 || one.is_leaderless;
         if is_spared || !most_elect && (!one.had_all || one.was_hurried) {
@@ -156,7 +160,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// Returns whether most servers took the last connect request and did not let the client in. They may have a
     /// leader, and extend the session, whatever the others say.
     pub fn most_are_silent(&self) -> bool {
-        self.offered.len() / 2 < self.tried.iter().filter(|one| one.is_silent).count()
+        self.count / 2 < self.tried.iter().filter(|one| one.is_silent).count()
     }
 
     fn served(&mut self, service: Service) {
@@ -332,6 +336,19 @@ mod tests {
         assert!(silent(&mut rotation, 3));
         rotation.leave(2, None);
         assert!(!rotation.most_are_silent(), "it takes no connection");
+    }
+
+    #[test]
+    fn servers_whose_names_are_not_resolved_any_more_are_counted() {
+        for (targets, kept) in [(&[][..], &[1, 2, 3][..]), (&[1], &[2, 3])] {
+            let mut rotation = Rotation::default();
+            rotation.offer(targets, kept);
+            rotation.leave(1, None);
+            rotation.was_silent();
+            assert!(!rotation.most_are_silent(), "{targets:?}");
+            hangs_up(&mut rotation, 2);
+            assert_eq!(limits(&mut rotation, 0), [3000; 3], "{targets:?}");
+        }
     }
 
     #[test]
