@@ -164,7 +164,7 @@ fn ctrl_z_stops_what_a_command_that_has_ended_has_left(hosts: &str) {
         let job = format!("{leave}sh -c \"{beat}\" & exit 3");
         let run = format!("{before}{} -- sh -c '{job}'", zklock(&path));
         let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
-        let mut terminal = start(hosts, &log, "beat=^Z,go=^J", "bash", &script);
+        let mut terminal = start(hosts, &log, "@keeps the lock=^Z,go=^J", "bash", &script);
         log.await_word("stopped");
         assert!(log.is_still(), "{before}{leave}");
         goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
