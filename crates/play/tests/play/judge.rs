@@ -67,12 +67,6 @@ impl World {
         let node = one.node.as_deref().unwrap_or_default();
         let mine = self.lives.iter().rev().find(|life| &*life.path == node);
         let went = mine.and_then(|mine| mine.to);
-        let ahead = self
-            .lives
-            .iter()
-            .filter(|it| it.is_ahead_of(one.path(), node))
-            // In a directory that was made again, the numbers begin anew.
-            .filter(|it| went.is_none_or(|went| it.from <= went));
         // A node that the client has given back may be there, if its server throws requests away.
         let throttled_until = self.clients[one.client].throttled_until;
         let given_back = |life: &Life| {
@@ -80,8 +74,14 @@ impl World {
             let thrown_away = |it: &Op| it.released.is_some_and(|at| at <= throttled_until);
             self.ops.iter().any(|it| is_its(it) && thrown_away(it))
         };
-        let stands = |life: &&Life| life.to.is_none() && !given_back(life);
-        if let Some(life) = ahead.clone().find(stands) {
+        let ahead = self
+            .lives
+            .iter()
+            .filter(|it| it.is_ahead_of(one.path(), node))
+            // In a directory that was made again, the numbers begin anew.
+            .filter(|it| went.is_none_or(|went| it.from <= went))
+            .filter(|it| !given_back(it));
+        if let Some(life) = ahead.clone().find(|life| life.to.is_none()) {
             let ahead = life.path.clone();
             return self.fail(format!("op {op} was granted {node} behind {ahead}"));
         }
