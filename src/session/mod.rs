@@ -177,17 +177,14 @@ impl Session {
             let snapshot = self.status.snapshot();
             snapshot.is_over() || resumes && snapshot.session == 0
         };
-        // This sends what is due, and forgets what went with its session, perhaps a moment ago.
-        let push = || {
+        let mut paused = Ok(());
+        loop {
+            // This sends what is due, and forgets what went with its session, perhaps a moment ago.
             self.cleaner.push();
-        };
-        push();
-        while !is_over() && self.cleaner.delayed_for().is_some() {
-            let paused = caller.pause(longest, &limit);
-            push();
-            if paused.is_err() {
+            if paused.is_err() || is_over() || self.cleaner.delayed_for().is_none() {
                 return;
             }
+            paused = caller.pause(longest, &limit);
         }
     }
 

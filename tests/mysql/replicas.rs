@@ -255,13 +255,16 @@ fn lone_node(options: &str) -> (Database, Conn) {
         "--binlog-format=ROW",
         "--innodb-autoinc-lock-mode=2",
     ]);
+    eventually("the node is ready", || is_ready(&server));
+    let root = server.root();
+    (Database::new_on(server.into()), root)
+}
+
+/// Returns whether this node of a cluster takes statements.
+fn is_ready(node: &Server) -> bool {
     let ready = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
                  WHERE VARIABLE_NAME = 'wsrep_ready'";
-    let mut root = server.root();
-    eventually("the node is ready", || {
-        root.query_first(ready).unwrap() == Some("ON".to_owned())
-    });
-    (Database::new_on(server.into()), root)
+    node.root().query_first(ready).unwrap() == Some("ON".to_owned())
 }
 
 /// Returns two nodes of one cluster, of which the second alone is a majority; `None` if there is no
@@ -307,9 +310,6 @@ fn pair() -> Option<[Database; 2]> {
         });
     }
     // The first node was busy with the second, and may refuse statements for a moment.
-    let ready = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
-                 WHERE VARIABLE_NAME = 'wsrep_ready'";
-    let is_ready = |node: &Server| node.root().query_first(ready).unwrap() == Some("ON".to_owned());
     eventually("both are ready", || nodes.iter().all(|node| is_ready(node)));
     let [first, second] = nodes;
     let database = Database::empty_on(first);

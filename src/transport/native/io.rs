@@ -32,7 +32,7 @@ use crate::transport::Failure;
 use crate::transport::session_key::SessionKey;
 use zklock_core::connection::backoff::{Backoff, Service};
 use zklock_core::connection::candidates::Resumption;
-use zklock_core::connection::rotation::{Rotation, Round};
+use zklock_core::connection::rotation::{Refusal, Rotation, Round};
 use zklock_core::connection::unanswered::Unanswered;
 use zklock_jute::{ConnectReply, Request, Secret, xid};
 
@@ -289,11 +289,13 @@ impl Io {
     /// session lasts, and let the client in at none of them, may go on like that: the session is given up.
     fn asked(&mut self, sent: Moment, complaint: Option<&String>) {
         self.asked_at = sent;
-        match complaint {
-            None => return self.unanswered.end(),
-            Some(one) if one == HUNG_UP && self.rotation.most_are_silent() => return,
-            Some(one) if one == HUNG_UP => return self.unanswered.end(),
-            Some(_) => {}
+        let hung_up = complaint.is_some_and(|complaint| complaint == HUNG_UP);
+        if hung_up && self.rotation.most(Refusal::Silent) {
+            // They may have a leader, and extend the session, whatever this one says.
+            return;
+        }
+        if hung_up || complaint.is_none() {
+            return self.unanswered.end();
         }
         let (sent, now, lasts) = (sent.since_boot(), Moment::now().since_boot(), self.lasts());
         self.not_let_in.goes_on(sent, lasts);

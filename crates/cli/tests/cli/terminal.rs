@@ -141,34 +141,35 @@ fn ctrl_c_that_a_command_takes_for_itself_ends_nothing_else(hosts: &str) {
 
 fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
     for leave in ["timeout 60", "setsid -w"] {
-        let (path, log) = (fresh_path("ctrl-z"), Log::new());
-        let stop = log.file().with_file_name("stop");
-        let beat = log.beat_while(&format!("[ ! -e {} ]", stop.display()), "beat");
-        let job = format!("{leave} sh -c '\\''{beat}'\\'' & wait");
-        let run = format!("{} -- sh -c '{job}'", zklock(&path));
-        let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
-        let mut terminal = start(hosts, &log, "beat=^Z,go=^J", "bash", &script);
-        log.await_word("stopped");
-        assert!(log.is_still(), "{leave}");
-        goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
+        ctrl_z_stops(hosts, "beat", "", |beat| {
+            format!("{leave} sh -c '\\''{beat}'\\'' & wait")
+        });
     }
 }
 
 /// In the background of a script, Ctrl-C is ignored: without Ctrl-Z, the terminal would be lost until the job ends.
 fn ctrl_z_stops_what_a_command_that_has_ended_has_left(hosts: &str) {
     for (before, leave) in [("", ""), ("", "setsid "), ("echo in | ", "")] {
-        let (path, log) = (fresh_path("ctrl-z"), Log::new());
-        let stop = log.file().with_file_name("stop");
-        let beat = log.beat_while(&format!("[ ! -e {} ]", stop.display()), "beat");
-        let beat = format!("while kill -0 $$ 2>/dev/null; do sleep 0.02; done; {beat}");
-        let job = format!("{leave}sh -c \"{beat}\" & exit 3");
-        let run = format!("{before}{} -- sh -c '{job}'", zklock(&path));
-        let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
-        let mut terminal = start(hosts, &log, "@keeps the lock=^Z,go=^J", "bash", &script);
-        log.await_word("stopped");
-        assert!(log.is_still(), "{before}{leave}");
-        goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
+        ctrl_z_stops(hosts, "@keeps the lock", before, |beat| {
+            let alone = "while kill -0 $$ 2>/dev/null; do sleep 0.02; done";
+            format!("{leave}sh -c \"{alone}; {beat}\" & exit 3")
+        });
     }
+}
+
+/// Types Ctrl-Z at this step of the command that a script for beating makes. Sees that it stops, and lets it go on.
+#[track_caller]
+fn ctrl_z_stops(hosts: &str, step: &str, before: &str, command: impl Fn(&str) -> String) {
+    let (path, log) = (fresh_path("ctrl-z"), Log::new());
+    let stop = log.file().with_file_name("stop");
+    let command = command(&log.beat_while(&format!("[ ! -e {} ]", stop.display()), "beat"));
+    let run = format!("{before}{} -- sh -c '{command}'", zklock(&path));
+    let script = format!("set -m; {run}; {}; read _; fg", log.write("stopped"));
+    let steps = format!("{step}=^Z,go=^J");
+    let mut terminal = start(hosts, &log, &steps, "bash", &script);
+    log.await_word("stopped");
+    assert!(log.is_still(), "{run}");
+    goes_on_and_ends((hosts, &path), &log, &stop, &mut terminal);
 }
 
 /// A user who continues the job knows nothing of the lock.

@@ -54,15 +54,21 @@ pub struct Rotation<Address> {
 #[derive(Debug)]
 struct Tried<Address> {
     address: Address,
-    /// Whether the server hung up instead of greeting when it was tried last, which means that it has no leader.
-    is_leaderless: bool,
-    /// Whether the server took a connect request and did not let the client in when it was tried last: it may have
-    /// extended the session.
-    is_silent: bool,
+    /// What the server did instead of greeting when it was tried last, if it took the connection.
+    refusal: Option<Refusal>,
     /// Whether the server was given all of its time to greet.
     had_all: bool,
     /// Whether the server was given little time to greet.
     was_hurried: bool,
+}
+
+/// What a server does that takes a connection, and does not greet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// It hangs up, which means that it has no leader.
+    HungUp,
+    /// It takes the connect request, and does not let the client in: it may have extended the session.
+    Silent,
 }
 
 impl<Address> Default for Rotation<Address> {
@@ -98,10 +104,10 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// not, is about to serve, and perhaps many clients at once. Where it is not most that hang up, the
     /// rest may have a leader and be slow: each of them is hurried once, after it had all of its time.
     pub fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
-        let leaderless = self.tried.iter().filter(|one| one.is_leaderless).count();
-        let most_elect = self.count / 2 < leaderless;
+        let most_elect = self.most(Refusal::HungUp);
+        let none_elects = self.refusals(Refusal::HungUp) == 0;
         let one = self.tried(target);
-        let is_spared = leaderless == 0 || one.is_leaderless;
+        let is_spared = none_elects || one.refusal == Some(Refusal::HungUp);
         if is_spared || !most_elect && (!one.had_all || one.was_hurried) {
             one.had_all = true;
             return limit;
@@ -116,8 +122,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if known.is_none() {
             self.tried.push(Tried {
                 address: target.clone(),
-                is_leaderless: false,
-                is_silent: false,
+                refusal: None,
                 had_all: false,
                 was_hurried: false,
             });
@@ -130,8 +135,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if let Some(Round::Served(service)) = outcome {
             self.served(*service);
         }
-        let one = self.tried(&target);
-        (one.is_leaderless, one.is_silent) = (false, false);
+        self.tried(&target).refusal = None;
         for places in [&mut self.left, &mut self.unreached] {
             places.retain(|one| *one != target);
         }
@@ -143,24 +147,21 @@ impl<Address: Clone + Eq> Rotation<Address> {
         self.unreached.extend(self.left.last().cloned());
     }
 
-    /// Notes that the server that was just left hung up instead of greeting.
-    pub fn hung_up(&mut self) {
+    /// Notes what the server that was just left did instead of greeting.
+    pub fn refused(&mut self, refusal: Refusal) {
         if let Some(target) = self.left.last().cloned() {
-            self.tried(&target).is_leaderless = true;
+            self.tried(&target).refusal = Some(refusal);
         }
     }
 
-    /// Notes that the server that was just left took a connect request and did not let the client in.
-    pub fn was_silent(&mut self) {
-        if let Some(target) = self.left.last().cloned() {
-            self.tried(&target).is_silent = true;
-        }
+    /// Returns whether most servers did this when they were tried last.
+    pub fn most(&self, refusal: Refusal) -> bool {
+        self.count / 2 < self.refusals(refusal)
     }
 
-    /// Returns whether most servers took the last connect request and did not let the client in. They may have a
-    /// leader, and extend the session, whatever the others say.
-    pub fn most_are_silent(&self) -> bool {
-        self.count / 2 < self.tried.iter().filter(|one| one.is_silent).count()
+    fn refusals(&self, refusal: Refusal) -> usize {
+        let did = |one: &&Tried<Address>| one.refusal == Some(refusal);
+        self.tried.iter().filter(did).count()
     }
 
     fn served(&mut self, service: Service) {
@@ -314,7 +315,7 @@ mod tests {
 
     fn hangs_up(rotation: &mut Rotation<i32>, port: i32) {
         rotation.leave(port, None);
-        rotation.hung_up();
+        rotation.refused(Refusal::HungUp);
     }
 
     #[test]
@@ -322,20 +323,20 @@ mod tests {
         let mut rotation = offered();
         let silent = |rotation: &mut Rotation<i32>, port| {
             rotation.leave(port, None);
-            rotation.was_silent();
-            rotation.most_are_silent()
+            rotation.refused(Refusal::Silent);
+            rotation.most(Refusal::Silent)
         };
         hangs_up(&mut rotation, 1);
         for (port, most) in [(2, false), (2, false), (3, true)] {
             assert_eq!(silent(&mut rotation, port), most);
         }
         hangs_up(&mut rotation, 1);
-        assert!(rotation.most_are_silent(), "it is one");
+        assert!(rotation.most(Refusal::Silent), "it is one");
         hangs_up(&mut rotation, 3);
-        assert!(!rotation.most_are_silent());
+        assert!(!rotation.most(Refusal::Silent));
         assert!(silent(&mut rotation, 3));
         rotation.leave(2, None);
-        assert!(!rotation.most_are_silent(), "it takes no connection");
+        assert!(!rotation.most(Refusal::Silent), "it takes no connection");
     }
 
     #[test]
@@ -344,8 +345,8 @@ mod tests {
             let mut rotation = Rotation::default();
             rotation.offer(targets, kept);
             rotation.leave(1, None);
-            rotation.was_silent();
-            assert!(!rotation.most_are_silent(), "{targets:?}");
+            rotation.refused(Refusal::Silent);
+            assert!(!rotation.most(Refusal::Silent), "{targets:?}");
             hangs_up(&mut rotation, 2);
             assert_eq!(limits(&mut rotation, 0), [3000; 3], "{targets:?}");
         }

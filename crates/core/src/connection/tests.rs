@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use super::backoff::{Backoff, Failed};
 use super::candidates::{candidates, dial_limit};
-use super::rotation::Rotation;
+use super::rotation::{Refusal, Rotation};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -86,7 +86,7 @@ fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Dura
             }
             rotation.leave(server, None);
             if did == Does::HangsUp {
-                rotation.hung_up();
+                rotation.refused(Refusal::HungUp);
             }
             let failed = Failed {
                 rounds,

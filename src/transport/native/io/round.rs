@@ -13,7 +13,7 @@ use crate::transport::native::resolver::{Found, Unresolved};
 use crate::transport::native::shared::jittered;
 use zklock_core::connection::backoff::{Backoff, Failed};
 use zklock_core::connection::candidates::{Resumption, candidates, dial_limit};
-use zklock_core::connection::rotation::Round;
+use zklock_core::connection::rotation::{Refusal, Round};
 
 impl Io {
     /// Tries every address once, or until one has served, and pauses after each attempt.
@@ -73,9 +73,9 @@ impl Io {
             Err(reason) => reason,
         };
         if hung_up {
-            self.rotation.hung_up();
+            self.rotation.refused(Refusal::HungUp);
         } else if self.asked_at != asked_before {
-            self.rotation.was_silent();
+            self.rotation.refused(Refusal::Silent);
         }
         if reason == UNREACHED || reason == NO_ROUTE {
             self.rotation.unreached();
