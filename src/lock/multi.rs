@@ -16,7 +16,7 @@ use crate::path;
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
-use crate::session::confirm_grant::Proven;
+use crate::session::confirm_grant::{Proven, hidden};
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::system::clock;
@@ -224,6 +224,11 @@ impl MultiDriver<'_, '_> {
             Err(error) => return error.or(&about, Event::Cancel),
         };
         let queues = answers.split_off(names.len());
+        // ZooKeeper 3.9 lets only readers ask for a birth. Nothing would ever confirm this lock.
+        let is_hidden = |answer: &_| *answer == Err(ErrorCode::NO_AUTH);
+        if let Some(at) = answers.iter().position(is_hidden) {
+            return Err(hidden(&nodes, at));
+        }
         let birth = |answer| match answer {
             Ok(Reply::Stat(stat)) => Some(Origin {
                 owner: stat.ephemeral_owner,
