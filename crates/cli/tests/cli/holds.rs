@@ -31,6 +31,7 @@ on_every_server! {
     a_pause_that_a_command_for_a_permit_meets_ends_at_its_time
     where_others_share_a_pause_is_a_writers
     who_may_not_create_holds_and_pauses_nothing
+    a_pause_ends_where_its_directory_may_not_be_deleted
 }
 
 /// Runs the program as the user ann.
@@ -531,6 +532,22 @@ fn who_may_not_create_holds_and_pauses_nothing(hosts: &str) {
         assert!(refused.err.contains(&path), "{refused:?}");
     }
     assert_eq!(raw.children(&path), Some(vec![]));
+}
+
+fn a_pause_ends_where_its_directory_may_not_be_deleted(hosts: &str) {
+    let above = fresh_path("pause");
+    let path = format!("{above}/job");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&above);
+    raw.forbid_deletes(&above).expect("permission");
+    let paused = run(hosts, &format!("pause {path} --reason freeze"));
+    assert_eq!(paused.code, Some(0), "{paused:?}");
+    let resumed = run(hosts, &format!("resume {path}"));
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert!(resumed.out.ends_with(": released\n"), "{resumed:?}");
+    assert_eq!(raw.children(&path), Some(vec![]));
+    let none = run(hosts, &format!("resume {path}"));
+    assert_eq!(none.code, Some(1), "{none:?}");
 }
 
 #[test]

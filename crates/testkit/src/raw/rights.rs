@@ -10,6 +10,12 @@ impl Raw {
         self.allow(path, ALL_BUT_CREATE)
     }
 
+    /// Leaves everybody all rights to a node except the right to delete others under it.
+    pub fn forbid_deletes(&mut self, path: &str) -> Result<(), i32> {
+        const ALL_BUT_DELETE: i32 = 23;
+        self.allow(path, ALL_BUT_DELETE)
+    }
+
     /// Leaves everybody no right to a node except the right to read it.
     pub fn allow_reads_only(&mut self, path: &str) -> Result<(), i32> {
         const READ: i32 = 1;
