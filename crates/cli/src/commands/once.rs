@@ -287,7 +287,9 @@ fn failure(error: Error, has_begun: bool) -> Failure {
         Error::Lost { .. } | Error::Unconfirmed { .. } => {
             Failure::new(LOST, format!("{what}: {error}"))
         }
-        Error::SlotForgotten { .. } => Failure::new(NOT_RUN, error.to_string()),
+        Error::SlotForgotten { .. } | Error::Evicted { .. } => {
+            Failure::new(NOT_RUN, error.to_string())
+        }
         error => error.into(),
     }
 }

@@ -16,6 +16,7 @@ on_every_server! {
     whoever_waits_runs_it_if_the_first_one_dies
     whoever_does_not_wait_is_told_who_runs_it
     a_signal_ends_the_wait_and_runs_nothing
+    who_is_evicted_from_the_queue_runs_nothing
     last_tells_what_was_run_for_people_and_for_monitoring
     the_last_runs_are_told
     what_a_job_has_done_is_forgotten
@@ -72,6 +73,22 @@ fn attempts_come_to_an_end(hosts: &str) {
     let ended = Zklock::run(hosts, &twice, "exit 0");
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.contains("no attempts are left"), "{ended:?}");
+}
+
+fn who_is_evicted_from_the_queue_runs_nothing(hosts: &str) {
+    let (path, log) = (fresh_path("evicted"), Log::new());
+    let first = Zklock::start(hosts, &once(&path, "a"), &log.beat("first"));
+    log.await_word("first");
+    let waits = Zklock::start(hosts, &once(&path, "a"), &log.write("second"));
+    await_queue(hosts, &path, 2);
+    let client = Client::connect(hosts).unwrap();
+    client.contenders(&path).unwrap()[1].evict().unwrap();
+    let evicted = waits.end();
+    assert_eq!(evicted.code, Some(1), "{evicted:?}");
+    assert!(evicted.err.contains("deleted the node"), "{evicted:?}");
+    first.signal("TERM");
+    first.end();
+    assert!(!log.words().contains(&"second".to_owned()));
 }
 
 fn a_job_at_most_every_so_often_is_run_once(hosts: &str) {
