@@ -123,7 +123,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             raw: &grant.raw,
             slot: &this.slot,
             attempt: this.attempt,
-            retry_of: before.cloned().map(RunRecord::new),
+            retry_of: before.map(RunRecord::new),
             message: Mutex::default(),
             state: self.once.state(),
             next_state: Mutex::default(),

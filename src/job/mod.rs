@@ -91,7 +91,8 @@ pub enum Once<T, E, H = Contender> {
     Running(H),
     /// This call ran the job, and the run returned an error: the slot is not done.
     Failed(E),
-    /// The slot was begun as often as [`JobOptions::attempts`] allows; this is the last run that failed.
+    /// The slot was begun as often as [`JobOptions::attempts`] allows; this is its last run, as far
+    /// as it is known: see [`Run::retry_of`].
     NoAttemptsLeft(RunRecord),
 }
 

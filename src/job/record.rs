@@ -69,7 +69,7 @@ impl RunRecord {
         self.run.ended.map(time)
     }
 
-    /// Returns the fencing token of the run's lock.
+    /// Returns the fencing token of the run's lock; 0 if it was not kept.
     pub fn token(&self) -> FencingToken {
         FencingToken::new(self.run.token)
     }

@@ -46,6 +46,9 @@ impl Run<'_> {
     }
 
     /// Returns the attempt before this one, which failed or died: its work may be half done.
+    ///
+    /// If other slots have failed since, only its slot and its number are known, unless the last
+    /// runs are [kept](crate::JobOptions::keep).
     pub fn retry_of(&self) -> Option<&RunRecord> {
         self.retry_of.as_ref()
     }

@@ -14,6 +14,8 @@ on_every_server! {
     runs_in_order_and_by_themselves_share_one_record
     a_slot_that_is_done_is_run_once_more_when_told_to
     a_slot_that_is_forgotten_is_run_again
+    attempts_at_a_slot_are_counted_whatever_others_do
+    who_repeats_a_slot_learns_of_it_whatever_has_failed_since
     nobody_forgets_a_slot_while_the_job_is_run
     what_is_not_known_any_more_is_told_and_not_run
 }
@@ -105,6 +107,57 @@ fn a_slot_that_is_done_is_run_once_more_when_told_to(place: Place) {
     // Without a slot, the interval does not count.
     let hour = Duration::from_secs(3600);
     let ran = one.at_most_every_with(hour, again(), |_| Ok::<_, Infallible>(()));
+    assert!(matches!(ran, Ok(Once::Done(()))), "{ran:?}");
+}
+
+/// Runs the job without success.
+fn fail(job: &Job, slot: &str, options: JobOptions<'_>) {
+    let failed = job.once_with(slot, options, |_| Err::<(), _>("no disk"));
+    assert!(matches!(failed, Ok(Once::Failed(_))), "{failed:?}");
+}
+
+fn attempts_at_a_slot_are_counted_whatever_others_do(place: Place) {
+    let (one, other) = scene(place);
+    let twice = || alone().attempts(2);
+    fail(&one, "1", twice());
+    assert_eq!(run(&other, "2", JobOptions::new()), None);
+    fail(&one, "1", twice());
+    for slot in ["3", "5"] {
+        assert_eq!(run(&other, slot, JobOptions::new()), None);
+        fail(&other, "6", JobOptions::new());
+        let none = one.once_with("1", twice(), |_| Ok::<_, Infallible>(()));
+        let Ok(Once::NoAttemptsLeft(last)) = none else {
+            panic!("{none:?}")
+        };
+        assert_eq!((last.slot(), last.attempt()), ("1", 2));
+    }
+    // More are to be had for who asks for more.
+    assert_eq!(run(&one, "1", alone().attempts(3)), None);
+}
+
+fn who_repeats_a_slot_learns_of_it_whatever_has_failed_since(place: Place) {
+    let (one, other) = scene(place);
+    for slot in ["1", "2", "3"] {
+        fail(&one, slot, alone());
+    }
+    for slot in ["1", "2", "3"] {
+        let ran = other.once_with(slot, alone(), |run| {
+            let before = run.retry_of().expect("it was begun before");
+            assert_eq!((before.slot(), before.attempt()), (slot, 1));
+            assert_ne!(before.outcome(), Outcome::Done);
+            Ok::<_, Infallible>(run.attempt())
+        });
+        assert!(matches!(ran, Ok(Once::Done(2))), "{ran:?}");
+    }
+    // What is kept is told as a whole.
+    for slot in ["4", "5"] {
+        fail(&one, slot, JobOptions::new().keep(9));
+    }
+    let failed = one.history().unwrap();
+    let ran = other.once("4", |run| {
+        assert!(failed.iter().any(|failed| Some(failed) == run.retry_of()));
+        Ok::<_, Infallible>(())
+    });
     assert!(matches!(ran, Ok(Once::Done(()))), "{ran:?}");
 }
 

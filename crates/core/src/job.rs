@@ -138,16 +138,16 @@ impl Once {
     }
 
     /// Returns the run that is under way, and the failed run that this one repeats.
-    pub fn run(&self) -> Option<(&PastRun, Option<&PastRun>)> {
+    pub fn run(&self) -> Option<(&PastRun, Option<PastRun>)> {
         let State::Run(_, journal, _) = &self.state else {
             return None;
         };
         let run = journal.running.as_ref()?;
-        let before = match run.slot.is_empty() {
-            true => journal.failed.as_ref().filter(|_| 1 < run.attempt),
-            false => journal.failed_since_done(&run.slot),
-        };
-        Some((run, before.filter(|before| before.slot == run.slot)))
+        let attempts = run.attempt.saturating_sub(1);
+        let before = journal.last_attempt(&run.slot, attempts);
+        // Without a slot, runs of an earlier interval are not repeated.
+        let is_retry = !run.slot.is_empty() || 0 < attempts;
+        Some((run, before.filter(|_| is_retry)))
     }
 
     /// Returns what the last finished run left for the run that is under way.
@@ -274,10 +274,10 @@ impl Once {
         }
         let slot = self.wish.slot();
         let before = self.attempts(&journal, slot, now);
-        let failed = journal.failed.as_ref();
-        if let Some(last) = failed.filter(|_| self.wish.terms.attempts <= before) {
+        let last = journal.last_attempt(slot, before);
+        if let Some(last) = last.filter(|_| self.wish.terms.attempts <= before) {
             return match now {
-                Some(_) => State::Finish(Outcome::NoAttemptsLeft(last.clone())),
+                Some(_) => State::Finish(Outcome::NoAttemptsLeft(last)),
                 None => State::Touch(token, journal, version),
             };
         }

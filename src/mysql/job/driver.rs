@@ -123,7 +123,7 @@ impl<'a> JobDriver<'a> {
             },
             slot: this.slot.clone(),
             attempt: this.attempt,
-            retry_of: before.cloned().map(RunRecord::new),
+            retry_of: before.map(RunRecord::new),
             message: Mutex::default(),
             state: self.once.state().map(<[u8]>::to_vec),
             next_state: Mutex::default(),

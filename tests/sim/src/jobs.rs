@@ -258,19 +258,10 @@ fn is_done(runs: &[Written], slot: &str, by_itself: bool) -> bool {
     known(runs).0.contains(&slot) || !by_itself && runs.iter().any(by_order)
 }
 
-/// Returns how often this slot was begun since it was done, or a higher one in order was.
+/// Returns how often this slot was begun since it was done.
 fn attempts(runs: &[Written], slot: &str) -> u32 {
-    let mut count = 0;
-    for (at, run) in runs.iter().enumerate() {
-        let apart = known(&runs[..=at]).1;
-        match run.slot == slot {
-            true if run.is_done() => count = 0,
-            true => count += 1,
-            false if run.is_done() && !apart && slot <= run.slot.as_str() => count = 0,
-            false => {}
-        }
-    }
-    count
+    let of_slot = runs.iter().rev().filter(|run| run.slot == slot);
+    of_slot.take_while(|run| !run.is_done()).count() as u32
 }
 
 /// Reads the state that a run leaves for the next one: how many were done by then.
@@ -328,6 +319,8 @@ fn misrun(call: &Call, ran: &Ran, written: &[Written]) -> Option<&'static str> {
         before[*old].slot == run.slot && !(done && known(before).0.contains(&&*run.slot))
     };
     let repeated = last.filter(again).map(|old| before[old].token);
+    // Of a failure before those of other slots, only the count is kept.
+    let repeated = repeated.or_else(|| (0 < same).then_some(0));
     [
         (
             ran.slot != call.slot || run.slot != call.slot,
@@ -385,7 +378,9 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
                 call.slot <= run.slot && run.end.is_some_and(|(at, done)| done && at < call.asked)
             });
             let apart = written.iter().any(|run| run.by_itself || run.again);
-            !apart && (few || done) || of(*token).is_none_or(Written::is_done) || call.ran.is_some()
+            let is_it = |run: &Written| !run.is_done() && run.slot == call.slot;
+            let is_kept = *token == 0 || of(*token).is_some_and(is_it);
+            !apart && (few || done) || !is_kept || call.ran.is_some()
         }
         Told::NotNow => call.ran.is_some(),
         Told::Failed | Told::Panicked | Told::Unconfirmed => call.ran.is_none(),

@@ -73,6 +73,21 @@ fn attempts_come_to_an_end(hosts: &str) {
     let ended = Zklock::run(hosts, &twice, "exit 0");
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.contains("no attempts are left"), "{ended:?}");
+    // Another slot that has failed since has nothing to do with it.
+    assert_eq!(
+        Zklock::run(hosts, &once(&path, "b"), "exit 7").code,
+        Some(7)
+    );
+    let ended = Zklock::run(hosts, &twice, "exit 0");
+    assert_eq!(ended.code, Some(1));
+    let told = "the last one: slot a, attempt 2; the next slot has its own, and --attempts 3 gives";
+    assert!(ended.err.contains(told), "{ended:?}");
+    let again = Zklock::run(hosts, &once(&path, "a"), "exit 0");
+    assert_eq!(again.code, Some(0));
+    assert!(
+        again.err.contains("not done: slot a, attempt 2"),
+        "{again:?}"
+    );
 }
 
 fn who_is_evicted_from_the_queue_runs_nothing(hosts: &str) {

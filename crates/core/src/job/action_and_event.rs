@@ -61,7 +61,7 @@ pub enum Outcome {
     DoneBefore(PastRun),
     /// The first slot may be done or not, as every slot up to the second: it is no longer known.
     Forgotten(String, String),
-    /// The job was begun as often as it may be; this was the last failure.
+    /// The slot was begun as often as it may be; this was its last failure.
     NoAttemptsLeft(PastRun),
     /// Somebody else has the lock.
     Taken,

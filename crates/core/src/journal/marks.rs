@@ -23,12 +23,20 @@ impl Journal {
         }
     }
 
-    /// Returns the last run that failed, unless this slot is known to have been done since.
-    pub(crate) fn failed_since_done(&self, slot: &str) -> Option<&PastRun> {
-        let failed = self.failed.as_ref()?;
+    /// Returns the last run of this slot that failed, unless the slot is known to have been done since.
+    /// If other slots have failed since, only the number of its `attempts` may be left.
+    pub(crate) fn last_attempt(&self, slot: &str, attempts: u32) -> Option<PastRun> {
         let done = self.run_of(slot);
-        done.is_none_or(|done| done.token < failed.token)
-            .then_some(failed)
+        let is_it = |run: &&PastRun| {
+            let since = done.as_ref().is_none_or(|done| done.token < run.token);
+            since && run.slot == slot && run.outcome != Outcome::Done
+        };
+        let counted = || PastRun {
+            outcome: Outcome::Failed,
+            ..kept_run(slot, &(0, attempts, None))
+        };
+        let known = self.runs().into_iter().find(is_it).cloned();
+        known.or_else(|| (0 < attempts).then(counted))
     }
 
     /// Returns the run that has done this slot, if it is known.
@@ -69,14 +77,12 @@ impl Journal {
             self.slots
                 .begin(done.filter(|run| run.outcome == Outcome::Done));
         }
-        match &mut self.slots.single {
-            Some(single) => {
-                single.insert(slot.clone(), kept(run));
-                self.slots.trim();
-                self.attempts.remove(slot);
-            }
-            None => self.attempts.retain(|open, _| slot < open),
+        if let Some(single) = &mut self.slots.single {
+            single.insert(slot.clone(), kept(run));
+            self.slots.trim();
         }
+        // Lower slots may still be run by themselves.
+        self.attempts.remove(slot);
         self.slots.open.remove(slot);
         if !by_itself && self.slot.as_ref().is_none_or(|highest| highest < slot) {
             self.slot = Some(slot.clone());
@@ -246,6 +252,32 @@ mod tests {
             let journal = done(journal, "c", 11, by_itself);
             assert_eq!(told(&journal, by_itself, "a b c d"), "a+ b+ c+ d-");
         }
+    }
+
+    #[test]
+    fn attempts_at_a_slot_count_until_it_is_done_or_forgotten() {
+        let failed = Journal::default().begin(run("b", 1));
+        let mut journal = done(failed, "c", 2, false);
+        assert_eq!(journal.attempts.get("b"), Some(&1));
+        assert!(!journal.attempts.contains_key("c"));
+        assert_eq!(journal.clone().forget("b"), Some(true));
+        journal = done(journal, "b", 3, true);
+        assert!(journal.attempts.is_empty());
+    }
+
+    #[test]
+    fn the_last_attempt_at_a_slot_is_known_by_its_number_when_others_have_failed_since() {
+        let journal = Journal::default().begin(run("a", 1)).begin(run("b", 2));
+        let journal = Journal::parse(&journal.begin(run("c", 3)).text(), 9).unwrap();
+        let last = |slot, attempts| {
+            let last = journal.last_attempt(slot, attempts)?;
+            Some((last.slot, last.token, last.attempt))
+        };
+        assert_eq!(last("a", 1), Some(("a".to_owned(), 0, 1)));
+        assert_eq!(last("b", 1), Some(("b".to_owned(), 2, 1)));
+        assert_eq!(last("x", 0), None);
+        let journal = done(journal, "b", 4, true);
+        assert_eq!(journal.last_attempt("b", 0), None);
     }
 
     #[test]

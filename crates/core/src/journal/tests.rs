@@ -81,7 +81,7 @@ fn a_journal_stays_short() {
     assert_eq!(journal.attempts.len(), MOST_SLOTS);
     assert_eq!(journal.attempts.keys().next_back().unwrap(), "099");
     let journal = journal.end(ended(Outcome::Done, None), false);
-    assert!(journal.attempts.is_empty());
+    assert!(!journal.attempts.contains_key("099"));
 }
 
 #[test]
@@ -256,8 +256,8 @@ fn as_many_runs_are_kept_as_was_said_last() {
     assert_eq!(tokens(&journal), [6, 4]);
     journal.keep(0);
     assert_eq!(ran(journal, "8", 8, Done).text(), {
-        let plain = ran(Journal::default(), "4", 4, Failed);
-        ran(plain, "8", 8, Done).text()
+        let plain = ran(Journal::default(), "3", 3, Failed);
+        ran(ran(plain, "4", 4, Failed), "8", 8, Done).text()
     });
 }
 

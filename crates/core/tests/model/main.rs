@@ -621,6 +621,8 @@ fn a_slot_in_any_order_is_done_once_by_itself() {
         ("a* b a*", "1 fault, 1 lag", 13_272),
         ("a* b a*", "1 expiry", 14_765),
         ("a2* b a2*", "1 failure, 1 lag", 3_950),
+        ("a1* b a1*", "1 failure", 1_857),
+        ("a* b a*", "2 failures", 2_087),
         ("b a* a*", "1 eviction, 1 cancel", 31_204),
     ];
     check_jobs(&table);

@@ -1,7 +1,7 @@
 //! The properties that must hold for a job.
 
 use zklock_core::job::{Action, Due, Outcome};
-use zklock_core::journal::Journal;
+use zklock_core::journal::{Journal, PastRun};
 
 use super::known_slots::known_slots;
 use super::steps::left_by;
@@ -111,9 +111,12 @@ impl Job {
             let text = format!("{} runs what it has not begun", name(i));
             return self.blame(Property::Once, text);
         };
-        let failed = begun[..at].iter().rev().find(|before| !before.done);
-        let repeated = failed.filter(|before| before.slot == run.slot);
-        let last = repeated.map(|before| before.token);
+        let mut failed = begun[..at].iter().rev().filter(|before| !before.done);
+        let newest = failed.clone().next().map(|before| before.token);
+        let last = failed.find(|before| before.slot == run.slot);
+        let last = last.map(|before| before.token);
+        // Of a failure before others, only the count is left.
+        let kept = last.map(|token| if Some(token) == newest { token } else { 0 });
         let told = before.map(|before| before.token);
         let left = begun[..at].iter().rev().find(|run| run.done);
         if once.state() != left.map(|run| left_by(run.token)).as_deref() && !runner.evicted {
@@ -123,8 +126,8 @@ impl Job {
         // A run that was done since need not be repeated.
         let by_slot = matches!(runner.due, Due::Slot(_)) && !runner.again;
         let later = begun[at + 1..].iter().any(|other| other.done);
-        if told != last && (by_slot || told.is_some()) {
-            let text = format!("{} is told to repeat {told:?}, not {last:?}", name(i));
+        if told != kept && (by_slot || told.is_some()) {
+            let text = format!("{} is told to repeat {told:?}, not {kept:?}", name(i));
             self.blame(Property::Truth, text);
         } else if later && !runner.evicted {
             self.blame(Property::Once, format!("{} runs what is done", name(i)));
@@ -151,14 +154,13 @@ impl Job {
                     run.is_some_and(|run| run.done && runner.is_served_by(run) && !runner.again)
                 }
                 Outcome::Forgotten(..) => false,
-                Outcome::NoAttemptsLeft(last) if runner.again => {
-                    past.begun.iter().any(|run| run.token == last.token)
-                }
+                Outcome::NoAttemptsLeft(last) if !past.has_failed(last) => false,
+                Outcome::NoAttemptsLeft(_) if runner.again => true,
                 Outcome::NoAttemptsLeft(last) => match &runner.due {
                     Due::Slot(slot) => {
                         let enough = runner.attempts <= past.attempts(slot);
                         let failed = !past.is_done(slot, runner.by_itself) || runner.evicted;
-                        enough && failed && past.begun.iter().any(|run| run.token == last.token)
+                        enough && failed && last.slot == *slot
                     }
                     Due::Every(_) => false,
                 },
@@ -218,6 +220,14 @@ impl Past {
 
     fn last_done(&self) -> Option<&Begun> {
         self.begun.iter().rev().find(|run| run.done)
+    }
+
+    /// Returns whether this run was begun and is not done; of a failure before others, only the slot is
+    /// known.
+    fn has_failed(&self, run: &PastRun) -> bool {
+        let is_it = |begun: &&Begun| begun.token == run.token || run.token == 0;
+        let mut of_slot = self.begun.iter().filter(|begun| begun.slot == run.slot);
+        of_slot.any(|begun| !begun.done && is_it(&begun))
     }
 
     fn attempts(&self, slot: &str) -> u32 {
