@@ -26,6 +26,9 @@ use crate::attempt::Orphan;
 /// Stands for the session that is served next; no server assigns this id.
 pub const THE_NEXT: i64 = -1;
 
+/// With fewer looks that wait for another connection, those that are in vain by now stay.
+const CROWD: usize = 64;
+
 /// The deletions of one session by their numbers, each with what its user adds.
 #[derive(Debug)]
 pub struct Deletions<X> {
@@ -33,6 +36,8 @@ pub struct Deletions<X> {
     open: BTreeMap<u64, (Deletion, X)>,
     /// Looks that wait for another connection.
     late: Vec<Deletion>,
+    /// The number of these looks at which those are forgotten that are in vain.
+    crowd: usize,
     /// The latest connection through which the late nodes were looked for.
     connection: u64,
 }
@@ -43,6 +48,7 @@ impl<X> Default for Deletions<X> {
             last: 0,
             open: BTreeMap::new(),
             late: Vec::new(),
+            crowd: CROWD,
             connection: 0,
         }
     }
@@ -75,8 +81,20 @@ impl<X> Deletions<X> {
     /// through the next connections.
     pub fn ended(&mut self, id: u64, now: Duration, timeout: Duration) -> Option<X> {
         let (deletion, with) = self.open.remove(&id)?;
-        self.late.extend(deletion.once_more(now, timeout));
+        if let Some(look) = deletion.once_more(now, timeout) {
+            self.keep(look, now);
+        }
         Some(with)
+    }
+
+    /// Keeps a look for the next connection, which may come in months.
+    fn keep(&mut self, look: Deletion, now: Duration) {
+        if self.crowd <= self.late.len() {
+            self.late.retain(|look| look.may_come(now));
+            self.crowd = CROWD.max(2 * self.late.len());
+            self.late.shrink_to(self.crowd);
+        }
+        self.late.push(look);
     }
 
     /// Notes which connection there is now, by a number that no other has.

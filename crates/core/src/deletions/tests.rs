@@ -500,3 +500,24 @@ fn what_may_still_come_can_be_told() {
     assert_eq!(told, [("/m", &orphan)]);
     assert_eq!(deletions.late(NOW + 10 * T).count(), 0);
 }
+
+/// A daemon whose calls often reach their limits may keep one connection for months.
+#[test]
+fn creates_that_cannot_come_any_more_take_no_memory_while_the_connection_lasts() {
+    const T: Duration = Duration::from_secs(4);
+    /// How many calls reach their limits while a create may come late.
+    const LATELY: usize = 100;
+    let (mut deletions, mut now) = (Deletions::default(), NOW);
+    let mut most = 0;
+    for _ in 0..100 * LATELY {
+        let id = deletions.begin(perhaps(), ());
+        finds(&mut deletions, id, &[]);
+        now += 10 * T / LATELY as u32;
+        deletions.ended(id, now, T);
+        most = most.max(deletions.late.len());
+    }
+    assert!(most <= 2 * LATELY, "{most}");
+    assert!(deletions.late.capacity() <= 4 * LATELY);
+    deletions.connected(2, now, || ());
+    assert_eq!(deletions.len(), LATELY);
+}
