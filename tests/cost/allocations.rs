@@ -1,13 +1,15 @@
-//! The number of allocations of a lock, on all threads of its client together.
+//! The number of allocations of a lock, on all threads of its client together, and what is left of them.
 //!
 //! The number is the same on every machine: only a change of the code makes it grow.
+
+use std::time::Duration;
 
 use zklock::embedded::Server;
 use zklock::{Client, Mutex};
 use zklock_testkit as support;
 
-use crate::support::fresh_path;
 use crate::support::worker::{self, Worker};
+use crate::support::{eventually, fresh_path};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -17,6 +19,12 @@ const CYCLES: u64 = 200;
 /// The most allocations for a free mutex that is locked and unlocked: three requests and the guard,
 /// or two requests if nobody else is expected.
 const MOST: [u64; 2] = [80, 70];
+
+/// How often each kind of event is repeated.
+const EVENTS: u64 = 600;
+
+/// The most blocks that may be left then: some tables let go of what has ended later, and of much at a time.
+const LEFT: u64 = 400;
 
 #[test]
 fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {
@@ -53,4 +61,73 @@ fn count(cycle: impl Fn()) {
     drop(profiler);
     let (blocks, bytes) = (stats.total_blocks / CYCLES, stats.total_bytes / CYCLES);
     worker::say(&format!("{blocks} {bytes}"));
+}
+
+#[test]
+fn what_has_ended_leaves_nothing_behind_in_the_client_and_at_the_server() {
+    let server = Server::builder().container_check(Duration::from_millis(100));
+    let server = server.start().unwrap();
+    let (base, holder) = (fresh_path("left"), Client::connect(server.hosts()).unwrap());
+    let guard = holder.mutex(&format!("{base}/held")).unwrap().lock();
+    let guard = guard.unwrap();
+    // The holder watches its node.
+    eventually("a watch", || server.watch_count() == 1);
+    let worker = Worker::spawn(worker_that_repeats, &format!("{} {base}", server.hosts()));
+    for _ in 0..KINDS {
+        let [kind, blocks] = worker::words(&worker.hear());
+        println!("{blocks} blocks are left of {EVENTS} times {kind}");
+        assert!(blocks.parse::<u64>().unwrap() <= LEFT, "{kind}: {blocks}");
+    }
+    let parts: Vec<_> = guard.node().match_indices('/').skip(1).collect();
+    let above = parts.iter().map(|(at, _)| guard.node()[..*at].to_owned());
+    let nodes: Vec<_> = above.chain([guard.node().to_owned()]).collect();
+    eventually("no other node", || server.nodes() == nodes);
+    eventually("no other watch", || server.watch_count() == 1);
+}
+
+const KINDS: usize = 7;
+
+#[test]
+#[ignore = "a worker process"]
+fn worker_that_repeats() {
+    let Some(input) = worker::input() else { return };
+    let [hosts, base] = worker::words(&input);
+    let client = Client::connect(&hosts).unwrap();
+    let held = client.mutex(&format!("{base}/held")).unwrap();
+    let shared = client.rwlock(&format!("{base}/held")).unwrap();
+    let path = |at| format!("{base}/{at}");
+    let brief = |at| Duration::from_micros(at % 500);
+    let kinds: [(&str, &dyn Fn(u64)); KINDS] = [
+        ("mutexes", &|at| {
+            drop(client.mutex(&path(at)).unwrap().lock());
+        }),
+        ("readers", &|at| {
+            drop(client.rwlock(&path(at)).unwrap().read());
+        }),
+        ("permits", &|at| {
+            drop(client.semaphore(&path(at), 2).unwrap().acquire());
+        }),
+        ("tries", &|_| assert!(held.try_lock().unwrap().is_none())),
+        ("limits", &|at| drop(held.try_lock_for(brief(at)))),
+        ("reading-limits", &|at| drop(shared.try_read_for(brief(at)))),
+        ("looks", &|_| drop(client.contenders(held.path()))),
+    ];
+    for (kind, event) in kinds {
+        let blocks = left(event);
+        worker::say(&format!("{kind} {blocks}"));
+    }
+    worker::stay();
+}
+
+/// Returns how many blocks are left of many such events.
+fn left(event: &dyn Fn(u64)) -> u64 {
+    (0..100).for_each(event);
+    let profiler = dhat::Profiler::builder().testing().build();
+    (0..EVENTS).for_each(event);
+    let blocks = || dhat::HeapStats::get().curr_blocks as u64;
+    // What is left at the server is still being deleted.
+    support::within(Duration::from_secs(10), || blocks() <= LEFT);
+    let left = blocks();
+    drop(profiler);
+    left
 }
