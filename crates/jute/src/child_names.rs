@@ -7,6 +7,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+/// The most bytes that a list keeps and no name needs: more than the stat that may follow the names.
+const SPARE: usize = 256;
+
 /// Names, in the order of their arrival.
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct Names {
@@ -28,6 +31,14 @@ impl Names {
     pub fn push(&mut self, name: &str) {
         self.text.push_str(name);
         self.ends.push(self.text.len());
+    }
+
+    /// Gives back the room that no name needs. One reply may have many lists, and each was read with room for
+    /// all that follows it.
+    pub(super) fn fit(&mut self) {
+        if SPARE < self.text.capacity() - self.text.len() {
+            self.text.shrink_to_fit();
+        }
     }
 
     /// Returns the number of names.
@@ -80,6 +91,7 @@ impl fmt::Debug for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ErrorCode, OpCode, OpReply, Reply, ReplyHeader};
 
     #[test]
     fn names_come_back_as_they_were_put_in() {
@@ -89,5 +101,29 @@ mod tests {
         assert_eq!(names.len(), 4);
         assert!(names.contains("é") && !names.contains("lock"));
         assert!(Names::default().is_empty());
+    }
+
+    #[test]
+    fn the_lists_of_one_reply_take_no_more_than_its_bytes() {
+        let one = || Ok(OpReply::Children(["a"].iter().collect()));
+        let header = ReplyHeader {
+            xid: 1,
+            zxid: 1,
+            code: ErrorCode::OK,
+        };
+        let mut frame = Vec::new();
+        header.encode(
+            Some(&Reply::Multi((0..2000).map(|_| one()).collect())),
+            &mut frame,
+        );
+        let Ok(Reply::Multi(parts)) = Reply::decode(OpCode::MULTI_READ, &frame[20..]) else {
+            panic!("it is what was written");
+        };
+        let room = |part: &Result<OpReply, ErrorCode>| match part {
+            Ok(OpReply::Children(names)) => names.text.capacity(),
+            other => panic!("{other:?}"),
+        };
+        let taken: usize = parts.iter().map(room).sum();
+        assert!(taken < frame.len(), "{taken} of {}", frame.len());
     }
 }

@@ -94,7 +94,8 @@ impl<'a> Reader<'a> {
     /// whole listing unreadable.
     pub fn names(&mut self) -> Result<Names, Malformed> {
         let count = self.count(STRING_BYTES)?;
-        let mut names = Names::with_capacity(count, self.rest.len());
+        // The names take less if something follows them.
+        let mut names = Names::with_capacity(count, self.rest.len() - STRING_BYTES * count);
         for _ in 0..count {
             let bytes = self.bytes()?;
             // One check of the whole name is several times as fast as a check of each character.
@@ -103,6 +104,7 @@ impl<'a> Reader<'a> {
                 Err(_) => names.push(&String::from_utf8_lossy(bytes)),
             }
         }
+        names.fit();
         Ok(names)
     }
 
