@@ -280,7 +280,7 @@ impl Client {
     /// Its guards fail [`check`](crate::MutexGuard::check) before the server learns of the end.
     /// Blocks for one round trip. When the connection is lost, blocks for at most three seconds, in
     /// which the client asks any server that it reaches. If it reaches none, the locks are free
-    /// once the session has timed out. A second call does nothing.
+    /// once the session has timed out. A second call asks for nothing, and waits while the first one does.
     ///
     /// # Errors
     ///

@@ -50,6 +50,7 @@ mod who_reads;
 
 use std::io::Result;
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "tls")]
@@ -86,6 +87,7 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Result<Arc<dyn Transp
         shared,
         reading,
         process: Process::this(),
+        io: thread.thread().id(),
         thread: Mutex::new(Some(thread)),
         ended,
     }))
@@ -104,6 +106,8 @@ struct Native {
     /// The process that made the connection.
     process: Process,
     /// The I/O thread; it stops when the transport is closed or dropped.
+    io: ThreadId,
+    /// For the first thread that closes the transport.
     thread: Mutex<Option<JoinHandle<()>>>,
     ended: Receiver<()>,
 }
@@ -191,16 +195,9 @@ impl Transport for Native {
             limit
         };
         self.begin_close(limit);
-        let thread = self.thread.lock().take();
         // An answer that drops the last handle runs on the I/O thread itself.
-        let others = thread.filter(|thread| thread.thread().id() != thread::current().id());
-        if let Some(thread) = others {
-            if !self.ends_within(limit) {
-                self.shared.give_up_close();
-            }
-            if self.ends_within(END_LIMIT) && thread.join().is_err() {
-                log::error!("the I/O thread panicked");
-            }
+        if self.io != thread::current().id() {
+            self.await_end(limit);
         }
         self.key().is_none()
     }
@@ -217,6 +214,18 @@ impl Native {
         if self.shared.begin_close(limit) {
             // Some thread must read the server's answer.
             self.reading.reclaim();
+        }
+    }
+
+    /// Waits for the end of the session. If another thread ends it already, that one decides when to give it up.
+    fn await_end(&self, limit: Duration) {
+        let thread = self.thread.lock().take();
+        if !self.ends_within(limit) && thread.is_some() {
+            self.shared.give_up_close();
+        }
+        let has_ended = self.ends_within(END_LIMIT);
+        if has_ended && thread.is_some_and(|thread| thread.join().is_err()) {
+            log::error!("the I/O thread panicked");
         }
     }
 

@@ -130,6 +130,34 @@ fn a_server_that_is_silent_is_left_for_another_one_in_time() {
 }
 
 #[test]
+fn a_thread_that_closes_a_client_while_another_does_learns_how_that_ends() {
+    let (asks, asked) = bounded(1);
+    let (release, released) = bounded::<()>(0);
+    let server = Fake::start(Script::new(move |_, request| match request {
+        Request::Close => {
+            asks.send(()).unwrap();
+            let _ = released.recv();
+            Act::Reply(Reply::Nothing)
+        }
+        _ => Act::Ignore,
+    }));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    thread::scope(|scope| {
+        let close = || scope.spawn(|| rig.transport.close(PATIENCE));
+        let first = close();
+        asked
+            .recv_timeout(PATIENCE)
+            .expect("the end of the session");
+        let second = close();
+        // A second one that does not wait is done by then.
+        thread::sleep(Duration::from_millis(100));
+        drop(release);
+        assert!(first.join().unwrap());
+        assert!(second.join().unwrap());
+    });
+}
+
+#[test]
 fn a_client_that_is_closed_asks_for_no_new_session() {
     let (to, seen) = unbounded();
     let server = Fake::start(Script {
