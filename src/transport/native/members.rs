@@ -78,7 +78,8 @@ fn member(value: &str, encrypted: bool, servers: &mut Vec<Server>) -> Result<(),
         Some(named) => named.port.to_string(),
         None => listens.to_owned(),
     };
-    for address in among_servers.split('|') {
+    // Those beyond are not needed to see that there are too many.
+    for address in among_servers.split('|').take(MOST + 1) {
         add(server(&format!("{}:{port}", host(address)))?, servers);
     }
     Ok(())
@@ -226,5 +227,7 @@ mod tests {
             are_taken_or_refused_well(&piece.repeat(100_000));
             are_taken_or_refused_well(&format!("server.1=a{};5\nversion=0", piece.repeat(100_000)));
         }
+        let many: Vec<_> = (0..150_000).map(|number| format!("a{number}")).collect();
+        are_taken_or_refused_well(&format!("server.1={};5\nversion=0", many.join("|")));
     }
 }
