@@ -14,6 +14,7 @@ mod dropping;
 mod expiry;
 mod far;
 mod forked;
+mod garbled;
 mod hanging;
 mod hasty;
 mod keeper;
