@@ -290,6 +290,8 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn reached(&mut self, mine: OwnNode, stamp: Stamp) -> Reached {
         let waited = self.acquisition.has_waited();
         if waited {
+            // The recorder is the user's code.
+            self.wired.reading = None;
             self.session.counters.waited(self.queue.path);
         }
         self.request.read = self.wired.has_read().filter(|_| !waited);

@@ -155,6 +155,7 @@ impl Driver<'_, '_> {
         }
         if silence.is_some() && silence == pause {
             let path = self.queue.path;
+            self.wired.reading = None;
             self.wired
                 .caller
                 .tell_silence(format_args!("waiting for the lock {path}"));

@@ -9,10 +9,12 @@ use ::metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
+use crossbeam_channel::{Receiver, Sender, bounded};
 use zklock::embedded::Server;
-use zklock::{Client, SessionState};
+use zklock::{Client, GuardEvent, SessionState};
 
 use super::fail_in_every_way;
+use crate::SOON;
 use crate::support::worker::alone;
 use crate::support::{aside, eventually, fresh_path};
 
@@ -81,6 +83,78 @@ impl Recorder for Curious {
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::from_arc(Arc::new(Self { locks: false }))
     }
+}
+
+/// A recorder that blocks on the count of a wait until it is released.
+struct Slow {
+    entered: Sender<()>,
+    leave: Receiver<()>,
+}
+
+impl CounterFn for Slow {
+    fn increment(&self, _: u64) {
+        let _ = self.entered.send(());
+        let _ = self.leave.recv();
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl Recorder for Slow {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let (entered, leave) = (self.entered.clone(), self.leave.clone());
+        match key.name() == "zklock_waits_total" {
+            true => Counter::from_arc(Arc::new(Self { entered, leave })),
+            false => Counter::noop(),
+        }
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// A thread that waits for a lock reads for the whole client, and nobody else did while the recorder had it.
+#[test]
+fn while_a_recorder_is_slow_the_guards_of_other_threads_hear_from_the_servers() {
+    alone(|| {
+        let (entered, enters) = bounded(1);
+        let (leaves, leave) = bounded(1);
+        ::metrics::set_global_recorder(Slow { entered, leave })
+            .ok()
+            .unwrap();
+        let server = Server::start().unwrap();
+        let [client, other] = [(); 2].map(|()| Client::connect(server.hosts()).unwrap());
+        let held = client.mutex("/slow/held").unwrap().lock().unwrap();
+        let ahead = other.mutex("/slow/waited").unwrap().lock().unwrap();
+        let mutex = client.mutex("/slow/waited").unwrap();
+        let waits = aside(move || mutex.lock().map(drop));
+        eventually("a waiter", || {
+            other.contenders("/slow/waited").unwrap().len() == 2
+        });
+        drop(ahead);
+        enters.recv_timeout(SOON).unwrap();
+        other.contenders("/slow/held").unwrap()[0].revoke().unwrap();
+        let told = || held.events().recv_timeout(SOON);
+        let asked = loop {
+            match told() {
+                Ok(GuardEvent::RevokeRequested) => break true,
+                Ok(_) => {}
+                Err(_) => break false,
+            }
+        };
+        leaves.send(()).unwrap();
+        waits.recv_timeout(SOON).unwrap().unwrap();
+        assert!(asked, "nobody reads while the recorder blocks");
+    });
 }
 
 /// This test runs alone: a process has one recorder.
