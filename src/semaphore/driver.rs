@@ -90,10 +90,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                     return self.finish(outcome);
                 }
                 Action::Look => self.look(self.sync_after_wait())?,
-                Action::LookAgain => {
-                    self.request.taken = true;
-                    self.look(Some(self.sync()))?
-                }
+                Action::LookAgain => self.look_again()?,
                 Action::Line => self.line()?,
                 Action::Make => self.make()?,
                 Action::Read(others) => {

@@ -54,8 +54,10 @@ struct Interest {
     from_attempt: bool,
     /// The create that a waiting thread wants sent with the deletion.
     next: Option<Arc<EarlyCreate>>,
-    /// Receives how the deletion ended, if a thread waits for that.
-    waiter: Option<Slot<Ended>>,
+    /// Receive how the deletion ended: the thread that waits for a release, or tries in whose way the node is.
+    waiters: Vec<Slot<Ended>>,
+    /// Until when tries wait for it, once one does.
+    passes_until: Option<Instant>,
 }
 
 impl Interest {
@@ -63,17 +65,20 @@ impl Interest {
         Self {
             from_attempt: true,
             next: None,
-            waiter: None,
+            waiters: Vec::new(),
+            passes_until: None,
         }
+    }
+
+    fn tell(&mut self, ended: Ended) {
+        self.waiters.drain(..).for_each(|waiter| waiter.put(ended));
     }
 }
 
 impl Drop for Interest {
     /// Reports a node that ended with its session as not deleted by this client.
     fn drop(&mut self) {
-        if let Some(waiter) = self.waiter.take() {
-            waiter.put(Ended::GoneBefore);
-        }
+        self.tell(Ended::GoneBefore);
     }
 }
 
@@ -121,7 +126,8 @@ impl Cleaner {
             let interest = Interest {
                 from_attempt: false,
                 next: release.next.clone(),
-                waiter: release.waiter.cloned(),
+                waiters: release.waiter.cloned().into_iter().collect(),
+                passes_until: None,
             };
             ids.push(self.entries.lock().begin(deletion, interest));
         }
@@ -144,17 +150,17 @@ impl Cleaner {
     /// gone. After that, they count like other clients' nodes.
     pub(crate) fn finish(&self, dir: &str, limit: &Limit) {
         let mut entries = self.entries.lock();
-        let is_left = |one: &&mut Interest| one.from_attempt && one.waiter.is_none();
-        let left: Vec<_> = entries.in_directory(dir).filter(is_left).collect();
-        if left.is_empty() {
-            return;
-        }
-        let (endings, count) = (Mailbox::new(), left.len());
-        for interest in left {
-            interest.waiter = Some(endings.slot());
+        let (now, passing) = (from_now(Duration::ZERO), from_now(PASSING));
+        let (endings, mut count, mut until) = (Mailbox::new(), 0, now);
+        for left in entries.in_directory(dir).filter(|one| one.from_attempt) {
+            let passes = *left.passes_until.get_or_insert(passing);
+            if now < passes {
+                left.waiters.push(endings.slot());
+                (count, until) = (count + 1, until.max(passes));
+            }
         }
         drop(entries);
-        let limit = limit.clone().until(Some(from_now(PASSING)));
+        let limit = limit.clone().until(Some(until));
         // The caller looks again, whatever ended the wait.
         let _ = (0..count).try_for_each(|_| endings.recv(&*self.transport, &limit).map(drop));
     }
@@ -340,9 +346,7 @@ impl Cleaner {
                 let _ = self.wake.try_send(());
             }
         }
-        if let Some(waiter) = interest.waiter.take() {
-            waiter.put(ended);
-        }
+        interest.tell(ended);
     }
 }
 

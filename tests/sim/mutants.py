@@ -432,10 +432,10 @@ MUTANTS = [
         "ticket-answered-twice",
         "the thread that waits for a release hears of one node twice",
         "src/session/cleaner.rs",
-        "        if let Some(waiter) = interest.waiter.take() {\n            waiter.put(ended);\n",
-        "        if let Some(waiter) = interest.waiter.clone() {\n            waiter.put(ended);\n",
-        "        let told = if {mutant} {{ interest.waiter.clone() }} else {{ interest.waiter.take() }};\n"
-        "        if let Some(waiter) = told {{\n            waiter.put(ended);\n",
+        "        self.waiters.drain(..).for_each(|waiter| waiter.put(ended));\n",
+        "        self.waiters.iter().for_each(|waiter| waiter.put(ended));\n",
+        "        let told = if {mutant} {{ self.waiters.clone() }} else {{ mem::take(&mut self.waiters) }};\n"
+        "        told.iter().for_each(|waiter| waiter.put(ended));\n",
     ),
     # A calling thread.
     (

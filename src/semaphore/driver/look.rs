@@ -49,6 +49,15 @@ impl PermitDriver<'_, '_> {
         }))
     }
 
+    /// Looks at a server that has caught up, because no permit seemed to be free. A node that an earlier call of this
+    /// client has left would look like another's permit.
+    pub(super) fn look_again(&mut self) -> Result<Event> {
+        self.request.taken = true;
+        let (cleaner, leases) = (&self.session().cleaner, self.semaphore.leases());
+        cleaner.finish(&leases, &self.request.limit);
+        self.look(Some(self.sync()))
+    }
+
     /// Returns the answers that came with the place in the queue, or asks now.
     fn answers(&mut self, sync: Option<Request>) -> std::result::Result<Replies, CallError> {
         if let Some(read) = self.request.read.take() {

@@ -109,3 +109,25 @@ fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
     assert_eq!(ended.try_recv(), Ok(Ended::GoneBefore));
     assert_eq!(cleaner.len(), 0);
 }
+
+/// Only the first one heard of it, and the second one was told that the lock is taken.
+#[test]
+fn tries_that_come_together_all_wait_for_what_their_client_has_left_and_none_for_long() {
+    let (cleaner, _mute) = cleaner();
+    let known = Orphan::Node("_c_me-lock-0000000001".to_owned());
+    cleaner.add("/m", 1, vec![known]);
+    let over = Limit::after(Duration::ZERO);
+    for _ in 0..2 {
+        cleaner.finish("/m", &over);
+    }
+    let waiters = || {
+        let mut entries = cleaner.entries.lock();
+        entries.get(1).map_or(0, |(_, left)| left.waiters.len())
+    };
+    assert_eq!(waiters(), 2);
+    if let Some((_, left)) = cleaner.entries.lock().get(1) {
+        left.passes_until = Some(from_now(Duration::ZERO));
+    }
+    cleaner.finish("/m", &Limit::after(PASSING * 60));
+    assert_eq!(waiters(), 2, "it has stood for long, like another's node");
+}

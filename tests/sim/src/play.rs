@@ -135,10 +135,11 @@ fn carry_out(plan: &Plan) -> Seen {
     let jobs = jobs::judge(plan, &journal);
     let jobs = jobs.and_then(|jobs| fenced::judge(plan, &journal).map(|()| jobs));
     let jobs = jobs.and_then(|jobs| marks::judge(plan, &journal).map(|()| jobs));
-    let jobs = jobs.and_then(|jobs| taken::judge(plan, &journal, &entries).map(|()| jobs));
+    let quiet = Quiet::of(plan, &processes);
+    let taken = taken::judge(plan, &quiet, &journal, &entries);
+    let jobs = jobs.and_then(|jobs| taken.map(|()| jobs));
     let jobs = jobs.and_then(|jobs| match plan.is_timed {
         true => {
-            let quiet = Quiet::of(plan, &processes);
             let punctual = Punctual::new(plan, &quiet, &entries, &journal);
             punctual.judge().map(|()| jobs)
         }

@@ -2,13 +2,15 @@
 //! release that was answered before counts, and no try meets a node that its own client has left.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use zklock::sim::ensemble;
 
 use crate::client::Journal;
-use crate::history::{Entry, Time, What, nanos};
+use crate::history::{Entry, Kind, Time, What, nanos};
 use crate::ops::{Op, gather};
 use crate::plan::{self, Plan};
+use crate::quiet::Quiet;
 use crate::troubles::ensemble;
 
 struct Node {
@@ -18,7 +20,15 @@ struct Node {
     deleted: Time,
 }
 
-pub(crate) fn judge(plan: &Plan, journal: &Journal, entries: &[Entry]) -> Result<(), String> {
+/// How long a try waits at most for what its client has left.
+const PASSING: Time = 1_000_000_000;
+
+pub(crate) fn judge(
+    plan: &Plan,
+    quiet: &Quiet,
+    journal: &Journal,
+    entries: &[Entry],
+) -> Result<(), String> {
     // A server with wrong data shows a node that is gone.
     let haunts = |what: &plan::What| matches!(what, plan::What::Ghost { .. });
     if plan.troubles.iter().any(|trouble| haunts(&trouble.what)) {
@@ -30,7 +40,11 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal, entries: &[Entry]) -> Result
             continue;
         };
         let asked = |other: &Op| other.requested..=other.over_at().unwrap_or(Time::MAX);
-        let shares = |other: &&Op| other.paths.iter().any(|path| op.paths.contains(path));
+        let both_read = |other: &Op| (op.kind, other.kind) == (Kind::Read, Kind::Read);
+        let shares = |other: &&Op| {
+            let shared = other.paths.iter().any(|path| op.paths.contains(path));
+            shared && !both_read(other)
+        };
         let meets = |other: &Op| {
             let until = other.released.or(other.refused.as_ref().map(|(at, _)| *at));
             *asked(other).start() <= told && op.requested <= until.unwrap_or(Time::MAX)
@@ -41,12 +55,23 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal, entries: &[Entry]) -> Result
             continue;
         }
         let sessions = sessions(entries, op);
-        let is_its_own =
-            |node: &Node| op.requested <= node.created && sessions.contains(&node.owner);
+        let since = op.requested.saturating_sub(1_000_000 * plan.timeout);
+        let [since, until] = [since, told].map(Duration::from_nanos);
+        let waits_for_left =
+            told < op.requested + PASSING && quiet.holds(op.who.slot, since, until);
+        let is_its_own = |node: &Node| {
+            let is_left = node.created < op.requested;
+            sessions.contains(&node.owner) && (!is_left || waits_for_left)
+        };
         let is_there = |node: &&Node| node.created <= told && op.requested <= node.deleted;
         let is_below = |node: &&Node| op.paths.iter().any(|path| is_below(path, &node.path));
-        let mut there = nodes.iter().filter(is_below).filter(is_there);
-        if !there.any(|node| !is_its_own(node)) {
+        let there = nodes.iter().filter(is_below).filter(is_there);
+        // In a line that stands still, others are in the way that have no permit.
+        let enough = match op.kind {
+            Kind::Permit(permits) if waits_for_left => permits,
+            _ => 1,
+        };
+        if there.filter(|node| !is_its_own(node)).count() < enough {
             return Err(format!(
                 "{} was told that {:?} is taken, and nobody else was there",
                 op.name(),

@@ -164,6 +164,31 @@ fn a_try_does_not_meet_what_a_call_before_it_has_left() {
     }
 }
 
+/// The first of them took the news that the node is gone, and the other one was told that the lock is taken.
+#[test]
+fn tries_that_come_together_do_not_meet_what_another_thread_has_left() {
+    let hasty = || (0..40).map(|_| Step::of(150, Lock::Write, 3).within(1));
+    let tries = || (0..40).map(|nth| Step::of(140 + 3 * (nth % 8), Lock::Read, 3).within(0));
+    let threads = vec![hasty().collect(), tries().collect(), tries().collect()];
+    let mut plan = Plan::quiet(vec![ClientPlan::of(threads)]);
+    plan.hop = 20_000;
+    under_seeds(&plan, 10);
+}
+
+/// A call that gives up while its permit is created leaves the permit's node.
+#[test]
+fn a_try_does_not_meet_the_permit_that_a_call_before_it_has_left() {
+    let hasty = |limit| Step::of(200, Lock::Permit, 3).within(limit);
+    let steps =
+        (0..40).flat_map(|nth| [hasty(40 + 4 * nth), Step::of(1, Lock::Permit, 3).within(0)]);
+    let other = vec![Step::of(1, Lock::Permit, 20_000)];
+    let clients = [other, steps.collect()].map(|steps| ClientPlan::of(vec![steps]));
+    let mut plan = Plan::quiet(clients.into());
+    (plan.tick, plan.timeout) = (500, 4500);
+    plan.hop = 20_000;
+    under_seeds(&plan, 10);
+}
+
 // Failures found by seeds. Each is kept as a plan, since a seed may come to mean another plan.
 
 /// Fails if a `sync` at the leader does not wait for the create (seed 20810).
