@@ -174,7 +174,7 @@ impl Cleaner {
         let passing = limit.clone().until(Some(from_now(PASSING)));
         let left = || {
             let entries = self.entries.lock();
-            entries.unanswered_in(dir, |interest| interest.from_attempt)
+            entries.sought_in(dir, |interest| interest.from_attempt)
         };
         while MOST_LEFT <= left() {
             if caller.pause(LOOK, &passing).is_err() {

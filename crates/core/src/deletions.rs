@@ -123,10 +123,12 @@ impl<X> Deletions<X> {
         all.filter_map(move |(entry, with)| (entry.dir() == dir).then_some(with))
     }
 
-    /// Returns how many deletions of these in this directory the servers have neither answered nor refused.
-    pub fn unanswered_in(&self, dir: &str, is_meant: impl Fn(&X) -> bool) -> usize {
+    /// Returns for how many of these nodes in this directory the client is looking, except where a server has
+    /// refused that. A node that is known is deleted by a request that is ahead of all later ones.
+    pub fn sought_in(&self, dir: &str, is_meant: impl Fn(&X) -> bool) -> usize {
         let all = self.open.values().filter(|(entry, with)| {
-            entry.dir() == dir && matches!(entry.turn, Turn::Due | Turn::Asked) && is_meant(with)
+            let is_open = matches!(entry.turn, Turn::Due | Turn::Asked);
+            entry.dir() == dir && is_open && entry.sought().is_some() && is_meant(with)
         });
         all.count()
     }

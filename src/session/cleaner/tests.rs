@@ -131,3 +131,18 @@ fn tries_that_come_together_all_wait_for_what_their_client_has_left_and_none_for
     cleaner.finish("/m", &Limit::after(PASSING * 60));
     assert_eq!(waiters(), 2, "it has stood for long, like another's node");
 }
+
+#[test]
+fn a_call_waits_for_nodes_that_are_looked_for_and_not_for_those_that_are_being_deleted() {
+    let over = Limit::after(Duration::ZERO);
+    let known = |nth| Orphan::Node(format!("_c_{nth}-lock-0000000001"));
+    let perhaps = |nth| Orphan::Prefix(format!("_c_{nth}-lock-"));
+    for (orphan, goes_on) in [(&known as &dyn Fn(_) -> _, true), (&perhaps, false)] {
+        let (cleaner, mute) = cleaner();
+        let orphans = (0..2 * MOST_LEFT).map(orphan).collect();
+        cleaner.add("/m", 1, orphans);
+        let transport: Arc<dyn Transport> = mute;
+        let mut caller = Caller::new(&cleaner.status, &transport);
+        assert_eq!(cleaner.await_backlog("/m", &mut caller, &over), goes_on);
+    }
+}
