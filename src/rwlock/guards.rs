@@ -189,6 +189,7 @@ impl SendWriteGuard {
     /// As [`RwLockWriteGuard::downgrade`].
     pub fn downgrade(self) -> Result<SendReadGuard> {
         let raw = self.raw.downgrade()?;
+        raw.belongs(false);
         Ok(SendReadGuard { raw })
     }
 }

@@ -136,6 +136,10 @@ fn a_guard_that_may_change_threads_is_nobodys(place: Place) {
         "{told:?}"
     );
     guard.unlock().unwrap();
+    let x = own.rwlock(&format!("{root}/x")).unwrap();
+    let guard = x.write().unwrap().into_send().downgrade().unwrap();
+    assert_eq!(look_while_another_waits(&other, &own, &root), Ok(false));
+    guard.unlock().unwrap();
 }
 
 /// Of the holders of two permits, one waits for this thread, and the other for a client at work.
