@@ -15,6 +15,14 @@ use zklock_jute::Names;
 /// The directories of Curator's semaphore, and of the numbers of our permits, below the path.
 pub const OF_A_SEMAPHORE: [&str; 3] = ["leases", "locks", "numbers"];
 
+/// Returns the children of kazoo's semaphore that count as permits.
+///
+/// A client with another dialect may have created its directories there before it noticed that it was wrong.
+/// The server does not remove those that were never used.
+pub fn permits_of_kazoos(children: &Names) -> Names {
+    children.without(&["locks", "numbers"])
+}
+
 /// The directories of a path, or what is in each of them.
 #[derive(Clone, Debug, Default)]
 pub struct Places<T> {

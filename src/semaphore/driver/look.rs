@@ -6,6 +6,7 @@ use crate::lock::raw_guard::RawGuard;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Replies;
 use zklock_core::permit_attempt::{Event, Look};
+use zklock_core::places::permits_of_kazoos;
 use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 impl PermitDriver<'_, '_> {
@@ -32,7 +33,7 @@ impl PermitDriver<'_, '_> {
         let kazoo = self.semaphore.speaks_kazoo();
         let own = names(path, kazoo)?.unwrap_or_default();
         let out = match kazoo {
-            true => Some(own.clone()),
+            true => Some(permits_of_kazoos(&own)),
             false => names(&self.semaphore.leases(), true)?,
         };
         let count = out.as_ref().map_or(usize::MAX, Names::len);

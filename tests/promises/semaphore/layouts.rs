@@ -71,6 +71,26 @@ fn in_kazoos_dialect_every_node_is_a_permit_that_is_out() {
     });
 }
 
+/// A client with another dialect that gives up early leaves directories that were never used, and so stay.
+#[test]
+fn in_kazoos_dialect_the_directories_of_another_layout_are_no_permits() {
+    let server = Server::start().unwrap();
+    let (_client, ours) = semaphore(&server, Dialect::Kazoo, 1);
+    drop(ours.acquire().unwrap());
+    let mut other = Raw::connect(server.hosts());
+    for name in ["locks", "numbers"] {
+        let dir = format!("{PATH}/{name}");
+        other.create(&dir, b"", PERSISTENT).unwrap();
+    }
+    let permit = ours.try_acquire_for(SOON).unwrap();
+    assert!(permit.is_some(), "nobody has one");
+    assert!(ours.try_acquire().unwrap().is_none());
+    drop(permit);
+    // With no permit out, another number takes the place of the first one.
+    let (_client, two) = semaphore(&server, Dialect::Kazoo, 2);
+    assert_eq!(two.acquire_many(2).unwrap().nodes().len(), 2);
+}
+
 /// kazoo writes its limit in a second step, and overwrites whatever is there.
 #[test]
 fn in_kazoos_dialect_a_limit_that_is_written_later_is_seen() {

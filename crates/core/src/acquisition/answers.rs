@@ -8,6 +8,7 @@ use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Event, Origin};
 use crate::grant_proof::GrantProof;
 use crate::path;
+use crate::places::permits_of_kazoos;
 use crate::proof::{self, Proof};
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names, Reply, Request, Stat};
@@ -139,6 +140,10 @@ impl Acquisition {
 
     /// As [`takes_in`](Self::takes_in), for a listing in which every child counts.
     pub(super) fn takes_in_crowd(&mut self, queued: bool, names: Names, wire: &mut dyn Wire) {
+        let names = match self.contest.looks_first() {
+            true => permits_of_kazoos(&names),
+            false => names,
+        };
         let count = names.len() + usize::from(!queued);
         self.crowd = count.saturating_sub(self.contest.permits);
         self.takes_in(names, wire);
