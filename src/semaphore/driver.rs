@@ -22,7 +22,7 @@ use zklock_core::dialect::{Dialect, Role};
 use zklock_core::overdue_holder::Overdue;
 use zklock_core::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
 use zklock_core::seen_ahead::SeenAhead;
-use zklock_jute::{ErrorCode, Op, Request};
+use zklock_jute::{CreateMode, ErrorCode, Op, Request};
 
 /// How long a `try_` call waits for clients that are acquiring permits, which takes a few round
 /// trips. One of them may have fallen silent, or wait for permits of another number, which its node
@@ -249,20 +249,38 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
         let data = number.as_bytes().to_vec();
         let request = match self.session().transport.capabilities().multi {
-            true => Request::Multi(vec![
-                Op::check(self.first()),
-                Op::set(path.clone(), data, version),
-            ]),
+            true => {
+                let mut ops = vec![
+                    Op::check(self.first()),
+                    Op::set(path.clone(), data, version),
+                ];
+                ops.extend(self.beside_no_other());
+                Request::Multi(ops)
+            }
             false => Request::set(path.clone(), data, version),
         };
         let mut caller = self.session().caller();
         match caller.call(&request, &path, &self.request.limit) {
             Ok(_) => Ok(Event::Written),
-            Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(Event::BadVersion),
+            Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NODE_EXISTS)) => {
+                Ok(Event::BadVersion)
+            }
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
             Err(CallError::Refused(ErrorCode::NO_AUTH)) => Ok(Event::NoAuth),
             Err(error) => error.or(&path, Event::Cancel),
         }
+    }
+
+    /// Returns the operations that fail if the path has the permits of Curator's semaphore: these obey the
+    /// number, and a client in kazoo's dialect counts none of them. In Curator's, the look shows kazoo's.
+    fn beside_no_other(&self) -> Vec<Op> {
+        if !self.semaphore.speaks_kazoo() {
+            return Vec::new();
+        }
+        let permits = format!("{}/leases", self.semaphore.path);
+        let acl = self.session().settings.acl.entries().to_vec();
+        let create = Op::create(permits.clone(), Vec::new(), acl, CreateMode::Persistent);
+        vec![create, Op::delete(permits)]
     }
 
     /// Acquires the permits, while the place in the queue is held.

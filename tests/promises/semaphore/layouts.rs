@@ -9,7 +9,7 @@ use zklock::{Client, Dialect, Error, LockOptions, Permit, Result, Role, Semaphor
 use super::DIALECTS;
 use crate::support::eventually;
 use crate::support::proxy::Proxy;
-use crate::support::raw::{EPHEMERAL, EPHEMERAL_SEQUENTIAL, PERSISTENT, Raw};
+use crate::support::raw::{EPHEMERAL, EPHEMERAL_SEQUENTIAL, PERSISTENT, Raw, op};
 use crate::transport::SOON;
 
 const PATH: &str = "/limits/imports";
@@ -89,6 +89,33 @@ fn in_kazoos_dialect_the_directories_of_another_layout_are_no_permits() {
     // With no permit out, another number takes the place of the first one.
     let (_client, two) = semaphore(&server, Dialect::Kazoo, 2);
     assert_eq!(two.acquire_many(2).unwrap().nodes().len(), 2);
+}
+
+/// Those permits obey the number, and a client in kazoo's dialect does not see them.
+#[test]
+fn in_kazoos_dialect_no_number_is_replaced_beside_the_permits_of_another_layout() {
+    let server = Server::start().unwrap();
+    drop(semaphore(&server, Dialect::Kazoo, 2).1.acquire().unwrap());
+    let proxy = Proxy::start(server.hosts());
+    let client = Client::builder(&proxy.hosts()).dialect(Dialect::Kazoo);
+    let client = client.connect().unwrap();
+    let three = client.semaphore(PATH, 3).unwrap();
+    proxy.blackhole_at_next_request(op::MULTI);
+    let refused = thread::scope(|scope| {
+        let acquires = scope.spawn(|| three.try_acquire_for(SOON));
+        eventually("the number is about to be written", || proxy.fired());
+        let (_other, curators) = semaphore(&server, Dialect::Curator, 2);
+        let permit = curators.acquire().unwrap();
+        proxy.heal();
+        let refused = acquires.join().unwrap();
+        drop(permit);
+        refused
+    });
+    assert!(
+        matches!(refused, Err(Error::ForeignContender { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(Raw::connect(server.hosts()).data(PATH).unwrap(), b"2");
 }
 
 /// kazoo writes its limit in a second step, and overwrites whatever is there.
