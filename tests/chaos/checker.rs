@@ -160,9 +160,17 @@ impl<'a> Case<'a> {
             let mut open: Vec<Span<'_>> = Vec::new();
             for span in spans {
                 open.retain(|other| span.start < other.end);
-                let rivals = open.iter().filter(|other| conflict(other.op, span.op));
+                let is_permit = |op: &Op| matches!(op.kind, Kind::Permit(_));
+                let rivals = open.iter().filter(|other| {
+                    conflict(other.op, span.op) || is_permit(other.op) != is_permit(span.op)
+                });
                 let rival = match span.op.kind {
-                    Kind::Permit(of) => (of <= open.len()).then(|| open.first()).flatten(),
+                    Kind::Permit(of) => {
+                        // Permits under another number, and locks of other kinds, exclude this one.
+                        let other = open.iter().find(|other| other.op.kind != span.op.kind);
+                        let first = || (of <= open.len()).then(|| open.first()).flatten();
+                        other.or_else(first)
+                    }
                     _ => rivals.min_by_key(|other| other.start),
                 };
                 if let Some(other) = rival {

@@ -6,6 +6,7 @@ mod numbers;
 mod once;
 mod several;
 mod shards;
+mod shared;
 mod standby;
 mod views;
 
@@ -314,6 +315,7 @@ fn builder(plan: &Plan, mine: &ClientPlan) -> ClientBuilder {
     let builder = Client::builder(&hosts.join(","))
         .session_timeout(ms(plan.timeout))
         .wall_clock_expiry(plan.keeper)
+        .dialect(mine.dialect)
         .local_handoffs(mine.handoffs);
     match plan.private {
         true => builder.auth("digest", "sim:secret").acl(Acl::creator_all()),
@@ -337,9 +339,9 @@ impl Actor {
         match step.lock {
             Lock::Mutex(number) => self.mutex(&format!("/sim/m{number}"), false, step),
             Lock::Tracked => self.mutex(marks::LOCK, true, step),
-            Lock::Reentrant => self.reentrant(step),
-            Lock::Read => self.read(step),
-            Lock::Write => self.write(step),
+            Lock::Reentrant => self.reentrant("/sim/reentrant", step),
+            Lock::Read => self.read("/sim/rw", step),
+            Lock::Write => self.write("/sim/rw", step),
             Lock::Permit => self.permit(step),
             Lock::Several(one, other) => self.several([one, other], step),
             Lock::Together(together) => self.together(together, step),
@@ -349,6 +351,7 @@ impl Actor {
             Lock::Hold(hold) => self.keep(hold, step),
             Lock::Numbered => self.numbered(step),
             Lock::Shards(count) => self.shards(count, step),
+            Lock::Shared(shared) => self.shared(shared, step),
         }
     }
 
@@ -387,8 +390,7 @@ impl Actor {
         }
     }
 
-    fn reentrant(&self, step: &Step) {
-        let path = "/sim/reentrant";
+    fn reentrant(&self, path: &str, step: &Step) {
         let mutex = self.client.reentrant_mutex(path).expect("a mutex");
         let (op, options) = self.request(Kind::Exclusive, &[path], step);
         let taken = self.call(op, || mutex.lock_with(options));
@@ -409,8 +411,7 @@ impl Actor {
         drop((again, late));
     }
 
-    fn read(&self, step: &Step) {
-        let path = "/sim/rw";
+    fn read(&self, path: &str, step: &Step) {
         let lock = self.client.rwlock(path).expect("a lock");
         let (op, options) = self.request(Kind::Read, &[path], step);
         let taken = self.call(op, || match step.tries() {
@@ -422,8 +423,7 @@ impl Actor {
         }
     }
 
-    fn write(&self, step: &Step) {
-        let path = "/sim/rw";
+    fn write(&self, path: &str, step: &Step) {
         let lock = self.client.rwlock(path).expect("a lock");
         let asked = sim::elapsed();
         let (op, options) = self.request(Kind::Exclusive, &[path], step);

@@ -45,7 +45,9 @@ impl Specification for Path {
         let allowed = match *step {
             Step::Acquire(_, Kind::Exclusive) => holds.is_empty(),
             Step::Acquire(_, Kind::Read) => holds.values().all(|kind| *kind == Kind::Read),
-            Step::Acquire(_, Kind::Permit(of)) => holds.len() < of,
+            Step::Acquire(_, Kind::Permit(of)) => {
+                holds.len() < of && holds.values().all(|kind| *kind == Kind::Permit(of))
+            }
             Step::Release(hold) => holds.contains_key(&hold),
         };
         match *step {

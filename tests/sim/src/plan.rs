@@ -4,13 +4,16 @@
 
 mod cells;
 mod crowd;
+mod dialects;
 mod lives;
 mod several;
 
 use std::time::Duration;
 
 use fastrand::Rng;
+use zklock::Dialect;
 
+pub(crate) use self::dialects::{SHARED, Shared};
 use crate::jobs::JOB;
 use crate::marks;
 
@@ -61,6 +64,7 @@ pub(crate) struct LinkPlan {
 pub(crate) struct ClientPlan {
     /// When the client connects.
     pub(crate) starts: u64,
+    pub(crate) dialect: Dialect,
     pub(crate) handoffs: u32,
     pub(crate) threads: Vec<Vec<Step>>,
     pub(crate) end: ClientEnd,
@@ -117,6 +121,8 @@ pub(crate) enum Lock {
     Numbered,
     /// A member's part of this many shards.
     Shards(u8),
+    /// A lock at a path where there are locks of other kinds.
+    Shared(Shared),
 }
 
 /// Several of [`TOGETHER`] at once, each of them in the role of its place.
@@ -313,6 +319,7 @@ impl ClientPlan {
     pub(crate) fn of(threads: Vec<Vec<Step>>) -> Self {
         Self {
             starts: 0,
+            dialect: Dialect::Curator,
             handoffs: 0,
             threads,
             end: ClientEnd::Close,
@@ -351,6 +358,7 @@ impl Plan {
             5 => Self::crowd(seed),
             6 => Self::handovers(seed),
             7 => Self::late(seed),
+            8 => Self::dialects(seed),
             9 => Self::marks(seed),
             10 => Self::several(seed),
             11 => Self::jobs(seed),
@@ -415,6 +423,7 @@ impl Plan {
         };
         let client = |rng: &mut Rng| ClientPlan {
             starts: 0,
+            dialect: Dialect::Curator,
             handoffs: 0,
             threads: vec![(0..rng.usize(1..4)).map(|_| holder(rng)).collect()],
             end: ClientEnd::Close,
@@ -741,7 +750,7 @@ impl Plan {
     /// Returns whether nothing breaks, and no client ends before its calls do. Servers of version
     /// 3.4 and the last sequence numbers have refusals of their own.
     pub(crate) fn is_calm(&self) -> bool {
-        let usual = !self.old && !self.counters_end && !self.hands_over();
+        let usual = !self.old && !self.counters_end && !self.hands_over() && !self.is_shared();
         usual && self.is_sound()
     }
 
@@ -750,6 +759,16 @@ impl Plan {
         let steps = self.clients.iter().flat_map(|client| &client.threads);
         let mut steps = steps.flatten();
         steps.any(|step| matches!(step.end, Release::HandOver))
+    }
+
+    /// Returns whether there are locks of several kinds at one path, which refuse each other.
+    fn is_shared(&self) -> bool {
+        let mut steps = self
+            .clients
+            .iter()
+            .flat_map(|client| &client.threads)
+            .flatten();
+        steps.any(|step| matches!(step.lock, Lock::Shared(_)))
     }
 
     /// Returns whether nothing breaks, and no client ends by itself.
@@ -847,6 +866,7 @@ fn client(rng: &mut Rng, timeout: u64) -> ClientPlan {
     let around = timeout.max(100);
     ClientPlan {
         starts: 0,
+        dialect: Dialect::Curator,
         handoffs: *pick(rng, &[0, 0, 0, 4]),
         threads: (0..threads)
             .map(|_| (0..rng.usize(1..5)).map(|_| step(rng, around)).collect())

@@ -183,7 +183,7 @@ fn servers() -> String {
 
 /// Returns where the sequence numbers begin.
 fn counters(plan: &Plan) -> BTreeMap<String, i32> {
-    const QUEUES: [&str; 10] = [
+    const QUEUES: [&str; 14] = [
         "/sim/m0",
         "/sim/m1",
         marks::LOCK,
@@ -194,6 +194,10 @@ fn counters(plan: &Plan) -> BTreeMap<String, i32> {
         "/sim/permits/leases",
         "/sim/numbered/leases",
         "/sim/shards/0",
+        "/sim/s0",
+        "/sim/s0/locks",
+        "/sim/s0/leases",
+        "/sim/s0-__lock__",
     ];
     let queues = QUEUES.iter().filter(|_| plan.counters_end);
     queues

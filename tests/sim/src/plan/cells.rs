@@ -1,6 +1,8 @@
 //! Plans with one lock, a few clients that want it one after the other, and nothing that goes
 //! wrong: they show how long each way to the lock takes, in trips, and what it costs.
 
+use zklock::Dialect;
+
 use super::{
     ClientEnd, ClientPlan, LinkPlan, Lock, Once, Plan, Release, Rng, Step, Threads, Trouble, What,
     pick,
@@ -116,6 +118,7 @@ fn contender(rng: &mut Rng, timeout: u64, family: u8, place: usize) -> ClientPla
         threads.push(vec![again(rng)]);
     }
     ClientPlan {
+        dialect: Dialect::Curator,
         starts: u64::from(rng.bool()) * part(rng, timeout),
         handoffs: *pick(rng, &[0, 0, 2]),
         threads,
