@@ -89,6 +89,11 @@ impl Shared {
         state.shut_down();
         self.stop.notify_all();
     }
+
+    /// Returns whether nobody asks for the end of the session any more.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.state.lock().stage == Stage::Over
+    }
 }
 
 impl State {

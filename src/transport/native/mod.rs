@@ -220,6 +220,9 @@ impl Native {
     /// Waits for the end of the session. If another thread ends it already, that one decides when to give it up.
     fn await_end(&self, limit: Duration) {
         let thread = self.thread.lock().take();
+        if thread.is_none() && self.shared.has_given_up() {
+            return;
+        }
         if !self.ends_within(limit) && thread.is_some() {
             self.shared.give_up_close();
         }

@@ -158,6 +158,31 @@ fn a_thread_that_closes_a_client_while_another_does_learns_how_that_ends() {
 }
 
 #[test]
+fn a_client_whose_end_was_given_up_is_closed_again_at_once() {
+    let server = Fake::start(Script::new(|_, _| Act::Refuse(ErrorCode::NO_NODE)));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let (release, released) = bounded::<()>(0);
+    let (began, begun) = bounded(1);
+    // Whatever keeps the transport's thread, such as a connection that nobody accepts.
+    let answer: Answer = Box::new(move |_| {
+        began.send(()).unwrap();
+        let _ = released.recv();
+    });
+    let request = data("/a", false);
+    rig.transport.send(vec![Call {
+        request,
+        watch: None,
+        answer,
+    }]);
+    begun.recv_timeout(PATIENCE).expect("an answer");
+    let close = || timed(|| rig.transport.close(Duration::ZERO));
+    let (first, again) = (close(), close());
+    drop(release);
+    assert!(!first.0 && !again.0);
+    assert!(again.1 < first.1 / 2, "{:?}, {:?}", again.1, first.1);
+}
+
+#[test]
 fn a_client_that_is_closed_asks_for_no_new_session() {
     let (to, seen) = unbounded();
     let server = Fake::start(Script {
