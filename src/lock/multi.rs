@@ -224,7 +224,7 @@ impl MultiDriver<'_, '_> {
             Err(error) => return error.or(&about, Event::Cancel),
         };
         let queues = answers.split_off(names.len());
-        // ZooKeeper 3.9 lets only readers ask for a birth. Nothing would ever confirm this lock.
+        // Since ZooKeeper 3.8.4, only readers may ask for a birth. Nothing would ever confirm this lock.
         let is_hidden = |answer: &_| *answer == Err(ErrorCode::NO_AUTH);
         if let Some(at) = answers.iter().position(is_hidden) {
             return Err(hidden(&nodes, at));

@@ -86,7 +86,7 @@ fn who_may_not_read_its_own_node_is_told_so_when_it_asks() {
     let both = blind.multi_lock([&*first, &*second]).unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| both.try_lock_for(4 * SOON).map(drop));
-        // ZooKeeper 3.9 shows it at once, earlier servers when its turn comes.
+        // ZooKeeper shows it at once since 3.8.4, and before that when its turn comes.
         let waits = || open.contenders(&first).unwrap().len() == 2;
         eventually("it waits", || waiting.is_finished() || waits());
         // Its creates are no proof any more.
