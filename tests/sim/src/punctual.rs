@@ -239,36 +239,50 @@ impl<'a> Punctual<'a> {
     /// Returns the trips from a call for a free lock to its grant. The first client creates the
     /// directories.
     fn trips_of_a_call(&self, op: &Op, at: Duration) -> u32 {
+        let knows = |dir: &str| self.knows(dir, nanos(op.requested), at);
+        let known = || self.is_exact(op) && op.paths.iter().all(|path| knows(path));
         match (op.kind, op.paths[0].as_str()) {
-            (Kind::Permit(_), _) => 14,
+            (Kind::Permit(_), path) => {
+                let dirs = ["locks", "leases"].map(|dir| format!("{path}/{dir}"));
+                match known() && dirs.iter().all(|dir| knows(dir)) {
+                    true => 6,
+                    false => 14,
+                }
+            }
             (_, JOB) => 10,
             (_, marks::LOCK) => 12,
-            _ if op.paths.len() > 1 => 18,
-            (_, path) if self.is_exact(op) && self.knows(path, nanos(op.requested), at) => 2,
-            _ => 6,
+            _ if op.paths.len() > 1 => match known() {
+                true => 6,
+                false => 18,
+            },
+            _ => match known() {
+                true => 2,
+                false => 6,
+            },
         }
     }
 
     /// Returns the trips from the deletion of the last node ahead to the grant.
     fn trips_of_a_release(&self, op: &Op, node: &str, gone: Duration) -> u32 {
+        let has_settled = self.is_exact(op) && self.has_settled(op, node, gone);
         match (op.kind, op.paths[0].as_str()) {
-            (kind, path)
-                if op.paths.len() == 1
-                    && !matches!(kind, Kind::Permit(_))
-                    && self.is_exact(op)
-                    && self.has_settled(node, gone)
-                    && ![JOB, marks::LOCK].contains(&path) =>
-            {
+            (_, JOB) => 9,
+            (_, marks::LOCK) => 7,
+            // Who waits for several locks lists the queues that are left, and has all nodes confirmed. The next in a
+            // semaphore's line looks whether there is room, and creates the permit's node with a listing.
+            (kind, _) if op.paths.len() > 1 || matches!(kind, Kind::Permit(_)) => {
+                match has_settled && !self.was_reset(op) {
+                    true => 5,
+                    false => 11,
+                }
+            }
+            (_, path) if has_settled => {
                 // The listing of readers and writers comes after the event, with a proof that is due.
                 match path.ends_with("rw") || self.was_reset(op) {
                     true => 3,
                     false => 1,
                 }
             }
-            (Kind::Permit(_), _) => 11,
-            (_, JOB) => 9,
-            (_, marks::LOCK) => 7,
-            _ if op.paths.len() > 1 => 11,
             _ => 7,
         }
     }
@@ -280,20 +294,25 @@ impl<'a> Punctual<'a> {
             .any(|trouble| matches!(trouble.what, Trouble::Cut { client } if client == op.who.slot))
     }
 
-    /// Returns whether a waiter had all its watches, and nothing happened in its queue for a while.
-    fn has_settled(&self, node: &str, gone: Duration) -> bool {
+    /// Returns whether a waiter had all its watches, and nothing happened in its queue for a while. A contender for a
+    /// permit has a node in the line, too.
+    fn has_settled(&self, op: &Op, node: &str, gone: Duration) -> bool {
         let since = gone.saturating_sub(self.takes(&Free {
             at: gone,
             by: Last::Call,
             trips: 10,
         }));
-        let dir = node.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let in_line = matches!(op.kind, Kind::Permit(_));
+        let dir = match in_line {
+            true => &*op.paths[0],
+            false => node.rsplit_once('/').map_or("", |(dir, _)| dir),
+        };
         let before = self
             .history
             .iter()
             .filter(|change| (since..gone).contains(&change.at));
         let mut moved = before.filter(|change| match &change.what {
-            What::Created { path, .. } => path == node,
+            What::Created { path, .. } => path == node || in_line && path.starts_with(dir),
             What::Deleted { path, .. } => path.starts_with(dir),
             _ => false,
         });
