@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct StopPolicy {
     grace: Duration,
     margin: Duration,
+    /// The part of the margin that is a hook's.
+    hook: Duration,
     /// The time until the next look at the lock, if nothing is to be done before.
     pub(crate) look: Duration,
 }
@@ -45,6 +47,7 @@ impl StopPolicy {
         Self {
             grace: grace.unwrap_or(session_timeout / 8),
             margin: session_timeout / 20,
+            hook: Duration::ZERO,
             // The keeper of the command learns of a proof at the next look. If it learned of it
             // late, a stop of this process that the lock survives would cost the command.
             look: LOOK.min(session_timeout / 8),
@@ -52,12 +55,15 @@ impl StopPolicy {
     }
 
     /// Creates a policy with as much time again for a hook that runs when the command is gone. By
-    /// default both have half of the grace.
+    /// default both have half of the grace. A lock that is confirmed has a third of the timeout left
+    /// before its next proof: a margin as long as that would kill its command.
     pub(crate) fn before_a_hook(session_timeout: Duration, grace: Option<Duration>) -> Self {
         let grace = grace.unwrap_or(session_timeout / 16);
         let policy = Self::new(session_timeout, Some(grace));
+        let hook = grace.min(session_timeout / 5);
         Self {
-            margin: policy.margin + grace,
+            margin: policy.margin + hook,
+            hook,
             ..policy
         }
     }
@@ -65,7 +71,7 @@ impl StopPolicy {
     /// Returns how long that hook may run, once the command is gone. If the lock is lost already,
     /// the hook is needed all the more.
     pub(crate) fn time_for_the_hook(self, valid_for: Duration) -> Duration {
-        let before_margin = valid_for.saturating_sub(self.margin - self.grace);
+        let before_margin = valid_for.saturating_sub(self.margin - self.hook);
         match valid_for.is_zero() {
             true => self.grace,
             false => before_margin.max(valid_for / 2).min(self.grace),
@@ -237,6 +243,22 @@ mod tests {
         let [with, without] =
             [StopPolicy::before_a_hook, StopPolicy::new].map(|new| new(timeout, None));
         assert_eq!(with.spare(timeout), without.spare(timeout));
+    }
+
+    #[test]
+    fn no_grace_kills_a_command_whose_lock_is_confirmed() {
+        for seconds in [1, 2, 4, 10, 20, 60] {
+            let timeout = Duration::from_secs(seconds);
+            for grace in [timeout / 4, timeout / 3, timeout, 10 * timeout] {
+                let policy = StopPolicy::before_a_hook(timeout, Some(grace));
+                // A moment before the next proof, which is a little late.
+                let decided = policy.decide(Held, timeout / 2 - timeout / 5, None);
+                assert!(
+                    matches!(decided, Wait(_)),
+                    "{timeout:?} {grace:?}: {decided:?}"
+                );
+            }
+        }
     }
 
     #[test]

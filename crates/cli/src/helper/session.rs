@@ -68,10 +68,9 @@ impl Session {
                 let node = env::var(NODE).unwrap_or_default();
                 let file = standby.ready_file.as_deref();
                 file.inspect(|file| ReadyFile::remove_after_kill(file, &node));
-                let grace = standby
-                    .what
-                    .grace
-                    .unwrap_or_else(|| args.session_timeout() / 16);
+                let timeout = args.session_timeout();
+                // The session ends by itself after its timeout.
+                let grace = standby.what.grace.unwrap_or(timeout / 16).min(timeout / 2);
                 let hook = standby.on_passive.as_deref();
                 hook.inspect(|hook| drop(run_hook(hook, &self.folder, grace, descendants)));
             }

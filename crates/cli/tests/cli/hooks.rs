@@ -25,6 +25,7 @@ on_every_server! {
     a_keeper_comes_first_and_neither_its_command_nor_its_hook_does
     a_signal_to_a_keeper_keeps_it_from_no_hook
     a_passive_hook_ends_in_time_if_zklock_is_stopped
+    a_long_grace_kills_no_daemon_and_outlasts_no_session
     an_active_hook_that_hangs_ends_with_the_lock
     the_passive_hook_runs_however_the_term_ends
     the_events_are_those_of_the_term_in_order
@@ -242,6 +243,34 @@ fn a_passive_hook_ends_in_time_if_zklock_is_stopped(hosts: &str) {
     eventually("the hook ends", || log.is_still());
     first.signal("CONT");
     assert_eq!(first.end().signal, Some(15));
+}
+
+fn a_long_grace_kills_no_daemon_and_outlasts_no_session(hosts: &str) {
+    let (path, log) = (fresh_path("long-grace"), Log::new());
+    let down = log.beat("down");
+    let mut first = command(hosts);
+    first.args([
+        "--session-timeout",
+        "4",
+        "standby",
+        "--grace",
+        "60",
+        "--on-passive",
+    ]);
+    first.args([&down, &path, "--", "sh", "-c", &log.beat("up")]);
+    let mut first = Zklock::spawn(&mut first);
+    // The lock is proven several times meanwhile.
+    let beats = || log.words().iter().filter(|word| *word == "up").count();
+    eventually("it runs", || beats() > 100 || log.contains("down"));
+    assert!(!log.contains("down"));
+    let second = Log::new();
+    let next = format!("{}; read -r _", second.write("second"));
+    let mut next = Zklock::spawn(&mut standby(hosts, &path, &[], &next));
+    await_queue(hosts, &path, 2);
+    first.kill();
+    second.await_word("second");
+    assert_eq!(log.writers("down"), 0);
+    next.kill();
 }
 
 /// Returns the names of the events, without those of a wait.
