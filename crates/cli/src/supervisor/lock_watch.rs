@@ -27,9 +27,20 @@ impl Supervisor<'_> {
         let (state, valid_for) = (self.order.lock.state(), self.order.lock.valid_for());
         self.looks.look(state, since_boot());
         let has_changed = mem::replace(&mut self.state, state) != state;
+        let wait = self.obey_lock((now, valid_for), state, has_changed);
         if has_changed {
             (self.order.told)(News::Is(state));
         }
+        wait
+    }
+
+    /// Stops the command before anybody is told, which may take a moment.
+    fn obey_lock(
+        &mut self,
+        (now, valid_for): (Duration, Duration),
+        state: GuardState,
+        has_changed: bool,
+    ) -> Duration {
         if self.order.what.on_lost == OnLost::Warn {
             if has_changed {
                 self.warn(state);

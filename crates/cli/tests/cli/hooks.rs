@@ -2,14 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::Value;
 
-use crate::processes::{keeper_of, keepers_of};
+use crate::processes::{debug, is_root, keeper_of, keepers_of, thread_of};
 use crate::program::{Log, Zklock, await_queue, command, embedded, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
@@ -333,6 +333,46 @@ fn the_events_are_those_of_the_term_in_order(hosts: &str) {
     assert_eq!(events[1]["term"], 1);
     assert!(events[1]["token"].as_i64() < events[6]["token"].as_i64());
     assert!(events.is_sorted_by_key(|event| event["at_ms"].as_u64()));
+}
+
+/// A disk that hangs is one whose thread does.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_hangs_holds_no_signal_back() {
+    // How long an event is waited for.
+    const FLUSH: Duration = Duration::from_millis(250);
+    if !is_root() {
+        return println!("only root can debug everywhere");
+    }
+    let mut took = Vec::new();
+    while took.iter().all(|time| FLUSH <= *time) {
+        assert!(took.len() < 10, "{took:?}");
+        took.push(killed_after());
+    }
+}
+
+/// Returns how long after the end of its lock a daemon runs, if no event can be written.
+#[cfg(target_os = "linux")]
+fn killed_after() -> Duration {
+    let (path, folder, log) = (fresh_path("hangs"), Folder::new(), Log::new());
+    let file = folder.path("events");
+    let options = [("--events", file.to_str().unwrap())];
+    let script = format!("{}; echo $$ > pid; exec sleep 100", log.write("runs"));
+    let mut daemon = standby(embedded(), &path, &options, &script);
+    let mut daemon = Zklock::spawn(daemon.current_dir(folder.path("")));
+    let pid = || fs::read_to_string(folder.path("pid")).unwrap_or_default();
+    eventually("it runs", || pid().ends_with('\n'));
+    let held = debug(&thread_of(daemon.id(), "zklock-events"), "stop");
+    let node = format!("{path}/{}", children(embedded(), &path).remove(0));
+    let runs = PathBuf::from("/proc").join(pid().trim());
+    let since = Instant::now();
+    Raw::connect(embedded()).delete(&node).unwrap();
+    eventually("it is killed", || !runs.exists());
+    let took = since.elapsed();
+    // The system keeps what has ended for its debugger.
+    drop(held);
+    daemon.kill();
+    took
 }
 
 fn make_pipe(path: &Path) {

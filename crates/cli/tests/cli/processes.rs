@@ -585,7 +585,7 @@ fn what_is_orphaned_while_a_keeper_ends_is_the_commands(hosts: &str) {
 }
 
 /// Returns the thread of this process that has this name.
-fn thread_of(process: u32, name: &str) -> String {
+pub(crate) fn thread_of(process: u32, name: &str) -> String {
     let all = fs::read_dir(format!("/proc/{process}/task")).expect("a list of threads");
     let is_it = |thread: &fs::DirEntry| {
         fs::read_to_string(thread.path().join("comm")).is_ok_and(|read| read.trim() == name)
