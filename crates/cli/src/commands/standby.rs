@@ -163,6 +163,7 @@ fn run_active(
     (announcer, variables): (&Announcer, &Variables<'_>),
 ) -> Result<Ended, Failure> {
     let told = |news| match news {
+        News::Begins => {}
         News::Is(state) => announcer.is(state, term.lost_reason()),
         News::Stops => announcer.stops(),
     };
@@ -178,7 +179,10 @@ fn run_active(
             return Ok(ended);
         }
     }
-    announcer.is_ready(term);
+    let told = |news| match news {
+        News::Begins => announcer.is_ready(term),
+        news => told(news),
+    };
     stage.run(&standby.what, term, variables, &told)
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Order<'a> {
 /// What observers are told while a command runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum News {
+    /// The command is about to begin, and whoever kills this process kills it too.
+    Begins,
     /// The lock's state has changed.
     Is(GuardState),
     /// The command is asked to end, or killed, because of its lock; or the lock is lost.
@@ -142,6 +144,7 @@ impl<'a> Supervisor<'a> {
         if self.terminal.is_all_ours() {
             self.give_terminal();
         }
+        (self.order.told)(News::Begins);
         let lock = self.order.lock;
         self.tell_trust(since_boot(), lock.valid_for());
         let action = self

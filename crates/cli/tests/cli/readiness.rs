@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::program::{Log, Zklock, await_queue, command, embedded, on_every_server};
+use crate::program::{Log, Zklock, await_queue, command, embedded, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, Raw, children};
 use crate::support::zookeeper::Folder;
@@ -18,6 +18,7 @@ on_every_server! {
     the_ready_file_is_there_while_the_command_runs
     the_ready_file_is_gone_before_another_machine_is_active
     the_ready_file_of_a_killed_zklock_is_removed
+    a_zklock_that_is_killed_as_its_command_begins_leaves_no_ready_file
     a_probe_tells_whether_this_machine_is_active
     a_probe_tells_a_standby_from_who_shares_the_lock
 }
@@ -125,6 +126,21 @@ fn the_ready_file_of_a_killed_zklock_is_removed(hosts: &str) {
     killed.kill();
     assert_eq!(second.end().code, Some(1));
     assert!(!file.exists());
+}
+
+fn a_zklock_that_is_killed_as_its_command_begins_leaves_no_ready_file(hosts: &str) {
+    for _ in 0..rounds(5) {
+        let (path, folder) = (fresh_path("begins"), Folder::new());
+        let file = folder.path("ready");
+        let mut killed = start(hosts, &path, &file, "sleep 100");
+        let since = Instant::now();
+        while !file.exists() {
+            assert!(since.elapsed() < Duration::from_secs(20), "no file");
+        }
+        killed.kill();
+        eventually("the file is gone", || !file.exists());
+        await_queue(hosts, &path, 0);
+    }
 }
 
 fn a_probe_tells_whether_this_machine_is_active(hosts: &str) {
