@@ -67,6 +67,11 @@ impl Announcer {
         self.write("active", about(term));
     }
 
+    /// Announces that the first hook begins, which may take longer than a manager waits for a start.
+    pub(crate) fn prepares(&self) {
+        self.tell(|| format!("becoming active for {}", self.path));
+    }
+
     /// Announces that the command begins.
     pub(crate) fn is_ready(&self, term: &Term<'_>) {
         if let Some(file) = &self.file {

@@ -173,6 +173,7 @@ fn run_active(
             max_time: None,
             ..standby.what.clone()
         };
+        announcer.prepares();
         let ended = stage.run(&what, term, variables, &told)?;
         if ended.by_lock || ended.by_signal || ended.ending != Ending::Code(0) {
             say(&format!("--on-active {}: giving the lock up", ended.ending));

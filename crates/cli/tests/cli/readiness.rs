@@ -295,6 +295,25 @@ fn the_service_manager_is_told_at_an_abstract_socket() {
 }
 
 #[test]
+fn the_service_manager_waits_for_no_hook() {
+    let (folder, path, log) = (Folder::new(), fresh_path("prepares"), Log::new());
+    let socket = folder.path("notify");
+    let mut manager = Manager::new(&SocketAddr::from_pathname(&socket).unwrap());
+    let go = folder.path("go");
+    let up = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+    let mut standby = command(embedded());
+    standby.args(["standby", "--on-active", &up, &path, "--", "sh", "-c"]);
+    standby.arg(log.write("runs")).env("NOTIFY_SOCKET", &socket);
+    let standby = Zklock::spawn(&mut standby);
+    manager.hear("READY=1");
+    manager.hear(&format!("STATUS=becoming active for {path}"));
+    fs::write(&go, "").unwrap();
+    manager.hear(&format!("STATUS=active for {path}"));
+    assert_eq!(standby.end().code, Some(0));
+    assert_eq!(log.words(), ["runs"]);
+}
+
+#[test]
 fn a_service_manager_that_is_not_there_or_does_not_read_changes_nothing() {
     let folder = Folder::new();
     let full = folder.path("full");
