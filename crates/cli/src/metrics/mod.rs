@@ -10,11 +10,11 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use self::page::Page;
+use self::page::{Page, now};
 use self::writer::Writer;
 use crate::args::Guarded;
 use crate::exit::Ending;
@@ -123,8 +123,11 @@ impl Metrics {
 /// Notes that the command of a `zklock` that was killed has ended, from another process.
 pub(crate) fn note_kill(what: &Guarded, lock: &str) {
     if let Some(file) = file_of(what, lock) {
-        let mut page = Page::new(lock);
-        if page.continues(&place::read(&file)) {
+        let (_turn, mut page) = (place::turn(&file), Page::new(lock));
+        let earlier = place::read(&file);
+        if page.continues(&earlier, now()) {
+            // Whoever had the lock did not wait for it.
+            page.waiting = page.waits_in(&earlier);
             drop(place::replace(&file, &page.to_string()));
         }
     }
@@ -133,9 +136,4 @@ pub(crate) fn note_kill(what: &Guarded, lock: &str) {
 /// Returns the file that the user asked for, if any.
 fn file_of(what: &Guarded, lock: &str) -> Option<PathBuf> {
     place::file(Path::new(what.metrics.as_deref()?), lock)
-}
-
-/// Returns the time since 1970.
-fn now() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::mem;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The numbers about one lock's commands on this machine.
 #[derive(Clone, Debug, Default)]
@@ -58,11 +58,12 @@ impl Page {
         mem::replace(self, rest)
     }
 
-    /// Takes over from an earlier page what has not happened since, and adds up the counters.
-    pub(super) fn follows(&mut self, earlier: &Self) {
-        self.last_start = self.last_start.max(earlier.last_start);
-        self.last_success = self.last_success.max(earlier.last_success);
-        self.last_exit = self.last_exit.max(earlier.last_exit);
+    /// Takes over from an earlier page what has not happened since, and adds up the counters. What
+    /// was to happen after `now`, by a clock that was ahead, does not outlast what has happened.
+    pub(super) fn follows(&mut self, earlier: &Self, now: Duration) {
+        self.last_start = later(self.last_start, earlier.last_start, |at| *at <= now);
+        self.last_success = later(self.last_success, earlier.last_success, |at| *at <= now);
+        self.last_exit = later(self.last_exit, earlier.last_exit, |(at, _)| *at <= now);
         self.last_wait = self.last_wait.or(earlier.last_wait);
         self.last_hold = self.last_hold.or(earlier.last_hold);
         self.starts = self.starts.saturating_add(earlier.starts);
@@ -70,7 +71,7 @@ impl Page {
     }
 
     /// Follows an earlier page in its written form. Returns whether the text had any numbers.
-    pub(super) fn continues(&mut self, earlier: &str) -> bool {
+    pub(super) fn continues(&mut self, earlier: &str, now: Duration) -> bool {
         let number = |name| self.number_in(name, earlier);
         let time = |name| Duration::try_from_secs_f64(number(name)?).ok();
         let count = |name| number(name).unwrap_or_default() as u64;
@@ -86,8 +87,13 @@ impl Page {
             ..Self::default()
         };
         let is_there = ABOUT.iter().any(|(name, ..)| number(name).is_some());
-        self.follows(&earlier);
+        self.follows(&earlier, now);
         is_there
+    }
+
+    /// Returns whether somebody waits, according to an earlier page in its written form.
+    pub(super) fn waits_in(&self, earlier: &str) -> bool {
+        self.number_in("waiting", earlier) == Some(1.0)
     }
 
     fn number_in(&self, name: &str, text: &str) -> Option<f64> {
@@ -120,6 +126,19 @@ impl Page {
     }
 }
 
+/// Returns the time since 1970.
+pub(super) fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+/// Returns the later one; the own one, if there is one, where the earlier one is not to be believed.
+fn later<T: Ord>(own: Option<T>, earlier: Option<T>, is_past: impl Fn(&T) -> bool) -> Option<T> {
+    match own {
+        None => earlier,
+        own => own.max(earlier.filter(is_past)),
+    }
+}
+
 impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for ((name, counts, help), number) in ABOUT.into_iter().zip(self.numbers()) {
@@ -139,6 +158,8 @@ mod tests {
     use zklock_testkit::fuzz;
 
     use super::*;
+
+    const LATE: Duration = Duration::from_secs(1_764_000_100);
 
     fn full() -> Page {
         let at = |seconds: u64| Some(Duration::from_millis(1_764_000_000_123 + seconds * 1000));
@@ -176,7 +197,7 @@ zklock_command_waiting{lock=\"/a\\\"\\\\\"} 0
         let mut page = Page::new("/jobs/a\"b\\c\nd, /é");
         page.starts = 1;
         page.last_success = Some(Duration::from_secs(1_764_000_007));
-        assert!(page.continues(&full().to_string()));
+        assert!(page.continues(&full().to_string(), LATE));
         let expected = Page {
             active: false,
             starts: 4,
@@ -184,7 +205,20 @@ zklock_command_waiting{lock=\"/a\\\"\\\\\"} 0
             ..full()
         };
         assert_eq!(page.to_string(), expected.to_string());
-        assert!(!Page::new("/other").continues(&full().to_string()));
+        assert!(!Page::new("/other").continues(&full().to_string(), LATE));
+    }
+
+    #[test]
+    fn what_a_clock_that_was_ahead_has_dated_is_replaced() {
+        let now = Duration::from_secs(1_763_000_000);
+        let mut page = Page::new("/jobs/a\"b\\c\nd, /é");
+        page.last_success = Some(now);
+        page.last_exit = Some((now, 0));
+        assert!(page.continues(&full().to_string(), now));
+        assert_eq!(page.last_success, Some(now));
+        assert_eq!(page.last_exit, Some((now, 0)));
+        // Nothing is known that is later.
+        assert!(page.last_start.is_some_and(|at| now < at));
     }
 
     const VALID: &[&str] = &[
@@ -215,9 +249,9 @@ zklock_command_waiting{lock=\"/a\\\"\\\\\"} 0
         #[test]
         fn a_page_continues_whatever_is_there(text in fuzz::texts(VALID, WORDS)) {
             let mut page = Page::new("/a");
-            page.continues(&text);
+            page.continues(&text, LATE);
             let mut again = Page::new("/a");
-            assert!(again.continues(&page.to_string()));
+            assert!(again.continues(&page.to_string(), LATE));
         }
     }
 }

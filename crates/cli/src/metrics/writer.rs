@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use parking_lot::Mutex;
 
-use super::page::Page;
+use super::page::{Page, now};
 use super::place::{read, replace, turn};
 use crate::stderr::say;
 
@@ -68,11 +68,11 @@ fn write_all(file: &Path, page: &Mutex<Page>, told: &Receiver<()>) {
         // Another zklock may have had the lock meanwhile.
         let turn = turn(file);
         let mut all = news.clone();
-        all.continues(&read(file));
+        all.continues(&read(file), now());
         let written = replace(file, &all.to_string());
         drop(turn);
         if let Err(error) = &written {
-            page.lock().follows(&news);
+            page.lock().follows(&news, now());
             if !has_told {
                 tell(&file.display().to_string(), error);
             }

@@ -19,6 +19,7 @@ on_every_server! {
     what_others_have_written_meanwhile_stays
     a_standby_tells_whether_it_is_active_and_counts_its_terms_and_losses
     after_a_kill_the_file_says_that_nothing_runs
+    who_is_killed_leaves_the_file_to_who_still_waits
 }
 
 /// A label's value, and the numbers of the names behind `zklock_command_`.
@@ -236,6 +237,29 @@ fn after_a_kill_the_file_says_that_nothing_runs(hosts: &str) {
     await_queue(hosts, &path, 0);
     assert_eq!(read(&file).1["active"], 0.0);
     assert_eq!(read(&file).1["starts_total"], 1.0);
+}
+
+fn who_is_killed_leaves_the_file_to_who_still_waits(hosts: &str) {
+    let (folder, path, log) = (Folder::new(), fresh_path("restarted"), Log::new());
+    let file = folder.path("both.prom");
+    let script = format!("{}; sleep 60", log.write("runs"));
+    let mut killed = Zklock::spawn(&mut with(&file, hosts, &["standby", &path], &script));
+    log.await_word("runs");
+    // The next one is on another machine.
+    let other = format!("{}; read -r _", log.write("other"));
+    let other = Zklock::start(hosts, &format!("standby {path}"), &other);
+    await_queue(hosts, &path, 2);
+    let again = Zklock::spawn(&mut with(&file, hosts, &["standby", &path], ":"));
+    await_queue(hosts, &path, 3);
+    let waits = || fs::read_to_string(&file).is_ok_and(|text| parse(&text).1["waiting"] == 1.0);
+    eventually("it is in line", waits);
+    killed.kill();
+    log.await_word("other");
+    assert!(waits());
+    for standby in [again, other] {
+        standby.signal("TERM");
+        standby.end();
+    }
 }
 
 /// A waiter would write over the success of the run ahead.
