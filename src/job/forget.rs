@@ -25,9 +25,9 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Refused`] while a client runs the job or waits for it, with
-    /// [`Error::Unmarked`] if the path's node is not a job's, and with [`Error::Unconfirmed`] if
-    /// the answer was lost. Otherwise as [`last`](Self::last).
+    /// Fails with [`Error::Refused`] while a client runs the job or waits for it, or other nodes are
+    /// below its path, with [`Error::Unmarked`] if the path's node is not a job's, and with
+    /// [`Error::Unconfirmed`] if the answer was lost. Otherwise as [`last`](Self::last).
     ///
     /// # Example
     ///
@@ -236,7 +236,7 @@ impl Job {
             Ok(None) => Err(Session::unconfirmed()),
             Err(CallError::Refused(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)) => Ok(false),
             Err(CallError::Refused(ErrorCode::NOT_EMPTY | STAKED)) => {
-                Err(self.in_use("somebody uses the path: try again when nobody does"))
+                Err(self.in_use("somebody uses the path, or there are nodes below it"))
             }
             Err(error) => Err(error.into_error(&self.path, || self.locks.session.unanswered())),
         }

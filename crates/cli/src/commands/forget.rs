@@ -23,18 +23,30 @@ pub(crate) fn forget(client: &Client, forget: &Forget) -> Result<u8, Failure> {
     let code = match done {
         Err(Error::Refused {
             code: NOT_EMPTY, ..
-        }) => {
-            let what = match forget.repair {
-                false if forget.slot.is_some() => "forgotten, because somebody runs it",
-                true => "mended, because somebody uses it",
-                false => "forgotten, because somebody runs it, waits for it or has it on hold",
-            };
-            let list = format!("{path} is not {what}: see zklock list {path}");
-            return Err(Failure::other(list));
-        }
+        }) => return Err(refused(client, forget, &path)),
         done => done?,
     };
     Ok(code)
+}
+
+/// Says why the path is left as it is.
+fn refused(client: &Client, forget: &Forget, path: &str) -> Failure {
+    let what = if forget.repair { "mended" } else { "forgotten" };
+    let why = match forget.repair {
+        false if forget.slot.is_some() => "somebody runs it",
+        _ if has_only_others_below(client, &forget.path) => "there are nodes below it",
+        true => "somebody uses it",
+        false => "somebody runs it, waits for it or has it on hold",
+    };
+    Failure::other(format!(
+        "{path} is not {what}, because {why}: see zklock list {path}"
+    ))
+}
+
+/// Returns whether the path is nobody's now, and has other nodes below it.
+fn has_only_others_below(client: &Client, path: &str) -> bool {
+    let is_free = client.contenders(path).is_ok_and(|all| all.is_empty());
+    is_free && client.strangers(path).is_ok_and(|below| !below.is_empty())
 }
 
 fn forgotten(job: &Job, path: &str) -> zklock::Result<u8> {

@@ -245,6 +245,16 @@ fn what_a_job_has_done_is_forgotten(hosts: &str) {
     let script = format!("echo ran; {program} forget {path}; echo $?");
     let now = Zklock::run(hosts, &once(&path, "2026-11-23"), &script);
     assert_eq!(now.out, "ran\n70\n", "{now:?}");
+    Raw::connect(hosts).create_all(&format!("{path}/below"));
+    for (how, what) in [("", "forgotten"), ("--repair ", "mended")] {
+        if what == "mended" {
+            assert_eq!(Raw::connect(hosts).set_data(&path, b"2"), Ok(()));
+        }
+        let kept = Zklock::run(hosts, &format!("forget {how}{path}"), "");
+        assert_eq!(kept.code, Some(70), "{kept:?}");
+        let why = format!("{path} is not {what}, because there are nodes below it: see zklock");
+        assert!(kept.err.contains(&why), "{kept:?}");
+    }
 }
 
 fn a_night_that_was_left_out_is_run_by_itself(hosts: &str) {
