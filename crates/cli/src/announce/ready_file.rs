@@ -3,8 +3,8 @@
 //! It contains the path of the lock's node, so that a process that removes it after a kill knows
 //! whose it is.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -32,7 +32,7 @@ impl ReadyFile {
         }
         // A file with its own name would say for a moment that this machine is active.
         let beside = file.beside();
-        let tried = fs::write(&beside, "\n").and_then(|()| fs::remove_file(&beside));
+        let tried = write_anew(&beside, "\n").and_then(|()| fs::remove_file(&beside));
         let tried = tried.and_then(|()| gone(fs::remove_file(path)));
         tried.map_err(|error| {
             drop(fs::remove_file(&beside));
@@ -45,7 +45,7 @@ impl ReadyFile {
     /// Creates the file together with its content.
     pub(super) fn make(&self, node: &str) {
         let beside = self.beside();
-        let made = fs::write(&beside, format!("{node}\n"));
+        let made = write_anew(&beside, &format!("{node}\n"));
         if let Err(error) = made.and_then(|()| fs::rename(&beside, &self.path)) {
             drop(fs::remove_file(&beside));
             let path = self.path.display();
@@ -75,6 +75,12 @@ impl ReadyFile {
         name.push(format!(".{}", process::id()));
         name.into()
     }
+}
+
+/// Replaces what has this name, and follows no link: in /tmp anybody may have put one there.
+fn write_anew(file: &Path, text: &str) -> io::Result<()> {
+    gone(fs::remove_file(file))?;
+    File::create_new(file)?.write_all(text.as_bytes())
 }
 
 /// Treats a missing file as removed.

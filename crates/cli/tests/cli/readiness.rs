@@ -211,6 +211,23 @@ fn a_ready_file_that_cannot_be_made_is_told_at_the_start() {
     assert!(PathBuf::from("/dev/full").exists());
 }
 
+/// A link that somebody has put beside the file leads nowhere.
+#[test]
+fn a_ready_file_is_written_through_no_link() {
+    let (path, folder) = (fresh_path("link"), Folder::new());
+    let (file, other) = (folder.path("ready"), folder.path("other"));
+    fs::write(&other, "keep").unwrap();
+    let mut linked = Command::new("sh");
+    linked.args(["-c", "ln -s other ready.$$; exec \"$@\"", "sh"]);
+    linked.args([env!("CARGO_BIN_EXE_zklock"), "--hosts", embedded()]);
+    linked.args(["standby", "--ready-file", "ready", &path, "--"]);
+    linked.args(["sh", "-c", "test -f ready"]);
+    let ended = Zklock::spawn(linked.current_dir(folder.path(""))).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "keep");
+    assert!(!file.exists());
+}
+
 /// A socket at which a test listens as a service manager does.
 struct Manager {
     socket: UnixDatagram,
