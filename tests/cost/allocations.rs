@@ -21,10 +21,10 @@ const CYCLES: u64 = 200;
 const MOST: [u64; 2] = [80, 70];
 
 /// How often each kind of event is repeated.
-const EVENTS: u64 = 600;
+const EVENTS: u64 = 350;
 
 /// The most blocks that may be left then: some tables let go of what has ended later, and of much at a time.
-const LEFT: u64 = 400;
+const LEFT: u64 = 250;
 
 #[test]
 fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {

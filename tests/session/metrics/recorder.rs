@@ -9,7 +9,7 @@ use ::metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
 use zklock::embedded::Server;
 use zklock::{Client, GuardEvent, SessionState};
 
@@ -134,14 +134,21 @@ fn while_a_recorder_is_slow_the_guards_of_other_threads_hear_from_the_servers() 
         let server = Server::start().unwrap();
         let [client, other] = [(); 2].map(|()| Client::connect(server.hosts()).unwrap());
         let held = client.mutex("/slow/held").unwrap().lock().unwrap();
-        let ahead = other.mutex("/slow/waited").unwrap().lock().unwrap();
-        let mutex = client.mutex("/slow/waited").unwrap();
-        let waits = aside(move || mutex.lock().map(drop));
-        eventually("a waiter", || {
-            other.contenders("/slow/waited").unwrap().len() == 2
-        });
-        drop(ahead);
-        enters.recv_timeout(SOON).unwrap();
+        let waits = loop {
+            let ahead = other.mutex("/slow/waited").unwrap().lock().unwrap();
+            let mutex = client.mutex("/slow/waited").unwrap();
+            // It is free for the other client after that, which must not wait for it.
+            let waits = aside(move || mutex.lock()?.unlock());
+            eventually("a waiter", || {
+                other.contenders("/slow/waited").unwrap().len() == 2
+            });
+            drop(ahead);
+            // A client whose node is there may still find the lock free, without a wait.
+            select! {
+                recv(enters) -> entered => break entered.map(|()| waits).unwrap(),
+                recv(waits) -> locked => locked.unwrap().unwrap(),
+            }
+        };
         other.contenders("/slow/held").unwrap()[0].revoke().unwrap();
         let told = || held.events().recv_timeout(SOON);
         let asked = loop {
