@@ -54,8 +54,10 @@ struct Interest {
     from_attempt: bool,
     /// The create that a waiting thread wants sent with the deletion.
     next: Option<Arc<EarlyCreate>>,
-    /// Receive how the deletion ended: the thread that waits for a release, or tries in whose way the node is.
-    waiters: Vec<Slot<Ended>>,
+    /// Receives how the deletion ended, if a thread waits for that release.
+    waiter: Option<Slot<Ended>>,
+    /// Receive how it ended, too: tries in whose way the node is.
+    tries: Vec<Slot<Ended>>,
     /// Until when tries wait for it, once one does.
     passes_until: Option<Instant>,
 }
@@ -65,13 +67,15 @@ impl Interest {
         Self {
             from_attempt: true,
             next: None,
-            waiters: Vec::new(),
+            waiter: None,
+            tries: Vec::new(),
             passes_until: None,
         }
     }
 
     fn tell(&mut self, ended: Ended) {
-        self.waiters.drain(..).for_each(|waiter| waiter.put(ended));
+        let told = self.waiter.take().into_iter().chain(self.tries.drain(..));
+        told.for_each(|one| one.put(ended));
     }
 }
 
@@ -126,7 +130,8 @@ impl Cleaner {
             let interest = Interest {
                 from_attempt: false,
                 next: release.next.clone(),
-                waiters: release.waiter.cloned().into_iter().collect(),
+                waiter: release.waiter.cloned(),
+                tries: Vec::new(),
                 passes_until: None,
             };
             ids.push(self.entries.lock().begin(deletion, interest));
@@ -155,7 +160,7 @@ impl Cleaner {
         for left in entries.in_directory(dir).filter(|one| one.from_attempt) {
             let passes = *left.passes_until.get_or_insert(passing);
             if now < passes {
-                left.waiters.push(endings.slot());
+                left.tries.push(endings.slot());
                 (count, until) = (count + 1, until.max(passes));
             }
         }

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use crossbeam_channel::bounded;
 use zklock::embedded::Server;
-use zklock::{Client, Mutex};
+use zklock::{Client, LockOptions, Mutex};
 use zklock_testkit as support;
 
 use crate::support::worker::{self, Worker};
@@ -21,10 +22,10 @@ const CYCLES: u64 = 200;
 const MOST: [u64; 2] = [80, 70];
 
 /// How often each kind of event is repeated.
-const EVENTS: u64 = 350;
+const EVENTS: u64 = 600;
 
 /// The most blocks that may be left then: some tables let go of what has ended later, and of much at a time.
-const LEFT: u64 = 250;
+const LEFT: u64 = 400;
 
 #[test]
 fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {
@@ -96,7 +97,6 @@ fn worker_that_repeats() {
     let held = client.mutex(&format!("{base}/held")).unwrap();
     let shared = client.rwlock(&format!("{base}/held")).unwrap();
     let path = |at| format!("{base}/{at}");
-    let brief = |at| Duration::from_micros(at % 500);
     let kinds: [(&str, &dyn Fn(u64)); KINDS] = [
         ("mutexes", &|at| {
             drop(client.mutex(&path(at)).unwrap().lock());
@@ -108,8 +108,12 @@ fn worker_that_repeats() {
             drop(client.semaphore(&path(at), 2).unwrap().acquire());
         }),
         ("tries", &|_| assert!(held.try_lock().unwrap().is_none())),
-        ("limits", &|at| drop(held.try_lock_for(brief(at)))),
-        ("reading-limits", &|at| drop(shared.try_read_for(brief(at)))),
+        ("waits", &|_| {
+            until_it_waits(|until| drop(held.lock_with(until)))
+        }),
+        ("reading-waits", &|_| {
+            until_it_waits(|until| drop(shared.read_with(until)));
+        }),
         ("looks", &|_| drop(client.contenders(held.path()))),
     ];
     for (kind, event) in kinds {
@@ -117,6 +121,13 @@ fn worker_that_repeats() {
         worker::say(&format!("{kind} {blocks}"));
     }
     worker::stay();
+}
+
+/// Makes a call that is cancelled when it waits: its node stands then, so that nothing is looked for later.
+fn until_it_waits(call: impl FnOnce(LockOptions<'_>)) {
+    let (cancel, cancelled) = bounded(1);
+    let options = LockOptions::new().cancel(cancelled);
+    call(options.on_wait(|_| cancel.try_send(()).unwrap_or_default()));
 }
 
 /// Returns how many blocks are left of many such events.

@@ -432,10 +432,10 @@ MUTANTS = [
         "ticket-answered-twice",
         "the thread that waits for a release hears of one node twice",
         "src/session/cleaner.rs",
-        "        self.waiters.drain(..).for_each(|waiter| waiter.put(ended));\n",
-        "        self.waiters.iter().for_each(|waiter| waiter.put(ended));\n",
-        "        let told = if {mutant} {{ self.waiters.clone() }} else {{ mem::take(&mut self.waiters) }};\n"
-        "        told.iter().for_each(|waiter| waiter.put(ended));\n",
+        "        let told = self.waiter.take().into_iter().chain(self.tries.drain(..));\n",
+        "        let told = self.waiter.clone().into_iter().chain(self.tries.drain(..));\n",
+        "        let waiter = if {mutant} {{ self.waiter.clone() }} else {{ self.waiter.take() }};\n"
+        "        let told = waiter.into_iter().chain(self.tries.drain(..));\n",
     ),
     # A calling thread.
     (

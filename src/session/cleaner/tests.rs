@@ -120,16 +120,16 @@ fn tries_that_come_together_all_wait_for_what_their_client_has_left_and_none_for
     for _ in 0..2 {
         cleaner.finish("/m", &over);
     }
-    let waiters = || {
+    let tries = || {
         let mut entries = cleaner.entries.lock();
-        entries.get(1).map_or(0, |(_, left)| left.waiters.len())
+        entries.get(1).map_or(0, |(_, left)| left.tries.len())
     };
-    assert_eq!(waiters(), 2);
+    assert_eq!(tries(), 2);
     if let Some((_, left)) = cleaner.entries.lock().get(1) {
         left.passes_until = Some(from_now(Duration::ZERO));
     }
     cleaner.finish("/m", &Limit::after(PASSING * 60));
-    assert_eq!(waiters(), 2, "it has stood for long, like another's node");
+    assert_eq!(tries(), 2, "it has stood for long, like another's node");
 }
 
 #[test]
