@@ -178,7 +178,8 @@ fn a_stopped_job_that_is_continued_without_its_zklock_ends_in_time(hosts: &str) 
     let zklock = zklock(&format!("--session-timeout 6 {path}"));
     let job = format!("{}; {}", head.write("$$"), log.beat("beat"));
     let stopped = log.write("stopped");
-    let script = format!("set -m; {zklock} -- sh -c '{job}'; {stopped}; read _; fg");
+    // An sh that is stopped inside vfork(2) neither stops nor goes on; bash takes fork(2).
+    let script = format!("set -m; {zklock} -- bash -c '{job}'; {stopped}; read _; fg");
     let terminal = start(hosts, &log, "beat=^Z,next=^J", "bash", &script);
     log.await_word("stopped");
     let group = format!("-{}", head.words()[0]);
