@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use zklock::embedded::Server;
 
+use super::support::frame::read_frame;
 use super::support::raw::op;
 
 /// A time far longer than any call here takes.
@@ -255,14 +256,6 @@ pub(crate) fn look(path: &str, watch: bool) -> Vec<u8> {
 pub(crate) fn buffer(bytes: &[u8]) -> Vec<u8> {
     let length = i32::try_from(bytes.len()).expect("a small buffer");
     [&length.to_be_bytes(), bytes].concat()
-}
-
-fn read_frame(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut head = [0; 4];
-    stream.read_exact(&mut head)?;
-    let mut frame = vec![0; u32::from_be_bytes(head) as usize];
-    stream.read_exact(&mut frame)?;
-    Ok(frame)
 }
 
 fn int(bytes: &[u8]) -> i32 {

@@ -2,7 +2,7 @@
 //! of order, events that nobody has asked for. Whatever the client believes of it, its calls end in time, none of its
 //! threads is lost, and it is well again when the network is.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use zklock::embedded::Server;
 use zklock::{Client, JobOptions, LockGuard, Result};
 
 use super::{SOON, a_while};
+use crate::support::frame::read_frame;
 use crate::support::relay::listen;
 use crate::support::{eventually, timed, within};
 
@@ -137,14 +138,6 @@ fn event(chance: &mut Rng) -> Vec<u8> {
 
 fn framed(content: &[u8]) -> Vec<u8> {
     [&(content.len() as i32).to_be_bytes()[..], content].concat()
-}
-
-fn read_frame(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
-    let mut head = [0; 4];
-    stream.read_exact(&mut head)?;
-    let mut frame = vec![0; u32::from_be_bytes(head) as usize];
-    stream.read_exact(&mut frame)?;
-    Ok(frame)
 }
 
 /// Runs this, which must end soon, whatever comes of it.

@@ -7,6 +7,7 @@
 pub mod ensemble;
 pub mod faketime;
 pub mod folder;
+pub mod frame;
 pub mod fuzz;
 pub mod handle;
 pub mod jaas;

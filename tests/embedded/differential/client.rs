@@ -1,7 +1,7 @@
 //! A client that records everything that it receives, in order.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use zklock_jute::Names as Children;
 use zklock_jute::{
     Access, ConnectReply, ConnectRequest, Event, OpReply, Reply, ReplyHeader, Request, Stat, xid,
 };
+
+use crate::support::frame::read_frame;
 
 /// One session with one of the servers.
 pub(super) struct RecordingClient {
@@ -232,12 +234,4 @@ fn alphabetical(names: &Children) -> Children {
 fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
     items.sort_unstable();
     items
-}
-
-fn read_frame(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
-    let mut head = [0; 4];
-    stream.read_exact(&mut head)?;
-    let mut frame = vec![0; u32::from_be_bytes(head) as usize];
-    stream.read_exact(&mut frame)?;
-    Ok(frame)
 }
