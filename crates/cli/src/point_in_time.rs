@@ -1,8 +1,13 @@
-//! Parses a point in time as RFC 3339 writes it.
+//! Parses a point in time as RFC 3339 writes it, and tells the present one.
 
 use std::time::{Duration, SystemTime};
 
 const RULE: &str = "write a time such as 2026-11-26T06:00:00Z or 2026-11-26T07:00+01:00";
+
+/// Returns the time since 1970, or zero if the clock is before that.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
 
 /// Parses a point in time that is still to come.
 pub(crate) fn future(text: &str) -> Result<SystemTime, String> {

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::{Mode, OFlags, open};
@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::point_in_time::since_1970;
 use crate::stderr::say;
 
 /// How many events may wait to be written.
@@ -64,7 +65,7 @@ impl Events {
 
     /// Writes an event with these values, and waits for that, but not for long.
     pub(super) fn write(&self, event: &str, mut values: Value) {
-        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let since = since_1970();
         values["event"] = json!(event);
         values["seq"] = json!(self.next.fetch_add(1, Ordering::Relaxed));
         values["at_ms"] = json!(u64::try_from(since.as_millis()).unwrap_or_default());

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use self::page::{Page, now};
+use self::page::Page;
 use self::writer::Writer;
 use crate::args::Guarded;
 use crate::exit::Ending;
 use crate::failure::Failure;
+use crate::point_in_time::since_1970;
 use crate::supervisor::Ended;
 
 /// See the module's documentation. Does nothing if the user asked for no file.
@@ -69,7 +70,7 @@ impl Metrics {
         self.note(|page, waited| {
             page.waiting = false;
             page.active = true;
-            page.last_start = Some(now());
+            page.last_start = Some(since_1970());
             page.last_wait = Some(waited);
             page.starts += 1;
         });
@@ -91,7 +92,7 @@ impl Metrics {
 
     /// Notes that the command has succeeded, under its lock.
     pub(crate) fn has_succeeded(&self) {
-        self.note(|page, _| page.last_success = Some(now()));
+        self.note(|page, _| page.last_success = Some(since_1970()));
     }
 
     fn ends(self, ended: &Result<Ending, Failure>) {
@@ -102,7 +103,7 @@ impl Metrics {
         self.note(|page, _| {
             page.waiting = false;
             page.active = false;
-            page.last_exit = Some((now(), status));
+            page.last_exit = Some((since_1970(), status));
         });
         let Some(recorder) = self.0 else { return };
         recorder.page.lock().losses += u64::from(is_loss && !*recorder.has_lost.lock());
@@ -125,7 +126,7 @@ pub(crate) fn note_kill(what: &Guarded, lock: &str) {
     if let Some(file) = file_of(what, lock) {
         let (_turn, mut page) = (place::turn(&file), Page::new(lock));
         let earlier = place::read(&file);
-        if page.continues(&earlier, now()) {
+        if page.continues(&earlier, since_1970()) {
             // Whoever had the lock did not wait for it.
             page.waiting = page.waits_in(&earlier);
             drop(place::replace(&file, &page.to_string()));

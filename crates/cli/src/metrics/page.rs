@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::mem;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// The numbers about one lock's commands on this machine.
 #[derive(Clone, Debug, Default)]
@@ -124,11 +124,6 @@ impl Page {
             Some(self.losses.to_string()),
         ]
     }
-}
-
-/// Returns the time since 1970.
-pub(super) fn now() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 /// Returns the later one; the own one, if there is one, where the earlier one is not to be believed.

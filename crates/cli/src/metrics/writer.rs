@@ -10,8 +10,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use parking_lot::Mutex;
 
-use super::page::{Page, now};
+use super::page::Page;
 use super::place::{read, replace, turn};
+use crate::point_in_time::since_1970;
 use crate::stderr::say;
 
 /// How long the end of the program waits for the last numbers to be written.
@@ -68,11 +69,11 @@ fn write_all(file: &Path, page: &Mutex<Page>, told: &Receiver<()>) {
         // Another zklock may have had the lock meanwhile.
         let turn = turn(file);
         let mut all = news.clone();
-        all.continues(&read(file), now());
+        all.continues(&read(file), since_1970());
         let written = replace(file, &all.to_string());
         drop(turn);
         if let Err(error) = &written {
-            page.lock().follows(&news, now());
+            page.lock().follows(&news, since_1970());
             if !has_told {
                 tell(&file.display().to_string(), error);
             }
