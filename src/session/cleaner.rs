@@ -156,16 +156,19 @@ impl Cleaner {
     pub(crate) fn finish(&self, dir: &str, limit: &Limit) {
         let mut entries = self.entries.lock();
         let (now, passing) = (from_now(Duration::ZERO), from_now(PASSING));
-        let (endings, mut count, mut until) = (Mailbox::new(), 0, now);
-        for left in entries.in_directory(dir).filter(|one| one.from_attempt) {
-            let passes = *left.passes_until.get_or_insert(passing);
-            if now < passes {
-                left.tries.push(endings.slot());
-                (count, until) = (count + 1, until.max(passes));
-            }
+        let is_left = |one: &&mut Interest| one.from_attempt;
+        let passes = |one: &mut &mut Interest| now < *one.passes_until.get_or_insert(passing);
+        let mut left: Vec<_> = entries.in_directory(dir).filter(is_left).collect();
+        left.retain_mut(passes);
+        let until = left.iter().filter_map(|one| one.passes_until).max();
+        if until.is_none() {
+            return;
         }
+        let (endings, count) = (Mailbox::new(), left.len());
+        left.iter_mut()
+            .for_each(|one| one.tries.push(endings.slot()));
         drop(entries);
-        let limit = limit.clone().until(Some(until));
+        let limit = limit.clone().until(until);
         // The caller looks again, whatever ended the wait.
         let _ = (0..count).try_for_each(|_| endings.recv(&*self.transport, &limit).map(drop));
     }
