@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
-use zklock::mysql::Mutex;
+use zklock::mysql::{Client, Mutex};
 use zklock::{Error, GuardState};
 
 use crate::database::{Database, Server, opts};
@@ -155,8 +155,9 @@ fn many_waits_over_a_slow_link_do_not_hold_up_a_free_lock() {
 fn connecting_takes_five_requests_and_a_lock_and_its_release_one_each() {
     let database = Database::new();
     let relay = Relay::new(database.server.port, |_| None);
-    // The lease is so long that no renewal is due meanwhile.
-    let client = client(&database.url_by(relay.port), seconds(3600));
+    // No renewal and no cleaning is due meanwhile.
+    let builder = Client::builder(&database.url_by(relay.port)).lease(seconds(3600));
+    let client = builder.clean_interval(seconds(31_536_000)).connect().unwrap();
     // These are the login, two to prepare the session, and two to look at the tables.
     assert_eq!(relay.requests(), 5);
     let mutex = client.mutex("a").unwrap();
