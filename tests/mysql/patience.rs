@@ -157,7 +157,10 @@ fn connecting_takes_five_requests_and_a_lock_and_its_release_one_each() {
     let relay = Relay::new(database.server.port, |_| None);
     // No renewal and no cleaning is due meanwhile.
     let builder = Client::builder(&database.url_by(relay.port)).lease(seconds(3600));
-    let client = builder.clean_interval(seconds(31_536_000)).connect().unwrap();
+    let client = builder
+        .clean_interval(seconds(31_536_000))
+        .connect()
+        .unwrap();
     // These are the login, two to prepare the session, and two to look at the tables.
     assert_eq!(relay.requests(), 5);
     let mutex = client.mutex("a").unwrap();

@@ -1,13 +1,14 @@
 //! The setup of a command that runs under a lock: a client, the signals, the terminal.
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::RecvTimeoutError;
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use nix::sys::signal::Signal;
 use zklock::{Client, SessionState};
 
@@ -32,8 +33,8 @@ use crate::terminal::Terminal;
 /// learns of that at the same time, or as soon as it has reconnected.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// How often the connection is checked while it is missing, and how long it may be missing before
-/// that is reported.
+/// How often the connection is checked while it is missing, and how long the end of the session may
+/// take before that is reported.
 const LOOK: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(1);
 
@@ -57,6 +58,8 @@ pub(crate) struct Stage {
     /// before the next command has a keeper of its own, the keeper of this command ends the
     /// session.
     gone: RefCell<Option<Child>>,
+    /// Dropped when the session has ended: a line about servers that are silent is needless then.
+    ends: RefCell<Option<Sender<Infallible>>>,
 }
 
 impl Stage {
@@ -75,6 +78,7 @@ impl Stage {
             terminal,
             hurries: Cell::default(),
             gone: RefCell::default(),
+            ends: RefCell::default(),
         })
     }
 
@@ -97,26 +101,19 @@ impl Stage {
     /// lock can be released as soon as they do. Returns whether there is a connection. A signal
     /// shortens the wait, and ends the program if the wait was in vain.
     pub(crate) fn await_servers(&self, path: &str) -> bool {
-        let is_away = || self.client.state() == SessionState::Connecting;
-        if !is_away() {
-            return true;
-        }
-        let began = Instant::now();
         let longest = match self.hurries.get() {
             true => AFTER_A_SIGNAL,
             false => self.client.session_timeout(),
         };
-        let (mut told, mut signalled, mut until) = (false, false, began + longest);
+        // The network may have failed a moment ago, and the connection does not show it yet.
+        self.tell_of_silence(path, longest);
+        let is_away = || self.client.state() == SessionState::Connecting;
+        if !is_away() {
+            return true;
+        }
+        let (mut signalled, mut until) = (false, Instant::now() + longest);
         self.signals.waiting();
         while is_away() && Instant::now() < until {
-            if !told && SOON < began.elapsed() {
-                told = true;
-                say(&format!(
-                    "no server answers: waiting up to {} for one, to release {}",
-                    brief(longest),
-                    plain(path)
-                ));
-            }
             thread::sleep(LOOK);
             if !signalled && !self.signals.cancel.is_empty() {
                 (signalled, until) = (true, until.min(Instant::now() + AFTER_A_SIGNAL));
@@ -127,6 +124,26 @@ impl Stage {
         }
         self.signals.running();
         !is_away()
+    }
+
+    /// Tells the user that no server answers, unless the session has ended soon.
+    fn tell_of_silence(&self, path: &str, longest: Duration) {
+        let (ends, ended) = bounded(0);
+        let line = format!(
+            "no server answers: waiting up to {} for one, to release {}",
+            brief(longest),
+            plain(path)
+        );
+        let tell = move || {
+            if ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
+                say(&line);
+            }
+        };
+        let thread = thread::Builder::new().name("zklock-silence".into());
+        // Without a thread, nothing is reported.
+        if thread.spawn(tell).is_ok() {
+            self.ends.replace(Some(ends));
+        }
     }
 
     /// Ends the session, and with it all nodes of this client, even if a deletion was lost on the
@@ -140,7 +157,9 @@ impl Stage {
         // The keeper ends meanwhile.
         let gone = self.gone.take();
         gone.inspect(|gone| gone.ask(Kind::Spare));
-        self.client.close_within(limit).is_ok()
+        let is_confirmed = self.client.close_within(limit).is_ok();
+        self.ends.take();
+        is_confirmed
     }
 
     pub(crate) fn policy(&self, what: &Guarded) -> StopPolicy {
