@@ -295,7 +295,7 @@ fn a_script_begins_with_its_lock_and_may_call_itself() {
     let inside = "mkdir inside && sleep 0.2 && \"$0\" again && rmdir inside";
     site.program(
         "script",
-        &format!("{lock}\n[ \"$1\" = again ] && echo \"$1\" >> ran || {{ {inside}; }}"),
+        &format!("set -eu\n{lock}\n[ \"$1\" = again ] && echo \"$1\" >> ran || {{ {inside}; }}"),
     );
     let script = site.folder.path("script").display().to_string();
     let both = [(); 2].map(|()| site.start(&[&script, "one"]));
