@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use zklock::{Client, Contender};
 
+use super::has_reader;
 use crate::args::{Args, List};
 use crate::connect::connect;
 use crate::failure::{Failure, USAGE, written};
@@ -59,7 +60,10 @@ fn watch(client: &Client, list: &List, mut present: Vec<Contender>) -> Result<()
     let screen = !list.json && io::stdout().is_terminal();
     let changes = start_watching(client, list, &present)?;
     let mut outage = Outage::default();
-    while show(list, &present, &outage, screen).is_ok() {
+    loop {
+        if let Err(error) = show(list, &present, &outage, screen) {
+            return written(Err(error));
+        }
         let known = outage.since();
         loop {
             select! {
@@ -70,6 +74,9 @@ fn watch(client: &Client, list: &List, mut present: Vec<Contender>) -> Result<()
                     break;
                 }
                 default(REDRAW) => {
+                    if !has_reader() {
+                        return Ok(());
+                    }
                     outage.look(client);
                     if screen || outage.since() != known {
                         break;
@@ -78,7 +85,6 @@ fn watch(client: &Client, list: &List, mut present: Vec<Contender>) -> Result<()
             }
         }
     }
-    Ok(())
 }
 
 /// Starts a thread that waits for changes.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use zklock::diagnostics::{LockQueue, Locks};
 use zklock::{Client, Contender, Error, FencingToken, Role, SessionState};
 
+use super::has_reader;
 use crate::args::List;
 use crate::failure::{Failure, NO_PERMISSION, written};
 use crate::outage::Outage;
@@ -76,13 +77,16 @@ fn watch(client: &Client, list: &List, mut found: Locks) -> Result<(), Failure> 
         let wanted = found.iter().filter(|queue| is_wanted(list, queue, now));
         let state = (outage.since(), contenders(wanted));
         // The times on a screen are updated even if nothing has changed.
-        if (screen || shown.as_ref() != Some(&state))
-            && show(list, &found, &outage, screen).is_err()
-        {
-            return Ok(());
+        if screen || shown.as_ref() != Some(&state) {
+            if let Err(error) = show(list, &found, &outage, screen) {
+                return written(Err(error));
+            }
         }
         shown = Some(state);
         thread::sleep(AGAIN);
+        if !has_reader() {
+            return Ok(());
+        }
         if client.state() == SessionState::Connected {
             match client.locks(list.path()) {
                 Ok(now) => found = now,
@@ -140,17 +144,21 @@ fn show(list: &List, found: &Locks, outage: &Outage, screen: bool) -> io::Result
     }
     outage.write_above(&mut to, screen)?;
     match wanted.is_empty() {
-        true => writeln!(to, "{}", nothing(list))?,
+        true => writeln!(to, "{}", nothing(list, found.unreadable()))?,
         false => writeln!(to, "{}", table(&wanted, now))?,
     }
     to.flush()
 }
 
-fn nothing(list: &List) -> String {
+fn nothing(list: &List, unreadable: &[String]) -> String {
     let filtered = list.waiting || list.held || list.older_than.is_some() || list.host.is_some();
     let such = if filtered { "such a" } else { "a" };
+    let seen = match unreadable {
+        [] => "",
+        _ => ", where it may be read",
+    };
     format!(
-        "nobody holds {such} lock below {}, or waits for one",
+        "nobody holds {such} lock below {}, or waits for one{seen}",
         plain(list.path())
     )
 }

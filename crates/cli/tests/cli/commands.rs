@@ -1,5 +1,6 @@
 //! The commands of `zklock`: their effects, output and status.
 
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::program::{
@@ -34,6 +35,7 @@ on_every_server! {
     what_may_not_be_read_is_not_called_free
     a_watching_list_hears_of_every_change
     a_watching_list_hears_of_what_it_is_asked_for
+    a_watching_list_ends_with_its_reader_and_tells_of_a_full_disk
     a_revoked_command_is_told_to_stop
     whoever_does_not_let_go_is_evicted
     a_node_of_no_session_is_evicted_and_not_asked
@@ -547,6 +549,11 @@ fn what_may_not_be_read_is_not_called_free(hosts: &str) {
     assert_eq!(told.code, Some(0), "{told:?}");
     let unread = format!("zklock: cannot read {root}/private, nor anything below: ");
     assert!(told.err.starts_with(&unread), "{told:?}");
+    let nobody = Zklock::run(hosts, &format!("list -r --host nobody {root}"), "");
+    assert!(
+        nobody.out.ends_with(", where it may be read\n"),
+        "{nobody:?}"
+    );
     let told = Zklock::run(hosts, &format!("why --root {root} {root}/free"), "");
     assert_eq!(
         (told.code, told.err.as_str()),
@@ -613,6 +620,23 @@ fn a_watching_list_hears_of_what_it_is_asked_for(hosts: &str) {
     log.await_word("held");
     assert_eq!(locks(&list.hear()), 1);
     holder.kill();
+}
+
+fn a_watching_list_ends_with_its_reader_and_tells_of_a_full_disk(hosts: &str) {
+    let path = fresh_path("unread");
+    for list in ["list --watch", "list -r --watch"] {
+        let in_a_shell = |to: &str| {
+            let mut shell = Command::new("sh");
+            let line = format!("{} {list} {path} {to}", env!("CARGO_BIN_EXE_zklock"));
+            Zklock::spawn(shell.args(["-c", &line]).env("ZKLOCK_HOSTS", hosts)).end()
+        };
+        let ended = in_a_shell("| head -n 1");
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+        assert!(ended.out.starts_with("nobody holds"), "{ended:?}");
+        let ended = in_a_shell("> /dev/full");
+        assert_eq!(ended.code, Some(70), "{ended:?}");
+        assert!(ended.err.contains("cannot write to stdout"), "{ended:?}");
+    }
 }
 
 fn a_revoked_command_is_told_to_stop(hosts: &str) {
