@@ -1,7 +1,6 @@
 //! The line that a terminal shows during the wait for a server and for a lock, and the messages
 //! that a log gets instead.
 
-use std::convert::Infallible;
 use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -40,7 +39,7 @@ pub(crate) struct StatusLine(Option<Drawing<Seen>>);
 /// elsewhere once.
 #[derive(Debug)]
 pub(crate) struct ConnectingLine {
-    drawing: Option<Drawing<Infallible>>,
+    drawing: Option<Drawing<String>>,
 }
 
 /// The thread that draws a line; it erases the line and ends when this is dropped.
@@ -108,9 +107,14 @@ impl ConnectingLine {
 
     /// Reports why each server has given no session so far.
     pub(crate) fn tell(&self, trouble: &[String]) {
-        if self.drawing.is_none() {
-            let trouble = trouble.join("; ");
-            say(&format!("no server has answered yet, trying on: {trouble}"));
+        let trouble = trouble.join("; ");
+        match self
+            .drawing
+            .as_ref()
+            .and_then(|drawing| drawing.to.as_ref())
+        {
+            Some(to) => drop(to.send(plain(&trouble))),
+            None => say(&format!("no server has answered yet, trying on: {trouble}")),
         }
     }
 }
@@ -179,15 +183,20 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
 }
 
 /// Draws until the sender is gone.
-fn draw_connecting(hosts: &str, seen: &Receiver<Infallible>) {
+fn draw_connecting(hosts: &str, seen: &Receiver<String>) {
     let started = Instant::now();
     if seen.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    let mut line = Line::new();
-    while seen.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+    let (mut line, mut shown) = (Line::new(), hosts.to_owned());
+    loop {
+        match seen.recv_timeout(TICK) {
+            Ok(trouble) => shown = trouble,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
         let waited = brief(started.elapsed());
-        line.show(&format!("waiting {waited} for a server: {hosts}"));
+        line.show(&format!("waiting {waited} for a server: {shown}"));
     }
 }
 

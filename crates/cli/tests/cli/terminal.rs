@@ -509,10 +509,13 @@ fn a_line_says_that_no_server_has_answered_yet(hosts: &str) {
     let log = Log::new();
     for what in ["run /shown -- true", "list /shown"] {
         let run = format!("{} {what}", env!("CARGO_BIN_EXE_zklock"));
-        let terminal = start(&proxy.hosts(), &log, "@waiting 1s=^C", "bash", &run);
-        let seen = end(terminal);
-        let line = format!("waiting 1s for a server: {}", proxy.hosts());
-        assert!(seen.shown.contains(&line), "{seen:?}");
+        let line = format!("for a server: {}", proxy.hosts());
+        // The reason follows.
+        let steps = format!("@{line}: =^C");
+        let seen = end(start(&proxy.hosts(), &log, &steps, "bash", &run));
+        let first = format!("waiting 1s {line}");
+        assert!(seen.shown.contains(&first), "{seen:?}");
+        assert!(seen.shown.contains(&format!("{line}: ")), "{seen:?}");
     }
 }
 
