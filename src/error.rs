@@ -338,6 +338,12 @@ impl Error {
                 | Self::BadTls { .. }
         )
     }
+
+    /// Returns what to do about servers that gave no session, for reasons such as these.
+    #[doc(hidden)]
+    pub fn to_do(tried: &[String]) -> &'static str {
+        tried::to_do(tried)
+    }
 }
 
 impl error::Error for Error {

@@ -8,7 +8,7 @@ pub(crate) const NO_TLS: &str = "as by a port without TLS";
 
 /// The same, if the port may be for TLS.
 pub(crate) const TLS_PORT: &str =
-    "as a port for TLS does, a server without a quorum, or one that has too many clients here";
+    "as a server without a quorum does, one that has too many clients here, or a port for TLS";
 
 const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
@@ -74,7 +74,7 @@ pub(crate) fn by_reason(tried: &[String]) -> Vec<String> {
 }
 
 /// Returns the advice about servers that could not be used, given their reasons.
-fn to_do(tried: &[String]) -> &'static str {
+pub(super) fn to_do(tried: &[String]) -> &'static str {
     let table = [
         (
             NO_TLS,
@@ -82,8 +82,16 @@ fn to_do(tried: &[String]) -> &'static str {
         ),
         (
             TLS_PORT,
-            "name ports without TLS or connect with it, and look whether the servers have a quorum, \
-             and whether their maxClientCnxns allows one more connection from this address",
+            "look whether the servers have a quorum, whether their maxClientCnxns allows one more \
+             connection from this address, and whether these ports are for TLS",
+        ),
+        (
+            "as of another service's port",
+            "name the ports at which the servers listen for clients, such as 2181",
+        ),
+        (
+            "there is no Kerberos ticket",
+            "get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME",
         ),
         (
             "it has no SASL login",
@@ -105,7 +113,7 @@ fn to_do(tried: &[String]) -> &'static str {
     let said = |text: &str| tried.iter().any(|reason| reason.contains(text));
     let found = table.into_iter().find(|(text, _)| said(text));
     found.map_or(
-        "check the host names and that the servers run",
+        "check the host names and ports, and that the servers run",
         |(_, advice)| advice,
     )
 }

@@ -80,7 +80,7 @@ fn a_wrong_list_of_servers() {
         ),
         (
             "127.0.0.1:1",
-            "no ZooKeeper server answered within 500ms (127.0.0.1:1: Connection refused (os error 111)): check the host names and that the servers run",
+            "no ZooKeeper server answered within 500ms (127.0.0.1:1: Connection refused (os error 111)): check the host names and ports, and that the servers run",
         ),
     ] {
         assert_eq!(said(connect(hosts)), message, "{hosts}");
@@ -297,11 +297,11 @@ fn a_port_of_another_service() {
         (
             // This is a TLS alert.
             &[0x15, 3, 3, 0, 2, 2, 0x46],
-            "it closed the connection instead of greeting, as a port for TLS does, a server without a quorum, or one that has too many clients here",
+            "it closed the connection instead of greeting, as a server without a quorum does, one that has too many clients here, or a port for TLS",
         ),
         (
             b"",
-            "it closed the connection instead of greeting, as a port for TLS does, a server without a quorum, or one that has too many clients here",
+            "it closed the connection instead of greeting, as a server without a quorum does, one that has too many clients here, or a port for TLS",
         ),
     ] {
         let hosts = stub(answer);

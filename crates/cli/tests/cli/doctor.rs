@@ -127,6 +127,22 @@ fn what_is_no_zookeeper_is_told_and_spoils_nothing(hosts: &str) {
     is_told("trouble", &web_at, "no session");
     is_told("warning", &web_at, "no ZooKeeper server's answer");
     assert!(!told.out.contains("trouble  all servers"), "{told:?}");
+    // Each reason is told once, so that no line is longer than a server's.
+    let told = Zklock::run(
+        &format!("{mute_at},{web_at}"),
+        "doctor --connect-timeout 2",
+        "",
+    );
+    assert_eq!(
+        told.out.matches("another service's port").count(),
+        1,
+        "{told:?}"
+    );
+    assert!(told.out.contains("name the ports"), "{told:?}");
+    assert!(
+        told.out.contains("none of them grants a session"),
+        "{told:?}"
+    );
     drop(mute);
 }
 

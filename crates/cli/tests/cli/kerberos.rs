@@ -81,6 +81,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
     assert_eq!(nobody.code, Some(69), "{nobody:?}");
     let said = "there is no Kerberos ticket for zookeeper@localhost: ";
     assert!(nobody.err.contains(said), "{nobody:?}");
+    assert!(nobody.err.contains("get a ticket"), "{nobody:?}");
 
     // Without the KDC, the existing tickets still work.
     kdc.stop();

@@ -60,11 +60,16 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
         Err(failure) => {
             // The findings above say what is wrong with each server.
             let trouble = |what| Finding::new(Level::Trouble, "all servers", what);
-            findings.push(match seen.iter().any(|server| server.is_there) {
+            let each = "mend what is said of each server";
+            findings.push(match &seen[..] {
                 // The failure contains its own advice.
-                true => trouble(failure.message()),
-                false => trouble("none of them can be reached")
-                    .advice("mend what is said of each server"),
+                all if all.iter().any(|server| server.granted.is_some()) => {
+                    trouble(failure.message())
+                }
+                all if all.iter().any(|server| server.is_there) => {
+                    trouble("none of them grants a session").advice(each)
+                }
+                _ => trouble("none of them can be reached").advice(each),
             });
         }
     }

@@ -30,7 +30,7 @@ pub(super) struct View {
     version: Option<String>,
     pub(super) is_there: bool,
     /// The session timeout that the server grants.
-    granted: Option<Duration>,
+    pub(super) granted: Option<Duration>,
     /// How long the server waits for a leader that has fallen silent.
     waits_for_leader: Option<Duration>,
     /// See [`differs`].
@@ -81,12 +81,16 @@ pub(super) fn look(
 
 fn no_session(server: &str, error: &zklock::Error) -> Finding {
     match error {
+        zklock::Error::ConnectTimeout { tried, .. } if tried.is_empty() => {
+            Finding::new(Level::Trouble, server, "no session").advice("look at its log")
+        }
         zklock::Error::ConnectTimeout { tried, .. } => {
-            let finding = Finding::new(Level::Trouble, server, "no session");
-            finding.advice(match tried.is_empty() {
-                true => "look at its log".to_owned(),
-                false => format!("look why: {}", tried.join("; ")),
-            })
+            let named = format!("{server}: ");
+            let why = tried
+                .iter()
+                .map(|why| why.strip_prefix(&named).unwrap_or(why));
+            let what = format!("no session: {}", why.collect::<Vec<_>>().join("; "));
+            Finding::new(Level::Trouble, server, what).advice(zklock::Error::to_do(tried))
         }
         error => Finding::new(Level::Trouble, server, format!("no session: {error}")),
     }
