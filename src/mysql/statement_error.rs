@@ -83,8 +83,8 @@ impl ErrorClass {
             1021 | 1114 | 1206 | 1637 => Self::Busy,
             // No memory or thread for a connection or statement, too many connections, a node
             // that is not ready, a shutdown; errors in packets and at the commit; a killed
-            // connection or statement, or a statement that ran too long; a proxy without a
-            // server.
+            // connection or statement, or a statement that ran too long; a proxy that cannot
+            // reach its server, or has lost it.
             1037
             | 1040..=1041
             | 1047
@@ -98,13 +98,15 @@ impl ErrorClass {
             | 1317
             | 1927
             | 1969
-            | 2006
+            | 2002..=2003
+            | 2005..=2006
             | 2013
+            | 2055
             | 3024
             | 3100
             | 3169
             | 4031
-            | 9001 => Self::InDoubt,
+            | 9001..=9002 => Self::InDoubt,
             1290 | 1792 | 1836 | 3032 => Self::ReadOnly,
             1045 | 1698 => Self::Denied,
             1044 => Self::NoRightToDatabase,

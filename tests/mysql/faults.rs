@@ -316,8 +316,8 @@ fn a_server_that_takes_no_writes_is_named_as_such() {
 /// The errors that pass by themselves, as in the table in `docs/mysql.md`.
 const PASSING: &[u16] = &[
     1020, 1021, 1037, 1040, 1041, 1047, 1053, 1114, 1135, 1152, 1158, 1159, 1160, 1161, 1180, 1203,
-    1205, 1206, 1213, 1226, 1290, 1317, 1637, 1792, 1836, 1927, 1969, 2006, 2013, 3024, 3032, 3100,
-    3101, 3169, 3572, 4031, 9001,
+    1205, 1206, 1213, 1226, 1290, 1317, 1637, 1792, 1836, 1927, 1969, 2002, 2003, 2005, 2006, 2013,
+    2055, 3024, 3032, 3100, 3101, 3169, 3572, 4031, 9001, 9002,
 ];
 
 #[test]
@@ -342,6 +342,37 @@ fn errors_that_pass_end_no_wait_and_no_lease() {
         proxy.refuse("INSERT INTO `database_lock` ", code);
         assert!(mutex.lock().is_err(), "{code}");
     }
+}
+
+/// MySQL Router greets a client so, and ProxySQL answers statements so.
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_proxy_that_cannot_reach_its_server_ends_no_wait() {
+    let database = Database::new();
+    let guard = mutex(&database.url(), seconds(60)).lock().unwrap();
+    let proxy = Proxy::new(&database.server);
+    proxy.greet_with(Some(2003));
+    let url = database.url_through(&proxy);
+    let waiter = thread::spawn(move || {
+        let client = Client::builder(&url).connect_timeout(seconds(60));
+        client.connect()?.mutex("a")?.lock()?.unlock()
+    });
+    eventually("the client asks again", || proxy.greeted() > 1);
+    proxy.greet_with(None);
+    let mut conn = database.conn();
+    let polls = "SELECT COUNT(*) > 1 FROM information_schema.PROCESSLIST WHERE DB = DATABASE()";
+    eventually("the client has connected", || {
+        conn.query_first(polls).unwrap() == Some(true)
+    });
+    for code in [2002, 9002] {
+        proxy.greet_with(Some(code));
+        proxy.cut();
+        eventually("the client asks again", || proxy.greeted() > 1);
+    }
+    assert!(!waiter.is_finished());
+    proxy.greet_with(None);
+    guard.unlock().unwrap();
+    waiter.join().unwrap().unwrap();
 }
 
 #[test]

@@ -40,6 +40,9 @@ struct Rules {
     cut_before_rows: Option<&'static str>,
     /// The answer to a statement with this text is replaced by an empty packet.
     empty: Option<&'static str>,
+    /// A new connection is answered with this packet, and ended.
+    greeting: Option<Vec<u8>>,
+    greeted: u32,
     open: Vec<TcpStream>,
 }
 
@@ -60,9 +63,12 @@ impl Proxy {
         locked(&rules).to = server.port;
         let shared = rules.clone();
         thread::spawn(move || {
-            for client in listener.incoming().flatten() {
+            for mut client in listener.incoming().flatten() {
                 if locked(&shared).closed {
                     break;
+                }
+                if greet(&mut client, &shared) {
+                    continue;
                 }
                 let to = locked(&shared).to;
                 // If the server is down, the connection ends at once.
@@ -89,6 +95,19 @@ impl Proxy {
         for stream in locked(&self.rules).open.drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Answers new connections from now on with an error of this code, as a proxy does that cannot
+    /// reach its server; or passes them on again.
+    pub(crate) fn greet_with(&self, code: Option<u16>) {
+        let mut rules = locked(&self.rules);
+        rules.greeting = code.map(greeting);
+        rules.greeted = 0;
+    }
+
+    /// Returns how many connections were answered with that error.
+    pub(crate) fn greeted(&self) -> u32 {
+        locked(&self.rules).greeted
     }
 
     /// Loses the answer to the next statement with this text, which is carried out.
@@ -181,6 +200,17 @@ impl Drop for Proxy {
         self.cut();
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
+}
+
+/// Answers a connection in place of the server, if a test said so.
+fn greet(client: &mut TcpStream, rules: &Mutex<Rules>) -> bool {
+    let mut rules = locked(rules);
+    let Some(packet) = rules.greeting.clone() else {
+        return false;
+    };
+    rules.greeted += 1;
+    let _ = client.write_all(&packet);
+    true
 }
 
 fn connect(client: &TcpStream, server: &TcpStream, rules: &Arc<Mutex<Rules>>) {
@@ -299,4 +329,12 @@ fn error_packet(code: u16) -> Vec<u8> {
     let length = u8::try_from(3 + text.len()).expect("a short text");
     let [low, high] = code.to_le_bytes();
     [&[length, 0, 0, 1, 0xff, low, high], &text[..]].concat()
+}
+
+/// Returns an error in place of a server's greeting, which has no SQL state.
+fn greeting(code: u16) -> Vec<u8> {
+    let text = b"refused by the test";
+    let length = u8::try_from(3 + text.len()).expect("a short text");
+    let [low, high] = code.to_le_bytes();
+    [&[length, 0, 0, 0, 0xff, low, high], &text[..]].concat()
 }
