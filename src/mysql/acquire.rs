@@ -225,13 +225,14 @@ impl<'a> Acquisition<'a> {
     fn attempt(&self) -> Result<Option<AttemptOutcome>> {
         let (to, outcome) = bounded(1);
         let (row, look_first) = (self.row.clone(), self.look_first);
+        let has_failed = self.failed.is_some();
         let deadline = self.limit.deadline();
         // If the caller is gone, the client's last clone waits for the attempt and the deletion of its row.
         let pending = row.database.backlog.expect_row();
         let job = move |connection: &mut DatabaseConnection| {
             let _pending = pending;
             let in_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
-            let outcome = in_time.then(|| attempt(connection, &row, look_first));
+            let outcome = in_time.then(|| attempt(connection, &row, look_first, has_failed));
             // Dropped before the answer is sent, so that the caller drops it last. If the caller is
             // gone, this drop deletes what is in the table.
             drop(row);
@@ -292,14 +293,16 @@ impl<'a> Acquisition<'a> {
 }
 
 /// Makes one attempt, on a worker, and notes in `row` what it may leave in the table.
-fn attempt(connection: &mut DatabaseConnection, row: &OwnRow, look_first: bool) -> AttemptOutcome {
-    let in_doubt = matches!(row.in_table(), InTable::InDoubt(_));
-    let (mut begun, mut sent) = (None, Moment::now());
-    let done = connection.run(|conn| {
-        sent = Moment::now();
-        begun = Some(sent);
-        take(conn, row, look_first, in_doubt, &mut sent)
-    });
+fn attempt(
+    connection: &mut DatabaseConnection,
+    row: &OwnRow,
+    look_first: bool,
+    has_failed: bool,
+) -> AttemptOutcome {
+    // If an attempt was answered since, a look tells of a row that an earlier statement leaves after all.
+    let in_doubt = has_failed && matches!(row.in_table(), InTable::InDoubt(_));
+    let (begun, mut sent) = (Moment::now(), None);
+    let done = connection.run(|conn| take(conn, row, look_first, in_doubt, &mut sent));
     match done {
         Ok(Ok(token)) => {
             let (name, owner) = (row.name.clone(), row.owner.clone());
@@ -308,7 +311,7 @@ fn attempt(connection: &mut DatabaseConnection, row: &OwnRow, look_first: bool) 
                 owner,
                 token,
                 row.database.lease(),
-                sent,
+                sent.unwrap_or(begun),
             ));
             row.set_in_table(InTable::Row(lease.clone()));
             AttemptOutcome::Acquired(lease)
@@ -318,7 +321,7 @@ fn attempt(connection: &mut DatabaseConnection, row: &OwnRow, look_first: bool) 
         Ok(Err(holder)) => AttemptOutcome::Taken(holder),
         Err(error) if error.class == ErrorClass::Locked => why_locked(connection, row, error),
         Err(error) => {
-            if let (Some(sent), true) = (begun, error.class.may_be_done()) {
+            if let (Some(sent), true) = (sent, error.class.may_be_done()) {
                 row.set_in_table(InTable::InDoubt(sent));
             }
             AttemptOutcome::Failed(error)
@@ -344,13 +347,13 @@ fn why_locked(
 
 /// Returns the token of the lock, or its holder unless another client was faster.
 ///
-/// `sent` is set to the moment before the statement that took the lock was sent.
+/// `sent` is set to the moment before the statement that took the lock, or may have taken it, was sent.
 fn take(
     conn: &mut Conn,
     row: &OwnRow,
     look_first: bool,
     in_doubt: bool,
-    sent: &mut Moment,
+    sent: &mut Option<Moment>,
 ) -> SqlResult<std::result::Result<i64, Option<Holder>>> {
     let key = Key {
         name: &row.name,
@@ -358,18 +361,19 @@ fn take(
     };
     let lease = row.database.lease();
     if in_doubt {
+        *sent = Some(Moment::now());
         if let Some(token) = adopt(conn, key, lease)? {
             return Ok(Ok(token));
         }
     }
     if !look_first {
-        *sent = Moment::now();
+        *sent = Some(Moment::now());
         if let Some(token) = lock_table::insert(conn, key, &row.description, lease)? {
             return Ok(Ok(token));
         }
     }
     let found = lock_table::look(conn, key)?;
-    *sent = Moment::now();
+    *sent = Some(Moment::now());
     let token = match found {
         RowState::Taken(holder) => return Ok(Err(Some(holder))),
         RowState::Own => adopt(conn, key, lease)?,

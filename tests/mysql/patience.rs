@@ -1,12 +1,13 @@
 //! Nothing is lost, refused or late without a reason.
 
+use std::convert::Infallible;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
-use zklock::mysql::{Client, Mutex};
-use zklock::{Error, GuardState};
+use zklock::mysql::{Client, Job, Mutex};
+use zklock::{Error, GuardState, Once};
 
 use crate::database::{Database, Server, opts};
 use crate::proxy::Proxy;
@@ -198,4 +199,80 @@ fn who_has_seen_a_free_lock_and_was_too_late_does_not_look_first_again() {
     guard.unlock().unwrap();
     proxy.release();
     waiter.join().unwrap().unwrap();
+}
+
+/// Returns how many of these statements the server has carried out.
+fn carried_out(conn: &mut Conn, kind: &str) -> u64 {
+    let sql = format!("SHOW GLOBAL STATUS LIKE 'Com_{kind}'");
+    let row: Option<(String, u64)> = conn.query_first(sql).unwrap();
+    row.expect("a variable of the server").1
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_wait_costs_one_select_a_poll_whatever_answers_were_lost() {
+    const LOOK: &str = "SELECT TIMESTAMPDIFF";
+    let database = Database::new_alone();
+    let proxy = Proxy::new(&database.server);
+    let poll = Duration::from_millis(20);
+    let near = client(&database.url(), seconds(3600));
+    let far = Client::builder(&database.url_through(&proxy)).poll_interval(poll, poll);
+    let far = far.connect().unwrap();
+    let mut conn = database.conn();
+    let mut writes_after_polls = || {
+        let before = carried_out(&mut conn, "select");
+        eventually("the client polls", || {
+            before + 20 < carried_out(&mut conn, "select")
+        });
+        ["insert", "update", "delete"].map(|kind| carried_out(&mut conn, kind))
+    };
+    for (name, lost) in [("a", "INSERT INTO `database_lock` "), ("b", LOOK)] {
+        let [near, far] = [&near, &far].map(|client| client.mutex(name).unwrap());
+        let guard = near.lock().unwrap();
+        if lost != LOOK {
+            proxy.swallow_answer_to(lost);
+        }
+        let waiter = thread::spawn(move || far.lock().unwrap().unlock());
+        // A statement that may have taken the lock is followed by those that find out.
+        let before = writes_after_polls();
+        if lost == LOOK {
+            proxy.swallow_answer_to(lost);
+        }
+        eventually("the answer is lost", || proxy.has_swallowed());
+        assert_eq!(writes_after_polls(), before, "after {lost}");
+        guard.unlock().unwrap();
+        waiter.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_run_takes_seven_requests_and_a_look_at_a_slot_that_is_done_takes_one() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let database = Database::new();
+    let relay = Relay::new(database.server.port, |_| None);
+    let job = || {
+        let client = Client::builder(&database.url_by(relay.port));
+        let client = client.lease(HOUR).clean_interval(HOUR).connect();
+        client.unwrap().job("a").unwrap()
+    };
+    let is_done = |job: &Job, slot: &str| {
+        let ran = job.once(slot, |_| Ok::<_, Infallible>(())).unwrap();
+        matches!(ran, Once::Done(()))
+    };
+    // The first run creates the journal.
+    for (slot, requests) in [("0", 8), ("1", 7), ("2", 7)] {
+        let job = job();
+        let before = relay.requests();
+        assert!(is_done(&job, slot));
+        database.wait_for_rows(0);
+        assert_eq!(relay.requests() - before, requests);
+    }
+    let job = job();
+    let before = relay.requests();
+    for look in 1..100 {
+        assert!(!is_done(&job, "0"));
+        // One thread and its connection are enough.
+        assert_eq!(relay.requests() - before, look);
+    }
 }

@@ -46,6 +46,8 @@ pub(super) struct JobDriver<'a> {
     lease: Option<Arc<RowLease>>,
     /// The holder of the lock when this call gave up.
     holder: Option<Owner>,
+    /// Whether the job was seen to have a journal.
+    has_journal: bool,
     has_run: bool,
 }
 
@@ -79,6 +81,7 @@ impl<'a> JobDriver<'a> {
             held: None,
             lease: None,
             holder: None,
+            has_journal: false,
             has_run: false,
         }
     }
@@ -184,8 +187,10 @@ impl<'a> JobDriver<'a> {
         Ok(self.holder.take())
     }
 
-    fn read(&self) -> Result<Event> {
-        Ok(match self.ask_with_key(job_table::read)? {
+    fn read(&mut self) -> Result<Event> {
+        let found = self.ask_with_key(job_table::read)?;
+        self.has_journal = matches!(found, Some(Some(_)));
+        Ok(match found {
             Some(Some(found)) => Event::Data(found.journal, found.version, found.changed),
             Some(None) => Event::NoNode,
             None => Event::Cancel,
@@ -199,9 +204,11 @@ impl<'a> JobDriver<'a> {
                 let token = held.lease.token;
                 self.lease = Some(held.lease.clone());
                 self.held = Some(held);
-                Ok(match self.ask_with_key(job_table::create)? {
-                    Some(()) => Event::Granted(token),
-                    None => Event::Cancel,
+                let has_journal =
+                    self.has_journal || self.ask_with_key(job_table::create)?.is_some();
+                Ok(match has_journal {
+                    true => Event::Granted(token),
+                    false => Event::Cancel,
                 })
             }
             Acquired::Taken(holder) => {
@@ -304,7 +311,9 @@ impl<'a> JobDriver<'a> {
             let (to, answer) = bounded(1);
             let again = work.clone();
             database.submit(move |connection| {
-                let _ = to.send(connection.run(again));
+                let done = connection.run(again);
+                connection.job = None;
+                let _ = to.send(done);
             });
             match self.limit.wait_any(&[&answer, &database.closed]) {
                 Ok(0) => {}
