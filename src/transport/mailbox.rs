@@ -70,6 +70,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::support::aside;
     use crate::transport::{Call, Capabilities, WatchId};
 
     /// A transport that never has anything to read.
@@ -88,6 +89,18 @@ mod tests {
         fn close(&self, _: Duration) -> bool {
             true
         }
+    }
+
+    #[test]
+    fn a_thread_that_has_put_a_letter_in_its_own_mailbox_does_not_rest() {
+        let rested = aside(|| {
+            let mailbox = Mailbox::new();
+            mailbox.slot().put(7);
+            Parked.rest(&|| !mailbox.letters().is_empty(), None);
+            mailbox.try_recv()
+        });
+        let letter = rested.recv_timeout(Duration::from_secs(10));
+        assert_eq!(letter, Ok(Some(7)), "it rests for ever");
     }
 
     #[test]

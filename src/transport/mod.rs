@@ -51,8 +51,11 @@ pub(crate) trait Transport: Send + Sync {
 
     /// Blocks the calling thread until `awake` holds or the deadline passes; may return earlier.
     /// The thread is unparked once `awake` holds, and may do the transport's work meanwhile.
-    fn rest(&self, _awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        mailbox_sender::park(until);
+    fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
+        // A call that cannot be sent is answered by its own thread, which unparks nobody.
+        if !awake() {
+            mailbox_sender::park(until);
+        }
     }
 
     /// Announces that the calling thread waits for an answer without `rest` from now on; see

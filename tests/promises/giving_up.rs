@@ -10,7 +10,7 @@ use zklock::{Acl, Client, Error, LockOptions, SessionState};
 
 use crate::support::proxy::Proxy;
 use crate::support::{aside, eventually, fresh_path};
-use crate::transport::{Place, SOON, in_every_place, on_every_server};
+use crate::transport::{Place, SOON, in_every_place, on_every_server, wait_for_queue};
 
 /// A time shorter than a try waits for a connection.
 const SHORT: Duration = Duration::from_millis(100);
@@ -18,6 +18,7 @@ const SHORT: Duration = Duration::from_millis(100);
 in_every_place! {
     who_comes_to_a_closed_client_does_not_queue_behind_its_guards
     closing_a_client_ends_its_waits_although_nothing_is_heard
+    a_waiter_that_closes_its_client_itself_learns_that
     a_limit_holds_in_every_step_of_a_semaphore
     a_cancelled_multi_lock_ends_wherever_it_is
     a_thread_does_not_wait_for_itself_in_the_line_of_a_semaphore
@@ -62,6 +63,34 @@ fn closing_a_client_ends_its_waits_although_nothing_is_heard(place: Place) {
     assert_eq!(came.recv_timeout(SOON), Ok(Err(Error::Closed)));
     assert!(start.elapsed() < SOON / 2, "{:?}", start.elapsed());
     network.heal();
+}
+
+fn a_waiter_that_closes_its_client_itself_learns_that(place: Place) {
+    let path = fresh_path("closes");
+    let [holder, second, waiter] = [(); 3].map(|()| client(place));
+    let lock = |client: &Client| client.mutex(&path).unwrap();
+    let _guard = lock(&holder).lock().unwrap();
+    let (leave, left) = bounded(1);
+    let before = lock(&second);
+    let gone = aside(move || {
+        let options = LockOptions::new().cancel(left);
+        before.lock_with(options).map(|guard| guard.is_none())
+    });
+    wait_for_queue(&holder, &path, 2);
+    let (mutex, mut told) = (lock(&waiter), 0);
+    let came = aside(move || {
+        let options = LockOptions::new().on_wait(|_| {
+            told += 1;
+            match told {
+                1 => leave.send(()).unwrap(),
+                // By now the thread hears of the connection through its mailbox.
+                _ => drop(waiter.close()),
+            }
+        });
+        mutex.lock_with(options).map(drop)
+    });
+    assert_eq!(gone.recv_timeout(SOON), Ok(Ok(true)));
+    assert_eq!(came.recv_timeout(SOON), Ok(Err(Error::Closed)));
 }
 
 fn a_limit_holds_in_every_step_of_a_semaphore(place: Place) {
