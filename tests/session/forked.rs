@@ -3,6 +3,7 @@
 //! The process that forks runs no other tests: the child would also have copies of their locks and
 //! connections.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,10 +11,10 @@ use std::time::Duration;
 
 use fork::{Fork, fork, waitpid_nohang};
 use zklock::embedded::Server;
-use zklock::{Client, Error};
+use zklock::{Client, Error, MutexGuard};
 
 use crate::support::worker::alone;
-use crate::support::{eventually, fresh_path, run, within};
+use crate::support::{eventually, fresh_path, handle, run, within};
 
 const THREADS: usize = 4;
 const FORKS: usize = 100;
@@ -62,6 +63,33 @@ fn what_a_forked_child_drops_or_closes_stays_with_the_parent() {
 }
 
 #[test]
+fn what_a_forked_child_asks_of_a_handle_fails_and_the_lock_stays_with_the_parent() {
+    alone(|| {
+        let server = Server::start().unwrap();
+        let timeout = Duration::from_secs(60);
+        let handle = handle::connect(server.hosts(), timeout, |_| ());
+        let client = Client::from_zookeeper(handle, timeout).unwrap();
+        let mutex = client.mutex(&fresh_path("forked")).unwrap();
+        for ask in HANDLE_ASKS {
+            let guard = mutex.lock().unwrap();
+            let ended = ends(|| assert_eq!(ask(&client, &guard), Some(Error::Closed)));
+            assert!(ended, "a child hangs, or is told something else");
+            guard.verify().unwrap();
+            guard.unlock().unwrap();
+        }
+    });
+}
+
+/// Requests of a child, and what it is told of them.
+const HANDLE_ASKS: [fn(&Client, &MutexGuard) -> Option<Error>; 5] = [
+    |client, _| client.semaphore("/permits", 2).unwrap().acquire().err(),
+    |client, _| client.rwlock("/another").unwrap().read().err(),
+    |client, _| client.contenders("/another").err(),
+    |client, _| client.nodes().create("/another", "").err(),
+    |_, guard| guard.verify().err(),
+];
+
+#[test]
 fn what_a_forked_child_drops_waits_for_no_thread_of_the_parent() {
     alone(|| {
         let server = Server::start().unwrap();
@@ -98,33 +126,42 @@ fn child_ends(client: &Client) -> bool {
         .unwrap()
         .read()
         .unwrap();
+    ends(|| drop((reader, guard, mutex)))
+}
+
+/// Returns whether a child that does this ends well.
+fn ends(what: impl FnOnce()) -> bool {
     match fork().unwrap() {
         Fork::Child => {
-            drop((reader, guard, mutex));
-            process::exit(0);
+            let panicked = catch_unwind(AssertUnwindSafe(what)).is_err();
+            process::exit(panicked.into());
         }
         Fork::Parent(pid) => {
-            let ended = within(SOON, || waitpid_nohang(pid).unwrap().is_some());
-            if !ended {
+            let mut status = None;
+            let mut has_ended = || {
+                status = waitpid_nohang(pid).unwrap();
+                status.is_some()
+            };
+            if !within(SOON, &mut has_ended) {
                 let _ = run(Command::new("kill").args(["-9", &pid.to_string()]));
-                eventually("it is killed", || waitpid_nohang(pid).unwrap().is_some());
+                eventually("it is killed", has_ended);
             }
-            ended
+            status == Some(0)
         }
     }
 }
 
-fn drop_all(client: Client, guard: zklock::MutexGuard) {
+fn drop_all(client: Client, guard: MutexGuard) {
     drop(guard);
     drop(client);
 }
 
-fn close_first(client: Client, guard: zklock::MutexGuard) {
+fn close_first(client: Client, guard: MutexGuard) {
     client.close().unwrap();
     drop((client, guard));
 }
 
-fn use_it(client: Client, guard: zklock::MutexGuard) {
+fn use_it(client: Client, guard: MutexGuard) {
     let mutex = client.mutex("/tests/another").unwrap();
     let refused = mutex.try_lock_for(Duration::from_secs(10));
     assert!(matches!(refused, Err(Error::Closed)));

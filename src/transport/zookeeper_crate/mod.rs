@@ -35,11 +35,10 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
-use parking_lot::{Condvar, Mutex};
 pub(crate) use zookeeper::ZooKeeper;
 
-use self::shared::{Life, Link, LinkNews, Owned, Shared};
-use self::watches::Watches;
+use self::shared::{Link, LinkNews, Owned, Shared};
+use crate::local::owning_process::Process;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 
@@ -65,21 +64,17 @@ pub(crate) fn open(
         // This fails when the transport has ended.
         let _ = states.send(LinkNews::State(state));
     });
-    let shared = Arc::new(Shared {
-        status,
-        session_timeout,
-        believed,
-        news,
-        watches: Watches::default(),
-        life: Mutex::new(Life::new(jobs)),
-        answered: Condvar::new(),
-    });
+    let shared = Shared::new(status, (session_timeout, believed), jobs, news);
     let owned = Arc::new(Owned {
         handle,
         _last: last,
     });
     // Ends those that have begun if one does not.
-    let transport = Arc::new(Handle { shared, gone });
+    let transport = Arc::new(Handle {
+        shared: Arc::new(shared),
+        process: Process::this(),
+        gone,
+    });
     for i in 0..WORKERS {
         let shared = &transport.shared;
         let (shared, owned, waiting) = (shared.clone(), owned.clone(), waiting.clone());
@@ -100,6 +95,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// See the module's documentation.
 struct Handle {
     shared: Arc<Shared>,
+    /// The process that has the threads: a forked child has none of them.
+    process: Process,
     /// Disconnects when the crate's handle has been dropped.
     gone: Receiver<()>,
 }
@@ -108,7 +105,11 @@ impl Transport for Handle {
     fn send(&self, calls: Vec<Call>) {
         let requests = calls.iter().map(|call| &call.request);
         self.shared.status.requests.count(requests);
-        if let Err((failure, calls)) = self.shared.accept(calls) {
+        let accepted = match self.process.is_another() {
+            true => Err((Failure::Closed, calls)),
+            false => self.shared.accept(calls),
+        };
+        if let Err((failure, calls)) = accepted {
             for call in calls {
                 (call.answer)(Err(failure));
             }
@@ -118,7 +119,9 @@ impl Transport for Handle {
     fn unwatch(&self, path: &str, id: WatchId) {
         // The server keeps its watch until the node changes, which costs it little. The crate's
         // `remove_watches` would remove all *other* watches on the path.
-        self.shared.watches.remove(path, id);
+        if !self.process.is_another() {
+            self.shared.watches.remove(path, id);
+        }
     }
 
     fn capabilities(&self) -> Capabilities {

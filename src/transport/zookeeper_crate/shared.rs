@@ -98,6 +98,24 @@ pub(super) struct Task {
 }
 
 impl Shared {
+    /// Creates the state of a transport that is not connected. The times are the session timeout and the one to rely on.
+    pub(super) fn new(
+        status: Arc<Status>,
+        (session_timeout, believed): (Duration, Duration),
+        jobs: Sender<Job>,
+        news: Sender<LinkNews>,
+    ) -> Self {
+        Self {
+            status,
+            session_timeout,
+            believed,
+            news,
+            watches: Watches::default(),
+            life: Mutex::new(Life::new(jobs)),
+            answered: Condvar::new(),
+        }
+    }
+
     /// Queues the calls for the workers, or returns them.
     pub(super) fn accept(&self, calls: Vec<Call>) -> Result<(), (Failure, Vec<Call>)> {
         let mut life = self.life.lock();
