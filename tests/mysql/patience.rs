@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
-use zklock::mysql::{Client, Job, Mutex};
+use zklock::mysql::{Client, ClientBuilder, Job, Mutex};
 use zklock::{Error, GuardState, Once};
 
 use crate::database::{Database, Server, opts};
@@ -151,17 +151,20 @@ fn many_waits_over_a_slow_link_do_not_hold_up_a_free_lock() {
     }
 }
 
+/// Returns a client for which no renewal and no cleaning is due during a test.
+fn undisturbed(url: &str) -> ClientBuilder {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    Client::builder(url)
+        .lease(seconds(3600))
+        .clean_interval(YEAR)
+}
+
 #[test]
 #[ignore = "needs MariaDB"]
 fn connecting_takes_five_requests_and_a_lock_and_its_release_one_each() {
     let database = Database::new();
     let relay = Relay::new(database.server.port, |_| None);
-    // No renewal and no cleaning is due meanwhile.
-    let builder = Client::builder(&database.url_by(relay.port)).lease(seconds(3600));
-    let client = builder
-        .clean_interval(seconds(31_536_000))
-        .connect()
-        .unwrap();
+    let client = undisturbed(&database.url_by(relay.port)).connect().unwrap();
     // These are the login, two to prepare the session, and two to look at the tables.
     assert_eq!(relay.requests(), 5);
     let mutex = client.mutex("a").unwrap();
@@ -215,8 +218,8 @@ fn a_wait_costs_one_select_a_poll_whatever_answers_were_lost() {
     let database = Database::new_alone();
     let proxy = Proxy::new(&database.server);
     let poll = Duration::from_millis(20);
-    let near = client(&database.url(), seconds(3600));
-    let far = Client::builder(&database.url_through(&proxy)).poll_interval(poll, poll);
+    let near = undisturbed(&database.url()).connect().unwrap();
+    let far = undisturbed(&database.url_through(&proxy)).poll_interval(poll, poll);
     let far = far.connect().unwrap();
     let mut conn = database.conn();
     let mut writes_after_polls = || {
@@ -248,12 +251,10 @@ fn a_wait_costs_one_select_a_poll_whatever_answers_were_lost() {
 #[test]
 #[ignore = "needs MariaDB"]
 fn a_run_takes_seven_requests_and_a_look_at_a_slot_that_is_done_takes_one() {
-    const HOUR: Duration = Duration::from_secs(3600);
     let database = Database::new();
     let relay = Relay::new(database.server.port, |_| None);
     let job = || {
-        let client = Client::builder(&database.url_by(relay.port));
-        let client = client.lease(HOUR).clean_interval(HOUR).connect();
+        let client = undisturbed(&database.url_by(relay.port)).connect();
         client.unwrap().job("a").unwrap()
     };
     let is_done = |job: &Job, slot: &str| {
