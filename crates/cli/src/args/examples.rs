@@ -70,7 +70,10 @@ number that grows with every holder: let what the lock protects refuse a lower o
 --permits N it gets ZKLOCK_PERMIT, from 0 to N-1, which no other command has meanwhile.
 
 The lock is held until the last process has ended that the command has started, so what it
-leaves in the background keeps it.";
+leaves in the background keeps it.
+
+Exit status: that of the command; 1 if the lock is taken (another one with -E); 75 if it was lost
+or in doubt, or --max-time was over; otherwise that of zklock --help.";
 
 pub(super) const ONCE_EXAMPLES: &str = "\
 Examples:
@@ -110,4 +113,7 @@ pub(super) const LIST_EXAMPLES: &str = "\
 Examples:
   zklock list --watch /locks/deploy               who holds it, and who waits
   zklock list -r                                  all locks, the longest wait first
-  zklock list -r --waiting --older-than 10m /locks";
+  zklock list -r --waiting --older-than 10m /locks
+
+Exit status: 0, also if nobody holds it; 77 with -r, if something may not be read; otherwise that of
+zklock --help.";
