@@ -73,45 +73,47 @@ pub(crate) fn by_reason(tried: &[String]) -> Vec<String> {
     found.into_iter().map(line).collect()
 }
 
+/// What to do, by a part of the reason why a server could not be used.
+const ADVICE: &[(&str, &str)] = &[
+    (
+        NO_TLS,
+        "name the servers' ports for TLS, or connect without it",
+    ),
+    (
+        TLS_PORT,
+        "look whether the servers have a quorum, whether their maxClientCnxns allows one more \
+         connection from this address, and whether these ports are for TLS",
+    ),
+    (
+        "as of another service's port",
+        "name the ports at which the servers listen for clients, such as 2181",
+    ),
+    (
+        "there is no Kerberos ticket",
+        "get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME",
+    ),
+    (
+        "it has no SASL login",
+        "configure the servers for a login by SASL, or connect without one",
+    ),
+    ("UnknownIssuer", AUTHORITY),
+    // Its name is that of an authority which was named, and its key is another.
+    ("BadSignature", AUTHORITY),
+    (
+        "certificate expired",
+        "renew the servers' certificates, or set the clock of this machine",
+    ),
+    ("CertificateRequired", CERTIFICATE),
+    // Older servers give no other reason.
+    ("HandshakeFailure", CERTIFICATE),
+    ("BadCertificate", CERTIFICATE),
+    ("received fatal alert: CertificateUnknown", CERTIFICATE),
+];
+
 /// Returns the advice about servers that could not be used, given their reasons.
 pub(super) fn to_do(tried: &[String]) -> &'static str {
-    let table = [
-        (
-            NO_TLS,
-            "name the servers' ports for TLS, or connect without it",
-        ),
-        (
-            TLS_PORT,
-            "look whether the servers have a quorum, whether their maxClientCnxns allows one more \
-             connection from this address, and whether these ports are for TLS",
-        ),
-        (
-            "as of another service's port",
-            "name the ports at which the servers listen for clients, such as 2181",
-        ),
-        (
-            "there is no Kerberos ticket",
-            "get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME",
-        ),
-        (
-            "it has no SASL login",
-            "configure the servers for a login by SASL, or connect without one",
-        ),
-        ("UnknownIssuer", AUTHORITY),
-        // Its name is that of an authority which was named, and its key is another.
-        ("BadSignature", AUTHORITY),
-        (
-            "certificate expired",
-            "renew the servers' certificates, or set the clock of this machine",
-        ),
-        ("CertificateRequired", CERTIFICATE),
-        // Older servers give no other reason.
-        ("HandshakeFailure", CERTIFICATE),
-        ("BadCertificate", CERTIFICATE),
-        ("received fatal alert: CertificateUnknown", CERTIFICATE),
-    ];
     let said = |text: &str| tried.iter().any(|reason| reason.contains(text));
-    let found = table.into_iter().find(|(text, _)| said(text));
+    let found = ADVICE.iter().find(|(text, _)| said(text));
     found.map_or(
         "check the host names and ports, and that the servers run",
         |(_, advice)| advice,

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zklock::Error;
 
 use crate::args::LockDialect;
@@ -94,6 +95,16 @@ pub(crate) fn written(done: io::Result<()>) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether somebody may still read stdout: a pipe tells when its reader has closed it.
+pub(crate) fn has_reader() -> bool {
+    let stdout = io::stdout();
+    let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
+    let _ = poll(&mut stdout, Some(&Timespec::default()));
+    !stdout[0]
+        .revents()
+        .intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 impl From<Error> for Failure {

@@ -7,10 +7,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use zklock::{Client, Contender};
 
-use super::has_reader;
 use crate::args::{Args, List};
 use crate::connect::connect;
-use crate::failure::{Failure, USAGE, written};
+use crate::failure::{Failure, USAGE, has_reader, written};
 use crate::outage::Outage;
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;

@@ -21,8 +21,6 @@ mod why;
 use std::io::{self, Write};
 use std::path::Path;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::args::{Args, Task};
 use crate::command_line;
 use crate::connect::with_client;
@@ -61,16 +59,6 @@ pub(crate) fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Man { folder } => man(folder.as_deref()),
     };
     code.map(Ending::Code)
-}
-
-/// Returns whether somebody may still read stdout: a pipe tells when its reader has closed it.
-fn has_reader() -> bool {
-    let stdout = io::stdout();
-    let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
-    let _ = poll(&mut stdout, Some(&Timespec::default()));
-    !stdout[0]
-        .revents()
-        .intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// Writes the manual page, or one for each command into a folder.

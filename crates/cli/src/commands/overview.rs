@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 use zklock::diagnostics::{LockQueue, Locks};
 use zklock::{Client, Contender, Error, FencingToken, Role, SessionState};
 
-use super::has_reader;
 use crate::args::List;
-use crate::failure::{Failure, NO_PERMISSION, written};
+use crate::failure::{Failure, NO_PERMISSION, has_reader, written};
 use crate::outage::Outage;
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;

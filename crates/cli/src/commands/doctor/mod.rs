@@ -57,25 +57,25 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
             }
             drop(client.close());
         }
-        Err(failure) => {
-            // The findings above say what is wrong with each server.
-            let trouble = |what| Finding::new(Level::Trouble, "all servers", what);
-            let each = "mend what is said of each server";
-            findings.push(match &seen[..] {
-                // The failure contains its own advice.
-                all if all.iter().any(|server| server.granted.is_some()) => {
-                    trouble(failure.message())
-                }
-                all if all.iter().any(|server| server.is_there) => {
-                    trouble("none of them grants a session").advice(each)
-                }
-                _ => trouble("none of them can be reached").advice(each),
-            });
-        }
+        Err(failure) => findings.push(unserved(&seen, &failure)),
     }
     let worst = findings.iter().map(|finding| finding.level).max();
     written(show(doctor, &findings))?;
     Ok(worst.map_or(0, |level| level as u8))
+}
+
+/// Says that all servers together gave no session. Other findings say what is wrong with each.
+fn unserved(seen: &[View], failure: &Failure) -> Finding {
+    let trouble = |what| Finding::new(Level::Trouble, "all servers", what);
+    if seen.iter().any(|server| server.granted.is_some()) {
+        // The failure contains its own advice.
+        return trouble(failure.message());
+    }
+    let what = match seen.iter().any(|server| server.is_there) {
+        true => "none of them grants a session",
+        false => "none of them can be reached",
+    };
+    trouble(what).advice("mend what is said of each server")
 }
 
 /// Takes a lock and examines the path. Fails if no server answers any more.
