@@ -188,6 +188,20 @@ fn a_data_folder_that_is_damaged_or_taken_is_refused() {
     }
 }
 
+/// Once, it was taken for a write that was cut short, and emptied.
+#[test]
+fn a_file_of_another_program_is_left_as_it_is() {
+    let folder = Folder::new();
+    let log = folder.path("log");
+    for text in ["x", "short\n", "\tone line\nand another one\n", "\u{7f}ELF"] {
+        fs::write(&log, text).unwrap();
+        let refused = Server::builder().data(folder.path(".")).start();
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("another program's"), "{refused}");
+        assert_eq!(fs::read(&log).unwrap(), text.as_bytes());
+    }
+}
+
 #[test]
 fn a_data_folder_that_cannot_be_made_is_named() {
     let folder = Folder::new();

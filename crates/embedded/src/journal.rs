@@ -17,6 +17,9 @@ use super::entry::Entry;
 /// The length of an entry, and the beginning of its hash.
 const HEAD: usize = 12;
 
+/// Entries are shorter than 128 MB, so the first byte of a length is below this one. No text begins so.
+const FIRST_BYTE: u8 = 8;
+
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
@@ -62,12 +65,7 @@ fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
     let (mut entries, mut whole) = (Vec::new(), 0);
     while let Some((head, rest)) = bytes[whole..].split_first_chunk::<HEAD>() {
         let (length, hash) = (length(head), &head[4..]);
-        let damaged = |why| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("the log is damaged at byte {whole}: {why}"),
-            )
-        };
+        let damaged = |why| damaged(whole, why);
         let Some(content) = rest.get(..length) else {
             // Nothing is behind a write that was cut short.
             if (0..rest.len()).any(|at| begins_with_entry(&rest[at..])) {
@@ -81,7 +79,20 @@ fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
         entries.push(Entry::decode(content).map_err(|error| damaged(error.to_string()))?);
         whole += HEAD + length;
     }
-    Ok((entries, whole))
+    match bytes.get(whole) {
+        Some(first) if FIRST_BYTE <= *first => {
+            let why = "this is no entry: look whether the file is another program's";
+            Err(damaged(whole, why.to_owned()))
+        }
+        _ => Ok((entries, whole)),
+    }
+}
+
+fn damaged(at: usize, why: String) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the log is damaged at byte {at}: {why}"),
+    )
 }
 
 fn begins_with_entry(bytes: &[u8]) -> bool {
