@@ -13,7 +13,8 @@ pub(crate) struct Standby {
     #[arg(long, value_name = "WHEN", default_value = "never")]
     pub(crate) restart: Restart,
 
-    /// Makes this file while the command runs, and removes it before another machine can be active.
+    /// Makes this file while the command runs, and removes it before another machine can be active;
+    /// a file of that name that is there before is removed.
     #[arg(long, value_name = "FILE", conflicts_with = "status")]
     pub(crate) ready_file: Option<PathBuf>,
 
