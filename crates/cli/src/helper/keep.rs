@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 use nix::sys::select::{FdSet, pselect};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::time::TimeSpec;
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::descendants::{Descendants, Process, State};
 use crate::helper;
@@ -193,12 +192,8 @@ impl Keeper {
                 }
             }
         }
-        // On systems where orphans are not adopted, the group must be gone too.
-        let is_gone =
-            || cfg!(target_os = "linux") || test_kill_process_group(self.head) == Err(Errno::SRCH);
         // A dead process may be left for a debugger to reap.
-        let are_dead = || self.killing && self.descendants.are_dead_but(None);
-        (!has_others || are_dead()) && is_gone()
+        !has_others || self.killing && self.descendants.are_dead_but(None)
     }
 
     /// Returns whether to report one more stop of the command. Unread messages must not fill the
@@ -267,7 +262,7 @@ impl Keeper {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if self.killing || !cfg!(target_os = "linux") {
+        if self.killing {
             return Some(POLL);
         }
         let left = self.left.filter(|_| !self.told);
