@@ -21,7 +21,7 @@ use rustix::process::{Pid, kill_process};
 use crate::descendants::Descendants;
 use crate::exit::Ending;
 use crate::helper::wire::{Kind, Message, listen_to, receive, send, send_files};
-use crate::helper::{self, KEEP, trust};
+use crate::helper::{self, KEEP};
 use crate::state_files::{STATE_IN, STATE_OUT};
 
 /// The variable that names the lock's node.
@@ -130,7 +130,8 @@ impl Child {
     /// Tells the keeper until when the lock can be trusted: if this process is stopped by then, the
     /// command is killed.
     pub(crate) fn trust(&self, until: Duration) {
-        self.tell(Kind::Trust, 0, &trust::message(until));
+        let until = until.as_millis().to_string();
+        self.tell(Kind::Trust, 0, until.as_bytes());
     }
 
     /// Like [`ask`](Self::ask), with what the request needs.

@@ -22,7 +22,7 @@ use crate::descendants::{Descendants, Process, State};
 use crate::helper;
 use crate::helper::session::Session;
 use crate::helper::trust::Trust;
-use crate::helper::wire::{Kind, Message, receive, receive_files, send, send_files};
+use crate::helper::wire::{Kind, receive, receive_files, send, send_files};
 use crate::signals;
 use crate::state_files;
 
@@ -226,11 +226,11 @@ impl Keeper {
     }
 
     fn hear(&mut self) {
-        let Ok(Message { kind, number, text }) = receive(&self.zklock) else {
+        let Ok(message) = receive(&self.zklock) else {
             self.orphaned = true;
             return self.start_killing();
         };
-        match (kind, Signal::from_named_raw(number)) {
+        match (message.kind, Signal::from_named_raw(message.number)) {
             (Kind::Begin, _) => {
                 let gate = self.gate.take();
                 drop(gate.map(|(head, input)| send_files(&head, &[input.as_fd()])));
@@ -255,7 +255,7 @@ impl Keeper {
                 self.suspending.get_or_insert_with(Instant::now);
             }
             (Kind::Continue, _) => self.go_on(),
-            (Kind::Trust, _) => self.trust.lasts(&text),
+            (Kind::Trust, _) => self.trust.lasts(&message.text()),
             (Kind::Spare, _) => self.session = None,
             _ => {}
         }

@@ -28,10 +28,9 @@ impl Trust {
         }
     }
 
-    /// Notes the time in a message.
-    pub(super) fn lasts(&mut self, text: &[u8]) {
-        let millis = text.try_into().map(u64::from_le_bytes);
-        self.until = millis.ok().map(Duration::from_millis);
+    /// Notes the time in a message, in milliseconds since the start of the system.
+    pub(super) fn lasts(&mut self, until: &str) {
+        self.until = until.parse().ok().map(Duration::from_millis);
     }
 
     /// Returns how long the lock can still be trusted; `None` without a limit.
@@ -53,12 +52,6 @@ impl Trust {
         });
         matches!(read, Some(Ok(_))) && is_stopped(&stat)
     }
-}
-
-/// Returns a message with this time since the start of the system.
-pub(crate) fn message(until: Duration) -> [u8; 8] {
-    let millis = u64::try_from(until.as_millis());
-    millis.unwrap_or(u64::MAX).to_le_bytes()
 }
 
 /// Returns the time by a clock that counts while the machine sleeps, as the lock's clock does.
