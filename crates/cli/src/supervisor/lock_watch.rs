@@ -12,13 +12,6 @@ use crate::helper::trust::since_boot;
 use crate::stderr::say;
 use crate::stop_policy::StopAction;
 
-/// The keeper is told of a time that is longer by this part of a session timeout, which each proof adds.
-const NEWS: u32 = 16;
-
-/// A time that is shorter by no more than this is the same time, read again: another client cannot
-/// have the lock for much longer.
-const JITTER: Duration = Duration::from_millis(10);
-
 impl Supervisor<'_> {
     /// Stops the command if the lock is about to be lost; returns when to look again.
     pub(super) fn look_at_lock(&mut self) -> Duration {
@@ -73,15 +66,10 @@ impl Supervisor<'_> {
         LOOK
     }
 
-    /// Tells the keeper until when the lock can be trusted, unless it knows.
-    pub(super) fn tell_trust(&mut self, now: Duration, valid_for: Duration) {
-        let until = now.saturating_add(valid_for);
-        let longer = self.order.session_timeout / NEWS;
-        let is_known =
-            self.trusted.saturating_sub(JITTER) <= until && until < self.trusted + longer;
-        if self.order.what.on_lost != OnLost::Warn && !is_known {
-            self.trusted = until;
-            self.child.trust(until);
+    /// Tells the keeper until when the lock can be trusted.
+    pub(super) fn tell_trust(&self, now: Duration, valid_for: Duration) {
+        if self.order.what.on_lost != OnLost::Warn {
+            self.child.trust(now.saturating_add(valid_for));
         }
     }
 
