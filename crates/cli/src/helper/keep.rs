@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use nix::sys::select::{FdSet, pselect};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::time::TimeSpec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::descendants::{Descendants, Process, State};
@@ -42,9 +43,6 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// The command's processes may be so many that this one gets no time to stop them. So it comes first, if it may.
 const FIRST: i32 = -20;
-
-/// How many messages certainly fit into the socket.
-const UNHEARD: u32 = 64;
 
 /// How many of the remaining processes are named.
 const NAMED: usize = 8;
@@ -75,8 +73,6 @@ struct Keeper {
     /// Whether `zklock run` is gone.
     orphaned: bool,
     trust: Trust,
-    /// How often the command has stopped while `zklock run` was stopped.
-    unheard: u32,
     /// The session to end if `zklock run` is gone, unless another process answers for it.
     session: Option<Session>,
 }
@@ -144,7 +140,6 @@ impl Keeper {
             told: false,
             orphaned: false,
             trust: Trust::new(),
-            unheard: 0,
             session: Some(session),
         }
     }
@@ -187,7 +182,7 @@ impl Keeper {
                     self.head_lives = false;
                     self.left.get_or_insert_with(Instant::now);
                 }
-                if !status.stopped() || self.can_tell() {
+                if !status.stopped() || self.has_room() {
                     self.say(Kind::Changed, status.as_raw(), "");
                 }
             }
@@ -196,14 +191,11 @@ impl Keeper {
         !has_others || self.killing && self.descendants.are_dead_but(None)
     }
 
-    /// Returns whether to report one more stop of the command. Unread messages must not fill the
-    /// socket: a keeper that waits for room in it kills nothing.
-    fn can_tell(&mut self) -> bool {
-        self.unheard = match self.trust.is_alone() {
-            true => self.unheard.saturating_add(1),
-            false => 0,
-        };
-        self.unheard <= UNHEARD
+    /// Returns whether the socket is almost empty. Reports that the command has stopped must not
+    /// fill it while `zklock run` is stopped: a keeper that waits for room in it kills nothing.
+    fn has_room(&self) -> bool {
+        let mut socket = [PollFd::new(&self.zklock, PollFlags::OUT)];
+        poll(&mut socket, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Sends a report. If `zklock run` is gone, the next read from the socket shows that.

@@ -44,7 +44,7 @@ impl Trust {
     }
 
     /// Returns whether `zklock run` is stopped.
-    pub(super) fn is_alone(&self) -> bool {
+    fn is_alone(&self) -> bool {
         let mut stat = Vec::new();
         let read = self.zklock.as_ref().map(|mut file| {
             file.rewind()?;
