@@ -238,10 +238,7 @@ impl Keeper {
                 // The command is not reaped yet, so the number is still its own.
                 let _ = kill_process(self.head, signal);
             }
-            (Kind::Kill, _) => {
-                self.say(Kind::Killing, 0, "");
-                self.start_killing();
-            }
+            (Kind::Kill, _) => self.start_killing(),
             // A repeated request is answered once: after the answer, `zklock run` stops, and then continues all.
             (Kind::Suspend, _) if !self.is_suspended => {
                 self.suspending.get_or_insert_with(Instant::now);
@@ -292,7 +289,6 @@ impl Keeper {
     fn look_at_trust(&mut self) {
         if !self.killing && self.trust.is_over() && !self.is_still() {
             self.start_killing();
-            self.say(Kind::Untrusted, 0, "");
         }
     }
 
@@ -304,6 +300,7 @@ impl Keeper {
     }
 
     fn start_killing(&mut self) {
+        self.say(Kind::Killing, 0, "");
         self.suspending = None;
         self.killing = true;
         self.left.get_or_insert_with(Instant::now);

@@ -45,10 +45,8 @@ pub(crate) enum Kind {
     // From `__keep`.
     /// The number is the command's; 0 if it could not be started, for what the text says.
     Started,
-    /// The answer to `Kill`.
+    /// Everything is being killed: the answer to `Kill`, or `zklock run` was stopped for too long.
     Killing,
-    /// `zklock run` was stopped for too long: everything is being killed.
-    Untrusted,
     /// The command has stopped or ended; the number is the status of wait(2).
     Changed,
     /// All processes are stopped, unless the text says which are not.

@@ -224,7 +224,7 @@ impl<'a> Supervisor<'a> {
         let Some(report) = report else { return };
         match report.kind {
             Kind::Suspended => self.suspended(&report.text()),
-            Kind::Untrusted => self.was_stopped_alone(),
+            Kind::Killing => self.was_stopped_alone(),
             Kind::Left => {
                 let what = match self.killed {
                     true => "the command was killed, what does not end keeps the lock",
