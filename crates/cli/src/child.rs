@@ -14,13 +14,13 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, kill_process};
 
 use crate::descendants::Descendants;
 use crate::exit::Ending;
-use crate::helper::wire::{Kind, Message, listen_to, receive, send, send_files};
+use crate::helper::wire::{Kind, Message, listen_to, send, send_files};
 use crate::helper::{self, KEEP};
 use crate::state_files::{STATE_IN, STATE_OUT};
 
@@ -90,27 +90,27 @@ impl Child {
     ) -> io::Result<Self> {
         let descendants = Descendants::new();
         let (keeper, its_end) = UnixStream::pair()?;
+        // A keeper whose session goes on must not be left, so nothing can fail once it is there.
+        let reports = listen_to(keeper.try_clone()?, "zklock-keeper")?;
         let process = start_keeper(variables, unblocked, its_end.into())?;
         let (input, before) = (io::stdin(), before.map(|before| before.keeper.as_fd()));
         let files: Vec<_> = iter::once(input.as_fd()).chain(before).collect();
         send_files(&keeper, &files)?;
         let words = i32::try_from(command.len()).unwrap_or(i32::MAX);
         send(&keeper, Kind::Brief, words, &brief(command, key))?;
-        keeper.set_read_timeout(Some(ANSWER))?;
         let ended = |_| io::Error::other("lock-keeper, which starts it, has ended");
         let answer = loop {
-            match receive(&keeper) {
+            match reports.recv_timeout(ANSWER) {
                 // Somebody may have stopped the keeper: this process would get no other report.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => go_on(process),
+                Err(RecvTimeoutError::Timeout) => go_on(process),
                 answer => break answer.map_err(ended)?,
             }
         };
         let group = Pid::from_raw(answer.number);
-        keeper.set_read_timeout(None)?;
         keeper.set_write_timeout(Some(ANSWER))?;
         Ok(Self {
             group: group.ok_or_else(|| io::Error::other(answer.text().into_owned()))?,
-            reports: listen_to(keeper.try_clone()?, "zklock-keeper")?,
+            reports,
             keeper,
             descendants,
             process: Some(process),

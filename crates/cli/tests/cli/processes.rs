@@ -36,6 +36,7 @@ on_every_server! {
     nothing_of_a_command_is_left_where_no_more_files_may_be_open
     what_cannot_be_read_keeps_the_lock_and_runs_on
     a_limit_of_threads_that_prevents_a_command_is_told
+    a_hook_that_a_limit_of_threads_prevents_does_not_run
     what_a_root_lacks_to_start_a_command_is_told
     what_keeps_the_lock_is_named
     a_blocked_signal_stays_blocked
@@ -769,32 +770,42 @@ fn what_cannot_be_read_keeps_the_lock_and_runs_on(hosts: &str) {
     assert_eq!(log.writers("beat"), 0);
 }
 
-fn a_limit_of_threads_that_prevents_a_command_is_told(hosts: &str) {
+/// Runs `zklock` as a user without other processes, who may have this many threads.
+fn with_threads(hosts: &str, limit: u32, args: &[&str]) -> Ended {
     let (_folder, zklock) = program_for_every_user();
+    let user: &[&str] = match is_root() {
+        true => &["setpriv", "--reuid", "65533", "--clear-groups"],
+        false => &[],
+    };
+    let limit = format!("--nproc={limit}");
+    let program = [user, &["prlimit", &limit, &zklock], args].concat();
+    let mut command = Command::new(program[0]);
+    Zklock::spawn(command.args(&program[1..]).env("ZKLOCK_HOSTS", hosts)).end()
+}
+
+fn a_limit_of_threads_that_prevents_a_command_is_told(hosts: &str) {
     for limit in 1..5 {
-        // A user without other processes.
-        let user: &[&str] = match is_root() {
-            true => &["setpriv", "--reuid", "65533", "--clear-groups"],
-            false => &[],
-        };
-        let limit = format!("--nproc={limit}");
-        let program = [
-            user,
-            &[
-                "prlimit",
-                &limit,
-                &zklock,
-                "run",
-                &fresh_path("threads"),
-                "--",
-                "true",
-            ],
-        ];
-        let program = program.concat();
-        let mut command = Command::new(program[0]);
-        let ended = Zklock::spawn(command.args(&program[1..]).env("ZKLOCK_HOSTS", hosts)).end();
+        let ended = with_threads(hosts, limit, &["run", &fresh_path("threads"), "--", "true"]);
         assert_eq!(ended.code, Some(70), "{limit}: {ended:?}");
         assert!(ended.err.contains("cannot"), "{limit}: {ended:?}");
+    }
+}
+
+/// A keeper that is left where there is no thread to hear it ended the session, and ran the hook, beside its `zklock`.
+fn a_hook_that_a_limit_of_threads_prevents_does_not_run(hosts: &str) {
+    for limit in 4..14 {
+        let (path, log) = (fresh_path("threads"), Log::new());
+        let folder = log.file().parent().expect("a folder").to_owned();
+        run(Command::new("chmod").arg("-R").arg("a+rwX").arg(folder));
+        let hook = log.write("passive");
+        let args = ["standby", &path, "--on-passive", &hook, "--", "true"];
+        let ended = with_threads(hosts, limit, &args);
+        if ended.err.contains("cannot run --on-passive") {
+            assert!(
+                log.is_still() && log.words().is_empty(),
+                "{limit}: {ended:?}"
+            );
+        }
     }
 }
 
