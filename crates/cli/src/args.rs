@@ -109,8 +109,9 @@ impl Args {
         self.session_timeout.unwrap_or(SESSION_TIMEOUT)
     }
 
-    /// Has the paths of files mean in another folder what they mean in this one.
-    pub(crate) fn make_absolute(&mut self, folder: &Path) {
+    /// Has the paths of files mean in another folder what they mean in this one. Returns whether what is to be read for
+    /// a connection is plain files.
+    pub(crate) fn make_absolute(&mut self, folder: &Path) -> bool {
         let files = [
             &mut self.auth_file,
             #[cfg(feature = "tls")]
@@ -120,8 +121,10 @@ impl Args {
             #[cfg(feature = "tls")]
             &mut self.tls.tls_key,
         ];
+        let mut are_files = true;
         for file in files.into_iter().flatten() {
             *file = folder.join(&*file);
+            are_files &= file.is_file();
         }
         match &mut self.task {
             Task::Run(run) => run.what.make_absolute(folder),
@@ -138,8 +141,10 @@ impl Args {
         let hosts = self.hosts.as_deref();
         if let Some(file) = hosts.and_then(|hosts| hosts.strip_prefix(HOSTS_FILE)) {
             let file = folder.join(file);
+            are_files &= file.is_file();
             self.hosts = Some(format!("{HOSTS_FILE}{}", file.display()));
         }
+        are_files
     }
 }
 

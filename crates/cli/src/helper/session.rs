@@ -59,7 +59,7 @@ impl Session {
         let (Ok(mut args), Some(key)) = (Args::try_parse_from(args), self.key.to_str()) else {
             return;
         };
-        args.make_absolute(&self.folder);
+        let are_files = args.make_absolute(&self.folder);
         match &args.task {
             Task::Run(run) => drop(Wanted::by(run).map(|all| note_kill(&run.what, &all.name()))),
             Task::Once(once) => note_kill(&once.what, &once.path),
@@ -77,7 +77,7 @@ impl Session {
             _ => {}
         }
         // Another process may be waiting for the content of a pipe.
-        if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {
+        if !are_files {
             return;
         }
         if let Ok(builder) = connect::builder(&args) {

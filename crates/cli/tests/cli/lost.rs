@@ -36,7 +36,7 @@ on_every_server! {
     a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end
     a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside
     a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread
-    a_killed_zklock_takes_no_credentials_from_a_pipe
+    a_killed_zklock_reads_from_no_pipe
     a_killed_zklock_keeps_its_lock_while_something_of_its_command_cannot_be_killed
     a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
     what_left_the_group_keeps_the_lock_and_hears_signals
@@ -264,25 +264,30 @@ fn a_killed_zklock_keeps_its_lock_while_something_of_its_command_cannot_be_kille
     assert_eq!(log.words().last().unwrap(), "next");
 }
 
-/// The credentials in it may be meant for another process, and opening the pipe blocks.
-fn a_killed_zklock_takes_no_credentials_from_a_pipe(hosts: &str) {
-    let (path, log) = (fresh_path("pipe"), Log::new());
-    let file = log.file().with_file_name("credentials");
-    let made = Command::new("mkfifo")
-        .args(["-m", "600"])
-        .arg(&file)
-        .status();
-    assert!(made.expect("mkfifo").success());
-    let args = format!("{SHORT} --auth-file {} run {path}", file.display());
-    let mut zklock = Zklock::start(hosts, &args, &log.beat("beat"));
-    fs::write(&file, "digest:ann:secret").expect("writing");
-    log.await_word("beat");
-    let keeper = keeper_of(zklock.id());
-    zklock.kill();
-    eventually("nothing waits for the pipe", || {
-        !Path::new("/proc").join(&keeper).exists()
-    });
-    await_queue(hosts, &path, 0);
+/// What is in it may be meant for another process, and opening the pipe blocks.
+fn a_killed_zklock_reads_from_no_pipe(hosts: &str) {
+    for (option, text) in [
+        ("--auth-file ", "digest:ann:secret"),
+        ("--hosts file:", hosts),
+    ] {
+        let (path, log) = (fresh_path("pipe"), Log::new());
+        let file = log.file().with_file_name("pipe");
+        let made = Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(&file)
+            .status();
+        assert!(made.expect("mkfifo").success());
+        let args = format!("{SHORT} {option}{} run {path}", file.display());
+        let mut zklock = Zklock::start(hosts, &args, &log.beat("beat"));
+        fs::write(&file, text).expect("writing");
+        log.await_word("beat");
+        let keeper = keeper_of(zklock.id());
+        zklock.kill();
+        eventually("nothing waits for the pipe", || {
+            !Path::new("/proc").join(&keeper).exists()
+        });
+        await_queue(hosts, &path, 0);
+    }
 }
 
 fn a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command(hosts: &str) {
