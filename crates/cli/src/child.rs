@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use nix::sys::signal::Signal;
-use rustix::process::{Pid, kill_process};
+use rustix::process::Pid;
 
 use crate::descendants::Descendants;
 use crate::exit::Ending;
 use crate::helper::wire::{Kind, Message, listen_to, send, send_files};
-use crate::helper::{self, KEEP};
+use crate::helper::{self, ANSWER, KEEP, go_on};
 use crate::state_files::{STATE_IN, STATE_OUT};
 
 /// The variable that names the lock's node.
@@ -37,9 +37,6 @@ pub(crate) const PERMIT: &str = "ZKLOCK_PERMIT";
 
 /// The status after the keeper of the command's processes has been killed.
 const NOT_KEPT: u8 = 70;
-
-/// How long the keeper may take to say that it kills, and to take a message.
-const ANSWER: Duration = Duration::from_millis(100);
 
 /// How often to look for the processes that a killed keeper has left.
 const REST_POLL: Duration = Duration::from_millis(20);
@@ -249,11 +246,6 @@ fn brief(command: &[OsString], key: Option<&str>) -> Vec<u8> {
     let args = env::args_os().skip(1);
     let words = key.chain(command.iter().cloned()).chain(args);
     words.map(OsString::into_vec).collect::<Vec<_>>().join(&0)
-}
-
-/// Continues the keeper, which is not reaped, so the number is its own.
-fn go_on(keeper: Pid) {
-    let _ = kill_process(keeper, rustix::process::Signal::CONT);
 }
 
 /// Starts the keeper, from which the command inherits its variables, outputs and folder.

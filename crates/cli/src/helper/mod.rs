@@ -26,7 +26,7 @@
 //! This module starts the helpers; `entry`, `keep` and `terminal_signals` are what they do.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::iter;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use self::wire::receive;
 
@@ -51,6 +51,9 @@ pub(crate) mod wire;
 pub(crate) const EXEC: &str = "__exec";
 pub(crate) const KEEP: &str = "__keep";
 pub(crate) const LISTEN: &str = "__listen";
+
+/// How long a helper may take to answer, and to take a message.
+pub(crate) const ANSWER: Duration = Duration::from_millis(100);
 
 /// How long a helper may take to end when nothing is left for it to do.
 const END_LIMIT: Duration = Duration::from_millis(500);
@@ -76,12 +79,22 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Pid> {
 /// waits until it waits for its input at this socket.
 fn exec(words: impl Iterator<Item = OsString>) -> io::Result<(Pid, UnixStream)> {
     let (gate, its_end) = UnixStream::pair()?;
+    gate.set_read_timeout(Some(ANSWER))?;
     let mut exec = command(EXEC);
     let head = spawn(exec.args(words).stdin(OwnedFd::from(its_end)))?;
     drop(exec);
-    let ended = |_| io::Error::other("the process that becomes it has ended");
-    receive(&gate).map_err(ended)?;
-    Ok((head, gate))
+    loop {
+        match receive(&gate) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => go_on(head),
+            Err(_) => return Err(io::Error::other("the process that becomes it has ended")),
+            Ok(_) => return Ok((head, gate)),
+        }
+    }
+}
+
+/// Continues a child, which somebody may have stopped. It is not reaped, so the number is its own.
+pub(crate) fn go_on(child: Pid) {
+    let _ = kill_process(child, Signal::CONT);
 }
 
 /// Reaps a process that ends by itself, and disconnects these messages; returns those that were not

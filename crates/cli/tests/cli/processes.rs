@@ -24,6 +24,7 @@ on_every_server! {
     nothing_of_a_command_is_left_when_its_keeper_is_killed
     a_keeper_that_was_stopped_goes_on
     a_keeper_that_is_stopped_before_the_command_begins_goes_on
+    a_command_that_is_stopped_before_it_begins_hears_signals
     a_signal_that_continues_a_command_begins_it_no_sooner
     a_keeper_that_a_debugger_holds_does_not_save_the_command
     what_a_keeper_leaves_is_the_commands_even_if_a_debugger_hides_its_end
@@ -371,27 +372,47 @@ fn a_keeper_that_was_stopped_goes_on(hosts: &str) {
     }
 }
 
+/// Returns the child of this process, if it is a helper for this task. It is none before, and its parent waits in
+/// vfork(2).
+fn helper_of(parent: &str, task: &str) -> Option<String> {
+    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let id = list.ok()?.trim().to_owned();
+    let name = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+    let is_it = name.starts_with(format!("lock-keeper\0{task}").as_bytes());
+    is_it.then_some(id)
+}
+
+/// Starts a command, and stops a helper as soon as it is there.
+fn stopped_early(hosts: &str, helper: impl Fn(&str) -> Option<String>) -> Zklock {
+    let path = fresh_path("early");
+    let mut zklock = Zklock::start(hosts, &format!("run {path}"), "exit 5");
+    let id = zklock.id().to_string();
+    while helper(&id).is_none() && !zklock.has_ended() {
+        thread::yield_now();
+    }
+    if let Some(helper) = helper(&id) {
+        let stop = Command::new("kill").args(["-STOP", &helper]).status();
+        assert!(stop.is_ok());
+    }
+    zklock
+}
+
 fn a_keeper_that_is_stopped_before_the_command_begins_goes_on(hosts: &str) {
     for _ in 0..rounds(5) {
-        let path = fresh_path("early");
-        let mut zklock = Zklock::start(hosts, &format!("run {path}"), "exit 5");
-        let id = zklock.id();
-        let list = format!("/proc/{id}/task/{id}/children");
-        // The process is no keeper before that, and zklock waits in vfork(2).
-        let keeper = || {
-            let id = fs::read_to_string(&list).ok()?.trim().to_owned();
-            let name = fs::read(format!("/proc/{id}/cmdline")).ok()?;
-            name.starts_with(b"lock-keeper").then_some(id)
-        };
-        while keeper().is_none() && !zklock.has_ended() {
-            thread::yield_now();
-        }
-        if let Some(keeper) = keeper() {
-            let stop = Command::new("kill").args(["-STOP", &keeper]).status();
-            assert!(stop.is_ok());
-        }
-        let ended = zklock.end();
+        let ended = stopped_early(hosts, |zklock| helper_of(zklock, "__keep")).end();
         assert_eq!(ended.code, Some(5), "{ended:?}");
+    }
+}
+
+fn a_command_that_is_stopped_before_it_begins_hears_signals(hosts: &str) {
+    for _ in 0..rounds(10) {
+        let head = |zklock: &str| helper_of(&helper_of(zklock, "__keep")?, "__exec");
+        let mut zklock = stopped_early(hosts, head);
+        // It may have ended.
+        let term = format!("kill -TERM {} || :", zklock.id());
+        run(Command::new("sh").args(["-c", &term]));
+        let ended = zklock.end();
+        assert!(matches!(ended.code, Some(5 | 143)), "{ended:?}");
     }
 }
 
