@@ -197,6 +197,8 @@ impl Child {
     }
 
     fn end_what_is_left(&mut self) {
+        #[cfg(not(target_os = "linux"))]
+        let _ = rustix::process::kill_process_group(self.group, rustix::process::Signal::KILL);
         let is_calm = self.descendants.kill();
         let (_, is_left) = self.reap(None);
         // A frozen keeper keeps nothing any more.

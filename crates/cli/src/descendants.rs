@@ -15,8 +15,7 @@ use procfs_core::FromRead;
 use procfs_core::process::{Stat, StatFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, pidfd_open,
-    pidfd_send_signal, set_child_subreaper, test_kill_process, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, test_kill_process, wait,
 };
 
 /// How long to chase processes that change meanwhile.
@@ -61,13 +60,20 @@ impl Process {
     }
 }
 
+#[cfg(target_os = "linux")]
 fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let opened = pidfd_open(process.id, PidfdFlags::empty())?;
     // The number may have been another process's when the descriptor was opened.
     match read(process.id).is_some_and(|now| now.started == process.started) {
         true => pidfd_send_signal(opened, signal),
         false => Err(Errno::SRCH),
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send(_: &Process, _: Signal) -> rustix::io::Result<()> {
+    Err(Errno::NOTSUP)
 }
 
 /// The descendants of this process.
@@ -86,7 +92,8 @@ impl Descendants {
     /// its first thread. The children that it has already do not count: it was a shell before, or
     /// is the first process of a container.
     pub(crate) fn new() -> Self {
-        let _ = set_child_subreaper(Some(getpid()));
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::set_child_subreaper(Some(getpid()));
         let (list, strangers, killed) = (open_list(), Vec::new(), HashSet::new());
         let mut all = Self {
             list,
@@ -353,6 +360,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "needs a subreaper")]
     fn children_are_killed_before_what_is_below_them() {
         alone(
             "children_are_killed_before_what_is_below_them",

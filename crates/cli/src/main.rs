@@ -17,8 +17,8 @@
 //!
 //! It uses the library as any other program does, and the core for what names and records of nodes mean.
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("zklock-cli needs Linux, whose kernel keeps the set of a command's processes");
+#[cfg(not(unix))]
+compile_error!("zklock-cli needs a Unix system");
 
 mod acquire;
 mod announce;

@@ -4,7 +4,6 @@
 //! that wait for its start can go on. STATUS tells which of the two it is.
 
 use std::env;
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,7 +91,18 @@ fn watchdog() -> Option<Duration> {
 /// Parses a path, or an abstract name after an `@`.
 fn address(text: &str) -> Option<SocketAddr> {
     match text.strip_prefix('@') {
-        Some(name) => SocketAddr::from_abstract_name(name).ok(),
+        Some(name) => named(name),
         None => SocketAddr::from_pathname(text).ok(),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn named(name: &str) -> Option<SocketAddr> {
+    use std::os::linux::net::SocketAddrExt;
+    SocketAddr::from_abstract_name(name).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn named(_: &str) -> Option<SocketAddr> {
+    None
 }

@@ -12,7 +12,9 @@ use std::process::{Command, ExitCode};
 use rustix::process::Signal;
 
 use crate::helper::wire::{Kind, receive_files, send};
-use crate::helper::{EXEC, KEEP, LISTEN, at_the_parents_end, keep, terminal_signals};
+use crate::helper::{EXEC, KEEP, at_the_parents_end, keep};
+#[cfg(target_os = "linux")]
+use crate::helper::{LISTEN, terminal_signals};
 use crate::signals;
 use crate::stderr::{flush, say};
 
@@ -28,6 +30,7 @@ pub(crate) fn main() -> Option<ExitCode> {
             return Some(exec(&unblocked, args.next()?, args));
         }
         KEEP => keep::keep(),
+        #[cfg(target_os = "linux")]
         LISTEN => terminal_signals::listen(),
         _ => return None,
     };

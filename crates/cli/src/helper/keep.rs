@@ -17,7 +17,8 @@ use nix::sys::select::{FdSet, pselect};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::time::TimeSpec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 
 use crate::descendants::{Descendants, Process, State};
 use crate::helper;
@@ -187,8 +188,12 @@ impl Keeper {
                 }
             }
         }
+        // On systems where orphans are not adopted, the group must be gone too.
+        let is_gone =
+            || cfg!(target_os = "linux") || test_kill_process_group(self.head) == Err(Errno::SRCH);
         // A dead process may be left for a debugger to reap.
-        !has_others || self.killing && self.descendants.are_dead_but(None)
+        let are_dead = || self.killing && self.descendants.are_dead_but(None);
+        (!has_others || are_dead()) && is_gone()
     }
 
     /// Returns whether the socket is almost empty. Reports that the command has stopped must not
@@ -251,7 +256,7 @@ impl Keeper {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if self.killing {
+        if self.killing || !cfg!(target_os = "linux") {
             return Some(POLL);
         }
         let left = self.left.filter(|_| !self.told);

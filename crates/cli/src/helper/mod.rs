@@ -31,6 +31,7 @@ use std::iter;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,6 +45,7 @@ use self::wire::receive;
 pub(crate) mod entry;
 mod keep;
 mod session;
+#[cfg(target_os = "linux")]
 mod terminal_signals;
 pub(crate) mod trust;
 pub(crate) mod wire;
@@ -64,7 +66,12 @@ const END_POLL: Duration = Duration::from_micros(200);
 /// Returns a command that starts this program as a helper.
 pub(crate) fn command(helper: &str) -> Command {
     // The path from which the program was started may be another program by now.
-    let mut command = Command::new("/proc/self/exe");
+    let linux = Path::new("/proc/self/exe");
+    let program = match linux.exists() {
+        true => linux.to_owned(),
+        false => std::env::current_exe().unwrap_or_else(|_| "zklock".into()),
+    };
+    let mut command = Command::new(program);
     command.arg0("lock-keeper").arg(helper).process_group(0);
     command
 }
@@ -111,7 +118,10 @@ pub(crate) fn reap<T>(process: Pid, messages: &Receiver<T>) -> Vec<T> {
 
 /// Has the kernel send this process a signal when its parent ends.
 fn at_the_parents_end(signal: Signal) {
+    #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(signal));
+    #[cfg(not(target_os = "linux"))]
+    let _ = signal;
 }
 
 /// Sets the priority of this process, as far as its user may.

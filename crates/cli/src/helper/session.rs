@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use rustix::process::getpriority_process;
+use rustix::process::{Signal, getpriority_process, kill_process_group};
 
 use crate::announce::ReadyFile;
 use crate::announce::hook::KILL_LIMIT;
@@ -100,11 +100,14 @@ fn run_hook(
     env::set_current_dir(folder)?;
     // This process blocks all signals, and the hook is not to inherit that.
     let words = [signals::ALL, "sh", "-c", hook].map(OsString::from);
-    let (_, gate) = helper::exec(words.into_iter())?;
+    let (hook, gate) = helper::exec(words.into_iter())?;
     send_files(&gate, &[File::open("/dev/null")?.as_fd()])?;
     while descendants.reap().1 && Instant::now() < until + KILL_LIMIT {
         if until <= Instant::now() {
             descendants.kill();
+            if !cfg!(target_os = "linux") {
+                let _ = kill_process_group(hook, Signal::KILL);
+            }
         }
         thread::sleep(POLL);
     }

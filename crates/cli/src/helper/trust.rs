@@ -56,5 +56,9 @@ impl Trust {
 
 /// Returns the time by a clock that counts while the machine sleeps, as the lock's clock does.
 pub(crate) fn since_boot() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
