@@ -127,7 +127,7 @@ suites() {
 
 # The steps that compile and compute, which give way to suites that wait.
 computations() {
-  local oldest system
+  local oldest system packages
   echo "sim/compile tests/sim.sh --compile"
   echo "sim/test tests/sim.sh --test"
   sed -n 's/^tests\/model /&/p' "$logs/compiled"
@@ -140,9 +140,14 @@ computations() {
   echo "oldest-dependencies tests/oldest_dependencies.sh"
   # None of the tests runs on these systems.
   for system in x86_64-pc-windows-gnu x86_64-apple-darwin; do
+    # The program is for Unix.
+    case $system in
+      *-windows-*) packages="-p zklock" ;;
+      *) packages="-p zklock -p zklock-cli" ;;
+    esac
     rustup target list --installed 2>/dev/null | grep -qx "$system" ||
       rustup_gets "$system" target add "$system" || continue
-    echo "rust/$system cargo check --quiet --lib --no-default-features --features embedded,metrics --target $system"
+    echo "rust/$system cargo check --quiet $packages --no-default-features --features zklock/embedded,zklock/metrics --target $system"
   done
 }
 

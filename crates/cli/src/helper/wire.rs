@@ -106,15 +106,26 @@ pub(crate) fn send_files(to: &UnixStream, files: &[BorrowedFd<'_>]) -> io::Resul
     sent.map(drop).map_err(io::Error::from)
 }
 
+#[cfg(not(target_vendor = "apple"))]
+const CLOSED_AT_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+/// This system knows no such flag.
+#[cfg(target_vendor = "apple")]
+const CLOSED_AT_EXEC: RecvFlags = RecvFlags::empty();
+
 pub(crate) fn receive_files(from: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut bytes = [IoSliceMut::new(&mut byte)];
-    recvmsg(from, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(from, &mut bytes, &mut control, CLOSED_AT_EXEC)?;
     let files = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(files) => Some(files),
         _ => None,
     });
-    Ok(files.flatten().collect())
+    let files: Vec<_> = files.flatten().collect();
+    #[cfg(target_vendor = "apple")]
+    for file in &files {
+        rustix::io::fcntl_setfd(file, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    Ok(files)
 }

@@ -12,6 +12,10 @@ use crate::helper::trust::since_boot;
 use crate::stderr::say;
 use crate::stop_policy::StopAction;
 
+/// Times that differ by no more than this are the same time, read again: another client cannot have
+/// the lock for much longer.
+const JITTER: Duration = Duration::from_millis(10);
+
 impl Supervisor<'_> {
     /// Stops the command if the lock is about to be lost; returns when to look again.
     pub(super) fn look_at_lock(&mut self) -> Duration {
@@ -66,10 +70,12 @@ impl Supervisor<'_> {
         LOOK
     }
 
-    /// Tells the keeper until when the lock can be trusted.
-    pub(super) fn tell_trust(&self, now: Duration, valid_for: Duration) {
-        if self.order.what.on_lost != OnLost::Warn {
-            self.child.trust(now.saturating_add(valid_for));
+    /// Tells the keeper until when the lock can be trusted, unless it knows.
+    pub(super) fn tell_trust(&mut self, now: Duration, valid_for: Duration) {
+        let until = now.saturating_add(valid_for);
+        if self.order.what.on_lost != OnLost::Warn && self.trusted.abs_diff(until) > JITTER {
+            self.trusted = until;
+            self.child.trust(until);
         }
     }
 

@@ -92,6 +92,8 @@ pub(crate) struct Supervisor<'a> {
     over_time: Option<Instant>,
     /// Whether the command was killed because of the lock.
     killed: bool,
+    /// The time until which the lock can be trusted, as last told to the keeper.
+    trusted: Duration,
     /// Whether another client has asked for the lock.
     revoked: bool,
     /// Whether a signal other than SIGHUP that ends programs was passed on to the command.
@@ -124,6 +126,7 @@ impl<'a> Supervisor<'a> {
             doubted: None,
             over_time: None,
             killed: false,
+            trusted: Duration::ZERO,
             revoked: false,
             by_signal: false,
             last: None,
