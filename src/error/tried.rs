@@ -82,7 +82,7 @@ const ADVICE: &[(&str, &str)] = &[
     (
         TLS_PORT,
         "look whether the servers have a quorum, whether their maxClientCnxns allows one more \
-         connection from this address, and whether these ports are for TLS",
+         connection from this address, and whether these ports are for TLS: then connect with it",
     ),
     (
         "as of another service's port",
