@@ -17,6 +17,7 @@ use crate::mysql::server;
 use crate::mysql::source::{Purpose, Source};
 use crate::mysql::sql_session;
 use crate::mysql::statement_error::{ErrorClass, StatementError, in_doubt, is_broken, is_silence};
+use crate::system::contained;
 
 /// A connection that was unused for this long is pinged first, because servers and firewalls
 /// close idle ones. A failure before the statement leaves no doubt about the statement.
@@ -129,7 +130,7 @@ impl DatabaseConnection {
         self.used = Instant::now();
         done.map_err(|error| {
             let error = StatementError::after_sending(&error);
-            debug!("database: {error}");
+            contained(|| debug!("database: {error}"));
             self.clean_up_after(&error);
             error
         })

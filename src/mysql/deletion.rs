@@ -14,6 +14,7 @@ use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::job_table;
 use crate::mysql::lock_table::{self, Key};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
+use crate::system::contained;
 use crate::time::clock::Moment;
 
 /// The first pause before a failed deletion is repeated; the next constant is the longest.
@@ -126,7 +127,7 @@ impl Deletion {
         // No client takes the row before its lease ends, so an earlier try has deleted it.
         self.tell(deleted || self.tried && Moment::now() < self.lease_end);
         if deleted {
-            log::debug!("released {}", self.name);
+            contained(|| log::debug!("released {}", self.name));
         }
         self.pending = None;
         // Each statement in doubt may create the row once more.
@@ -142,13 +143,15 @@ impl Deletion {
             return None;
         }
         if error.class == ErrorClass::NoRight {
-            log::error!(
-                "cannot delete the row of {}, which keeps others out until its lease has ended: {error}; grant the user DELETE",
-                self.name
-            );
+            contained(|| {
+                log::error!(
+                    "cannot delete the row of {}, which keeps others out until its lease has ended: {error}; grant the user DELETE",
+                    self.name
+                )
+            });
             return None;
         }
-        log::debug!("cannot delete the row of {} yet: {error}", self.name);
+        contained(|| log::debug!("cannot delete the row of {} yet: {error}", self.name));
         self.tried |= error.class.may_be_done();
         let pause = self.pause;
         self.pause = (2 * pause).min(LONGEST_PAUSE);

@@ -21,6 +21,7 @@ use crate::mysql::lock_table;
 use crate::mysql::renew::{Progress, renew_all};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::mysql::worker::WorkerPool;
+use crate::system::contained;
 use crate::time::clock::Moment;
 
 /// How many threads may hang in dead connections before no more are started.
@@ -212,7 +213,7 @@ impl Renewal {
     fn give_up_if_hung(&mut self, now: Moment) {
         let hangs = self.hangs_at().is_some_and(|at| at <= now);
         if hangs {
-            debug!("a renewal hangs: its connection is given up");
+            contained(|| debug!("a renewal hangs: its connection is given up"));
             self.abandoned += 1;
             self.renewer = self.renewer.replacement();
             if let Some((_, progress)) = self.renewing.take() {
@@ -330,9 +331,11 @@ impl Renewal {
         let failing = mem::replace(&mut self.failing, renewed.is_err());
         if let Err(error) = renewed {
             if error.class == ErrorClass::Contended {
-                debug!("cannot renew the leases beside others, trying again: {error}");
+                contained(|| {
+                    debug!("cannot renew the leases beside others, trying again: {error}")
+                });
             } else if !failing {
-                warn!("cannot renew the leases, trying again: {error}");
+                contained(|| warn!("cannot renew the leases, trying again: {error}"));
             }
             self.workers.give_way();
             let pause = (self.lease / 24).min(Duration::from_secs(1));

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::mysql::connection::{ConnectionCount, DatabaseConnection};
 use crate::mysql::source::{Purpose, Source};
+use crate::system::contained;
 
 /// A job, and the token that counts it.
 type Queued = (Arc<()>, DatabaseJob);
@@ -127,7 +128,7 @@ impl WorkerPool {
         match thread.spawn(move || work(connection, (&jobs, &later), &threads)) {
             Ok(_) => *count += 1,
             // The other threads run the job. If there are none, the caller's deadline ends its wait.
-            Err(error) => warn!("cannot start the thread {}: {error}", self.name),
+            Err(error) => contained(|| warn!("cannot start the thread {}: {error}", self.name)),
         }
     }
 }

@@ -28,6 +28,10 @@ mod locks;
 mod logs;
 #[path = "../chaos/ops.rs"]
 mod ops;
+mod panicking_log;
+#[path = "../session/panics.rs"]
+#[expect(dead_code, reason = "the tests of sessions arm it again")]
+mod panics;
 mod patience;
 mod pool;
 mod proxy;

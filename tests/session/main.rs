@@ -28,6 +28,7 @@ mod names;
 mod no_threads;
 mod oversized;
 mod panicking_log;
+mod panics;
 mod reconfigured;
 mod refusing;
 mod resets;

@@ -1,50 +1,15 @@
-//! A logger that panics, as one does that writes to a closed standard error.
+//! What goes on although a logger panics.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use log::{LevelFilter, Log, Metadata, Record};
 use zklock::Client;
 use zklock::embedded::Server;
 
 use crate::SOON;
+use crate::panics::Panics;
 use crate::support::worker::alone;
 use crate::support::{aside, eventually};
-
-/// Panics on a line with this in it, once whenever it is armed.
-struct Panics {
-    at: &'static str,
-    armed: AtomicBool,
-}
-
-impl Panics {
-    fn at(at: &'static str) -> &'static Self {
-        let armed = AtomicBool::new(true);
-        let panics: &Self = Box::leak(Box::new(Self { at, armed }));
-        log::set_logger(panics).unwrap();
-        log::set_max_level(LevelFilter::Debug);
-        panics
-    }
-
-    fn has_panicked(&self) -> bool {
-        !self.armed.load(Ordering::SeqCst)
-    }
-}
-
-impl Log for Panics {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        let is_it = record.args().to_string().contains(self.at);
-        if is_it && self.armed.swap(false, Ordering::SeqCst) {
-            panic!("the log cannot be written");
-        }
-    }
-
-    fn flush(&self) {}
-}
 
 #[test]
 fn a_thread_whose_log_panics_in_line_leaves_its_place_to_the_next() {
