@@ -6,7 +6,8 @@ use core::time::Duration;
 use super::backoff::{PART, Service};
 
 /// The least time for a server to greet while others elect a leader: as long as a server on another
-/// continent takes. It grows with the time without a server, as the pauses do.
+/// continent takes. It grows with the time without a server to an address's share of the round's pause,
+/// which it is a part of.
 const ELECTING: Duration = Duration::from_millis(500);
 
 /// The outcome of a round of attempts.
@@ -106,6 +107,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     pub fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
         let most_elect = self.most(Refusal::HungUp);
         let none_elects = self.refusals(Refusal::HungUp) == 0;
+        let count = self.count.max(1) as u32;
         let one = self.tried(target);
         let is_spared = none_elects || one.refusal == Some(Refusal::HungUp);
         if is_spared || !most_elect && (!one.had_all || one.was_hurried) {
@@ -113,7 +115,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
             return limit;
         }
         one.was_hurried = true;
-        limit.min(ELECTING.max(away / PART))
+        limit.min(ELECTING.max(away / PART / count))
     }
 
     fn tried(&mut self, target: &Address) -> &mut Tried<Address> {
@@ -361,7 +363,7 @@ mod tests {
         hangs_up(&mut rotation, 2);
         hangs_up(&mut rotation, 3);
         assert_eq!(limits(&mut rotation, 0), [500, 3000, 3000]);
-        assert_eq!(limits(&mut rotation, 10), [2000, 3000, 3000]);
+        assert_eq!(limits(&mut rotation, 15), [1000, 3000, 3000]);
         assert_eq!(limits(&mut rotation, 60), [3000; 3]);
         rotation.leave(2, None);
         rotation.leave(3, None);
