@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::mysql::{Opts, OptsBuilder, Pool, UrlError};
 
@@ -14,7 +14,6 @@ use crate::mysql::database::Timings;
 use crate::mysql::job::Job;
 use crate::mysql::mutex::Mutex;
 use crate::mysql::reentrant_mutex::ReentrantMutex;
-use crate::mysql::schema::{self, Schema};
 use crate::mysql::shared_client::SharedClient;
 use crate::mysql::source::Source;
 
@@ -92,25 +91,15 @@ impl Client {
     ///
     /// This needs the right to create tables. If the user lacks it, have an administrator run
     /// [`CREATE_TABLE`](crate::mysql::CREATE_TABLE). The locks themselves need SELECT,
-    /// INSERT, UPDATE and DELETE on all three tables.
+    /// INSERT, UPDATE and DELETE on all three tables. Waits for the database as long as
+    /// [`connect`](Self::connect) does.
     ///
     /// # Errors
     ///
-    /// Fails if the database fails, or if there is a table that does not suit these locks.
+    /// Fails if the database fails or takes no writes, or if there is a table that does not suit
+    /// these locks.
     pub fn create_table(&self) -> Result<()> {
-        let database = &self.shared.database;
-        let deadline = Instant::now() + database.timings.connect_timeout;
-        database
-            .ask(deadline, "create the tables", |connection| {
-                let created = connection.run(schema::create);
-                let found = connection.run(schema::inspect)?;
-                // A user without the right to create tables does not need it if the tables exist.
-                match created {
-                    Err(error) if found != Schema::Good => Err(error),
-                    _ => Ok(found),
-                }
-            })
-            .and_then(Schema::usable)
+        self.shared.database.create_tables()
     }
 
     /// Returns the mutex with that name.
@@ -214,8 +203,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long [`connect`](Self::connect) waits, and how long a lock waits for a server
-    /// that takes no writes, as during a fail-over. Defaults to 15 seconds.
+    /// Sets how long [`connect`](Self::connect) and [`Client::create_table`] wait, and how long a
+    /// lock waits for a server that takes no writes, as during a fail-over. Defaults to 15 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.timings.connect_timeout = limit.min(Duration::from_secs(86_400));
         self

@@ -182,6 +182,15 @@ impl Database {
         }
     }
 
+    /// Creates the tables that do not exist, and inspects all.
+    pub(super) fn create_tables(&self) -> Result<()> {
+        let deadline = Instant::now() + self.timings.connect_timeout;
+        let found = self.ask(deadline, "create the tables", move |connection| {
+            run_until(deadline, connection, schema::create)
+        });
+        found.and_then(Schema::usable)
+    }
+
     /// Adds the server that does not answer to an error.
     fn locate(&self, error: Error) -> Error {
         match (error, &self.server) {

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use ::mysql::prelude::{FromRow, Queryable};
-use ::mysql::{Conn, QueryResult, Result, Text, from_row_opt};
+use ::mysql::{Conn, Error, QueryResult, Result, Text, from_row_opt};
 use log::warn;
 
-use crate::error::Error;
+use crate::mysql::primary::run_unless_read_only;
 use crate::mysql::statement_error::in_doubt;
 
 /// The statements that create the tables.
@@ -114,16 +114,24 @@ impl Schema {
             Self::Missing => "tables are missing: run CREATE_TABLE",
             Self::Wrong(message) => message,
         };
-        Err(Error::Database {
+        Err(crate::error::Error::Database {
             what: "use the table",
             message: message.to_owned(),
         })
     }
 }
 
-/// Creates the tables that do not exist.
-pub(super) fn create(conn: &mut Conn) -> Result<()> {
-    conn.query_drop(CREATE_TABLE)
+/// Creates the tables that do not exist; returns the state of the tables then.
+pub(super) fn create(conn: &mut Conn) -> Result<Schema> {
+    match run_unless_read_only(conn, CREATE_TABLE, &mut Vec::new()) {
+        Ok(_) => inspect(conn),
+        // A user without the right to create tables does not need it if the tables exist.
+        Err(error @ Error::MySqlError(_)) => match inspect(conn)? {
+            Schema::Good => Ok(Schema::Good),
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads which tables exist.

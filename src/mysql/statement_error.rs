@@ -83,8 +83,7 @@ impl ErrorClass {
             1021 | 1114 | 1206 | 1637 => Self::Busy,
             // No memory or thread for a connection or statement, too many connections, a node
             // that is not ready, a shutdown; errors in packets and at the commit; a killed
-            // connection or statement, or a statement that ran too long; a proxy that cannot
-            // reach its server, or has lost it.
+            // connection or statement, or a statement that ran too long.
             1037
             | 1040..=1041
             | 1047
@@ -98,15 +97,11 @@ impl ErrorClass {
             | 1317
             | 1927
             | 1969
-            | 2002..=2003
-            | 2005..=2006
-            | 2013
-            | 2055
             | 3024
             | 3100
             | 3169
-            | 4031
-            | 9001..=9002 => Self::InDoubt,
+            | 4031 => Self::InDoubt,
+            _ if is_of_proxy(code) => Self::InDoubt,
             1290 | 1792 | 1836 | 3032 => Self::ReadOnly,
             1045 | 1698 => Self::Denied,
             1044 => Self::NoRightToDatabase,
@@ -188,6 +183,15 @@ impl fmt::Display for StatementError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
+}
+
+/// Returns whether a proxy says so that it cannot reach its server, or has lost it: with a code that
+/// its own client got, or with one of ProxySQL's.
+fn is_of_proxy(code: u16) -> bool {
+    matches!(
+        code,
+        2002..=2003 | 2005..=2006 | 2013 | 2055 | 9001..=9002
+    )
 }
 
 /// Returns an error that leaves the outcome of the statements open.

@@ -233,6 +233,37 @@ fn tables_that_are_missing_are_created_beside_those_that_exist() {
     }
 }
 
+#[test]
+#[ignore = "needs MariaDB"]
+fn tables_are_created_when_the_server_is_ready_for_it() {
+    // Somebody has locked all tables, as for a backup; the server is about to end.
+    for code in [1205, 1053] {
+        let database = Database::empty_on(Server::shared());
+        let proxy = Proxy::new(&database.server);
+        let client = Client::connect(&database.url_through(&proxy)).unwrap();
+        proxy.refuse("CREATE TABLE", code);
+        client
+            .create_table()
+            .unwrap_or_else(|error| panic!("{code}: {error}"));
+        assert!(proxy.has_refused());
+        client.mutex("a").unwrap().lock().unwrap().unlock().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn on_a_replica_no_table_is_created() {
+    let database = Database::empty_on(Arc::new(Server::start(&["--read-only"])));
+    let client = Client::connect(&database.url()).unwrap();
+    let error = client.create_table().unwrap_err().to_string();
+    assert!(error.contains("primary"), "{error}");
+    let mut conn = database.conn();
+    // This user may write there all the same.
+    assert_eq!(conn.query::<String, _>("SHOW TABLES").unwrap(), [""; 0]);
+    conn.query_drop(CREATE_TABLE).unwrap();
+    client.create_table().unwrap();
+}
+
 /// The driver goes from a loopback address to the socket that the server names, and behind a
 /// tunnel that is another server's.
 #[test]

@@ -305,7 +305,7 @@ impl<'a> JobDriver<'a> {
         &self,
         work: impl Fn(&mut Conn) -> SqlResult<T> + Clone + Send + 'static,
     ) -> Result<Option<T>> {
-        let database = &self.client.database;
+        let (database, name) = (&self.client.database, &self.name);
         let (begun, mut failed) = (Instant::now(), None);
         loop {
             let (to, answer) = bounded(1);
@@ -324,10 +324,7 @@ impl<'a> JobDriver<'a> {
                 Ok(Ok(answer)) => return Ok(Some(answer)),
                 Ok(Err(error)) if may_pass(&error, begun, database.timings.connect_timeout) => {
                     if failed.is_none() {
-                        warn!(
-                            "cannot ask for the job {}, trying again: {error}",
-                            self.name
-                        );
+                        warn!("cannot ask for the job {name}, trying again: {error}");
                     }
                     failed = Some(error);
                 }
