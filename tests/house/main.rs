@@ -47,7 +47,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
         ],
     ),
     ("embedded", &[]),
-    ("mysql", &["leaves", "time", "local", "nouns"]),
+    ("mysql", &["leaves", "system", "time", "local", "nouns"]),
     ("sim", &["system"]),
     // This sees only what users see.
     ("cli", &[]),
