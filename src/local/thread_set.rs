@@ -4,7 +4,6 @@
 //! would wait for itself, so it gets an error instead.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
@@ -65,19 +64,5 @@ impl Drop for Entered {
         if threads.is_empty() {
             present.remove(&self.path);
         }
-    }
-}
-
-impl fmt::Debug for ThreadSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThreadSet").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Entered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entered")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
     }
 }

@@ -363,14 +363,6 @@ impl<T, S, W> Clone for Turnstile<T, S, W> {
     }
 }
 
-impl<T, S, W> fmt::Debug for Turnstile<T, S, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turnstile")
-            .field("waiting", &self.waiting())
-            .finish_non_exhaustive()
-    }
-}
-
 impl<T, S, W> fmt::Debug for Turn<T, S, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn")
