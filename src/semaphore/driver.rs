@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::wanted_permit::Wanted;
+use super::Semaphore;
 use crate::error::{Error, Result};
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::{Ahead, LockRequest, Queue};
@@ -30,8 +30,8 @@ use zklock_jute::{CreateMode, ErrorCode, Op, Request};
 const PASSING: Duration = Duration::from_secs(1);
 
 /// One acquisition of permits.
-pub(super) struct PermitDriver<'a, 'q> {
-    semaphore: Wanted<'a>,
+struct PermitDriver<'a, 'q> {
+    semaphore: &'a Semaphore,
     request: LockRequest<'q>,
     permit: Permit,
     patience: Patience,
@@ -50,8 +50,15 @@ pub(super) struct PermitDriver<'a, 'q> {
     turn: Option<Turn>,
 }
 
+impl Semaphore {
+    /// Acquires this many permits; returns `None` if they are not free, or at the limit.
+    pub(super) fn take(&self, count: u32, request: LockRequest<'_>) -> Result<Option<RawGuard>> {
+        PermitDriver::new(self, count, request).run()
+    }
+}
+
 impl<'a, 'q> PermitDriver<'a, 'q> {
-    pub(super) fn new(semaphore: Wanted<'a>, mut request: LockRequest<'q>) -> Self {
+    fn new(semaphore: &'a Semaphore, count: u32, mut request: LockRequest<'q>) -> Self {
         let patience = mem::replace(&mut request.patience, Patience::Waits);
         request.hold_at_least = None;
         request.circles = None;
@@ -59,7 +66,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             patience,
             limited: request.limit.deadline().is_some(),
             agreed: semaphore.agreed.load(Ordering::Relaxed),
-            count: semaphore.count as usize,
+            count: count as usize,
         };
         let dialect = semaphore.locks.session.settings.dialect;
         Self {
@@ -80,8 +87,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
     }
 
-    /// Returns the permit; `None` if none is free, or at the limit.
-    pub(super) fn run(mut self) -> Result<Option<RawGuard>> {
+    fn run(mut self) -> Result<Option<RawGuard>> {
         let mut looked = false;
         loop {
             let event = match self.permit.action() {
@@ -112,7 +118,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn finish(self, outcome: Outcome) -> Result<Option<RawGuard>> {
-        let path = self.semaphore.path;
+        let path = &*self.semaphore.path;
         match outcome {
             Outcome::Held(_) => Ok(RawGuard::join(self.held)),
             Outcome::Gone => self.semaphore.locks.refused(&self.request, &self.turn),
@@ -163,7 +169,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             reads: &look,
             dialect: Some(dialect),
             lasting,
-            ..Queue::of(self.semaphore.path, Role::Exclusive)
+            ..Queue::of(&self.semaphore.path, Role::Exclusive)
         };
         let first = RawGuard::acquire(self.session(), &line, &mut self.request, None)?;
         if tries {
@@ -302,7 +308,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             lasting: self.semaphore.lasting(&self.number),
             held: &held,
             under: self.first.as_ref().map(RawGuard::lease),
-            ..Queue::of(self.semaphore.path, Role::Permit)
+            ..Queue::of(&self.semaphore.path, Role::Permit)
         };
         self.request.seen = self.seen.take();
         let held = RawGuard::acquire(self.session(), &queue, &mut self.request, None)?;

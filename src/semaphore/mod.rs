@@ -2,22 +2,21 @@
 
 mod driver;
 mod number;
-mod wanted_permit;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use self::driver::PermitDriver;
-use self::wanted_permit::Wanted;
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
 use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
+use crate::session::queries::Lasting;
 use zklock_core::attempt::Patience;
+use zklock_core::dialect::Dialect;
 
 /// A semaphore that works across processes and machines, with a limited number of permits.
 ///
@@ -271,16 +270,37 @@ impl Semaphore {
                 .into(),
             });
         }
-        let wanted = Wanted {
-            locks: &self.locks,
-            path: &self.path,
-            permits: self.permits,
-            count,
-            agreed: &self.agreed,
-        };
-        let raw = PermitDriver::new(wanted, request).run()?;
+        let raw = self.take(count, request)?;
         let permits = self.permits;
         Ok(raw.map(|raw| Permit { raw, permits }))
+    }
+
+    /// Returns the directory of the queue.
+    fn locks(&self) -> String {
+        match self.speaks_kazoo() {
+            true => format!("{}-__lock__", self.path),
+            false => format!("{}/locks", self.path),
+        }
+    }
+
+    /// Returns the directory of the permits that are held.
+    fn leases(&self) -> String {
+        match self.speaks_kazoo() {
+            true => self.path.to_string(),
+            false => format!("{}/leases", self.path),
+        }
+    }
+
+    /// Returns what becomes of that directory, if the semaphore has this number of permits.
+    fn lasting<'n>(&self, number: &'n str) -> Lasting<'n> {
+        match self.speaks_kazoo() {
+            true => Lasting::Always(number.as_bytes()),
+            false => Lasting::WhileUsedIn(number.as_bytes()),
+        }
+    }
+
+    fn speaks_kazoo(&self) -> bool {
+        self.locks.session.settings.dialect == Dialect::Kazoo
     }
 }
 

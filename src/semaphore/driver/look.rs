@@ -12,7 +12,7 @@ use zklock_jute::{ErrorCode, Names, Reply, Request};
 impl PermitDriver<'_, '_> {
     /// Reads the number and lists the permits, after the `sync` if there is one.
     pub(super) fn look(&mut self, sync: Option<Request>) -> Result<Event> {
-        let path = self.semaphore.path;
+        let path = &*self.semaphore.path;
         let mut answers = match self.answers(sync) {
             Ok(answers) => answers.into_iter(),
             Err(error) => return error.or(path, Event::Cancel),
@@ -66,7 +66,7 @@ impl PermitDriver<'_, '_> {
         }
         let (requests, synced) = self.questions(sync);
         let (mut caller, limit) = (self.session().caller(), &self.request.limit);
-        let mut answers = caller.call_all(&requests, self.semaphore.path, limit)?;
+        let mut answers = caller.call_all(&requests, &self.semaphore.path, limit)?;
         Ok(answers.split_off(synced))
     }
 
@@ -108,12 +108,12 @@ impl PermitDriver<'_, '_> {
     /// Returns the request that brings the server up to date.
     pub(super) fn sync(&self) -> Request {
         let capabilities = self.session().transport.capabilities();
-        capabilities.sync(self.semaphore.path)
+        capabilities.sync(&self.semaphore.path)
     }
 
     /// Returns the requests of a look, and how many of the first ones only bring the server up to date.
     pub(super) fn questions(&self, sync: Option<Request>) -> (Vec<Request>, usize) {
-        let path = self.semaphore.path;
+        let path = &*self.semaphore.path;
         let mut requests: Vec<_> = sync.into_iter().collect();
         let synced = requests.len();
         requests.extend([Request::get(path), Request::list(path)]);
