@@ -39,17 +39,11 @@ impl Session {
         known: &[Contender],
         limit: &Limit,
     ) -> Result<Option<Vec<Contender>>> {
-        let mut caller = self.caller();
         // The `known` contenders, while the last answer in this call has confirmed them.
         let mut confirmed = None;
-        loop {
-            let changes = caller.changes().clone();
-            let mut watcher = Watcher::new(self);
-            let spots = match watcher.look(path, &mut caller, limit) {
-                Ok(spots) => spots,
-                Err(error) => return error.or(path, confirmed),
-            };
-            if !is_known(&spots, known) {
+        let changed = self.watch_until(path, limit, |spots| {
+            confirmed = None;
+            if !is_known(spots, known) {
                 let present = match self.contenders_within(path, || limit.clone()) {
                     Ok(present) => present,
                     Err(error) => return error.or(path, None),
@@ -60,11 +54,9 @@ impl Session {
                 }
             }
             confirmed = Some(known.to_vec());
-            if watcher.wait(&[&changes], limit).is_err() {
-                return Ok(confirmed);
-            }
-            let _ = changes.try_recv();
-        }
+            Ok(None)
+        })?;
+        Ok(changed.or(confirmed))
     }
 
     /// Returns the names of the contenders once they differ from the `known` ones; `None` at the limit.
@@ -74,6 +66,21 @@ impl Session {
         known: Option<&BTreeSet<String>>,
         limit: &Limit,
     ) -> Result<Option<BTreeSet<String>>> {
+        self.watch_until(path, limit, |spots| {
+            let names = spots.all().map(|spot| name(&spot.node).to_owned());
+            let names: BTreeSet<_> = names.collect();
+            Ok(Some(names).filter(|names| known != Some(names)))
+        })
+    }
+
+    /// Looks at the nodes of a path, now and whenever they may have changed, until there is something to return;
+    /// `None` at the limit.
+    fn watch_until<T>(
+        &self,
+        path: &str,
+        limit: &Limit,
+        mut find: impl FnMut(&Spots) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let mut caller = self.caller();
         loop {
             let changes = caller.changes().clone();
@@ -82,10 +89,8 @@ impl Session {
                 Ok(spots) => spots,
                 Err(error) => return error.or(path, None),
             };
-            let names = spots.all().map(|spot| name(&spot.node).to_owned());
-            let names: BTreeSet<_> = names.collect();
-            if known != Some(&names) {
-                return Ok(Some(names));
+            if let Some(found) = find(&spots)? {
+                return Ok(Some(found));
             }
             if watcher.wait(&[&changes], limit).is_err() {
                 return Ok(None);
