@@ -97,6 +97,17 @@ struct Listed<'a> {
     order: i64,
 }
 
+impl Foreign {
+    fn of(node: &str, library: &'static str, dialect: Option<Dialect>) -> Self {
+        Self {
+            node: node.to_owned(),
+            library,
+            dialect,
+            by_number: false,
+        }
+    }
+}
+
 impl Contest {
     /// Returns where the contender with the node `mine` stands.
     pub fn place(self, children: &Names, mine: &str) -> Place {
@@ -234,12 +245,7 @@ impl Contest {
                 }),
                 Stance::Ignored => {}
                 Stance::Refused(dialect) => {
-                    return Err(Foreign {
-                        node: name.text.to_owned(),
-                        library: name.maker(),
-                        dialect,
-                        by_number: false,
-                    });
+                    return Err(Foreign::of(name.text, name.maker(), dialect));
                 }
             }
         }
@@ -296,11 +302,9 @@ impl Contest {
 pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
     let named = children.iter().filter_map(NodeName::parse);
     let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
-    let mut named = named.filter(other).map(|name| Foreign {
-        node: name.text.to_owned(),
-        library: name.maker(),
-        dialect: (name.kind == Kind::KazooLease).then_some(Dialect::Kazoo),
-        by_number: false,
+    let mut named = named.filter(other).map(|name| {
+        let dialect = (name.kind == Kind::KazooLease).then_some(Dialect::Kazoo);
+        Foreign::of(name.text, name.maker(), dialect)
     });
     let curators = || {
         let foreign = curators_semaphore(children).filter(|_| dialect == Dialect::Kazoo)?;
@@ -317,12 +321,7 @@ pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
 /// Its queue, `locks`, tells nothing: the server deletes that container while nobody waits.
 fn curators_semaphore(children: &Names) -> Option<Foreign> {
     let leases = children.iter().find(|child| *child == "leases")?;
-    Some(Foreign {
-        node: leases.to_owned(),
-        library: Kind::Lease.library(),
-        dialect: None,
-        by_number: false,
-    })
+    Some(Foreign::of(leases, Kind::Lease.library(), None))
 }
 
 /// Returns our own nodes, which are those with our prefix, lowest number first.
@@ -347,10 +346,8 @@ fn by_number(entries: &[Listed<'_>]) -> Option<Foreign> {
     let mut others = entries.iter().filter(|entry| !entry.name.is_ours());
     let other = used_up.then(|| others.next())??;
     Some(Foreign {
-        node: other.name.text.to_owned(),
-        library: other.name.maker(),
-        dialect: None,
         by_number: true,
+        ..Foreign::of(other.name.text, other.name.maker(), None)
     })
 }
 
