@@ -76,10 +76,7 @@ impl Limit {
 
     /// Returns a limit that is also reached at `deadline`.
     pub(crate) fn until(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = match (self.deadline, deadline) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        self.deadline = self.deadline.into_iter().chain(deadline).min();
         self
     }
 
@@ -108,10 +105,7 @@ impl Limit {
         channels: &[&dyn Waitable],
     ) -> Result<Option<usize>, LimitReached> {
         let paused = pause.map(from_now);
-        let until = match (self.deadline, paused) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        let until = self.deadline.into_iter().chain(paused).min();
         let mut all = channels.to_vec();
         all.extend(self.cancel.iter().map(|cancel| cancel as &dyn Waitable));
         while !self.is_over() {
