@@ -25,8 +25,8 @@ impl Acquisition {
     ) -> Result<(), Failure> {
         match step {
             Step::Parent => self.parent_made(&answered),
-            Step::List => self.listed(answered, wire),
-            Step::Crowd(queued) => self.crowd_listed(queued, answered, wire),
+            Step::List => self.listed(None, answered, wire),
+            Step::Crowd(queued) => self.listed(Some(queued), answered, wire),
             Step::Semaphore => self.semaphore_read(answered, wire),
             Step::Head => self.head_answered(answered, wire),
             Step::Hold => self.hold_read(answered, wire),
@@ -92,38 +92,26 @@ impl Acquisition {
         }))
     }
 
-    fn listed(&mut self, answered: Answered, wire: &mut dyn Wire) -> Result<(), Failure> {
-        match answered {
-            Ok(Reply::Children { names, .. }) if self.wants_a_listing() => {
-                self.takes_in(names, wire);
-            }
-            Ok(Reply::Children { names, .. }) => self.listing = Some(names),
-            // The directory is missing. A create finds that out too, and has the directory created.
-            Err(GONE) if self.wants_a_listing() => {
-                self.attempt.handle(Event::NoNode);
-            }
-            Err(GONE) | Ok(_) => {}
-            Err(failure) => return Err(failure),
-        }
-        Ok(())
-    }
-
-    /// Takes in a listing that left a watch on the directory, where every child counts.
-    fn crowd_listed(
+    /// Takes in a listing. One that left a watch on the directory, where every child counts, also says whether
+    /// our own node is there.
+    fn listed(
         &mut self,
-        queued: bool,
+        crowd: Option<bool>,
         answered: Answered,
         wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
+        let is_wanted = self.wants_a_listing();
         match answered {
             Ok(Reply::Children { names, .. }) => {
-                self.watches.around = true;
-                match self.wants_a_listing() {
-                    true => self.takes_in_crowd(queued, names, wire),
-                    false => self.listing = Some(names),
+                self.watches.around |= crowd.is_some();
+                match crowd {
+                    _ if !is_wanted => self.listing = Some(names),
+                    Some(queued) => self.takes_in_crowd(queued, names, wire),
+                    None => self.takes_in(names, wire),
                 }
             }
-            Err(GONE) if self.wants_a_listing() => self.attempt.handle(Event::NoNode),
+            // The directory is missing. A create finds that out too, and has the directory created.
+            Err(GONE) if is_wanted => self.attempt.handle(Event::NoNode),
             Err(GONE) | Ok(_) => {}
             Err(failure) => return Err(failure),
         }
