@@ -42,12 +42,6 @@ pub(crate) struct Fired {
     pub(crate) kind: EventKind,
 }
 
-impl Fired {
-    pub(crate) fn told(id: WatchId, kind: EventKind) -> Self {
-        Self { id, kind }
-    }
-}
-
 /// Creates calls of these requests. Once all of them are answered, `done` runs with the answers in
 /// the order of the requests.
 ///

@@ -112,7 +112,7 @@ MUTANTS = [
         "reply-before-event",
         "the watch events of a batch are handled after the replies behind them",
         "src/transport/native/receive.rs",
-        "        while let Some(frame) = self.inbox.frame()? {\n"
+        "        while let Some(frame) = self.inbox.frame().map_err(End::Broken)? {\n"
         "            match frame {\n"
         "                Frame::Whole(frame) => self.connection.frame(frame)?,\n"
         "                Frame::TooLong { head, length } => {\n"

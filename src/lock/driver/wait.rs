@@ -116,7 +116,8 @@ impl Driver<'_, '_> {
             return false;
         }
         let Watch { id, to, .. } = self.wired.new_watch();
-        let told = move |_: &Snapshot| to.put(Fired::told(id, EventKind::None));
+        let kind = EventKind::None;
+        let told = move |_: &Snapshot| to.put(Fired { id, kind });
         self.listening = Some(self.session.status.on_change(told));
         true
     }

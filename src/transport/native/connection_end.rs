@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::frame_reader::BadLength;
 use crate::error::Error;
 use zklock_jute::Malformed;
 
@@ -27,12 +26,6 @@ pub(super) enum End {
 impl From<Malformed> for End {
     fn from(malformed: Malformed) -> Self {
         Self::Broken(malformed.to_string())
-    }
-}
-
-impl From<BadLength> for End {
-    fn from(bad: BadLength) -> Self {
-        Self::Broken(bad.to_string())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Cuts the stream of bytes from a server into frames.
 
-use std::{fmt, io};
+use std::io;
 
 use super::channel::Channel;
 
@@ -34,16 +34,6 @@ pub(super) enum Frame<'a> {
     },
 }
 
-/// The error of a frame that claims an impossible length.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct BadLength(pub(super) i32);
-
-impl fmt::Display for BadLength {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a frame of {} bytes was announced", self.0)
-    }
-}
-
 impl Inbox {
     pub(super) fn new(limit: usize) -> Self {
         Self {
@@ -67,13 +57,14 @@ impl Inbox {
         Ok(read)
     }
 
-    /// Takes the next frame once all of it has arrived, or the head of a frame that is too long.
-    pub(super) fn frame(&mut self) -> Result<Option<Frame<'_>>, BadLength> {
+    /// Takes the next frame once all of it has arrived, or the head of a frame that is too long. Fails if the
+    /// frame claims an impossible length.
+    pub(super) fn frame(&mut self) -> Result<Option<Frame<'_>>, String> {
         self.frame_within(self.limit)
     }
 
     /// Like [`frame`](Self::frame), with another limit.
-    pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<Frame<'_>>, BadLength> {
+    pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<Frame<'_>>, String> {
         let dropped = self.skip.min(self.end - self.start);
         self.start += dropped;
         self.skip -= dropped;
@@ -84,9 +75,9 @@ impl Inbox {
             return Ok(None);
         };
         let announced = i32::from_be_bytes(*head);
-        let length = usize::try_from(announced).map_err(|_| BadLength(announced))?;
+        let length = usize::try_from(announced).unwrap_or(usize::MAX);
         if length > ABSURD.max(limit) {
-            return Err(BadLength(announced));
+            return Err(format!("a frame of {announced} bytes was announced"));
         }
         if length > limit {
             let Some(head) = rest.get(..HEAD.min(length)) else {
@@ -142,7 +133,7 @@ mod tests {
 
     /// Sends the bytes in pieces; returns the frames (of long ones the head), the error, and the
     /// size of the buffer.
-    fn through(pieces: Vec<Vec<u8>>, limit: usize) -> (Vec<Vec<u8>>, Option<BadLength>, usize) {
+    fn through(pieces: Vec<Vec<u8>>, limit: usize) -> (Vec<Vec<u8>>, Option<String>, usize) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let sender = thread::spawn(move || {
@@ -223,7 +214,8 @@ mod tests {
         for announced in [ABSURD as i32 + 1, i32::MAX, -1, i32::MIN] {
             let head = announced.to_be_bytes().to_vec();
             let (_, bad, held) = through(vec![head, vec![0; 500]], 1000);
-            assert_eq!(bad, Some(BadLength(announced)));
+            let told = format!("a frame of {announced} bytes was announced");
+            assert_eq!(bad, Some(told));
             assert!(held <= ROOM, "{held}");
         }
     }

@@ -152,7 +152,7 @@ pub(super) fn next_frame<T>(
                 return read(frame).map_err(|error| Complaint::Unreadable(error.to_string()));
             }
             Ok(Some(Frame::TooLong { length, .. })) => return Err(Complaint::TooLong(length)),
-            Err(error) => return Err(Complaint::Unreadable(error.to_string())),
+            Err(error) => return Err(Complaint::Unreadable(error)),
         }
         let left = deadline.saturating_since(Moment::now());
         if left.is_zero() {

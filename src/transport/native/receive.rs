@@ -59,7 +59,7 @@ impl ConnectionReader {
 
     fn act(&mut self) -> Result<(), End> {
         let limit = self.inbox.limit();
-        while let Some(frame) = self.inbox.frame()? {
+        while let Some(frame) = self.inbox.frame().map_err(End::Broken)? {
             match frame {
                 Frame::Whole(frame) => self.connection.frame(frame)?,
                 Frame::TooLong { head, length } => {
@@ -247,7 +247,10 @@ impl Connection {
         if let Some(path) = below(self.root(), &event.path) {
             let fired = self.shared.state.lock().watches.fire(path, event.kind);
             for Watch { id, to, .. } in fired {
-                to.put(Fired::told(id, event.kind));
+                to.put(Fired {
+                    id,
+                    kind: event.kind,
+                });
             }
         }
     }

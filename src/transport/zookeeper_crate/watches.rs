@@ -31,7 +31,7 @@ impl Watches {
         move |event| {
             if let Some(to) = watches.remove(&node, id) {
                 let kind = kind(event.event_type);
-                to.put(Fired::told(id, kind));
+                to.put(Fired { id, kind });
             }
         }
     }
