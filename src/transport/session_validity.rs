@@ -47,11 +47,11 @@ impl SessionValidity {
     pub(crate) fn follow(&self, lifetime: &Lifetime) {
         // Stored in this order and read in the opposite one: a reader that sees the later `latest`
         // must not see the longer timeout.
-        let (timeout, latest) = (lifetime.timeout(), lifetime.latest());
-        self.timeout.store(nanos(timeout), Ordering::Release);
-        self.latest.store(nanos(latest), Ordering::Release);
-        let connected = lifetime.terms().connected;
-        self.connected.store(nanos(connected), Ordering::Release);
+        let terms = lifetime.terms();
+        self.timeout.store(nanos(terms.timeout), Ordering::Release);
+        self.latest.store(nanos(terms.latest), Ordering::Release);
+        self.connected
+            .store(nanos(terms.connected), Ordering::Release);
     }
 
     /// Notes that the session has ended, for this reason unless it ended before.
