@@ -129,8 +129,12 @@ impl Nodes {
     /// [`Error::Unconfirmed`] if the answer was lost, with [`Error::RequestTooLong`], and as
     /// [`get`](Self::get).
     pub fn create(&self, path: &str, data: impl Into<Vec<u8>>) -> Result<()> {
-        let acl = self.session().settings.acl.entries().to_vec();
-        let create = Request::create(path, data.into(), acl, CreateMode::Persistent);
+        let create = Request::create(
+            path,
+            data.into(),
+            self.session().acl(),
+            CreateMode::Persistent,
+        );
         self.write(path, &create, not_created)
     }
 

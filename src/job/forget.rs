@@ -12,7 +12,7 @@ use crate::session::queries::Seen;
 use zklock_core::journal::{Journal, MOST_OPEN};
 use zklock_core::mending::{Standing, standing};
 use zklock_core::places::OF_A_SEMAPHORE;
-use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request};
+use zklock_jute::{Access, CreateMode, ErrorCode, Op, Request};
 
 impl Job {
     /// Forgets all runs, so that the next one begins anew. Returns the last run, or `None` if there
@@ -46,18 +46,14 @@ impl Job {
     /// ```
     pub fn forget(&self) -> Result<Option<RunRecord>> {
         loop {
-            let Some(Seen { data, stat }) = self.newest()? else {
+            let Some((journal, version)) = self.record()? else {
                 return Ok(None);
             };
-            let journal = Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())?;
             let Some(last) = journal.done.or(journal.failed).or(journal.running) else {
                 return Ok(None);
             };
-            let deletion = Request::Delete {
-                path: self.path.to_string(),
-                version: stat.version,
-            };
-            if self.write(&deletion)? {
+            let path = self.path.to_string();
+            if self.write(&Request::Delete { path, version })? {
                 return Ok(Some(RunRecord::new(last)));
             }
         }
@@ -97,10 +93,9 @@ impl Job {
     pub fn forget_slot(&self, slot: &str) -> Result<bool> {
         super::check_slot(slot)?;
         loop {
-            let Some(Seen { data, stat }) = self.newest()? else {
+            let Some((mut journal, version)) = self.record()? else {
                 return Ok(false);
             };
-            let mut journal = Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())?;
             let running = journal.running.as_ref();
             if running.map(|run| self.is_held(run)).transpose()? == Some(true) {
                 return Err(self.in_use("somebody runs the job: try again when nobody does"));
@@ -112,7 +107,7 @@ impl Job {
                 Some(false) => return Ok(false),
                 None => return Err(too_many_open()),
             }
-            let write = Request::set(&*self.path, journal.text(), stat.version);
+            let write = Request::set(&*self.path, journal.text(), version);
             if self.write(&write)? {
                 return Ok(true);
             }
@@ -167,7 +162,7 @@ impl Job {
                 }
                 Standing::Torn | Standing::Unclaimed => {}
             }
-            let acl = self.locks.session.settings.acl.entries().to_vec();
+            let acl = self.locks.session.acl();
             let what = (stat, acl, self.unused_directories()?);
             match self.replace_under_a_stake(&mut caller, what, &limit) {
                 Ok(true) => return Ok(Some(data)),
@@ -215,13 +210,16 @@ impl Job {
     fn newest(&self) -> Result<Option<Seen>> {
         let session = &self.locks.session;
         let read = session.read_latest(Request::get(&self.path), &self.path)?;
-        Ok(match read {
-            Some(Reply::Data { data, stat }) => Some(Seen {
-                data: data.into(),
-                stat,
-            }),
-            _ => None,
-        })
+        Ok(read.and_then(Seen::of))
+    }
+
+    /// Returns the record as the leader has it, and its version.
+    pub(super) fn record(&self) -> Result<Option<(Journal, i32)>> {
+        let Some(Seen { data, stat }) = self.newest()? else {
+            return Ok(None);
+        };
+        let journal = Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())?;
+        Ok(Some((journal, stat.version)))
     }
 
     /// Sends a write; returns `false` if another client has changed what was seen.

@@ -5,7 +5,6 @@ use super::record::RunRecord;
 use crate::error::Result;
 use crate::token::FencingToken;
 use zklock_core::journal::{Journal, PastRun};
-use zklock_jute::{Reply, Request};
 
 impl Job {
     /// Returns the results of [`last`](Self::last), [`last_failure`](Self::last_failure),
@@ -137,13 +136,7 @@ impl Job {
     }
 
     fn journal(&self) -> Result<Journal> {
-        let session = &self.locks.session;
-        match session.read_latest(Request::get(&self.path), &self.path)? {
-            Some(Reply::Data { data, stat }) => {
-                let data: Vec<u8> = data.into();
-                Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())
-            }
-            _ => Ok(Journal::default()),
-        }
+        let record = self.record()?;
+        Ok(record.map(|(journal, _)| journal).unwrap_or_default())
     }
 }

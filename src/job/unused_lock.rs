@@ -259,12 +259,8 @@ impl Job {
 
     /// Returns the request that creates the stake. Its mark tells it from other stakes, which have the same name.
     fn stake(&self, node: &str, mark: &str) -> Request {
-        Request::create(
-            node,
-            mark.as_bytes().to_vec(),
-            self.locks.session.settings.acl.entries().to_vec(),
-            CreateMode::Ephemeral,
-        )
+        let (data, acl) = (mark.as_bytes().to_vec(), self.locks.session.acl());
+        Request::create(node, data, acl, CreateMode::Ephemeral)
     }
 }
 

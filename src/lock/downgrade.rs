@@ -125,10 +125,12 @@ impl<'a> DowngradeDriver<'a> {
 
     /// Creates the reader's node if the writer's is there.
     fn request(&self, reader: &str, transacts: bool) -> Request {
-        let settings = &self.writer.session().settings;
-        let token = self.writer.token().get();
-        let (path, data) = (reader.to_owned(), settings.card.text_with(token).into());
-        let (acl, mode) = (settings.acl.entries().to_vec(), CreateMode::Ephemeral);
+        let (session, token) = (self.writer.session(), self.writer.token().get());
+        let (path, data) = (
+            reader.to_owned(),
+            session.settings.card.text_with(token).into(),
+        );
+        let (acl, mode) = (session.acl(), CreateMode::Ephemeral);
         if !transacts {
             return Request::Create {
                 path,

@@ -17,7 +17,7 @@ type Results = [std::result::Result<OpReply, ErrorCode>];
 
 impl Lock for RawGuard {
     fn acl(&self) -> Vec<Access> {
-        self.session().settings.acl.entries().to_vec()
+        self.session().acl()
     }
 
     fn commit(&self, ops: Vec<Op>) -> Result<()> {

@@ -95,23 +95,14 @@ impl RawGuard {
     }
 
     fn exchange(&self, node: &str, hold: &Hold) -> Request {
-        let (settings, mine) = (&self.session().settings, self.node());
-        let token = self.token().get();
-        let create = Op::create(
-            node,
-            hold.written(&settings.card, Some(token)),
-            settings.acl.entries().to_vec(),
-            CreateMode::Persistent,
-        );
+        let (session, mine) = (self.session(), self.node());
+        let data = hold.written(&session.settings.card, Some(self.token().get()));
+        let create = Op::create(node, data, session.acl(), CreateMode::Persistent);
         let name = NodeName::parse(path::name(mine)).filter(|name| name.kind.passes_on());
         let write = name.map(|_| Op::set(mine, Vec::new(), -1));
         let delete = Op::delete(mine.to_owned());
-        Request::Multi(
-            [Some(create), write, Some(delete)]
-                .into_iter()
-                .flatten()
-                .collect(),
-        )
+        let ops = [Some(create), write, Some(delete)];
+        Request::Multi(ops.into_iter().flatten().collect())
     }
 }
 
@@ -235,12 +226,8 @@ impl Session {
     }
 
     fn creation_of_hold(&self, node: &str, hold: &Hold) -> Request {
-        Request::create(
-            node,
-            hold.written(&self.settings.card, None),
-            self.settings.acl.entries().to_vec(),
-            CreateMode::PersistentSequential,
-        )
+        let data = hold.written(&self.settings.card, None);
+        Request::create(node, data, self.acl(), CreateMode::PersistentSequential)
     }
 
     /// Lists a queue; a missing queue is empty.

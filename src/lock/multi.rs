@@ -183,14 +183,13 @@ impl MultiDriver<'_, '_> {
 
     /// Creates a node in every queue.
     fn place(&mut self, prefixes: &[String]) -> Result<Event> {
-        let settings = &self.session.settings;
+        let (session, note) = (self.session, self.request.note.as_deref());
         let create = |(part, prefix): (&Part, &String)| {
-            Op::create(
+            let (node, data) = (
                 format!("{}/{prefix}", part.path),
-                settings.card.text(self.request.note.as_deref()),
-                settings.acl.entries().to_vec(),
-                CreateMode::EphemeralSequential,
-            )
+                session.settings.card.text(note),
+            );
+            Op::create(node, data, session.acl(), CreateMode::EphemeralSequential)
         };
         let creates = self.parts.iter().zip(prefixes).map(create).collect();
         if self.caller.connected(&self.limit)?.is_none() {

@@ -15,7 +15,7 @@ use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::path;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
-use crate::session::queries::Lasting;
+use crate::session::queries::{Lasting, Seen};
 use crate::system::clock;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::{Dialect, Role};
@@ -191,13 +191,9 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     fn make(&self) -> Result<Event> {
         let (mut caller, limit) = (self.session().caller(), &self.request.limit);
-        let (dirs, lasting) = (
-            [self.semaphore.leases()],
-            self.semaphore.lasting(&self.number),
-        );
-        let made = self
-            .session()
-            .make_directories(&mut caller, &dirs, lasting, limit)?;
+        let (session, semaphore) = (self.session(), self.semaphore);
+        let (dirs, lasting) = ([semaphore.leases()], semaphore.lasting(&self.number));
+        let made = session.make_directories(&mut caller, &dirs, lasting, limit)?;
         Ok(made.map_or(Event::Cancel, |()| Event::IsMade))
     }
 
@@ -209,14 +205,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Ok(read) => read,
             Err(error) => return error.or(&nearest, Event::Cancel),
         };
-        self.holder = read.pop().flatten().map(|seen| Ahead {
-            since: Duration::ZERO,
-            count: others.count,
-            nearest,
-            holds: true,
-            data: seen.data,
-            stat: seen.stat,
-        });
+        let seen = read.pop().flatten();
+        self.holder = seen.map(|seen| self.ahead(others, seen));
         Ok(match self.holder {
             Some(_) => Event::IsThere,
             None => Event::NoNode,
@@ -284,8 +274,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             return Vec::new();
         }
         let permits = format!("{}/leases", self.semaphore.path);
-        let acl = self.session().settings.acl.entries().to_vec();
-        let create = Op::create(permits.clone(), Vec::new(), acl, CreateMode::Persistent);
+        let (acl, mode) = (self.session().acl(), CreateMode::Persistent);
+        let create = Op::create(permits.clone(), Vec::new(), acl, mode);
         vec![create, Op::delete(permits)]
     }
 
@@ -335,15 +325,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn disagreement(&self, others: &Others) -> Error {
-        let unread = || Ahead {
-            since: Duration::ZERO,
-            count: others.count,
-            nearest: self.lease(&others.oldest),
-            holds: true,
-            data: Vec::new(),
-            stat: Default::default(),
-        };
-        let holder = self.holder.clone().unwrap_or_else(unread);
+        let holder = self.holder.clone();
+        let holder = holder.unwrap_or_else(|| self.ahead(others, Seen::default()));
         let holder = holder.contender(self.session());
         Error::PermitsDisagree {
             path: self.semaphore.path.to_string(),
@@ -351,6 +334,18 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             theirs: others.number,
             holder: holder.named(),
             since: holder.since(),
+        }
+    }
+
+    /// Returns the holder of the oldest permit, for people.
+    fn ahead(&self, others: &Others, seen: Seen) -> Ahead {
+        Ahead {
+            since: Duration::ZERO,
+            count: others.count,
+            nearest: self.lease(&others.oldest),
+            holds: true,
+            data: seen.data,
+            stat: seen.stat,
         }
     }
 

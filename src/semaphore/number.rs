@@ -162,15 +162,14 @@ impl<'a> NumberDriver<'a> {
 
     fn claim(&mut self, name: &str, version: i32) -> Result<Event> {
         let leases = path::parent(self.raw.node());
+        let (node, acl) = (
+            format!("{}/{name}", self.claim.dir),
+            self.raw.session().acl(),
+        );
         let claim = Request::Multi(vec![
             Op::check(self.raw.node()),
             Op::set(leases, self.data.clone(), version),
-            Op::create(
-                format!("{}/{name}", self.claim.dir),
-                Vec::new(),
-                self.raw.session().settings.acl.entries().to_vec(),
-                CreateMode::Ephemeral,
-            ),
+            Op::create(node, Vec::new(), acl, CreateMode::Ephemeral),
         ]);
         match self.caller.call_once(&claim, leases, &self.limit) {
             Ok(Some(_)) => Ok(Event::Claimed),

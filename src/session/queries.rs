@@ -12,7 +12,7 @@ use crate::transport::Failure;
 use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_core::queue::{Foreign, strangers};
 use zklock_core::refusals::Refusals;
-use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
+use zklock_jute::{Access, CreateMode, ErrorCode, Reply, Request, Stat};
 
 /// How long one request of a query may take.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -185,15 +185,8 @@ impl Session {
                     answer = caller.call_each(&look, &limit)?.remove(0);
                 }
                 all.push(match answer {
-                    Ok(Reply::Data { data, stat }) => Some(Seen {
-                        data: data.into(),
-                        stat,
-                    }),
-                    Ok(Reply::Stat(stat)) => Some(Seen {
-                        data: Vec::new(),
-                        stat,
-                    }),
-                    Ok(_) | Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_NODE)) => None,
+                    Ok(reply) => Seen::of(reply),
+                    Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_NODE)) => None,
                     Err(Refusal::Code(code)) => return Err(CallError::Over(refused(node, code))),
                 });
             }
@@ -226,16 +219,15 @@ impl Session {
         Error::unconfirmed_write("the write", LIMIT)
     }
 
+    /// Returns the access control list of the nodes that this client creates.
+    pub(crate) fn acl(&self) -> Vec<Access> {
+        self.settings.acl.entries().to_vec()
+    }
+
     /// Returns the requests that create a lock's directory and its ancestors.
     pub(crate) fn parents(&self, dir: &str, lasting: Lasting<'_>) -> Vec<Request> {
-        let make = |path: &str, mode, data: &[u8]| {
-            Request::create(
-                path,
-                data.to_vec(),
-                self.settings.acl.entries().to_vec(),
-                mode,
-            )
-        };
+        let make =
+            |path: &str, mode, data: &[u8]| Request::create(path, data.to_vec(), self.acl(), mode);
         let idle = if self.settings.dialect.takes_containers() {
             CreateMode::Container
         } else {
@@ -286,9 +278,21 @@ impl Caller {
 }
 
 /// A node's data, empty if it may not be read, and its stat.
+#[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) data: Vec<u8>,
     pub(crate) stat: Stat,
+}
+
+impl Seen {
+    pub(crate) fn of(reply: Reply) -> Option<Self> {
+        let (data, stat) = match reply {
+            Reply::Data { data, stat } => (data.into(), stat),
+            Reply::Stat(stat) => (Vec::new(), stat),
+            _ => return None,
+        };
+        Some(Self { data, stat })
+    }
 }
 
 /// How long a lock's directory stays when its queue is empty.

@@ -121,7 +121,7 @@ MUTANTS = [
         "            }\n"
         "        }\n",
         "        let mut late: Vec<Vec<u8>> = Vec::new();\n"
-        "        while let Some(frame) = self.inbox.frame()? {\n"
+        "        while let Some(frame) = self.inbox.frame().map_err(End::Broken)? {\n"
         "            match frame {\n"
         "                Frame::Whole(frame) if frame.starts_with(&xid::EVENT.to_be_bytes()) => {\n"
         "                    late.push(frame.to_vec());\n"
@@ -830,9 +830,9 @@ MUTANTS = [
         "hold-beside-its-lock",
         "the transaction that makes a hold does not delete the lock's node",
         "src/lock/hold.rs",
-        "            [Some(create), write, Some(delete)]",
-        "            [Some(create), write, Some(delete).filter(|_| false)]",
-        "            [Some(create), write, Some(delete).filter(|_| !{mutant})]",
+        "        let ops = [Some(create), write, Some(delete)];",
+        "        let ops = [Some(create), write, Some(delete).filter(|_| false)];",
+        "        let ops = [Some(create), write, Some(delete).filter(|_| !{mutant})];",
     ),
     (
         "pause-made-twice",
