@@ -51,7 +51,7 @@ impl Prepared {
         let Action::Create(prefix) = attempt.action() else {
             return None;
         };
-        let create = creation(session, queue, contest, request.note.as_deref(), &prefix);
+        let create = creation(session, queue, request.note.as_deref(), &prefix);
         let mut caller = session.caller();
         let requests = [create, Request::list(queue.dir)].map(|request| (request, None));
         let (call_id, calls) = caller.prepare(requests);

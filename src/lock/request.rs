@@ -179,15 +179,14 @@ impl LockRequest<'_> {
 pub(super) fn creation(
     session: &Session,
     queue: &Queue<'_>,
-    contest: Contest,
     note: Option<&str>,
     prefix: &str,
 ) -> Request {
-    let settings = &session.settings;
+    let contest = queue.contest(session);
     Request::Create {
         path: format!("{}/{prefix}", queue.dir),
-        data: settings.card.text(note).into(),
-        acl: settings.acl.entries().to_vec(),
+        data: session.settings.card.text(note).into(),
+        acl: session.acl(),
         mode: match contest.dialect.is_numbered(contest.role) {
             true => CreateMode::EphemeralSequential,
             false => CreateMode::Ephemeral,

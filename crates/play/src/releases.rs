@@ -12,7 +12,7 @@ use super::ask::{Loss, Outcome, Ticket, Time};
 use super::calls::{Creation, Purpose};
 use super::link::Link;
 use super::refusal::refusal;
-use zklock_core::acquisition::{Acquisition, Wire};
+use zklock_core::acquisition::Acquisition;
 use zklock_core::answer::Answered;
 use zklock_core::attempt::Orphan;
 use zklock_core::delete_and_create;

@@ -25,6 +25,18 @@ impl Creation {
     }
 }
 
+impl Link {
+    pub(super) fn creation(&self, dir: &str, prefix: &str) -> Request {
+        Request::Create {
+            path: node_in(dir, prefix),
+            data: self.settings.card.clone().into(),
+            acl: self.settings.acl.clone(),
+            mode: CreateMode::EphemeralSequential,
+            stat: true,
+        }
+    }
+}
+
 impl Wire for Link {
     fn now(&self) -> Duration {
         self.now
@@ -65,16 +77,6 @@ impl Wire for Link {
     fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
         let create = self.creation(dir, prefix);
         Self::send(self, create, Purpose::Create(Creation::new(dir, prefix)))
-    }
-
-    fn creation(&self, dir: &str, prefix: &str) -> Request {
-        Request::Create {
-            path: node_in(dir, prefix),
-            data: self.settings.card.clone().into(),
-            acl: self.settings.acl.clone(),
-            mode: CreateMode::EphemeralSequential,
-            stat: true,
-        }
     }
 
     fn parents(&self, dir: &str) -> Option<Vec<Request>> {

@@ -187,20 +187,9 @@ impl Wire for Wired<'_> {
         self.post(request)
     }
 
-    fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
-        let create = self.creation(dir, prefix);
-        self.post(create)
-    }
-
-    fn creation(&self, _: &str, prefix: &str) -> Request {
-        let contest = self.queue.contest(self.session);
-        creation(
-            self.session,
-            self.queue,
-            contest,
-            self.note.as_deref(),
-            prefix,
-        )
+    fn create(&mut self, _: &Arc<str>, prefix: &str) -> CallId {
+        let note = self.note.as_deref();
+        self.post(creation(self.session, self.queue, note, prefix))
     }
 
     // A permit's directory is not simply created again: its client must first check whether the

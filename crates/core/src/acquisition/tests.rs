@@ -120,18 +120,13 @@ impl Wire for Fake {
     }
 
     fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId {
-        let create = self.creation(dir, prefix);
-        self.post(create)
-    }
-
-    fn creation(&self, dir: &str, prefix: &str) -> Request {
-        Request::Create {
+        self.post(Request::Create {
             path: node_in(dir, prefix),
             data: Vec::new().into(),
             acl: Vec::new(),
             mode: CreateMode::EphemeralSequential,
             stat: true,
-        }
+        })
     }
 
     fn parents(&self, _: &str) -> Option<Vec<Request>> {

@@ -63,11 +63,8 @@ pub trait Wire {
     /// Sends a request about this directory.
     fn send(&mut self, dir: &Arc<str>, request: Request) -> CallId;
 
-    /// Sends the create of a contender's node; see [`creation`](Self::creation).
+    /// Sends the create of a contender's node with this prefix.
     fn create(&mut self, dir: &Arc<str>, prefix: &str) -> CallId;
-
-    /// Returns the request that creates a contender's node with this prefix.
-    fn creation(&self, dir: &str, prefix: &str) -> Request;
 
     /// Returns the requests that create the directory and its ancestors, outermost first; `None` if this
     /// client must not create it.
