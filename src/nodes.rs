@@ -11,6 +11,7 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, not_created, refused};
 use crate::session::caller::Replies;
 use crate::time::limit::Limit;
+use crate::time::utc;
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
 /// How long a call may take by default.
@@ -295,8 +296,7 @@ impl Node {
 
     /// Returns when the data was last changed, by the servers' clock.
     pub fn modified(&self) -> SystemTime {
-        let since = u64::try_from(self.stat.mtime).unwrap_or(0);
-        SystemTime::UNIX_EPOCH + Duration::from_millis(since)
+        utc::time(self.stat.mtime)
     }
 }
 

@@ -193,22 +193,6 @@ fn nodes(list: Option<&Value>) -> Vec<String> {
     texts.take(MOST_AROUND).collect()
 }
 
-/// Returns the token that a node keeps for its holder, in place of its own number.
-pub(crate) fn kept_token(data: &[u8]) -> Option<i64> {
-    serde_json::from_slice::<Value>(data)
-        .ok()?
-        .get("token")?
-        .as_i64()
-}
-
-/// Returns the number of the thread that wrote the data; it tells threads of one name apart.
-pub(crate) fn thread_number(data: &[u8]) -> Option<u64> {
-    serde_json::from_slice::<Value>(data)
-        .ok()?
-        .get("thread_id")?
-        .as_u64()
-}
-
 /// Keeps the first characters of a text.
 pub(crate) fn shorten(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).collect()

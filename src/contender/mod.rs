@@ -4,17 +4,20 @@ mod changes;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::hold::Hold;
-use crate::owner::{Owner, kept_token, thread_number};
+use crate::owner::Owner;
 use crate::path;
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Seen;
 use crate::system::process;
 use crate::time::limit::Limit;
+use crate::time::utc;
 use crate::token::FencingToken;
 use zklock_core::dialect::Role;
 use zklock_core::name::{NodeName, may_ask};
@@ -52,7 +55,7 @@ pub struct Contender {
     stat: Stat,
     owner: Owner,
     hold: Option<Hold>,
-    /// The number of its thread, if its data has one.
+    /// The number of its thread, if its data has one; it tells threads of one name apart.
     thread: Option<u64>,
     token: FencingToken,
 }
@@ -66,8 +69,9 @@ impl Contender {
         data: &[u8],
     ) -> Self {
         let name = NodeName::parse(path::name(&node));
+        let card = serde_json::from_slice(data).unwrap_or(Value::Null);
         // A writer that became a reader keeps its token. No client can claim a later one.
-        let kept = kept_token(data).filter(|token| *token < stat.czxid);
+        let kept = card["token"].as_i64().filter(|token| *token < stat.czxid);
         let is_hold = name.is_some_and(|name| name.is_hold() && !stat.has_session());
         Self {
             session: session.clone(),
@@ -77,7 +81,7 @@ impl Contender {
             stat,
             owner: Owner::parse(data),
             hold: is_hold.then(|| Hold::read(data, &stat)),
-            thread: thread_number(data),
+            thread: card["thread_id"].as_u64(),
             token: FencingToken::new(kept.unwrap_or(stat.czxid)),
         }
     }
@@ -109,10 +113,7 @@ impl Contender {
 
     /// Returns when the contender joined the queue, by the server's clock.
     pub fn since(&self) -> SystemTime {
-        let since = Duration::from_millis(u64::try_from(self.stat.ctime).unwrap_or(0));
-        SystemTime::UNIX_EPOCH
-            .checked_add(since)
-            .unwrap_or(SystemTime::UNIX_EPOCH)
+        utc::time(self.stat.ctime)
     }
 
     /// Returns who the contender is, as it describes itself.
@@ -276,7 +277,7 @@ impl Session {
         self: &Arc<Self>,
         path: &str,
         limit: impl Fn() -> Limit,
-    ) -> std::result::Result<Vec<Contender>, CallError> {
+    ) -> Result<Vec<Contender>, CallError> {
         self.listed(&[], path, limit)
     }
 
@@ -286,7 +287,7 @@ impl Session {
         first: &[Request],
         path: &str,
         limit: impl Fn() -> Limit,
-    ) -> std::result::Result<Vec<Contender>, CallError> {
+    ) -> Result<Vec<Contender>, CallError> {
         let dirs = Places::of(path);
         let mut looks = first.to_vec();
         looks.extend([

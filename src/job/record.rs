@@ -1,7 +1,7 @@
 //! The record of a run.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::owner::Owner;
 use crate::time::utc;
@@ -61,12 +61,12 @@ impl RunRecord {
 
     /// Returns when the run began, by the servers' clock; 1970 if that was not kept.
     pub fn started(&self) -> SystemTime {
-        self.run.started.map_or(SystemTime::UNIX_EPOCH, time)
+        self.run.started.map_or(SystemTime::UNIX_EPOCH, utc::time)
     }
 
     /// Returns when the run ended, by the servers' clock; `None` if that was not recorded.
     pub fn ended(&self) -> Option<SystemTime> {
-        self.run.ended.map(time)
+        self.run.ended.map(utc::time)
     }
 
     /// Returns the fencing token of the run's lock; 0 if it was not kept.
@@ -115,10 +115,4 @@ impl fmt::Display for RunRecord {
             None => Ok(()),
         }
     }
-}
-
-fn time(milliseconds: i64) -> SystemTime {
-    let since = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
-    let time = SystemTime::UNIX_EPOCH.checked_add(since);
-    time.unwrap_or(SystemTime::UNIX_EPOCH)
 }

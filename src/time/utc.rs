@@ -1,6 +1,13 @@
-//! Formats times in messages.
+//! Times as the servers and messages have them.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// Returns the time that is this many milliseconds after the beginning of 1970.
+pub(crate) fn time(millis: i64) -> SystemTime {
+    let since = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+    let time = SystemTime::UNIX_EPOCH.checked_add(since);
+    time.unwrap_or(SystemTime::UNIX_EPOCH)
+}
 
 /// Formats a time as `2026-11-22T10:45:18Z`.
 pub(crate) fn written(time: SystemTime) -> String {
@@ -30,8 +37,6 @@ pub(crate) fn written(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
