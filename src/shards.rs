@@ -186,11 +186,7 @@ where
     W: Fn(u32, &Term<'_>) -> ControlFlow<()> + Send + Sync + 'static,
 {
     /// Follows the members' list, until `cancel` or a thread ends the call.
-    fn serve(
-        &mut self,
-        cancel: &Receiver<()>,
-        told: &Receiver<News>,
-    ) -> std::result::Result<(), Stop> {
+    fn serve(&mut self, cancel: &Receiver<()>, told: &Receiver<News>) -> Result<(), Stop> {
         loop {
             wait_any(&[cancel, told], None);
             if !cancel.try_recv().is_err_and(|error| error.is_empty()) {
@@ -237,7 +233,7 @@ where
     }
 
     /// Ends all shards; reports the first failure.
-    fn end(&mut self) -> std::result::Result<(), Stop> {
+    fn end(&mut self) -> Result<(), Stop> {
         self.workers.values_mut().for_each(Worker::stop);
         let ended: Vec<_> = std::mem::take(&mut self.workers)
             .into_values()

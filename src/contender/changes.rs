@@ -136,12 +136,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// Sets the watches and lists the contenders.
-    fn look(
-        &mut self,
-        path: &str,
-        caller: &mut Caller,
-        limit: &Limit,
-    ) -> std::result::Result<Spots, CallError> {
+    fn look(&mut self, path: &str, caller: &mut Caller, limit: &Limit) -> Result<Spots, CallError> {
         let dirs = Places::of(path);
         let mut places = Places {
             own: self.list(&dirs.own, caller, limit)?,
@@ -167,7 +162,7 @@ impl<'a> Watcher<'a> {
         dir: &str,
         caller: &mut Caller,
         limit: &Limit,
-    ) -> std::result::Result<Option<Names>, CallError> {
+    ) -> Result<Option<Names>, CallError> {
         let list = Request::list(dir).and_watch();
         let await_it = Request::exists(dir).and_watch();
         loop {
@@ -189,7 +184,7 @@ impl<'a> Watcher<'a> {
         node: &str,
         caller: &mut Caller,
         limit: &Limit,
-    ) -> std::result::Result<Option<Reply>, CallError> {
+    ) -> Result<Option<Reply>, CallError> {
         if !self.nodes.iter().any(|known| known == node) {
             self.nodes.push(node.to_owned());
         }
@@ -210,11 +205,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// Waits until a watch fires or one of the channels has a message, which its reader must take.
-    fn wait(
-        &self,
-        others: &[&dyn Waitable],
-        limit: &Limit,
-    ) -> std::result::Result<(), LimitReached> {
+    fn wait(&self, others: &[&dyn Waitable], limit: &Limit) -> Result<(), LimitReached> {
         let fired: [&dyn Waitable; 1] = [&self.fired];
         let wait = || limit.wait_any(&[&fired, others].concat());
         self.session.transport.while_attended(wait).map(|_| ())

@@ -232,7 +232,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         self.data(self.session().ask_latest(Request::get(path), path, limit))
     }
 
-    fn data(&self, answered: std::result::Result<Reply, CallError>) -> Result<Event> {
+    fn data(&self, answered: Result<Reply, CallError>) -> Result<Event> {
         Ok(match answered {
             Ok(Reply::Data { data, stat }) => Event::Data(data.into(), stat.version, stat.mtime),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,

@@ -1,7 +1,5 @@
 //! Forgets the runs of a job, and gives the job a record where its own was replaced.
 
-use std::result::Result as StdResult;
-
 use super::Job;
 use super::record::RunRecord;
 use super::unused_lock::{PAUSE, STAKED};
@@ -228,7 +226,7 @@ impl Job {
         self.written(caller.call_once(request, &self.path, &limit))
     }
 
-    fn written<T>(&self, answered: StdResult<Option<T>, CallError>) -> Result<bool> {
+    fn written<T>(&self, answered: Result<Option<T>, CallError>) -> Result<bool> {
         match answered {
             Ok(Some(_)) => Ok(true),
             Ok(None) => Err(Session::unconfirmed()),

@@ -14,7 +14,6 @@
 //! the stake, is therefore created below the old node first. Nobody replaces that node meanwhile,
 //! and the transaction deletes the stake too.
 
-use std::result::Result as StdResult;
 use std::time::Duration;
 
 use super::Job;
@@ -111,7 +110,7 @@ impl Job {
     }
 
     /// Returns the path's node, if nobody uses it and no run was recorded there.
-    fn idle(&self, caller: &mut Caller, limit: &Limit) -> StdResult<Option<Idle>, CallError> {
+    fn idle(&self, caller: &mut Caller, limit: &Limit) -> Result<Option<Idle>, CallError> {
         let mut answers = caller
             .call_all(&self.looks(), &self.path, limit)?
             .into_iter()
@@ -162,18 +161,13 @@ impl Job {
     }
 
     /// Returns whether the path's node is the one that was seen.
-    fn is_still(
-        &self,
-        caller: &mut Caller,
-        seen: &Stat,
-        limit: &Limit,
-    ) -> StdResult<bool, CallError> {
+    fn is_still(&self, caller: &mut Caller, seen: &Stat, limit: &Limit) -> Result<bool, CallError> {
         let now = caller.call(&Request::exists(&self.path), &self.path, limit)?;
         let same = |now: Stat| (now.czxid, now.version) == (seen.czxid, seen.version);
         Ok(matches!(now, Reply::Stat(now) if same(now)))
     }
 
-    fn replace(&self, caller: &mut Caller, idle: Idle, limit: &Limit) -> StdResult<(), CallError> {
+    fn replace(&self, caller: &mut Caller, idle: Idle, limit: &Limit) -> Result<(), CallError> {
         let Idle { stat, acl, rest } = idle;
         let was_never_used = (stat.version, stat.cversion) == (0, 0);
         let replaced = match acl {
@@ -202,7 +196,7 @@ impl Job {
         caller: &mut Caller,
         acl: &[Access],
         limit: &Limit,
-    ) -> StdResult<bool, CallError> {
+    ) -> Result<bool, CallError> {
         let mut ops = self.replacement(-1, acl.to_vec()).to_vec();
         ops.push(Op::Check {
             path: self.path.to_string(),
@@ -221,7 +215,7 @@ impl Job {
         caller: &mut Caller,
         what: (Stat, Vec<Access>, Vec<Op>),
         limit: &Limit,
-    ) -> StdResult<bool, CallError> {
+    ) -> Result<bool, CallError> {
         let (session, stake) = (&self.locks.session, format!("{}/{STAKE}", self.path));
         let mark = fresh_id();
         let replaced = match caller.call_once(&self.stake(&stake, &mark), &stake, limit) {
@@ -245,7 +239,7 @@ impl Job {
         stake: &str,
         (seen, acl, rest): (Stat, Vec<Access>, Vec<Op>),
         limit: &Limit,
-    ) -> StdResult<bool, CallError> {
+    ) -> Result<bool, CallError> {
         let path = &*self.path;
         if !self.is_still(caller, &seen, limit)? {
             return Ok(false);

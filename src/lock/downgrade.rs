@@ -126,10 +126,8 @@ impl<'a> DowngradeDriver<'a> {
     /// Creates the reader's node if the writer's is there.
     fn request(&self, reader: &str, transacts: bool) -> Request {
         let (session, token) = (self.writer.session(), self.writer.token().get());
-        let (path, data) = (
-            reader.to_owned(),
-            session.settings.card.text_with(token).into(),
-        );
+        let data = session.settings.card.text_with(token).into();
+        let path = reader.to_owned();
         let (acl, mode) = (session.acl(), CreateMode::Ephemeral);
         if !transacts {
             return Request::Create {

@@ -13,7 +13,7 @@ use crate::transport::Failure;
 use zklock_core::validity::Stamp;
 use zklock_jute::{Access, ErrorCode, Op, OpReply, Reply, Request, culprit};
 
-type Results = [std::result::Result<OpReply, ErrorCode>];
+type Results = [Result<OpReply, ErrorCode>];
 
 impl Lock for RawGuard {
     fn acl(&self) -> Vec<Access> {

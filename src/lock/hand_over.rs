@@ -226,11 +226,7 @@ impl Attempt<'_> {
     ///
     /// ZooKeeper before 3.6 does not know that listing, and closes the connection before it has
     /// answered the other requests: after a loss, they are sent without it.
-    fn ask(
-        &mut self,
-        requests: &[Request],
-        limit: &Limit,
-    ) -> std::result::Result<Option<Replies>, CallError> {
+    fn ask(&mut self, requests: &[Request], limit: &Limit) -> Result<Option<Replies>, CallError> {
         let node = &self.handover.node;
         if self.list.is_some() {
             return self.caller.call_all(requests, node, limit).map(Some);
@@ -299,7 +295,7 @@ impl Attempt<'_> {
     }
 
     /// Waits for the answer to the listing behind the mark; lists again if that answer was lost.
-    fn listed(&mut self, limit: &Limit) -> std::result::Result<Option<Reply>, CallError> {
+    fn listed(&mut self, limit: &Limit) -> Result<Option<Reply>, CallError> {
         let list = self.list.map(|list| self.caller.wait(list, limit));
         match list.transpose()? {
             Some(Ok(reply)) => Ok(Some(reply)),

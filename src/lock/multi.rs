@@ -185,10 +185,8 @@ impl MultiDriver<'_, '_> {
     fn place(&mut self, prefixes: &[String]) -> Result<Event> {
         let (session, note) = (self.session, self.request.note.as_deref());
         let create = |(part, prefix): (&Part, &String)| {
-            let (node, data) = (
-                format!("{}/{prefix}", part.path),
-                session.settings.card.text(note),
-            );
+            let node = format!("{}/{prefix}", part.path);
+            let data = session.settings.card.text(note);
             Op::create(node, data, session.acl(), CreateMode::EphemeralSequential)
         };
         let creates = self.parts.iter().zip(prefixes).map(create).collect();
@@ -199,7 +197,7 @@ impl MultiDriver<'_, '_> {
         let (creates, paths) = (Request::Multi(creates), self.all_paths());
         match self.caller.call_once(&creates, &paths, &self.limit) {
             Ok(Some(Reply::Multi(results))) => {
-                let name = |result: &std::result::Result<OpReply, ErrorCode>| match result {
+                let name = |result: &Result<OpReply, ErrorCode>| match result {
                     Ok(OpReply::Created { path, .. }) => Some(path::name(path).to_owned()),
                     _ => None,
                 };

@@ -59,7 +59,7 @@ impl Locks {
         root: &str,
         extent: Extent,
         limit: impl Fn() -> Limit,
-    ) -> std::result::Result<Self, CallError> {
+    ) -> Result<Self, CallError> {
         let (queues, unreadable) = tree::read(session, root, extent, &limit)?;
         Ok(Self { queues, unreadable })
     }
@@ -79,7 +79,7 @@ impl Locks {
         path: &str,
         root: &str,
         limit: impl Fn() -> Limit,
-    ) -> std::result::Result<Self, CallError> {
+    ) -> Result<Self, CallError> {
         let mut found = Self::below_within(session, root, Extent::Contenders, &limit)?;
         let known = found.queues.iter().find(|queue| queue.path == path);
         let kept = known.map(|queue| queue.kept.clone()).unwrap_or_default();
@@ -144,7 +144,7 @@ fn circle(
     several: bool,
     root: &str,
     limit: &Limit,
-) -> std::result::Result<Option<Vec<String>>, CallError> {
+) -> Result<Option<Vec<String>>, CallError> {
     let held = session.leases.of_this_thread();
     let around = process::locks_around();
     let nodes: HashSet<_> = held

@@ -162,10 +162,8 @@ impl<'a> NumberDriver<'a> {
 
     fn claim(&mut self, name: &str, version: i32) -> Result<Event> {
         let leases = path::parent(self.raw.node());
-        let (node, acl) = (
-            format!("{}/{name}", self.claim.dir),
-            self.raw.session().acl(),
-        );
+        let node = format!("{}/{name}", self.claim.dir);
+        let acl = self.raw.session().acl();
         let claim = Request::Multi(vec![
             Op::check(self.raw.node()),
             Op::set(leases, self.data.clone(), version),

@@ -21,7 +21,7 @@ use zklock_jute::{ErrorCode, Reply, Request, failure};
 type Delivery = (CallId, Vec<Answered>);
 
 /// The servers' answers to several requests, refusals included.
-pub(crate) type Replies = Vec<std::result::Result<Reply, ErrorCode>>;
+pub(crate) type Replies = Vec<Result<Reply, ErrorCode>>;
 
 /// Sends requests on behalf of one thread.
 pub(crate) struct Caller {
@@ -115,7 +115,7 @@ impl Caller {
         &mut self,
         call_id: CallId,
         limit: &Limit,
-    ) -> std::result::Result<Answered, LimitReached> {
+    ) -> Result<Answered, LimitReached> {
         if let Some(at) = self.early.iter().position(|(early, _)| *early == call_id) {
             return Ok(self.early.swap_remove(at).1);
         }
@@ -140,7 +140,7 @@ impl Caller {
         &mut self,
         request: Request,
         limit: &Limit,
-    ) -> std::result::Result<Answered, LimitReached> {
+    ) -> Result<Answered, LimitReached> {
         let call_id = self.post([(request, None)]);
         self.wait(call_id, limit)
     }
@@ -151,7 +151,7 @@ impl Caller {
         request: &Request,
         path: &str,
         limit: &Limit,
-    ) -> std::result::Result<Reply, CallError> {
+    ) -> Result<Reply, CallError> {
         let mut replies = self.call_all(slice::from_ref(request), path, limit)?;
         match replies.pop() {
             Some(Ok(reply)) => whole(reply),
@@ -166,7 +166,7 @@ impl Caller {
         request: &Request,
         path: &str,
         limit: &Limit,
-    ) -> std::result::Result<Option<Reply>, CallError> {
+    ) -> Result<Option<Reply>, CallError> {
         loop {
             self.connected(limit)?.ok_or(LimitReached)?;
             let failed = match self.ask(request.clone(), limit)? {
@@ -187,7 +187,7 @@ impl Caller {
         requests: &[Request],
         path: &str,
         limit: &Limit,
-    ) -> std::result::Result<Replies, CallError> {
+    ) -> Result<Replies, CallError> {
         loop {
             self.connected(limit)?.ok_or(LimitReached)?;
             let first = self.post(requests.iter().map(|request| (request.clone(), None)));
@@ -204,7 +204,7 @@ impl Caller {
         (requests, first): (&[Request], CallId),
         path: &str,
         limit: &Limit,
-    ) -> std::result::Result<Option<Replies>, CallError> {
+    ) -> Result<Option<Replies>, CallError> {
         let answers = self.wait_for_all(first, requests.len(), limit)?;
         let mut replies = Vec::with_capacity(answers.len());
         for (request, answered) in requests.iter().zip(answers) {
@@ -239,7 +239,7 @@ impl Caller {
         &mut self,
         nodes: &[String],
         limit: &Limit,
-    ) -> std::result::Result<Vec<Answered>, LimitReached> {
+    ) -> Result<Vec<Answered>, LimitReached> {
         let requests = zklock_core::proof::requests(self.transport.capabilities(), nodes);
         let count = requests.len();
         let first = self.post(requests.into_iter().map(|request| (request, None)));
@@ -252,7 +252,7 @@ impl Caller {
         first: CallId,
         count: usize,
         limit: &Limit,
-    ) -> std::result::Result<Vec<Answered>, LimitReached> {
+    ) -> Result<Vec<Answered>, LimitReached> {
         let call_ids = first.on().take(count);
         call_ids.map(|call_id| self.wait(call_id, limit)).collect()
     }
@@ -304,11 +304,7 @@ impl Caller {
     }
 
     /// Waits for `time`, or until the status changes.
-    pub(crate) fn pause(
-        &mut self,
-        time: Duration,
-        limit: &Limit,
-    ) -> std::result::Result<(), LimitReached> {
+    pub(crate) fn pause(&mut self, time: Duration, limit: &Limit) -> Result<(), LimitReached> {
         let changes = self.changes().clone();
         let wait = || limit.wait_any_for(Some(time), &[&changes]);
         if self.transport.while_attended(wait)?.is_some() {
@@ -318,11 +314,7 @@ impl Caller {
     }
 
     /// Waits for `time`, unless the client ends.
-    pub(crate) fn rest(
-        &mut self,
-        time: Duration,
-        limit: &Limit,
-    ) -> std::result::Result<(), LimitReached> {
+    pub(crate) fn rest(&mut self, time: Duration, limit: &Limit) -> Result<(), LimitReached> {
         let until = from_now(time);
         // Subscribing before looking misses no change.
         self.changes();
@@ -343,7 +335,7 @@ impl Caller {
     }
 
     /// Waits a moment after a failed request, so that the transport can report why it failed.
-    pub(crate) fn breathe(&mut self, limit: &Limit) -> std::result::Result<(), LimitReached> {
+    pub(crate) fn breathe(&mut self, limit: &Limit) -> Result<(), LimitReached> {
         let changes = self.changes().clone();
         if limit.wait_any_for(Some(BREATHER), &[&changes])?.is_some() {
             let _ = changes.try_recv();
@@ -353,7 +345,7 @@ impl Caller {
 }
 
 /// Returns the reply, or the refusal of a transaction if one of its parts was refused.
-fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
+fn whole(reply: Reply) -> Result<Reply, CallError> {
     match &reply {
         Reply::Multi(results) => match failure(results) {
             Some(code) => Err(CallError::Refused(code)),

@@ -55,7 +55,7 @@ impl Session {
         caller: &mut Caller,
         pause: Duration,
         limit: &Limit,
-    ) -> std::result::Result<(), LimitReached> {
+    ) -> Result<(), LimitReached> {
         self.hold_back(pause);
         let paused = caller.pause(pause, limit);
         self.lets_go_on();

@@ -57,7 +57,7 @@ impl Session {
         dirs: &[String],
         lasting: Lasting<'_>,
         limit: &Limit,
-    ) -> Result<std::result::Result<(), LimitReached>> {
+    ) -> Result<Result<(), LimitReached>> {
         for dirs in dirs.chunks(DIRECTORIES_AT_A_TIME) {
             let mut posted = Vec::with_capacity(dirs.len());
             for dir in dirs {
@@ -137,18 +137,14 @@ impl Session {
         request: Request,
         path: &str,
         limit: &Limit,
-    ) -> std::result::Result<Reply, CallError> {
+    ) -> Result<Reply, CallError> {
         let requests = [self.transport.capabilities().sync(path), request];
         let mut answers = self.caller().call_all(&requests, path, limit)?;
         let answer = answers.pop().ok_or(LimitReached)?;
         answer.map_err(CallError::Refused)
     }
 
-    fn if_there(
-        &self,
-        answered: std::result::Result<Reply, CallError>,
-        path: &str,
-    ) -> Result<Option<Reply>> {
+    fn if_there(&self, answered: Result<Reply, CallError>, path: &str) -> Result<Option<Reply>> {
         match answered {
             Ok(reply) => Ok(Some(reply)),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(None),
@@ -170,7 +166,7 @@ impl Session {
         &self,
         nodes: &[String],
         limit: impl Fn() -> Limit,
-    ) -> std::result::Result<Vec<Option<Seen>>, CallError> {
+    ) -> Result<Vec<Option<Seen>>, CallError> {
         let mut caller = self.caller();
         let mut all = Vec::with_capacity(nodes.len());
         for nodes in nodes.chunks(AT_A_TIME) {
@@ -256,7 +252,7 @@ impl Caller {
         &mut self,
         requests: &[Request],
         limit: &impl Fn() -> Limit,
-    ) -> std::result::Result<Vec<std::result::Result<Reply, Refusal>>, CallError> {
+    ) -> Result<Vec<Result<Reply, Refusal>>, CallError> {
         let about = requests.first().and_then(Request::reads).unwrap_or("/");
         match (self.call_all(requests, about, &limit()), requests) {
             (Ok(replies), _) => {

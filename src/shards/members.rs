@@ -40,7 +40,7 @@ impl Members {
     }
 
     /// Leaves, and waits for the thread.
-    pub(super) fn leave(self) -> std::result::Result<(), Stop> {
+    pub(super) fn leave(self) -> Result<(), Stop> {
         drop(self.quit);
         join(self.thread)
     }
@@ -65,10 +65,8 @@ fn follow(
     leave: &Receiver<()>,
     tell: &Sender<News>,
 ) -> Result<bool> {
-    let (limit, mine) = (
-        Limit::new(None, Some(leave.clone())),
-        path::name(member.node()),
-    );
+    let limit = Limit::new(None, Some(leave.clone()));
+    let mine = path::name(member.node());
     let mut present = None;
     loop {
         if limit.is_over() {

@@ -30,7 +30,7 @@ pub(super) enum Stop {
 }
 
 /// Waits for a thread.
-pub(super) fn join<T>(thread: JoinHandle<Result<T>>) -> std::result::Result<T, Stop> {
+pub(super) fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T, Stop> {
     let ended = thread.join().map_err(Stop::Panicked)?;
     ended.map_err(Stop::Failed)
 }

@@ -50,7 +50,7 @@ impl Worker {
     }
 
     /// Waits for the thread; returns what the last term returned.
-    pub(super) fn end(self) -> std::result::Result<ControlFlow<()>, Stop> {
+    pub(super) fn end(self) -> Result<ControlFlow<()>, Stop> {
         join(self.thread)
     }
 }

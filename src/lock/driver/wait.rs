@@ -123,7 +123,7 @@ impl Driver<'_, '_> {
     }
 
     /// Sleeps until something arrives, or there is something to do.
-    fn sleep(&mut self, rests_until: Option<Duration>) -> std::result::Result<(), LimitReached> {
+    fn sleep(&mut self, rests_until: Option<Duration>) -> Result<(), LimitReached> {
         let silence = match self.acquisition.is_waiting() {
             true => self.wired.caller.silence(),
             false => None,

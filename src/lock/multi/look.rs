@@ -9,9 +9,6 @@ use zklock_core::multi::Event;
 use zklock_core::permits;
 use zklock_jute::{ErrorCode, Names, Reply, Request};
 
-/// The answer to a listing.
-type Listed = std::result::Result<Reply, CallError>;
-
 impl MultiDriver<'_, '_> {
     pub(super) fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
         self.looks_at(at, None);
@@ -41,7 +38,7 @@ impl MultiDriver<'_, '_> {
     }
 
     /// Returns the names in a queue, if a server has listed it.
-    pub(super) fn held_by(answer: std::result::Result<Reply, ErrorCode>) -> Option<Names> {
+    pub(super) fn held_by(answer: Result<Reply, ErrorCode>) -> Option<Names> {
         match answer {
             Ok(Reply::Children { names, .. }) => Some(names),
             _ => None,
@@ -51,10 +48,8 @@ impl MultiDriver<'_, '_> {
     /// Lists these queues, in which the caller has nodes.
     pub(super) fn lists(&mut self, queues: &[usize]) -> Result<Event> {
         let list = |at: &usize| Request::list(&self.parts[*at].path);
-        let (lists, about) = (
-            queues.iter().map(list).collect::<Vec<_>>(),
-            self.all_paths(),
-        );
+        let lists: Vec<_> = queues.iter().map(list).collect();
+        let about = self.all_paths();
         match self.caller.call_all(&lists, &about, &self.limit) {
             Ok(answers) => Ok(Event::Queues(
                 answers.into_iter().map(Self::held_by).collect(),
@@ -64,7 +59,7 @@ impl MultiDriver<'_, '_> {
     }
 
     /// Lists a queue at a server that has caught up.
-    fn list_anew(&self, at: usize) -> Listed {
+    fn list_anew(&self, at: usize) -> Result<Reply, CallError> {
         let path = &self.parts[at].path;
         self.session.cleaner.finish(path, &self.limit);
         let list = Request::list(path);
@@ -72,7 +67,7 @@ impl MultiDriver<'_, '_> {
     }
 
     /// Returns the listing of this queue, requested together with the queues behind it.
-    fn next_listed(&mut self, at: usize) -> Listed {
+    fn next_listed(&mut self, at: usize) -> Result<Reply, CallError> {
         if self.listed.is_empty() {
             let (path, rest) = (&self.parts[at].path, &self.parts[at..]);
             let lists: Vec<_> = rest.iter().map(|part| Request::list(&part.path)).collect();

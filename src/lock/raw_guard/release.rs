@@ -87,7 +87,7 @@ impl RawGuard {
         data: Vec<u8>,
         version: i32,
         limit: &Limit,
-    ) -> std::result::Result<bool, LimitReached> {
+    ) -> Result<bool, LimitReached> {
         self.closing = Some(Box::new(Closing::Data(data, version)));
         let endings = Mailbox::new();
         self.give_up(Some(&endings.slot()));
@@ -208,10 +208,8 @@ impl RawGuard {
         let Some(since) = self.since.take() else {
             return;
         };
-        let (path, time) = (
-            self.lease.path(),
-            clock::now().saturating_duration_since(since),
-        );
+        let time = clock::now().saturating_duration_since(since);
+        let path = self.lease.path();
         self.session.counters.held(path, time);
         contained(|| log::debug!("{end} {path} after {time:?}: {}", self.nodes().join(", ")));
     }

@@ -60,7 +60,7 @@ impl PermitDriver<'_, '_> {
     }
 
     /// Returns the answers that came with the place in the queue, or asks now.
-    fn answers(&mut self, sync: Option<Request>) -> std::result::Result<Replies, CallError> {
+    fn answers(&mut self, sync: Option<Request>) -> Result<Replies, CallError> {
         if let Some(read) = self.request.read.take() {
             return Ok(read);
         }

@@ -100,7 +100,7 @@ impl fmt::Display for Target {
     }
 }
 
-fn parse(text: &str) -> std::result::Result<Hosts, String> {
+fn parse(text: &str) -> Result<Hosts, String> {
     let (list, chroot) = match text.find('/') {
         Some(slash) => text.split_at(slash),
         None => (text, ""),
@@ -130,7 +130,7 @@ fn parse(text: &str) -> std::result::Result<Hosts, String> {
     }
     let servers = list.split(',').map(|entry| server(entry.trim()));
     Ok(Hosts {
-        servers: servers.collect::<std::result::Result<_, _>>()?,
+        servers: servers.collect::<Result<_, _>>()?,
         chroot: root(chroot.trim_end())?,
     })
 }
@@ -142,7 +142,7 @@ fn names_a_server(text: &str) -> bool {
 }
 
 /// Parses `host:port`.
-pub(super) fn server(entry: &str) -> std::result::Result<Server, String> {
+pub(super) fn server(entry: &str) -> Result<Server, String> {
     if entry.is_empty() {
         return Err("there is an empty entry".to_owned());
     }
@@ -160,7 +160,7 @@ pub(super) fn server(entry: &str) -> std::result::Result<Server, String> {
 /// A host, and the digits after the colon, if any.
 type Split<'a> = (&'a str, Option<&'a str>);
 
-fn bracketed<'a>(entry: &str, rest: &'a str) -> std::result::Result<Split<'a>, String> {
+fn bracketed<'a>(entry: &str, rest: &'a str) -> Result<Split<'a>, String> {
     let Some((host, after)) = rest.split_once(']') else {
         return Err(format!("{entry:?} lacks the closing bracket"));
     };
@@ -178,7 +178,7 @@ fn bracketed<'a>(entry: &str, rest: &'a str) -> std::result::Result<Split<'a>, S
     }
 }
 
-fn plain(entry: &str) -> std::result::Result<Split<'_>, String> {
+fn plain(entry: &str) -> Result<Split<'_>, String> {
     let separates = |c: char| c == ';' || c.is_whitespace();
     if let Some(other) = entry.chars().find(|c| separates(*c)) {
         return Err(format!(
@@ -206,7 +206,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(allowed)
 }
 
-fn number(entry: &str, digits: &str) -> std::result::Result<u16, String> {
+fn number(entry: &str, digits: &str) -> Result<u16, String> {
     let only_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     match digits.parse() {
         Ok(port) if port > 0 && only_digits => Ok(port),
@@ -214,7 +214,7 @@ fn number(entry: &str, digits: &str) -> std::result::Result<u16, String> {
     }
 }
 
-fn root(chroot: &str) -> std::result::Result<String, String> {
+fn root(chroot: &str) -> Result<String, String> {
     let Some(names) = chroot.strip_prefix('/') else {
         return Ok(String::new());
     };
