@@ -2,7 +2,6 @@
 
 mod hand_over;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +12,7 @@ use crate::guard::finish_with;
 use crate::guard::{NotSend, guard_methods};
 use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
-use crate::lock::{self, Locks};
+use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
 use crate::session::queries::Lasting;
 use crate::token::FencingToken;
@@ -87,6 +86,8 @@ pub struct Mutex {
     /// Whether a call that tracks abandonment has looked at the path.
     looked: Arc<AtomicBool>,
 }
+
+described!(Mutex, path);
 
 /// A guard of a [`Mutex`]: while it lives, the mutex is held, unless the guard reports that it is
 /// lost.
@@ -372,11 +373,5 @@ impl SendMutexGuard {
 impl From<MutexGuard> for SendMutexGuard {
     fn from(guard: MutexGuard) -> Self {
         guard.into_send()
-    }
-}
-
-impl fmt::Debug for Mutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe("Mutex", &[("path", &self.path)], f)
     }
 }

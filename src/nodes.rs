@@ -1,11 +1,10 @@
 //! The few operations of ZooKeeper that a job needs besides its lock.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
-use crate::lock::Locks;
+use crate::lock::{Locks, described};
 use crate::path;
 use crate::session::Session;
 use crate::session::call_error::{CallError, not_created, refused};
@@ -57,6 +56,8 @@ pub struct Nodes {
     locks: Arc<Locks>,
     limit: Duration,
 }
+
+described!(Nodes, limit);
 
 /// The data of a node, and when it was created and changed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -297,11 +298,5 @@ impl Node {
     /// Returns when the data was last changed, by the servers' clock.
     pub fn modified(&self) -> SystemTime {
         utc::time(self.stat.mtime)
-    }
-}
-
-impl fmt::Debug for Nodes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe("Nodes", &[("limit", &self.limit)], f)
     }
 }

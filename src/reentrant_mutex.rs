@@ -1,6 +1,5 @@
 //! A mutex that its holder may lock again.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use crate::error::Result;
 use crate::guard::{NeverSend, guard_methods};
 use crate::lock::raw_guard::Grant;
 use crate::lock::request::{LockRequest, Queue};
-use crate::lock::{self, Locks};
+use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
 use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
@@ -41,6 +40,8 @@ pub struct ReentrantMutex {
     locks: Arc<Locks>,
     path: Arc<str>,
 }
+
+described!(ReentrantMutex, path);
 
 /// One of the guards of the thread that holds a [`ReentrantMutex`].
 ///
@@ -193,12 +194,5 @@ impl ReentrantMutexGuard {
             Ok(grant) => grant.raw.release(),
             Err(_) => still,
         }
-    }
-}
-
-impl fmt::Debug for ReentrantMutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks
-            .describe("ReentrantMutex", &[("path", &self.path)], f)
     }
 }

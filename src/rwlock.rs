@@ -2,7 +2,6 @@
 
 mod guards;
 
-use std::fmt;
 use std::result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use crate::guard::finish_with;
 use crate::local::thread_set::Entered;
 use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::{LockRequest, Queue};
-use crate::lock::{self, Locks};
+use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
@@ -61,6 +60,8 @@ pub struct RwLock {
     locks: Arc<Locks>,
     path: Arc<str>,
 }
+
+described!(RwLock, path);
 
 impl RwLock {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
@@ -270,11 +271,5 @@ impl RwLock {
             Some(raw) => Ok(Some((raw, entered))),
             None => request.refused(&self.locks.session),
         }
-    }
-}
-
-impl fmt::Debug for RwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe("RwLock", &[("path", &self.path)], f)
     }
 }

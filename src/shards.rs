@@ -11,7 +11,6 @@ mod threads;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use self::threads::{News, Stop};
 use self::worker::Worker;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::lock::Locks;
+use crate::lock::{Locks, described};
 use crate::standby::{Standby, Term};
 use crate::system::channel::{Receiver, Sender, bounded, unbounded, wait_any};
 use zklock_core::shard_owners::shards_of;
@@ -69,6 +68,8 @@ pub struct Shards {
     path: Arc<str>,
     count: u32,
 }
+
+described!(Shards, path);
 
 impl Shards {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str, count: u32) -> Result<Self> {
@@ -240,11 +241,5 @@ where
             .map(Worker::end)
             .collect();
         ended.into_iter().try_for_each(|ended| ended.map(drop))
-    }
-}
-
-impl fmt::Debug for Shards {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe("Shards", &[("path", &self.path)], f)
     }
 }

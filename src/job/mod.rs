@@ -8,7 +8,6 @@ mod record;
 mod run;
 mod unused_lock;
 
-use std::fmt;
 use std::result;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,7 @@ pub use self::run::Run;
 pub(crate) use self::run::{fitting, shortened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::lock::Locks;
+use crate::lock::{Locks, described};
 use zklock_core::attempt::Patience;
 use zklock_core::job::{Due, Outcome as Ended, Wish};
 pub use zklock_core::journal::Outcome;
@@ -73,6 +72,8 @@ pub struct Job {
     locks: Arc<Locks>,
     path: Arc<str>,
 }
+
+described!(Job, path);
 
 /// The outcome of a call that runs a job once.
 ///
@@ -277,10 +278,4 @@ fn check_slot(slot: &str) -> Result<()> {
 /// Returns the wish for a run, unless the last one began less than `time` ago.
 pub(crate) fn due_every(time: Duration) -> Due {
     Due::Every(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
-}
-
-impl fmt::Debug for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe("Job", &[("path", &self.path)], f)
-    }
 }

@@ -212,6 +212,20 @@ impl Locks {
     }
 }
 
+/// Implements `Debug` for a noun of a client, by these of its fields.
+macro_rules! described {
+    ($noun:ident, $($field:ident),+) => {
+        impl ::std::fmt::Debug for $noun {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let (noun, locks) = (stringify!($noun), &self.locks);
+                locks.describe(noun, &[$((stringify!($field), &self.$field)),+], f)
+            }
+        }
+    };
+}
+
+pub(crate) use described;
+
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.describe("Client", &[("waiting", &self.turnstile.waiting())], f)

@@ -3,7 +3,6 @@
 mod driver;
 mod number;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::guard::guard_methods;
 use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::LockRequest;
-use crate::lock::{self, Locks};
+use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
 use crate::session::queries::Lasting;
 use zklock_core::attempt::Patience;
@@ -69,6 +68,8 @@ pub struct Semaphore {
     permits: u32,
     agreed: Arc<AtomicBool>,
 }
+
+described!(Semaphore, path, permits);
 
 /// One of a semaphore's permits, held while this lives, unless it reports that it is lost.
 ///
@@ -322,15 +323,5 @@ impl Permit {
     /// Fails with [`Error::Lost`] if the permit was lost before.
     pub fn unlock(self) -> Result<()> {
         self.raw.release()
-    }
-}
-
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe(
-            "Semaphore",
-            &[("path", &self.path), ("permits", &self.permits)],
-            f,
-        )
     }
 }
