@@ -374,8 +374,12 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
                 .iter()
                 .filter(|run| run.slot == call.slot && run.at <= *told_at);
             let few = (count.count() as u32) < call.attempts;
+            let counts = |run: &Written| match call.any_order {
+                true => call.slot == run.slot,
+                false => call.slot <= run.slot,
+            };
             let done = written.iter().any(|run| {
-                call.slot <= run.slot && run.end.is_some_and(|(at, done)| done && at < call.asked)
+                counts(run) && run.end.is_some_and(|(at, done)| done && at < call.asked)
             });
             let apart = written.iter().any(|run| run.by_itself || run.again);
             let is_it = |run: &Written| !run.is_done() && run.slot == call.slot;
