@@ -137,23 +137,10 @@ impl<'a> Watcher<'a> {
 
     /// Sets the watches and lists the contenders.
     fn look(&mut self, path: &str, caller: &mut Caller, limit: &Limit) -> Result<Spots, CallError> {
-        let dirs = Places::of(path);
-        let mut places = Places {
-            own: self.list(&dirs.own, caller, limit)?,
-            ..Places::default()
-        };
-        // The path's own children show when another directory is created, except for kazoo's.
-        let others = [
-            (places.is_curators(), &dirs.leases),
-            (places.is_curators() && places.has("locks"), &dirs.locks),
-            (places.may_be_kazoos(), &dirs.beside),
-        ];
-        let mut found = [None, None, None];
-        for ((_, dir), found) in others.iter().zip(&mut found).filter(|(look, _)| look.0) {
-            *found = self.list(dir, caller, limit)?;
-        }
-        [places.leases, places.locks, places.beside] = found;
-        Ok(places.spots(path))
+        Places::of(path).spots(|dir, counts| match counts {
+            true => self.list(dir, caller, limit),
+            false => Ok(None),
+        })
     }
 
     /// Sets a watch on a directory and lists it; returns `None` if the directory does not exist.

@@ -299,24 +299,16 @@ impl Session {
         ]);
         let answers = self.caller().call_all(&looks, path, &limit())?;
         let mut answers = answers.into_iter().skip(first.len());
-        let mut names = |dir: &str, counts: bool| match answers.next() {
+        let names = |dir: &str, counts: bool| match answers.next() {
             Some(Ok(Reply::Children { names, .. })) => Ok(Some(names)),
             Some(Err(code)) if counts && code != ErrorCode::NO_NODE => Err(refused(dir, code)),
             _ => Ok(None),
         };
-        let mut places = Places {
-            own: names(&dirs.own, true)?,
-            ..Places::default()
-        };
-        // Other nodes may have such a name by chance, and be unreadable for this client.
-        places.leases = names(&dirs.leases, places.is_curators())?;
-        places.locks = names(&dirs.locks, places.is_curators())?;
-        places.beside = names(&dirs.beside, places.may_be_kazoos())?;
+        let spots = dirs.spots(names)?;
         let permits = match answers.next() {
             Some(Ok(Reply::Data { data, .. })) => number(&data).map(|number| number as usize),
             _ => None,
         };
-        let spots = places.spots(path);
         let nodes: Vec<_> = spots.all().map(|spot| spot.node.clone()).collect();
         let seen = self.describe_within(&nodes, &limit)?;
         Ok(assemble(self, &spots, seen, permits))

@@ -1,6 +1,7 @@
 //! Reads the nodes below a path, level by level, and finds the locks among them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::mem;
 use std::sync::Arc;
 
@@ -139,24 +140,14 @@ impl Tree {
     fn locks(&self) -> Vec<(String, Spots)> {
         let mut parts = BTreeSet::new();
         let mut found = Vec::new();
-        for (path, own) in &self.children {
+        for path in self.children.keys() {
             if path == "/" || parts.contains(path) {
                 continue;
             }
-            let dirs = Places::of(path);
-            let at = |dir: &str| self.children.get(dir).cloned();
-            let mut places = Places {
-                own: Some(own.clone()),
-                ..Places::default()
-            };
-            if places.is_curators() {
-                (places.leases, places.locks) = (at(&dirs.leases), at(&dirs.locks));
-                parts.extend([dirs.leases, dirs.locks]);
-            } else if places.may_be_kazoos() {
-                places.beside = at(&dirs.beside);
-                parts.insert(dirs.beside);
-            }
-            let spots = places.spots(path);
+            let Ok(spots) = Places::of(path).spots(|dir, counts| {
+                parts.extend((counts && dir != path).then(|| dir.to_owned()));
+                Ok::<_, Infallible>(self.children.get(dir).filter(|_| counts).cloned())
+            });
             if spots.all().next().is_some() {
                 found.push((path.clone(), spots));
             }

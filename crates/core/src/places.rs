@@ -23,17 +23,17 @@ pub fn permits_of_kazoos(children: &Names) -> Names {
     children.without(&["locks", "numbers"])
 }
 
-/// The directories of a path, or what is in each of them.
-#[derive(Clone, Debug, Default)]
-pub struct Places<T> {
+/// The directories where a path may have contenders.
+#[derive(Clone, Debug)]
+pub struct Places {
     /// The path itself.
-    pub own: T,
+    pub own: String,
     /// The permits of Curator's semaphore.
-    pub leases: T,
+    pub leases: String,
     /// The line of Curator's semaphore.
-    pub locks: T,
+    pub locks: String,
     /// The line of kazoo's semaphore.
-    pub beside: T,
+    pub beside: String,
 }
 
 /// The node of a holder or a waiter.
@@ -58,7 +58,7 @@ pub struct Spots {
     pub line: Vec<Spot>,
 }
 
-impl Places<String> {
+impl Places {
     /// Names the directories of `path`.
     pub fn of(path: &str) -> Self {
         Self {
@@ -68,48 +68,41 @@ impl Places<String> {
             beside: format!("{path}-__lock__"),
         }
     }
-}
-
-impl Places<Option<Names>> {
-    /// Returns whether the path has the permits of Curator's semaphore.
-    pub fn is_curators(&self) -> bool {
-        self.has("leases")
-    }
-
-    /// Returns whether the path has this child.
-    pub fn has(&self, child: &str) -> bool {
-        self.own.as_ref().is_some_and(|own| own.contains(child))
-    }
-
-    /// Returns whether the path may be kazoo's semaphore, as far as its own children tell.
-    pub fn may_be_kazoos(&self) -> bool {
-        let lease = |name: NodeName<'_>| name.kind == Kind::KazooLease;
-        let own = self.own.as_ref();
-        own.is_some_and(|own| own.iter().filter_map(NodeName::parse).all(lease))
-            && !self.is_curators()
-    }
 
     /// Returns the holders and waiters, each list in order of arrival.
-    pub fn spots(&self, path: &str) -> Spots {
-        let dirs = Places::of(path);
-        let own = sorted(self.own.as_ref(), |_| true);
+    ///
+    /// `list` is asked for the names in each directory, `None` if there is none, in the order of the fields; and
+    /// told whether they count. Other nodes may have such a name by chance. The path's own children show when
+    /// another directory is created, except for kazoo's.
+    pub fn spots<E>(
+        &self,
+        mut list: impl FnMut(&str, bool) -> Result<Option<Names>, E>,
+    ) -> Result<Spots, E> {
+        let own = list(&self.own, true)?;
+        let has = |child| own.as_ref().is_some_and(|own| own.contains(child));
+        let lease = |name: NodeName<'_>| name.kind == Kind::KazooLease;
+        let may_be_kazoos = |own: &Names| own.iter().filter_map(NodeName::parse).all(lease);
+        let is_curators = has("leases");
+        let may_be_kazoos = !is_curators && own.as_ref().is_some_and(may_be_kazoos);
+        let leases = list(&self.leases, is_curators)?;
+        let locks = list(&self.locks, is_curators && has("locks"))?;
+        let beside = list(&self.beside, may_be_kazoos)?;
+        let own = sorted(own.as_ref(), |_| true);
+        let own = (0..own.len()).map(|place| spot(&self.own, &own, place));
         let mut spots = Spots {
-            own: (0..own.len())
-                .map(|place| spot(&dirs.own, &own, place))
-                .collect(),
+            own: own.collect(),
             ..Spots::default()
         };
-        if self.is_curators() {
-            let leases = sorted(self.leases.as_ref(), |kind| kind == Kind::Lease);
-            let waits = |kind: Kind| kind.role() == Role::Exclusive;
-            let line = sorted(self.locks.as_ref(), waits);
-            spots.permits = permits(&dirs.leases, &leases, true);
-            spots.line = permits(&dirs.locks, &line, false);
-        } else if self.may_be_kazoos() {
-            let line = sorted(self.beside.as_ref(), |kind| kind == Kind::KazooLock);
-            spots.line = permits(&dirs.beside, &line, false);
+        if is_curators {
+            let leases = sorted(leases.as_ref(), |kind| kind == Kind::Lease);
+            let line = sorted(locks.as_ref(), |kind| kind.role() == Role::Exclusive);
+            spots.permits = permits(&self.leases, &leases, true);
+            spots.line = permits(&self.locks, &line, false);
+        } else if may_be_kazoos {
+            let line = sorted(beside.as_ref(), |kind| kind == Kind::KazooLock);
+            spots.line = permits(&self.beside, &line, false);
         }
-        spots
+        Ok(spots)
     }
 }
 
@@ -207,19 +200,14 @@ mod tests {
             ),
         ];
         for (own, leases, locks, beside, expected) in table {
-            let [own, leases, locks, beside] = [own, leases, locks, beside].map(names);
-            let places = Places {
-                own,
-                leases,
-                locks,
-                beside,
-            };
-            let spots = places.spots("/p");
+            let mut listed = [own, leases, locks, beside].into_iter().map(names);
+            let list = |_: &str, _| listed.next().ok_or(());
+            let spots = Places::of("/p").spots(list).unwrap();
             let told = spots.all().map(|spot| {
                 let name = spot.node.rsplit('/').next().unwrap_or_default();
                 format!("{}{name}", if spot.holds { "+" } else { "" })
             });
-            assert_eq!(told.collect::<Vec<_>>().join(" "), expected, "{places:?}");
+            assert_eq!(told.collect::<Vec<_>>().join(" "), expected, "{own}");
         }
     }
 }
