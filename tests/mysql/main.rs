@@ -30,7 +30,6 @@ mod logs;
 mod ops;
 mod panicking_log;
 #[path = "../session/panics.rs"]
-#[expect(dead_code, reason = "the tests of sessions arm it again")]
 mod panics;
 mod patience;
 mod pool;
