@@ -54,6 +54,14 @@ pub(crate) fn judge(
         if ops.iter().filter(beside).filter(shares).any(meets) {
             continue;
         }
+        // A try that has seen somebody there, and then gets no answer in all its time, says so too.
+        let began = Duration::from_nanos(op.requested);
+        let limit = Duration::from_millis(plan.timeout);
+        if began + limit <= Duration::from_nanos(told)
+            && !quiet.holds(op.who.slot, began, Duration::from_nanos(told))
+        {
+            continue;
+        }
         let sessions = sessions(entries, op);
         let since = op.requested.saturating_sub(1_000_000 * plan.timeout);
         let [since, until] = [since, told].map(Duration::from_nanos);
