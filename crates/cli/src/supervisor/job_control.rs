@@ -6,6 +6,7 @@ use crossbeam_channel::{Receiver, never};
 use nix::sys::signal::Signal;
 
 use super::Supervisor;
+use crate::exit::Ending;
 use crate::helper::wire::{Kind, Message};
 use crate::stderr::say;
 use crate::terminal::has_job_control;
@@ -64,6 +65,7 @@ impl Supervisor<'_> {
                 .inspect_err(|error| log::info!("cannot listen to the terminal: {error}"))
                 .ok();
         }
+        self.had_terminal = true;
         self.terminal.give(self.child.group);
     }
 
@@ -92,9 +94,19 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn hear_the_rest(&mut self) {
-        let rest = self.listener.take().map(TerminalListener::end);
-        for heard in rest.into_iter().flatten() {
-            self.tell_foreground(heard.number);
+        let typed = [Signal::SIGINT, Signal::SIGQUIT].map(|one| one as i32);
+        match (self.listener.take(), self.child.ending) {
+            (Some(listener), _) => {
+                let rest = listener.end().into_iter();
+                rest.for_each(|heard| self.tell_foreground(heard.number));
+            }
+            // Without a listener, the signal can be seen in how the command ended.
+            (None, Some(Ending::Signal(signal)))
+                if self.had_terminal && typed.contains(&signal) =>
+            {
+                self.tell_foreground(signal);
+            }
+            _ => {}
         }
     }
 }

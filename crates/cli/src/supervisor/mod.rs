@@ -102,6 +102,7 @@ pub(crate) struct Supervisor<'a> {
     last: Option<(Signal, i32)>,
     /// Present once the command has the terminal.
     listener: Option<TerminalListener>,
+    had_terminal: bool,
     /// Whether SIGTSTP was passed on to the command.
     passed_stop: bool,
     /// Whether the command has stopped for it: this process got SIGTSTP, as its group did if it was typed.
@@ -131,6 +132,7 @@ impl<'a> Supervisor<'a> {
             by_signal: false,
             last: None,
             listener: None,
+            had_terminal: false,
             passed_stop: false,
             stops_alone: false,
         }
