@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use self::lost_reason::LossCell;
 pub use self::lost_reason::LostReason;
-pub(crate) use self::tried::{NO_TLS, TLS_PORT, by_reason};
+#[cfg(feature = "sasl-gssapi")]
+pub(crate) use self::tried::NO_TICKET;
+pub(crate) use self::tried::{NO_TLS, OTHER_SERVICE, TLS_PORT, by_reason};
 use crate::token::FencingToken;
 use zklock_core::answer::TooLong;
 use zklock_core::dialect::Dialect;

@@ -179,10 +179,10 @@ impl Mutex {
     /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
     /// Blocks for two round trips, for at most a second without a connection, and for the session
-    /// timeout T if a server does not answer. After a reconnect, a free mutex may be granted up to
-    /// T/4 later (`docs/guarantees.md`). If the mutex is taken, the servers refuse one write, which
-    /// changes nothing. A release that some server has confirmed counts: that write makes a lagging
-    /// server catch up, and the client asks it again.
+    /// timeout T if a server does not answer. After a reconnect or a silence, a free mutex may be
+    /// granted later, by 3/5 T at most (`docs/guarantees.md`). If the mutex is taken, the servers
+    /// refuse one write, which changes nothing. A release that some server has confirmed counts:
+    /// that write makes a lagging server catch up, and the client asks it again.
     ///
     /// # Errors
     ///

@@ -10,6 +10,12 @@ pub(crate) const NO_TLS: &str = "as by a port without TLS";
 pub(crate) const TLS_PORT: &str =
     "as a server without a quorum does, one that has too many clients here, or a port for TLS";
 
+/// The same, if the port seems to be that of something else than ZooKeeper.
+pub(crate) const OTHER_SERVICE: &str = "as of another service's port";
+
+/// The beginning of the reason why a login by Kerberos failed.
+pub(crate) const NO_TICKET: &str = "there is no Kerberos ticket";
+
 const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
 
@@ -85,11 +91,11 @@ const ADVICE: &[(&str, &str)] = &[
          connection from this address, and whether these ports are for TLS: then connect with it",
     ),
     (
-        "as of another service's port",
+        OTHER_SERVICE,
         "name the ports at which the servers listen for clients, such as 2181",
     ),
     (
-        "there is no Kerberos ticket",
+        NO_TICKET,
         "get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME",
     ),
     (

@@ -268,8 +268,12 @@ impl Renewal {
         self.workers.submit(move |connection| {
             match connection.run(|conn| lock_table::clean(conn, ago)) {
                 Ok(0) => {}
-                Ok(rows) => debug!("deleted {rows} rows whose lease ended long ago"),
-                Err(error) => debug!("cannot delete rows whose lease ended long ago: {error}"),
+                Ok(rows) => {
+                    contained(|| debug!("deleted {rows} rows whose lease ended long ago"));
+                }
+                Err(error) => {
+                    contained(|| debug!("cannot delete rows whose lease ended long ago: {error}"));
+                }
             }
         });
     }

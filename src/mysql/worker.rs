@@ -128,7 +128,10 @@ impl WorkerPool {
         match thread.spawn(move || work(connection, (&jobs, &later), &threads)) {
             Ok(_) => *count += 1,
             // The other threads run the job. If there are none, the caller's deadline ends its wait.
-            Err(error) => contained(|| warn!("cannot start the thread {}: {error}", self.name)),
+            Err(error) => {
+                drop(count);
+                contained(|| warn!("cannot start the thread {}: {error}", self.name));
+            }
         }
     }
 }

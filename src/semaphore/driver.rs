@@ -140,7 +140,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     /// Waits in the queue, as the thread that has the turn.
     fn line(&mut self) -> Result<Event> {
-        let locks = self.semaphore.locks();
+        let locks = self.semaphore.line_dir();
         self.held.clear();
         if self.has_lost_its_place() && self.request.limit.is_over() {
             return Ok(Event::Cancel);
@@ -192,7 +192,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     fn make(&self) -> Result<Event> {
         let (mut caller, limit) = (self.session().caller(), &self.request.limit);
         let (session, semaphore) = (self.session(), self.semaphore);
-        let (dirs, lasting) = ([semaphore.leases()], semaphore.lasting(&self.number));
+        let (dirs, lasting) = ([semaphore.permits_dir()], semaphore.lasting(&self.number));
         let made = session.make_directories(&mut caller, &dirs, lasting, limit)?;
         Ok(made.map_or(Event::Cancel, |()| Event::IsMade))
     }
@@ -284,7 +284,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         self.semaphore.agreed.store(true, Ordering::Relaxed);
         self.request.patience = self.patience;
         self.request.overdue.clone_from(&self.overdue);
-        let leases = self.semaphore.leases();
+        let leases = self.semaphore.permits_dir();
         let names = self
             .held
             .iter()
@@ -355,7 +355,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn lease(&self, name: &str) -> String {
-        format!("{}/{name}", self.semaphore.leases())
+        format!("{}/{name}", self.semaphore.permits_dir())
     }
 
     fn session(&self) -> &'a Arc<Session> {

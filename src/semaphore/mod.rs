@@ -277,7 +277,7 @@ impl Semaphore {
     }
 
     /// Returns the directory of the queue.
-    fn locks(&self) -> String {
+    fn line_dir(&self) -> String {
         match self.speaks_kazoo() {
             true => format!("{}-__lock__", self.path),
             false => format!("{}/locks", self.path),
@@ -285,7 +285,7 @@ impl Semaphore {
     }
 
     /// Returns the directory of the permits that are held.
-    fn leases(&self) -> String {
+    fn permits_dir(&self) -> String {
         match self.speaks_kazoo() {
             true => self.path.to_string(),
             false => format!("{}/leases", self.path),

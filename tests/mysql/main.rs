@@ -48,7 +48,7 @@ mod tls;
 use std::time::Duration;
 
 use zklock::GuardEvent;
-use zklock::mysql::{Client, Mutex, MutexGuard};
+use zklock::mysql::{Client, ClientBuilder, Mutex, MutexGuard};
 use zklock_testkit as support;
 
 /// How late a deadline may be met: 100 ms are promised, and the rest is for a busy machine.
@@ -57,6 +57,13 @@ const LATE: Duration = Duration::from_secs(3);
 fn client(url: &str, lease: Duration) -> Client {
     let builder = Client::builder(url).lease(lease);
     builder.connect().expect("a connection")
+}
+
+/// Returns a client for which no renewal and no cleaning is due during a test.
+fn undisturbed(url: &str) -> ClientBuilder {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    let builder = Client::builder(url).lease(seconds(3600));
+    builder.clean_interval(YEAR)
 }
 
 fn mutex(url: &str, lease: Duration) -> Mutex {

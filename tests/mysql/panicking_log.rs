@@ -7,7 +7,7 @@ use crate::panics::Panics;
 use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::support::worker::alone;
-use crate::{mutex, seconds};
+use crate::{mutex, seconds, undisturbed};
 
 #[test]
 #[ignore = "needs MariaDB"]
@@ -38,8 +38,10 @@ fn a_log_that_panics_leaves_no_row() {
         let panics = Panics::at("cannot delete the row");
         let database = Database::new();
         let proxy = Proxy::new(&database.server);
-        let mutex = mutex(&database.url_through(&proxy), seconds(3600));
-        let guard = mutex.lock().unwrap();
+        let client = undisturbed(&database.url_through(&proxy))
+            .connect()
+            .unwrap();
+        let guard = client.mutex("a").unwrap().lock().unwrap();
         proxy.refuse("DELETE FROM `database_lock`", 1205);
         drop(guard);
         eventually("it panics", || panics.has_panicked());

@@ -87,7 +87,7 @@ impl Child {
     ) -> io::Result<Self> {
         let descendants = Descendants::new();
         let (keeper, its_end) = UnixStream::pair()?;
-        // A keeper whose session goes on must not be left, so nothing can fail once it is there.
+        // A keeper that has the session and is left here for want of a thread would end it.
         let reports = listen_to(keeper.try_clone()?, "zklock-keeper")?;
         let process = start_keeper(variables, unblocked, its_end.into())?;
         let (input, before) = (io::stdin(), before.map(|before| before.keeper.as_fd()));

@@ -126,18 +126,20 @@ impl Stage {
         !is_away()
     }
 
-    /// Tells the user that no server answers, unless the session has ended soon.
+    /// Tells the user what the end waits for, unless the session has ended soon.
     fn tell_of_silence(&self, path: &str, longest: Duration) {
         let (ends, ended) = bounded(0);
-        let line = format!(
-            "no server answers: waiting up to {} for one, to release {}",
-            brief(longest),
-            plain(path)
-        );
+        let (client, path, longest) = (self.client.clone(), plain(path), brief(longest));
         let tell = move || {
-            if ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
-                say(&line);
+            if ended.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
+                return;
             }
+            say(&match client.state() {
+                SessionState::Connecting => {
+                    format!("no server answers: waiting up to {longest} for one, to release {path}")
+                }
+                _ => format!("{path} is not released yet: waiting up to {longest} for the servers"),
+            });
         };
         let thread = thread::Builder::new().name("zklock-silence".into());
         // Without a thread, nothing is reported.

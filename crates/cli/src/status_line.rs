@@ -185,10 +185,12 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
 /// Draws until the sender is gone.
 fn draw_connecting(hosts: &str, seen: &Receiver<String>) {
     let started = Instant::now();
-    if seen.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
-        return;
-    }
-    let (mut line, mut shown) = (Line::new(), hosts.to_owned());
+    let mut shown = match seen.recv_timeout(SOON) {
+        Ok(trouble) => trouble,
+        Err(RecvTimeoutError::Timeout) => hosts.to_owned(),
+        Err(RecvTimeoutError::Disconnected) => return,
+    };
+    let mut line = Line::new();
     loop {
         match seen.recv_timeout(TICK) {
             Ok(trouble) => shown = trouble,

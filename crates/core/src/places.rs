@@ -161,17 +161,19 @@ mod tests {
         }
     }
 
-    /// `own | leases | locks | beside`, and the holders (`+`) and waiters.
+    /// `own | leases | locks | beside`, the holders (`+`) and waiters, and the directories that count
+    /// besides the path itself.
     #[test]
     fn whoever_is_at_a_path_is_found_where_the_kind_of_lock_has_them() {
         let table = [
-            ("-", "-", "-", "a__lock__0000000001", ""),
+            ("-", "-", "-", "a__lock__0000000001", "", ""),
             (
                 "a-lock-0000000002 a-lock-0000000001",
                 "-",
                 "-",
                 "-",
                 "+a-lock-0000000001 a-lock-0000000002",
+                "",
             ),
             (
                 "leases locks",
@@ -179,16 +181,33 @@ mod tests {
                 "b-lock-0000000009",
                 "-",
                 "+a-lease-0000000003 b-lock-0000000009",
+                "/p/leases /p/locks",
             ),
             // A lock named `locks` below a path that is no lock.
-            ("locks", "-", "b-lock-0000000009", "-", ""),
-            ("", "-", "-", "a__lock__0000000001", "a__lock__0000000001"),
+            ("locks", "-", "b-lock-0000000009", "-", "", "/p-__lock__"),
+            (
+                "leases",
+                "a-lease-0000000003",
+                "-",
+                "-",
+                "+a-lease-0000000003",
+                "/p/leases",
+            ),
+            (
+                "",
+                "-",
+                "-",
+                "a__lock__0000000001",
+                "a__lock__0000000001",
+                "/p-__lock__",
+            ),
             (
                 KAZOO,
                 "-",
                 "-",
                 "a__lock__0000000001 b-lock-0000000001",
                 "+0123456789abcdef0123456789abcdef a__lock__0000000001",
+                "/p-__lock__",
             ),
             // A mutex with another one beside it.
             (
@@ -197,12 +216,27 @@ mod tests {
                 "-",
                 "a__lock__0000000001",
                 "+a-lock-0000000001",
+                "",
             ),
         ];
-        for (own, leases, locks, beside, expected) in table {
-            let mut listed = [own, leases, locks, beside].into_iter().map(names);
-            let list = |_: &str, _| listed.next().ok_or(());
+        for (own, leases, locks, beside, expected, counted) in table {
+            let mut counts = Vec::new();
+            let list = |dir: &str, counts_too: bool| {
+                counts.extend(counts_too.then(|| dir.to_owned()));
+                match dir {
+                    "/p" => Ok(names(own)),
+                    "/p/leases" => Ok(names(leases)),
+                    "/p/locks" => Ok(names(locks)),
+                    "/p-__lock__" => Ok(names(beside)),
+                    _ => Err(()),
+                }
+            };
             let spots = Places::of("/p").spots(list).unwrap();
+            assert_eq!(
+                counts.join(" "),
+                format!("/p {counted}").trim_end(),
+                "{own}"
+            );
             let told = spots.all().map(|spot| {
                 let name = spot.node.rsplit('/').next().unwrap_or_default();
                 format!("{}{name}", if spot.holds { "+" } else { "" })

@@ -34,7 +34,7 @@ impl PermitDriver<'_, '_> {
         let own = names(path, kazoo)?.unwrap_or_default();
         let out = match kazoo {
             true => Some(permits_of_kazoos(&own)),
-            false => names(&self.semaphore.leases(), true)?,
+            false => names(&self.semaphore.permits_dir(), true)?,
         };
         let count = out.as_ref().map_or(usize::MAX, Names::len);
         self.room = (self.semaphore.permits as usize).saturating_sub(count);
@@ -54,7 +54,7 @@ impl PermitDriver<'_, '_> {
     /// client has left would look like another's permit.
     pub(super) fn look_again(&mut self) -> Result<Event> {
         self.request.taken = true;
-        let (cleaner, leases) = (&self.session().cleaner, self.semaphore.leases());
+        let (cleaner, leases) = (&self.session().cleaner, self.semaphore.permits_dir());
         cleaner.finish(&leases, &self.request.limit);
         self.look(Some(self.sync()))
     }
@@ -118,7 +118,7 @@ impl PermitDriver<'_, '_> {
         let synced = requests.len();
         requests.extend([Request::get(path), Request::list(path)]);
         if !self.semaphore.speaks_kazoo() {
-            requests.push(Request::list(&self.semaphore.leases()));
+            requests.push(Request::list(&self.semaphore.permits_dir()));
         }
         (requests, synced)
     }

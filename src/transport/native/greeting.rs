@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::channel::{Channel, HUNG_UP, is_timeout};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
+use crate::error::OTHER_SERVICE;
 use crate::system::contained;
 use crate::time::clock::Moment;
 use crate::transport::session_key::SessionKey;
@@ -72,7 +73,7 @@ pub(super) fn greeting(
         Complaint::Late => format!("it did not greet within {limit:.1?}"),
         Complaint::TooLong(length) => format!("it greeted with {length} bytes"),
         Complaint::Unreadable(reason) => {
-            format!("its answer is not ZooKeeper's, as of another service's port: {reason}")
+            format!("its answer is not ZooKeeper's, {OTHER_SERVICE}: {reason}")
         }
         Complaint::Broken(reason) => reason,
     })?;

@@ -43,7 +43,7 @@ It waits for its turn as zklock run does, and ends once the lock is held. A hold
 crash ends it. At its time it is removed by the next that waits for the lock with zklock; other
 programs wait until somebody releases it.
 
-Exit status: 0 if it holds; 1 if the lock was taken (another one with -E); otherwise that of zklock --help.";
+Exit status: 0 if it holds; 1 if the lock was taken (another one with -E); others as in zklock --help.";
 
 pub(super) const PAUSE_EXAMPLES: &str = "\
 Examples:
@@ -54,7 +54,7 @@ Examples:
 It waits for nobody. Who runs now goes on, and so does who was in line before; whoever comes later
 waits, or ends as for a lock that is taken. It is what zklock hold makes, and ends in the same way.
 
-Exit status: 0 if it is paused; otherwise that of zklock --help.";
+Exit status: 0 if it is paused; others as in zklock --help.";
 
 pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
@@ -73,7 +73,7 @@ The lock is held until the last process has ended that the command has started, 
 leaves in the background keeps it.
 
 Exit status: that of the command; 1 if the lock is taken (another one with -E); 75 if it was lost
-or in doubt, or --max-time was over; otherwise that of zklock --help.";
+or in doubt, or --max-time was over; others as in zklock --help.";
 
 pub(super) const ONCE_EXAMPLES: &str = "\
 Examples:
@@ -107,7 +107,7 @@ command gets ZKLOCK_TERM, which counts how often this zklock has become active, 
 ZKLOCK_NODE and ZKLOCK_TOKEN, which grows each time another machine becomes active.
 
 Exit status: that of the command, unless --restart has it run again; 69 if no server answered at
-the start; otherwise that of zklock --help.";
+the start; others as in zklock --help.";
 
 pub(super) const LIST_EXAMPLES: &str = "\
 Examples:

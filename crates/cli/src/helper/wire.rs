@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Suspend,
     /// Continues the processes that `Suspend` has stopped, and the group.
     Continue,
-    /// Until when the lock can be trusted, unless another message says more.
+    /// Until when the lock can be trusted, as far as is known before the next such message.
     Trust,
     /// Another process answers for the session from now on: `zklock run`, or the next `__keep`.
     Spare,

@@ -12,8 +12,8 @@ use crate::helper::trust::since_boot;
 use crate::stderr::say;
 use crate::stop_policy::StopAction;
 
-/// Times that differ by no more than this are the same time, read again: another client cannot have
-/// the lock for much longer.
+/// Times that differ by no more than this are the same time, read again: no other client gets the
+/// lock so soon after it.
 const JITTER: Duration = Duration::from_millis(10);
 
 impl Supervisor<'_> {

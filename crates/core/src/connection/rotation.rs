@@ -6,8 +6,8 @@ use core::time::Duration;
 use super::backoff::{PART, Service};
 
 /// The least time for a server to greet while others elect a leader: as long as a server on another
-/// continent takes. It grows with the time without a server to an address's share of the round's pause,
-/// which it is a part of.
+/// continent takes. It grows, with the time without a server, to an equal share for each address of
+/// the pause between rounds.
 const ELECTING: Duration = Duration::from_millis(500);
 
 /// The outcome of a round of attempts.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::mechanism::{LoginFailure, Mechanism, NOT_CONFIGURED, Step};
+use crate::error::NO_TICKET;
 use crate::system::channel::bounded;
 use crate::system::thread;
 use crate::time::clock::Moment;
@@ -122,7 +123,7 @@ impl KerberosLogin {
         let token = token.and_then(|token| token.map_err(|error| error.to_string()));
         token.map_err(|why| {
             let service = &self.service;
-            LoginFailure::Server(format!("there is no Kerberos ticket for {service}: {why}"))
+            LoginFailure::Server(format!("{NO_TICKET} for {service}: {why}"))
         })
     }
 }
