@@ -319,3 +319,9 @@ impl Database {
         eventually("the rows are as expected", || self.rows() == rows);
     }
 }
+
+/// Returns how many connections there are to the database of this one, itself included.
+pub(crate) fn connections(conn: &mut Conn) -> u64 {
+    let all = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE()";
+    conn.query_first(all).unwrap().expect("a count")
+}

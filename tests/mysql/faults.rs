@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use zklock::mysql::{CREATE_TABLE, Client, Mutex};
 use zklock::{Error, GuardEvent, GuardState};
 
-use crate::database::{Database, Server};
+use crate::database::{Database, Server, connections};
 use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::{LATE, client, mutex, next, seconds};
@@ -354,11 +354,7 @@ fn a_proxy_that_cannot_reach_its_server_ends_no_wait() {
     proxy.greet_with(Some(2003));
     let url = database.url_through(&proxy);
     let mut conn = database.conn();
-    let mut connections = || {
-        let all = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE()";
-        conn.query_first::<u64, _>(all).unwrap().unwrap()
-    };
-    let before = connections();
+    let before = connections(&mut conn);
     let waiter = thread::spawn(move || {
         let client = Client::builder(&url).connect_timeout(seconds(60));
         client.connect()?.mutex("a")?.lock()?.unlock()
@@ -366,7 +362,7 @@ fn a_proxy_that_cannot_reach_its_server_ends_no_wait() {
     eventually("the client asks again", || proxy.greeted() > 1);
     proxy.greet_with(None);
     // It renews on one, and polls on the other one.
-    eventually("the client waits", || before + 2 <= connections());
+    eventually("the client waits", || before + 2 <= connections(&mut conn));
     for code in [2002, 9002] {
         proxy.greet_with(Some(code));
         proxy.cut();

@@ -17,7 +17,7 @@ use mysql::{OptsBuilder, Pool};
 use zklock::mysql::{CREATE_TABLE, Client, Job};
 use zklock::{Error, JobOptions, Once, Outcome, Owner};
 
-use crate::database::{Database, Server, opts};
+use crate::database::{Database, Server, connections, opts};
 use crate::proxy::Proxy;
 use crate::relay::Relay;
 use crate::support::worker::alone;
@@ -78,11 +78,9 @@ fn an_end_that_comes_late_after_a_late_insert_undoes_no_later_run() {
          VALUES ('nightly', '{owner}', UTC_TIMESTAMP(6) + INTERVAL 20 SECOND, 1000)"
     );
     conn.query_drop(insert).unwrap();
-    let others = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE()";
-    let count = |conn: &mut mysql::Conn| conn.query_first::<u64, _>(others).unwrap().unwrap();
-    let before = count(&mut conn);
+    let before = connections(&mut conn);
     proxy.release();
-    eventually("it is carried out", || count(&mut conn) < before);
+    eventually("it is carried out", || connections(&mut conn) < before);
     assert_eq!(other.last().unwrap().unwrap().slot(), "b");
     conn.query_drop("DELETE FROM database_lock").unwrap();
     assert!(is_done_before(other.once("b", |_| done())));

@@ -11,7 +11,7 @@ use mysql::prelude::Queryable;
 use zklock::mysql::{Client, Job};
 use zklock::{Error, JobOptions, LostReason, Once, Outcome, Owner};
 
-use crate::database::{Database, Server};
+use crate::database::{Database, Server, connections};
 use crate::proxy::Proxy;
 use crate::relay::{CUTS, Cut, Relay};
 use crate::support::{aside, eventually, timed};
@@ -355,12 +355,10 @@ fn what_was_written_before_a_run_began_does_not_come_back_while_it_runs() {
     assert!(is_done(one.at_most_every(Duration::ZERO, |_| {
         assert!(proxy.is_holding());
         let mut conn = database.conn();
-        let others = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE()";
-        let more = |conn: &mut mysql::Conn| conn.query_first::<u64, _>(others).unwrap().unwrap();
-        let before = more(&mut conn);
+        let before = connections(&mut conn);
         proxy.release();
         // The connection that was given up ends when its statement has been answered.
-        eventually("it is carried out", || more(&mut conn) < before);
+        eventually("it is carried out", || connections(&mut conn) < before);
         let running = "SELECT journal LIKE '%running%' FROM database_lock_job";
         assert_eq!(conn.query_first::<bool, _>(running).unwrap(), Some(true));
         done()
