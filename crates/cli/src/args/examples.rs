@@ -115,5 +115,5 @@ Examples:
   zklock list -r                                  all locks, the longest wait first
   zklock list -r --waiting --older-than 10m /locks
 
-Exit status: 0, also if nobody holds it; 77 with -r, if something may not be read; otherwise that of
+Exit status: 0, also if nobody holds it; 77 with -r, if something may not be read; others as in
 zklock --help.";
