@@ -54,17 +54,14 @@ pub(crate) fn judge(
         if ops.iter().filter(beside).filter(shares).any(meets) {
             continue;
         }
+        let [began, until] = [op.requested, told].map(Duration::from_nanos);
+        let timeout = Duration::from_millis(plan.timeout);
         // A try that has seen somebody there, and then gets no answer in all its time, says so too.
-        let began = Duration::from_nanos(op.requested);
-        let limit = Duration::from_millis(plan.timeout);
-        if began + limit <= Duration::from_nanos(told)
-            && !quiet.holds(op.who.slot, began, Duration::from_nanos(told))
-        {
+        if began + timeout <= until && !quiet.holds(op.who.slot, began, until) {
             continue;
         }
         let sessions = sessions(entries, op);
-        let since = op.requested.saturating_sub(1_000_000 * plan.timeout);
-        let [since, until] = [since, told].map(Duration::from_nanos);
+        let since = began.saturating_sub(timeout);
         let waits_for_left =
             told < op.requested + PASSING && quiet.holds(op.who.slot, since, until);
         let is_its_own = |node: &Node| {
