@@ -3,6 +3,7 @@
 mod hand_over;
 
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -144,6 +145,9 @@ pub struct SendMutexGuard {
     grant: Grant,
     abandoned: Option<FencingToken>,
 }
+
+impl UnwindSafe for Mutex {}
+impl RefUnwindSafe for Mutex {}
 
 impl Mutex {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {

@@ -126,6 +126,10 @@ impl<'a> LockOptions<'a> {
     /// Calls this closure when the wait begins, and again when the nearest contender ahead, or the
     /// known number of contenders ahead, changes.
     ///
+    /// The threads of one client wait for a mutex in a line of their own. Behind another thread,
+    /// the closure is called once, with the number of threads ahead and no contender; other clients
+    /// may still come before it. It is called again if the thread then has to queue on the server.
+    ///
     /// The callback runs on the waiting thread, and the wait continues when it returns. In it,
     /// [`Client::blockers`](crate::Client::blockers) returns what the contenders ahead wait for, to
     /// the end of the chain. Defaults to no callback.
@@ -317,7 +321,7 @@ fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> B
         let contender = || ahead.contender(&session);
         callback(&Waiting {
             position: ahead.count,
-            // A waiter for any of several permits has no nearest contender ahead.
+            // A waiter for any of several permits has no nearest contender ahead, nor has a thread in line.
             ahead: (ahead.stat.czxid != 0).then(contender),
             since: ahead.since,
         });
@@ -333,12 +337,14 @@ fn circles(session: &Arc<Session>, root: String) -> Result<Box<Circles>> {
 }
 
 impl Waiting {
-    /// Returns how many conflicting contenders were ahead at the last look.
+    /// Returns how many conflicting contenders were ahead at the last look; in the line of a client,
+    /// how many of its threads.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Returns the nearest contender ahead, which must leave first.
+    /// Returns the nearest contender ahead, which must leave first; `None` if a thread of this
+    /// client must, or any one of several permits.
     pub fn ahead(&self) -> Option<&Contender> {
         self.ahead.as_ref()
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -85,6 +86,9 @@ pub struct Term<'a> {
 }
 
 guard_views!(Term<'_>, raw);
+
+impl UnwindSafe for Standby {}
+impl RefUnwindSafe for Standby {}
 
 impl Standby {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {

@@ -4,6 +4,7 @@
 //! would wait for itself, so it gets an error instead.
 
 use std::collections::HashMap;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
@@ -16,6 +17,9 @@ pub(crate) struct ThreadSet {
     /// In a forked child, a thread that does not exist there may have the mutex locked.
     process: Process,
 }
+
+impl UnwindSafe for ThreadSet {}
+impl RefUnwindSafe for ThreadSet {}
 
 /// A thread's entry in the set; dropping it removes the thread.
 pub(crate) struct Entered {

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::mem;
-use std::panic::{catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
@@ -32,6 +32,9 @@ struct Lines<T, S, W> {
     open: HashMap<Arc<str>, Line<T, S, W>>,
     closed: bool,
 }
+
+impl<T, S, W> UnwindSafe for Turnstile<T, S, W> {}
+impl<T, S, W> RefUnwindSafe for Turnstile<T, S, W> {}
 
 struct Line<T, S, W> {
     /// The thread that has the turn; `None` if the guard can be sent to another thread.
@@ -77,12 +80,13 @@ pub(crate) enum Entry<T, S, W = ()> {
 impl<T, S, W> Turnstile<T, S, W> {
     /// Waits in line until the turn comes, the limit is reached or the client is closed; does not
     /// wait if no thread has the turn. Before a wait, asks whether the lock may come with the turn,
-    /// and for the wish.
+    /// and for the wish; once in line, calls `told` with the number of threads ahead.
     pub(crate) fn enter(
         &self,
         path: &Arc<str>,
         limit: &Limit,
         wish: impl FnOnce() -> (bool, W),
+        told: impl FnOnce(usize),
     ) -> Entry<T, S, W> {
         match self.try_enter(path) {
             Entry::Taken => {}
@@ -91,6 +95,7 @@ impl<T, S, W> Turnstile<T, S, W> {
         let (inherits, wish) = wish();
         let thread = thread::current().id();
         let (to, called) = bounded(1);
+        let mut ahead = 0;
         if let Some(entry) = self.enter_at_once(path, |line| {
             line.waiting.push_back(Waiter {
                 thread,
@@ -98,21 +103,29 @@ impl<T, S, W> Turnstile<T, S, W> {
                 inherits,
                 wish,
             });
+            // This thread is among those that wait, and the one with the turn is not.
+            ahead = line.waiting.len();
             None
         }) {
             return entry;
         }
-        let told = catch_unwind(|| {
-            log::debug!("waiting for the lock {path}, which another thread of this client has");
-        });
-        if let Err(panic) = told {
-            // Nobody would take the turn.
-            drop(self.give_up(path, &called));
-            resume_unwind(panic);
-        }
+        self.tell(path, &called, || told(ahead));
         match limit.recv(&called) {
             Ok(handed) => Entry::Turn(self.turn(path, true), handed),
             Err(_) => self.give_up(path, &called),
+        }
+    }
+
+    /// Tells that the calling thread stands in line, which it leaves if that panics.
+    fn tell(&self, path: &Arc<str>, called: &Receiver<Option<T>>, told: impl FnOnce()) {
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            log::debug!("waiting for the lock {path}, which another thread of this client has");
+            told();
+        }));
+        if let Err(panic) = told {
+            // Nobody would take the turn.
+            drop(self.give_up(path, called));
+            resume_unwind(panic);
         }
     }
 

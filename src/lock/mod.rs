@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use self::prepared_create::Prepared;
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile, Wish};
-use self::request::{LockRequest, Queue};
+use self::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
 use crate::local::thread_set::{self, ThreadSet};
@@ -73,17 +73,26 @@ impl Locks {
     fn enter(
         &self,
         path: &Arc<str>,
-        wish: impl FnOnce() -> (bool, Wish),
-        request: &LockRequest<'_>,
+        wish: impl FnOnce(&LockRequest<'_>) -> (bool, Wish),
+        request: &mut LockRequest<'_>,
     ) -> Result<Option<(Turn, Option<RawGuard>)>> {
         // On the server, the thread would wait for its own read-write lock.
         if self.threads.has_me(path) {
             return Err(would_deadlock(path));
         }
+        let mut on_wait = request.on_wait.take();
+        let told = |ahead| {
+            if let Some(on_wait) = on_wait.as_mut() {
+                on_wait(&Ahead::in_line(ahead));
+            }
+        };
         let entry = match request.patience {
-            Patience::Waits => self.turnstile.enter(path, &request.limit, wish),
+            Patience::Waits => self
+                .turnstile
+                .enter(path, &request.limit, || wish(request), told),
             Patience::Tries => self.turnstile.try_enter(path),
         };
+        request.on_wait = on_wait;
         match entry {
             Entry::Turn(turn, handed) => Ok(Some((turn, handed))),
             Entry::OwnTurn => Err(would_deadlock(path)),
@@ -94,7 +103,7 @@ impl Locks {
 
     /// Like [`enter`](Self::enter), for locks that a thread cannot inherit.
     pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
-        match self.enter(&path.into(), Default::default, request)? {
+        match self.enter(&path.into(), |_| Default::default(), request)? {
             Some((turn, _)) => {
                 request.taken |= turn.follows_an_answer();
                 Ok(Some(turn))
@@ -142,7 +151,7 @@ impl Locks {
         request: &mut LockRequest<'_>,
     ) -> Result<Option<Grant>> {
         let mut prepared = None;
-        let wish = || {
+        let wish = |request: &LockRequest<'_>| {
             prepared = Prepared::new(&self.session, queue, request);
             let create = prepared.as_ref().map(|it| it.early.create.clone());
             (inherits, create)

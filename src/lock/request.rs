@@ -102,8 +102,22 @@ pub(crate) struct Ahead {
     /// Whether the nearest contender holds.
     pub(crate) holds: bool,
     pub(crate) data: Vec<u8>,
-    /// Empty if a crowd is ahead, in which no contender is nearest.
+    /// Empty if a crowd is ahead, in which no contender is nearest, or a thread of this client.
     pub(crate) stat: Stat,
+}
+
+impl Ahead {
+    /// Returns what is ahead of a thread that begins to stand in the line of its client.
+    pub(super) fn in_line(count: usize) -> Self {
+        Self {
+            since: Duration::ZERO,
+            count,
+            nearest: String::new(),
+            holds: false,
+            data: Vec::new(),
+            stat: Stat::default(),
+        }
+    }
 }
 
 impl<'a> Queue<'a> {

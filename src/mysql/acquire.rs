@@ -93,7 +93,10 @@ pub(super) fn acquire(
             wait_for_release(client, name, limit)?,
         ),
     };
-    let turn = match client.turnstile.enter(name, &for_turn, || (false, ())) {
+    let turn = match client
+        .turnstile
+        .enter(name, &for_turn, || (false, ()), |_| {})
+    {
         Entry::Turn(turn, _) => turn,
         Entry::Taken => return Ok(Acquired::Taken(None)),
         Entry::OwnTurn => {

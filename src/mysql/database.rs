@@ -4,6 +4,7 @@
 //! It owns the worker threads and the channel to the renewal thread, and it lives as long as
 //! any guard does. The line of threads that want a lock is in `shared_client`.
 
+use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ pub(super) struct Database {
     /// A forked child has none of the threads, and the locks are the parent's.
     process: Process,
 }
+
+impl RefUnwindSafe for Database {}
 
 impl Database {
     pub(super) fn start(source: Source, timings: Timings) -> Result<Self> {

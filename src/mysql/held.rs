@@ -5,6 +5,7 @@
 //! it.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -27,6 +28,9 @@ pub(super) struct Held {
     pub(super) lease: Arc<RowLease>,
     pub(super) row: Arc<OwnRow>,
 }
+
+impl UnwindSafe for Held {}
+impl RefUnwindSafe for Held {}
 
 /// The row of one acquisition. The row may exist, and is deleted when this is dropped.
 #[derive(Debug)]

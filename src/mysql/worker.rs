@@ -5,7 +5,7 @@
 //! itself.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub(super) struct WorkerPool {
     threads: Arc<Mutex<usize>>,
     connections: Arc<ConnectionCount>,
 }
+
+impl RefUnwindSafe for WorkerPool {}
 
 impl WorkerPool {
     pub(super) fn new(

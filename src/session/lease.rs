@@ -3,6 +3,7 @@
 //! A [`Lease`] is shared by the guard, which checks it, and the background thread, which renews it.
 //! It consists of atomics: a check costs one read of the clock.
 
+use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub(crate) struct Lease {
     reported: Mutex<GuardState>,
     events: (Sender<GuardEvent>, Receiver<GuardEvent>),
 }
+
+impl RefUnwindSafe for Lease {}
 
 /// The state that successive guards over the same nodes share.
 #[derive(Debug)]

@@ -30,6 +30,7 @@ pub(crate) mod queries;
 pub(crate) mod silence;
 
 use std::mem;
+use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -56,6 +57,7 @@ use zklock_core::dialect::Dialect;
 /// How long to wait for the end of a session.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
+/// What users' code that panics interrupts is never half changed: it runs with no mutex locked.
 /// One client's session, with everything that lives as long as it.
 pub(crate) struct Session {
     pub(crate) status: Arc<Status>,
@@ -74,6 +76,8 @@ pub(crate) struct Session {
     background: Background,
     next_watch: Arc<AtomicU64>,
 }
+
+impl RefUnwindSafe for Session {}
 
 /// The user's settings for this client's nodes.
 #[derive(Clone, Debug)]

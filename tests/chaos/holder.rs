@@ -104,9 +104,9 @@ pub(crate) fn take(client: &Client, journal: &Journal, op: usize, path: &str) ->
     };
     journal.note(op, request);
     let before = client.session_id();
-    let options = LockOptions::new().on_wait(|_| {
+    let options = LockOptions::new().on_wait(|waiting| {
         let session = client.session_id();
-        if session == before {
+        if waiting.ahead().is_some() && session == before {
             journal.note(op, What::Queued { session });
         }
     });

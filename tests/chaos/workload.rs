@@ -276,8 +276,9 @@ impl<'a> Actor<'a> {
     fn options(&self, op: usize, limit: Option<Duration>) -> LockOptions<'a> {
         let (client, journal) = (self.client, self.journal);
         let session = client.session_id();
-        let options = LockOptions::new().on_wait(move |_| {
-            if client.session_id() == session {
+        let options = LockOptions::new().on_wait(move |waiting| {
+            // Behind threads of its own client, it has no place yet.
+            if waiting.ahead().is_some() && client.session_id() == session {
                 journal.note(op, What::Queued { session });
             }
         });

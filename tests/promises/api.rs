@@ -4,6 +4,7 @@
 
 use std::fmt::{Debug, Display};
 use std::ops::ControlFlow;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::Receiver;
@@ -15,8 +16,9 @@ use zklock::{
     SessionState, Standby, Term, Waiting,
 };
 
-fn shared<T: Clone + Debug + Send + Sync + 'static>() {}
-fn guard<T: LockGuard + Debug + 'static>() {}
+/// The last two traits let a type into `catch_unwind`.
+fn shared<T: Clone + Debug + Send + Sync + 'static + UnwindSafe + RefUnwindSafe>() {}
+fn guard<T: LockGuard + Debug + 'static + UnwindSafe + RefUnwindSafe>() {}
 
 #[test]
 fn a_client_has_what_was_promised() {
@@ -173,6 +175,17 @@ fn types_go_from_thread_to_thread_as_documented() {
     shared::<zklock::Tls>();
     #[cfg(feature = "embedded")]
     goes::<zklock::embedded::Server>();
+    #[cfg(feature = "mysql")]
+    {
+        use zklock::mysql;
+        shared::<mysql::Client>();
+        shared::<mysql::Mutex>();
+        shared::<mysql::ReentrantMutex>();
+        shared::<mysql::Job>();
+        guard::<mysql::MutexGuard>();
+        guard::<mysql::ReentrantMutexGuard>();
+        guard::<mysql::SendMutexGuard>();
+    }
     fn is_shared<T: Sync>() {}
     is_shared::<MutexGuard>();
     is_shared::<ReentrantMutexGuard>();

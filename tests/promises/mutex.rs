@@ -39,6 +39,7 @@ in_every_place! {
     fencing_tokens_grow_with_every_grant
     unlocking_waits_until_the_server_has_let_go
     whoever_waits_is_told_who_is_ahead
+    whoever_waits_for_threads_of_its_client_is_told_how_many
     closing_a_client_frees_its_locks_and_ends_its_waits
     the_last_drop_of_a_client_frees_what_it_left
 }
@@ -489,6 +490,42 @@ fn whoever_waits_is_told_who_is_ahead(place: Place) {
         drop(guard);
     });
     assert_nothing_left(&server.hosts(), &path);
+}
+
+fn whoever_waits_for_threads_of_its_client_is_told_how_many(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("waiting-in-line"));
+    let (client, other) = (
+        place.connect(&server.hosts()),
+        place.connect(&server.hosts()),
+    );
+    let mutex = client.mutex(&path).unwrap();
+    let (tell, told) = mpsc::channel();
+    let (guard, mut behind) = (mutex.lock().unwrap(), Vec::new());
+    for number in 1..=2 {
+        let (mutex, tell) = (mutex.clone(), tell.clone());
+        behind.push(thread::spawn(move || {
+            let options = LockOptions::new().on_wait(|waiting| {
+                let is_known = waiting.ahead().is_some();
+                tell.send((number, waiting.position(), is_known)).unwrap();
+            });
+            drop(mutex.lock_with(options).unwrap());
+        }));
+        assert_eq!(told.recv_timeout(SOON), Ok((number, number, false)));
+    }
+    // The other client is next, so the first thread is told again, of a contender.
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    behind.push(thread::spawn(move || {
+        let _guard = other.mutex(&path).unwrap().lock().unwrap();
+        goes_on.recv().unwrap_err();
+    }));
+    wait_for_children(&server.hosts(), mutex.path(), 2);
+    drop(guard);
+    assert_eq!(told.recv_timeout(SOON), Ok((1, 1, true)));
+    drop(go_on);
+    for thread in behind {
+        thread.join().unwrap();
+    }
+    assert_nothing_left(&server.hosts(), mutex.path());
 }
 
 /// kazoo #83, kazoo #482: a lock of a closed client hung.

@@ -48,7 +48,7 @@ fn for_ever() -> Limit {
 impl Gate {
     /// Waits for the turn, and runs `with` during it.
     fn pass(&self, limit: &Limit, with: impl FnOnce(&Self)) -> Result<Pass, Back> {
-        let (turn, handed) = match self.turnstile.enter(&path(), limit, || (false, ())) {
+        let (turn, handed) = match self.turnstile.enter(&path(), limit, || (false, ()), |_| {}) {
             Entry::Turn(turn, handed) => (turn, handed),
             Entry::Closed => return Err(Back::Closed),
             Entry::Taken | Entry::OwnTurn => return Err(Back::Taken),
@@ -84,7 +84,7 @@ impl Gate {
 
     /// Takes the lock from another thread or the server, and hands it on or back.
     fn hold(&self, limit: &Limit) -> Back {
-        let (turn, handed) = match self.turnstile.enter(&path(), limit, || (true, ())) {
+        let (turn, handed) = match self.turnstile.enter(&path(), limit, || (true, ()), |_| {}) {
             Entry::Turn(turn, handed) => (turn, handed),
             Entry::Closed => return Back::Closed,
             Entry::Taken | Entry::OwnTurn => return Back::Taken,

@@ -31,8 +31,8 @@ fn waiting_in(turnstile: &Plain) -> usize {
 #[test]
 fn the_same_thread_would_deadlock_until_its_turn_may_change_threads() {
     let turnstile = Plain::default();
-    let first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()))).unwrap();
-    let again = turnstile.enter(&path(), &for_ever(), || (false, ()));
+    let first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {})).unwrap();
+    let again = turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {});
     assert!(matches!(again, Entry::OwnTurn));
     assert_eq!(turnstile.shared("/a"), None);
     let shared = Arc::new(7);
@@ -41,18 +41,18 @@ fn the_same_thread_would_deadlock_until_its_turn_may_change_threads() {
     first.detach();
     let over = Limit::new(Some(Instant::now()), None);
     assert!(matches!(
-        turnstile.enter(&path(), &over, || (false, ())),
+        turnstile.enter(&path(), &over, || (false, ()), |_| {}),
         Entry::Taken
     ));
     drop(first);
-    assert!(turn(turnstile.enter(&path(), &for_ever(), || (false, ()))).is_some());
+    assert!(turn(turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {})).is_some());
     assert!(turnstile.lines.lock().open.is_empty());
 }
 
 #[test]
 fn the_turn_goes_round_in_order_of_arrival_and_past_those_who_left() {
     let turnstile = Plain::default();
-    let first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()))).unwrap();
+    let first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {})).unwrap();
     let (to, order) = bounded(8);
     // How many wait once each thread has come; the second thread leaves at once.
     let threads: Vec<_> = [1, 1, 2, 3]
@@ -62,7 +62,8 @@ fn the_turn_goes_round_in_order_of_arrival_and_past_those_who_left() {
             let (turnstile, to) = (turnstile.clone(), to.clone());
             let limit = Limit::new((i == 1).then(Instant::now), None);
             let thread = thread::spawn(move || {
-                if let Some(_turn) = turn(turnstile.enter(&path(), &limit, || (false, ()))) {
+                if let Some(_turn) = turn(turnstile.enter(&path(), &limit, || (false, ()), |_| {}))
+                {
                     to.send(i).unwrap();
                 }
             });
@@ -83,13 +84,13 @@ fn the_turn_goes_round_in_order_of_arrival_and_past_those_who_left() {
 #[test]
 fn what_an_heir_that_has_left_was_to_inherit_is_dropped_and_nothing_else_is() {
     let turnstile = Plain::default();
-    let first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()))).unwrap();
+    let first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {})).unwrap();
     let (cancel, cancelled) = bounded(1);
     let heir = {
         let turnstile = turnstile.clone();
         let limit = Limit::new(None, Some(cancelled));
         thread::spawn(
-            move || match turnstile.enter(&path(), &limit, || (true, ())) {
+            move || match turnstile.enter(&path(), &limit, || (true, ()), |_| {}) {
                 Entry::Turn(_, handed) => handed,
                 _ => None,
             },
@@ -112,11 +113,11 @@ fn what_an_heir_that_has_left_was_to_inherit_is_dropped_and_nothing_else_is() {
 #[test]
 fn closing_sends_away_those_who_wait_and_those_who_come() {
     let turnstile = Plain::default();
-    let _first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()))).unwrap();
+    let _first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {})).unwrap();
     let waiter = {
         let turnstile = turnstile.clone();
         thread::spawn(move || {
-            let entry = turnstile.enter(&path(), &for_ever(), || (false, ()));
+            let entry = turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {});
             matches!(entry, Entry::Closed)
         })
     };

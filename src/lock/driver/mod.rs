@@ -9,8 +9,6 @@ mod tell;
 mod wait;
 mod wired;
 
-use std::time::Instant;
-
 use self::wired::Wired;
 use super::fresh_id::fresh_id;
 use super::prepared_create::{Early, Prepared};
@@ -20,7 +18,6 @@ use crate::session::Session;
 use crate::session::call_error::{not_made, refused};
 use crate::session::caller::Caller;
 use crate::session::lease::Lease;
-use crate::system::clock;
 use crate::transport::Failure;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Subscription};
@@ -60,7 +57,6 @@ pub(super) fn acquire(
     last: Option<LastGrant>,
     prepared: Option<Prepared>,
 ) -> Result<Option<Reached>> {
-    let since = clock::now();
     request.read = None;
     let (mut caller, early) = match prepared {
         Some(Prepared { caller, early }) => (caller, Some(early)),
@@ -81,7 +77,6 @@ pub(super) fn acquire(
     let here = (&mut caller, snapshot);
     let mut driver = Driver::new(session, queue, request, acquisition, here);
     driver.wired.early = early.map(|(early, _)| early);
-    driver.since = since;
     match driver.run()? {
         Progress::Reached(reached) => Ok(Some(reached)),
         Progress::LimitReached => Ok(None),
@@ -150,7 +145,6 @@ struct Driver<'a, 'q> {
     request: &'a mut LockRequest<'q>,
     acquisition: Acquisition,
     wired: Wired<'a>,
-    since: Instant,
     /// The node that holds the lock by now, or that is left to the cleaner.
     node: Option<String>,
     /// Reports changes of the connection on the channel of the watches' events.
@@ -181,7 +175,6 @@ impl<'a, 'q> Driver<'a, 'q> {
             request,
             acquisition,
             wired: Wired::new(session, queue, note, (caller, snapshot)),
-            since: clock::now(),
             node: None,
             listening: None,
             told: None,

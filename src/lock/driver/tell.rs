@@ -4,7 +4,6 @@ use super::Driver;
 use crate::error::Result;
 use crate::lock::request::Ahead;
 use crate::owner::Owner;
-use crate::system::clock;
 use zklock_core::queue::Blocked;
 
 impl Driver<'_, '_> {
@@ -39,7 +38,7 @@ impl Driver<'_, '_> {
         if let Some(on_wait) = self.request.on_wait.as_mut() {
             let (data, stat) = self.acquisition.found();
             on_wait(&Ahead {
-                since: clock::now().saturating_duration_since(self.since),
+                since: self.request.limit.spent(),
                 count: blocked.ahead,
                 nearest: nearest.clone(),
                 holds: blocked.holds,

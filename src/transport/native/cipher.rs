@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
+use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,6 +28,8 @@ struct Renewable {
     config: Mutex<Arc<ClientConfig>>,
     renew: Renew,
 }
+
+impl RefUnwindSafe for Renewable {}
 
 /// A closure that reads the files again if they have changed.
 type Renew = Box<dyn Fn() -> Option<Arc<ClientConfig>> + Send + Sync>;

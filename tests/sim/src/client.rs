@@ -529,8 +529,9 @@ impl Actor {
         self.journal.note_sleeps(self.who, op);
         let session = self.client.session_id();
         let panics = step.panics_in_on_wait;
-        let mut options = LockOptions::new().on_wait(move |_| {
-            if self.client.session_id() == session {
+        let mut options = LockOptions::new().on_wait(move |waiting| {
+            // Behind threads of its own client, it has no place yet.
+            if waiting.ahead().is_some() && self.client.session_id() == session {
                 self.journal.note(self.who, op, What::Queued { session });
             }
             assert!(!panics, "{ON_PURPOSE}");

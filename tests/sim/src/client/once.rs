@@ -61,8 +61,8 @@ impl Actor {
 
     fn job_options<'a>(&'a self, op: usize, once: plan::Once, step: &Step) -> JobOptions<'a> {
         let session = self.client.session_id();
-        let mut options = JobOptions::new().wait(once.waits).on_wait(move |_| {
-            if self.client.session_id() == session {
+        let mut options = JobOptions::new().wait(once.waits).on_wait(move |waiting| {
+            if waiting.ahead().is_some() && self.client.session_id() == session {
                 self.journal.note(self.who, op, What::Queued { session });
             }
         });

@@ -55,8 +55,8 @@ impl Actor {
         let (journal, client, who) = (self.journal.clone(), self.client.clone(), self.who);
         let (op, session) = (call.op.clone(), client.session_id());
         let standby = self.client.standby(PATH).expect("a standby");
-        let standby = standby.on_wait(move |_| {
-            if client.session_id() == session {
+        let standby = standby.on_wait(move |waiting| {
+            if waiting.ahead().is_some() && client.session_id() == session {
                 journal.note(who, op.load(Ordering::Relaxed), What::Queued { session });
             }
         });
