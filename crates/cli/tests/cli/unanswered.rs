@@ -287,7 +287,7 @@ fn a_signal_leaves_who_waits_for_a_server_the_time_to_release_the_lock() {
         log.await_word("in");
         proxy.refuse();
         fs::write(end, "").expect("writing");
-        eventually("it waits", || said.contains("no server answers: waiting"));
+        eventually("it waits", || said.contains("waiting up to"));
         let begun = Instant::now();
         holder.signal("TERM");
         if is_back {
@@ -442,7 +442,7 @@ fn what_servers_did_not_confirm_is_said_also_after_a_signal() {
     // count as another signal.
     let kill = format!("kill -TERM {id}; kill -TERM {id}", id = once.id());
     run(Command::new("sh").args(["-c", &kill]));
-    eventually("it waits", || said.contains("no server answers: waiting"));
+    eventually("it waits", || said.contains("waiting up to"));
     assert_eq!(once.end().code, Some(75));
     assert!(
         said.contains("the end of the job's run is not confirmed: it may"),
