@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 use crate::path;
-use zklock_jute::{Access, CreateMode, Op};
+use zklock_jute::{Access, CreateMode, Request};
 
 /// Writes to ZooKeeper that are all carried out while the lock is held, or not at all.
 ///
@@ -59,7 +59,7 @@ use zklock_jute::{Access, CreateMode, Op};
 pub struct Transaction<'a> {
     /// Absent over a database.
     lock: Option<&'a dyn Lock>,
-    ops: Vec<Op>,
+    ops: Vec<Request>,
     /// The error of the steps so far.
     wrong: Option<Error>,
 }
@@ -67,7 +67,7 @@ pub struct Transaction<'a> {
 /// The lock that guards a transaction.
 pub(crate) trait Lock {
     /// Carries out all of these operations while the lock is held, or none of them.
-    fn commit(&self, ops: Vec<Op>) -> Result<()>;
+    fn commit(&self, ops: Vec<Request>) -> Result<()>;
 
     /// Returns the access control list of the nodes that are created.
     fn acl(&self) -> Vec<Access>;
@@ -86,19 +86,19 @@ impl<'a> Transaction<'a> {
     pub fn create(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
         let acl = self.lock.map_or_else(Vec::new, Lock::acl);
         self.step(path, |path| {
-            Op::create(path, data.into(), acl, CreateMode::Persistent)
+            Request::create(path, data.into(), acl, CreateMode::Persistent)
         })
     }
 
     /// Replaces the data of a node, which must exist.
     pub fn set(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
-        self.step(path, |path| Op::set(path, data.into(), -1))
+        self.step(path, |path| Request::set(path, data.into(), -1))
     }
 
     /// Deletes a node, which must exist and have no children. Deleting the guard's own nodes is an
     /// [`Error::BadArgument`].
     pub fn delete(self, path: &str) -> Self {
-        self.step(path, Op::delete)
+        self.step(path, Request::delete)
     }
 
     /// Makes the previous step, a `set` or a `delete`, fail unless the node has this version.
@@ -106,7 +106,9 @@ impl<'a> Transaction<'a> {
     /// Every change of a node's data increments its [`version`](crate::Node::version).
     pub fn version(mut self, expected: i32) -> Self {
         match self.ops.last_mut() {
-            Some(Op::SetData { version, .. } | Op::Delete { version, .. }) => *version = expected,
+            Some(Request::SetData { version, .. } | Request::Delete { version, .. }) => {
+                *version = expected
+            }
             _ => {
                 self.wrong.get_or_insert_with(|| Error::BadArgument {
                     name: "version",
@@ -141,7 +143,7 @@ impl<'a> Transaction<'a> {
         lock.commit(self.ops)
     }
 
-    fn step(mut self, path: &str, op: impl FnOnce(String) -> Op) -> Self {
+    fn step(mut self, path: &str, op: impl FnOnce(String) -> Request) -> Self {
         match path::check(path) {
             Ok(()) => self.ops.push(op(path.to_owned())),
             Err(error) => {
@@ -154,7 +156,7 @@ impl<'a> Transaction<'a> {
 
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = self.ops.iter().map(Op::path);
+        let steps = self.ops.iter().map(Request::path);
         f.debug_list().entries(steps).finish()
     }
 }

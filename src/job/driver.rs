@@ -21,7 +21,7 @@ use zklock_core::dialect::Role;
 use zklock_core::job::{Action, Event, Once, Outcome, Wish};
 use zklock_core::journal::Journal;
 use zklock_core::seen_ahead::SeenAhead;
-use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 /// One run of a job, and the wait for it.
 pub(super) struct JobDriver<'a, 'q> {
@@ -275,8 +275,8 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
         let path = &**self.path;
         let write = Request::Multi(vec![
-            Op::check(grant.raw.node()),
-            Op::set(path, data, version),
+            Request::check(grant.raw.node()),
+            Request::set(path, data, version),
         ]);
         match self
             .session()
@@ -335,7 +335,7 @@ fn written(answer: &Reply, before: i32) -> Option<(i32, i64)> {
         return None;
     };
     match results.last()? {
-        Ok(OpReply::Set(stat)) if stat.version == before.wrapping_add(1) => {
+        Ok(Reply::Stat(stat)) if stat.version == before.wrapping_add(1) => {
             Some((stat.version, stat.mtime))
         }
         _ => None,

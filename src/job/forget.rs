@@ -10,7 +10,7 @@ use crate::session::queries::Seen;
 use zklock_core::journal::{Journal, MOST_OPEN};
 use zklock_core::mending::{Standing, standing};
 use zklock_core::places::OF_A_SEMAPHORE;
-use zklock_jute::{Access, CreateMode, ErrorCode, Op, Request};
+use zklock_jute::{Access, CreateMode, ErrorCode, Request};
 
 impl Job {
     /// Forgets all runs, so that the next one begins anew. Returns the last run, or `None` if there
@@ -174,12 +174,12 @@ impl Job {
 
     /// Returns the part of a transaction that creates the node anew, if there are no nodes below
     /// it. A node that a lock created may be a container, which would not keep the record.
-    pub(super) fn replacement(&self, version: i32, acl: Vec<Access>) -> [Op; 2] {
-        let delete = Op::Delete {
+    pub(super) fn replacement(&self, version: i32, acl: Vec<Access>) -> [Request; 2] {
+        let delete = Request::Delete {
             path: self.path.to_string(),
             version,
         };
-        let create = Op::create(
+        let create = Request::create(
             &*self.path,
             Journal::EMPTY.to_vec(),
             acl,
@@ -189,7 +189,7 @@ impl Job {
     }
 
     /// Returns the deletions of the directories that an unused semaphore leaves below its path.
-    pub(super) fn unused_directories(&self) -> Result<Vec<Op>> {
+    pub(super) fn unused_directories(&self) -> Result<Vec<Request>> {
         let dirs = OF_A_SEMAPHORE.map(|name| format!("{}/{name}", self.path));
         let session = &self.locks.session;
         let seen = session
@@ -199,7 +199,7 @@ impl Job {
             let Seen { data, stat } = seen?;
             let version = stat.version;
             let is_unused = standing(&data) == Standing::Unclaimed && stat.num_children == 0;
-            is_unused.then_some(Op::Delete { path, version })
+            is_unused.then_some(Request::Delete { path, version })
         };
         Ok(dirs.into_iter().zip(seen).filter_map(unused).collect())
     }

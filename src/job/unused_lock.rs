@@ -28,7 +28,7 @@ use zklock_core::attempt::{Orphan, Patience};
 use zklock_core::journal::Journal;
 use zklock_core::mending::{Standing, is_free, standing};
 use zklock_core::release_note::is_note;
-use zklock_jute::{Access, CreateMode, ErrorCode, Op, Reply, Request, Stat};
+use zklock_jute::{Access, CreateMode, ErrorCode, Reply, Request, Stat};
 
 /// The name of the stake.
 const STAKE: &str = "taken-over-by-a-job";
@@ -51,7 +51,7 @@ struct Idle {
     /// The access control list; `None` if the server does not show it as it is.
     acl: Option<Vec<Access>>,
     /// The deletions of the nodes below it.
-    rest: Vec<Op>,
+    rest: Vec<Request>,
 }
 
 /// The outcome of a look at a path that is not a job's.
@@ -198,7 +198,7 @@ impl Job {
         limit: &Limit,
     ) -> Result<bool, CallError> {
         let mut ops = self.replacement(-1, acl.to_vec()).to_vec();
-        ops.push(Op::Check {
+        ops.push(Request::Check {
             path: self.path.to_string(),
             version: i32::MAX,
         });
@@ -213,7 +213,7 @@ impl Job {
     pub(super) fn replace_under_a_stake(
         &self,
         caller: &mut Caller,
-        what: (Stat, Vec<Access>, Vec<Op>),
+        what: (Stat, Vec<Access>, Vec<Request>),
         limit: &Limit,
     ) -> Result<bool, CallError> {
         let (session, stake) = (&self.locks.session, format!("{}/{STAKE}", self.path));
@@ -237,14 +237,14 @@ impl Job {
         &self,
         caller: &mut Caller,
         stake: &str,
-        (seen, acl, rest): (Stat, Vec<Access>, Vec<Op>),
+        (seen, acl, rest): (Stat, Vec<Access>, Vec<Request>),
         limit: &Limit,
     ) -> Result<bool, CallError> {
         let path = &*self.path;
         if !self.is_still(caller, &seen, limit)? {
             return Ok(false);
         }
-        let mut ops = vec![Op::delete(stake.to_owned())];
+        let mut ops = vec![Request::delete(stake.to_owned())];
         ops.extend(rest);
         ops.extend(self.replacement(seen.version, acl));
         let done = caller.call_once(&Request::Multi(ops), path, limit)?;

@@ -11,7 +11,7 @@ use crate::session::lease::Lease;
 use crate::time::limit::Limit;
 use zklock_core::downgrade::{Action, Downgrade, Event, Outcome};
 use zklock_core::validity::Stamp;
-use zklock_jute::{CreateMode, ErrorCode, Op, Request};
+use zklock_jute::{CreateMode, ErrorCode, Request};
 
 impl RawGuard {
     /// Downgrades a writer's lock to a reader's; a failure releases it.
@@ -138,8 +138,8 @@ impl<'a> DowngradeDriver<'a> {
                 stat: true,
             };
         }
-        let check = Op::check(self.writer.node());
-        let create = Op::create(path, data, acl, mode);
+        let check = Request::check(self.writer.node());
+        let create = Request::create(path, data, acl, mode);
         Request::Multi(vec![check, create])
     }
 

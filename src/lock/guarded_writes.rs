@@ -11,20 +11,20 @@ use crate::time::limit::{Limit, LimitReached};
 use crate::transaction::{Lock, Transaction};
 use crate::transport::Failure;
 use zklock_core::validity::Stamp;
-use zklock_jute::{Access, ErrorCode, Op, OpReply, Reply, Request, culprit};
+use zklock_jute::{Access, ErrorCode, Reply, Request, culprit};
 
-type Results = [Result<OpReply, ErrorCode>];
+type Results = [Result<Reply, ErrorCode>];
 
 impl Lock for RawGuard {
     fn acl(&self) -> Vec<Access> {
         self.session().acl()
     }
 
-    fn commit(&self, ops: Vec<Op>) -> Result<()> {
+    fn commit(&self, ops: Vec<Request>) -> Result<()> {
         self.admit(&ops)?;
         self.check()?;
         let limit = Limit::after(self.valid_for());
-        let checks = self.nodes().iter().map(|node| Op::check(node.clone()));
+        let checks = self.nodes().iter().map(|node| Request::check(node.clone()));
         let request = Request::Multi(checks.chain(ops.iter().cloned()).collect());
         let mut caller = self.session().caller();
         loop {
@@ -58,12 +58,14 @@ impl Lock for RawGuard {
 }
 
 /// Returns the node of the longest operation.
-fn longest(ops: &[Op]) -> &str {
-    let length = |op: &&Op| match op {
-        Op::Create { path, data, .. } | Op::SetData { path, data, .. } => path.len() + data.len(),
+fn longest(ops: &[Request]) -> &str {
+    let length = |op: &&Request| match op {
+        Request::Create { path, data, .. } | Request::SetData { path, data, .. } => {
+            path.len() + data.len()
+        }
         op => op.path().len(),
     };
-    ops.iter().max_by_key(length).map_or("", Op::path)
+    ops.iter().max_by_key(length).map_or("", Request::path)
 }
 
 impl RawGuard {
@@ -71,10 +73,10 @@ impl RawGuard {
         Transaction::new(Some(self))
     }
 
-    fn admit(&self, ops: &[Op]) -> Result<()> {
+    fn admit(&self, ops: &[Request]) -> Result<()> {
         self.session().needs_transactions("a transaction")?;
         let deletes = |node: &String| {
-            let delete = |op: &Op| matches!(op, Op::Delete { path, .. } if path == node);
+            let delete = |op: &Request| matches!(op, Request::Delete { path, .. } if path == node);
             ops.iter().any(delete)
         };
         if self.nodes().iter().any(deletes) {
@@ -86,7 +88,7 @@ impl RawGuard {
         Ok(())
     }
 
-    fn committed(&self, results: &Results, ops: &[Op], stamp: Stamp) -> Result<()> {
+    fn committed(&self, results: &Results, ops: &[Request], stamp: Stamp) -> Result<()> {
         let Some((place, code)) = culprit(results) else {
             // The check of the nodes was committed too, which proves the lock.
             self.lease().confirm(stamp);
@@ -96,8 +98,8 @@ impl RawGuard {
             Some(_) if code == ErrorCode::NO_NODE => Err(self.found_gone()),
             Some(node) => Err(refused(node, code)),
             None => Err(match ops.get(place - self.nodes().len()) {
-                Some(Op::Create { path, .. }) => not_created(path, code),
-                op => refused(op.map_or("", Op::path), code),
+                Some(Request::Create { path, .. }) => not_created(path, code),
+                op => refused(op.map_or("", Request::path), code),
             }),
         }
     }

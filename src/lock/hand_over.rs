@@ -40,7 +40,7 @@ use zklock_core::dialect::Kind;
 use zklock_core::name::NodeName;
 use zklock_core::renewals::REVOKE;
 use zklock_core::validity::Stamp;
-use zklock_jute::{ErrorCode, Op, Reply, Request, Stat};
+use zklock_jute::{ErrorCode, Reply, Request, Stat};
 
 /// The password byte of ClickHouse Keeper, which resumes no session and gives all of them the same password.
 const NO_PASSWORD: u8 = 0;
@@ -119,7 +119,7 @@ impl RawGuard {
     /// from a server that has just proven the lock.
     fn version(&self) -> Result<(i32, bool)> {
         let node = self.node();
-        let check = Request::Multi(vec![Op::check(node)]);
+        let check = Request::Multi(vec![Request::check(node)]);
         let (limit, mut caller) = (Limit::after(self.valid_for()), self.session().caller());
         let requests = [check, Request::get(node)];
         let answers = match caller.call_all(&requests, node, &limit) {

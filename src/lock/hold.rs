@@ -30,7 +30,7 @@ use zklock_core::dialect::Role;
 use zklock_core::journal::Journal;
 use zklock_core::name::{LAST_SEQUENCE, NodeName, prefix};
 use zklock_core::queue::{Contest, Foreign, Place, own};
-use zklock_jute::{CreateMode, ErrorCode, Names, Op, Reply, Request, failure};
+use zklock_jute::{CreateMode, ErrorCode, Names, Reply, Request, failure};
 
 /// From this number on, a queue may fall back to the order in which its nodes were created, and a
 /// hold is younger than the node that it replaces.
@@ -97,10 +97,10 @@ impl RawGuard {
     fn exchange(&self, node: &str, hold: &Hold) -> Request {
         let (session, mine) = (self.session(), self.node());
         let data = hold.written(&session.settings.card, Some(self.token().get()));
-        let create = Op::create(node, data, session.acl(), CreateMode::Persistent);
+        let create = Request::create(node, data, session.acl(), CreateMode::Persistent);
         let name = NodeName::parse(path::name(mine)).filter(|name| name.kind.passes_on());
-        let write = name.map(|_| Op::set(mine, Vec::new(), -1));
-        let delete = Op::delete(mine.to_owned());
+        let write = name.map(|_| Request::set(mine, Vec::new(), -1));
+        let delete = Request::delete(mine.to_owned());
         let ops = [Some(create), write, Some(delete)];
         Request::Multi(ops.into_iter().flatten().collect())
     }

@@ -27,7 +27,7 @@ use zklock_core::attempt::{self, Origin, OwnNode};
 use zklock_core::dialect::Role;
 use zklock_core::multi::{Action, Event, Multi, Outcome};
 use zklock_core::validity::Stamp;
-use zklock_jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
+use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
 
 /// How long to wait for the next lock while holding others, without transactions.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -187,7 +187,7 @@ impl MultiDriver<'_, '_> {
         let create = |(part, prefix): (&Part, &String)| {
             let node = format!("{}/{prefix}", part.path);
             let data = session.settings.card.text(note);
-            Op::create(node, data, session.acl(), CreateMode::EphemeralSequential)
+            Request::create(node, data, session.acl(), CreateMode::EphemeralSequential)
         };
         let creates = self.parts.iter().zip(prefixes).map(create).collect();
         if self.caller.connected(&self.limit)?.is_none() {
@@ -197,8 +197,8 @@ impl MultiDriver<'_, '_> {
         let (creates, paths) = (Request::Multi(creates), self.all_paths());
         match self.caller.call_once(&creates, &paths, &self.limit) {
             Ok(Some(Reply::Multi(results))) => {
-                let name = |result: &Result<OpReply, ErrorCode>| match result {
-                    Ok(OpReply::Created { path, .. }) => Some(path::name(path).to_owned()),
+                let name = |result: &Result<Reply, ErrorCode>| match result {
+                    Ok(Reply::Created { path, .. }) => Some(path::name(path).to_owned()),
                     _ => None,
                 };
                 let names: Option<_> = results.iter().map(name).collect();

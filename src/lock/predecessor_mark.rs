@@ -18,7 +18,7 @@ use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
 use zklock_core::predecessor_mark::{Action, CLEAN, Event, Mark, Outcome, parse};
-use zklock_jute::{ErrorCode, Op, Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 /// The guard, with the mark set, and the token of a predecessor that left without releasing.
 pub(crate) type Settled = (RawGuard, Option<FencingToken>);
@@ -126,7 +126,10 @@ impl RawGuard {
 
     /// Sets the mark if the guard's node is still there, and the directory has the data that was read.
     fn set_mark(&self, dir: &str, data: Vec<u8>, version: i32, limit: &Limit) -> Result<Event> {
-        let set = Request::Multi(vec![Op::check(self.node()), Op::set(dir, data, version)]);
+        let set = Request::Multi(vec![
+            Request::check(self.node()),
+            Request::set(dir, data, version),
+        ]);
         match self.session().caller().call(&set, dir, limit) {
             Ok(_) => Ok(Event::IsSet),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),

@@ -22,7 +22,7 @@ use zklock_core::dialect::{Dialect, Role};
 use zklock_core::overdue_holder::Overdue;
 use zklock_core::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
 use zklock_core::seen_ahead::SeenAhead;
-use zklock_jute::{CreateMode, ErrorCode, Op, Request};
+use zklock_jute::{CreateMode, ErrorCode, Request};
 
 /// How long a `try_` call waits for clients that are acquiring permits, which takes a few round
 /// trips. One of them may have fallen silent, or wait for permits of another number, which its node
@@ -247,8 +247,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let request = match self.session().transport.capabilities().multi {
             true => {
                 let mut ops = vec![
-                    Op::check(self.first()),
-                    Op::set(path.clone(), data, version),
+                    Request::check(self.first()),
+                    Request::set(path.clone(), data, version),
                 ];
                 ops.extend(self.beside_no_other());
                 Request::Multi(ops)
@@ -269,14 +269,14 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     /// Returns the operations that fail if the path has the permits of Curator's semaphore: these obey the
     /// number, and a client in kazoo's dialect counts none of them. In Curator's, the look shows kazoo's.
-    fn beside_no_other(&self) -> Vec<Op> {
+    fn beside_no_other(&self) -> Vec<Request> {
         if !self.semaphore.speaks_kazoo() {
             return Vec::new();
         }
         let permits = format!("{}/leases", self.semaphore.path);
         let (acl, mode) = (self.session().acl(), CreateMode::Persistent);
-        let create = Op::create(permits.clone(), Vec::new(), acl, mode);
-        vec![create, Op::delete(permits)]
+        let create = Request::create(permits.clone(), Vec::new(), acl, mode);
+        vec![create, Request::delete(permits)]
     }
 
     /// Acquires the permits, while the place in the queue is held.

@@ -12,7 +12,7 @@ use crate::session::lease::Claim;
 use crate::session::queries::Lasting;
 use crate::time::limit::Limit;
 use zklock_core::permit_number::{Action, Event, Outcome, PermitNumber, prefix};
-use zklock_jute::{CreateMode, ErrorCode, Op, Reply, Request};
+use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
 
 /// One search for a number.
 pub(super) struct NumberDriver<'a> {
@@ -165,9 +165,9 @@ impl<'a> NumberDriver<'a> {
         let node = format!("{}/{name}", self.claim.dir);
         let acl = self.raw.session().acl();
         let claim = Request::Multi(vec![
-            Op::check(self.raw.node()),
-            Op::set(leases, self.data.clone(), version),
-            Op::create(node, Vec::new(), acl, CreateMode::Ephemeral),
+            Request::check(self.raw.node()),
+            Request::set(leases, self.data.clone(), version),
+            Request::create(node, Vec::new(), acl, CreateMode::Ephemeral),
         ]);
         match self.caller.call_once(&claim, leases, &self.limit) {
             Ok(Some(_)) => Ok(Event::Claimed),

@@ -19,7 +19,7 @@ use crate::transport::{Answer, Call};
 use zklock_core::attempt::Orphan;
 use zklock_core::delete_and_create;
 use zklock_core::validity::Stamp;
-use zklock_jute::{Op, Request};
+use zklock_jute::Request;
 
 /// The calls of a waiting thread, of which the first is its create.
 pub(crate) struct EarlyCreate(Mutex<State>);
@@ -123,7 +123,7 @@ fn prefix(create: &Request) -> String {
 fn joined(node: String, create: Call, deleted: Answer) -> Call {
     let created = create.answer;
     Call {
-        request: delete_and_create::request(vec![Op::delete(node)], create.request),
+        request: delete_and_create::request(vec![Request::delete(node)], create.request),
         watch: None,
         answer: Box::new(move |answered| {
             let (delete, create) = delete_and_create::parts(answered);

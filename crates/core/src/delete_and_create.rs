@@ -10,21 +10,15 @@ use alloc::vec::Vec;
 use super::answer::{Answered, Failure};
 use super::attempt::Orphan;
 use super::path;
-use zklock_jute::{ErrorCode, Op, OpReply, Reply, Request, culprit};
+use zklock_jute::{ErrorCode, Reply, Request, culprit};
 
 /// Returns the transaction of these `ops`, the first of which deletes a node, and of this create.
-pub fn request(mut ops: Vec<Op>, create: Request) -> Request {
-    if let Request::Create {
-        path,
-        data,
-        acl,
-        mode,
-        ..
-    } = create
-    {
-        let create = Op::create(path, data, acl, mode);
-        ops.insert(1, create);
+pub fn request(mut ops: Vec<Request>, mut create: Request) -> Request {
+    // In a transaction, servers tell no stat.
+    if let Request::Create { stat, .. } = &mut create {
+        *stat = false;
     }
+    ops.insert(1, create);
     Request::Multi(ops)
 }
 
@@ -59,7 +53,7 @@ pub fn parts(answered: Answered) -> (Answered, Answered) {
     }
     let mut results = results.into_iter();
     match (results.next(), results.next()) {
-        (Some(Ok(_)), Some(Ok(OpReply::Created { path, stat }))) => {
+        (Some(Ok(_)), Some(Ok(Reply::Created { path, stat }))) => {
             (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))
         }
         _ => (Err(Failure::Lost), Err(Failure::Lost)),
@@ -89,13 +83,13 @@ mod tests {
         }));
         let multi = |results| Ok(Reply::Multi(results));
         let (path, stat) = ("/m/n-0000000007".to_owned(), None);
-        let created = OpReply::Created {
+        let created = Reply::Created {
             path: path.clone(),
             stat,
         };
         #[rustfmt::skip]
         let table = [
-            (multi(vec![Ok(OpReply::Deleted), Ok(created)]), (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))),
+            (multi(vec![Ok(Reply::Nothing), Ok(created)]), (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))),
             (multi(vec![Err(no_node), Err(after)]), (refused(no_node), not_sent.clone())),
             (multi(vec![Err(no_auth), Err(after)]), (refused(no_auth), not_sent.clone())),
             // A quota still counts the node that was to go.
@@ -110,7 +104,7 @@ mod tests {
             (not_sent.clone(), (not_sent.clone(), not_sent)),
             // An answer that no server gives.
             (multi(vec![]), (lost.clone(), lost.clone())),
-            (multi(vec![Ok(OpReply::Deleted)]), (lost.clone(), lost.clone())),
+            (multi(vec![Ok(Reply::Nothing)]), (lost.clone(), lost.clone())),
             (Ok(Reply::Nothing), (lost.clone(), lost)),
         ];
         for (answered, expected) in table {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::answer::{Answered, Failure};
 use super::connection::{Capabilities, refused_write};
-use zklock_jute::{ErrorCode, Op, Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 /// The verdict on the answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,7 +28,7 @@ pub enum Proof {
 /// Returns the requests that ask for these nodes.
 pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
     if capabilities.multi {
-        let check = |path: &String| Op::check(path.clone());
+        let check = |path: &String| Request::check(path.clone());
         return vec![Request::Multi(nodes.iter().map(check).collect())];
     }
     let both = |node: &String| [refused_write(format!("{node}/_")), Request::exists(node)];
@@ -81,7 +81,7 @@ pub fn failure(answers: Vec<Answered>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zklock_jute::{OpReply, Stat};
+    use zklock_jute::{Reply, Stat};
 
     const OURS: Capabilities = Capabilities {
         multi: true,
@@ -98,7 +98,7 @@ mod tests {
     fn a_multi_is_judged_by_its_parts() {
         let inconsistent = Err(ErrorCode::RUNTIME_INCONSISTENCY);
         let multi = |results| judge(OURS, &[Ok(Reply::Multi(results))]);
-        assert_eq!(multi(vec![Ok(OpReply::Checked); 2]), Proof::Confirmed);
+        assert_eq!(multi(vec![Ok(Reply::Checked); 2]), Proof::Confirmed);
         let failed = vec![
             Err(ErrorCode::OK),
             Err(ErrorCode::NO_NODE),
@@ -143,7 +143,7 @@ mod tests {
             Ok(Reply::Stat(Stat::default())),
         ];
         assert_eq!(judge(OURS, &alive), Proof::Confirmed);
-        let multi = [Ok(Reply::Multi(vec![Ok(OpReply::Checked)]))];
+        let multi = [Ok(Reply::Multi(vec![Ok(Reply::Checked)]))];
         assert_eq!(judge(HANDLE, &multi), Proof::Unanswered);
     }
 

@@ -8,7 +8,7 @@ use super::state::ServerState;
 use super::tree::Tree;
 use super::view::ServerView;
 use super::watches::ConnectionId;
-use zklock_jute::{CreateMode, Op};
+use zklock_jute::{CreateMode, Request};
 
 impl ServerState {
     /// Returns what this client sees.
@@ -33,10 +33,10 @@ impl ServerState {
     }
 
     /// Returns the tree that a follower stays at, if it begins to lag with these operations.
-    pub(super) fn before_lag(&self, ops: &[Op]) -> Option<Tree> {
-        let is_ephemeral = |op: &Op| {
+    pub(super) fn before_lag(&self, ops: &[Request]) -> Option<Tree> {
+        let is_ephemeral = |op: &Request| {
             let modes = [CreateMode::Ephemeral, CreateMode::EphemeralSequential];
-            matches!(op, Op::Create { mode, .. } if modes.contains(mode))
+            matches!(op, Request::Create { mode, .. } if modes.contains(mode))
         };
         (self.faults.hides_next() && ops.iter().any(is_ephemeral)).then(|| self.view.tree.clone())
     }

@@ -6,8 +6,7 @@ use super::view::ServerView;
 use super::watches::{ConnectionId, Notice, Reach, Subject};
 use zklock_jute::Names;
 use zklock_jute::{
-    Data, ErrorCode, EventKind, OpReply, Permissions, ReadOp, Reply, Request, Stat, WatchKind,
-    WatchLists,
+    Data, ErrorCode, EventKind, Permissions, Reply, Request, Stat, WatchKind, WatchLists,
 };
 
 impl ServerView {
@@ -26,7 +25,7 @@ impl ServerView {
                 Ok(Reply::Children { names, stat })
             }
             Request::MultiRead(ops) => {
-                let parts = ops.iter().map(|op| self.read_one(op, by));
+                let parts = ops.into_iter().map(|op| self.read(unwatched(op), by));
                 Ok(Reply::Multi(parts.collect()))
             }
             Request::GetAcl { path } => self.acl(&path, by),
@@ -103,20 +102,6 @@ impl ServerView {
             self.watches.add(Subject::Children, path, by.connection);
         }
         Ok(listing)
-    }
-
-    /// Answers a part of a multiRead. As in ZooKeeper, it sets no watch even if asked to.
-    fn read_one(&mut self, op: &ReadOp, by: Requester<'_>) -> Result<OpReply> {
-        match op {
-            ReadOp::Children { path, .. } => {
-                let (names, _) = self.children(path, false, by)?;
-                Ok(OpReply::Children(names))
-            }
-            ReadOp::Data { path, .. } => {
-                let (data, stat) = self.data(path, false, by)?;
-                Ok(OpReply::Data { data, stat })
-            }
-        }
     }
 }
 
@@ -200,4 +185,12 @@ fn shown(identity: &Identity) -> (String, String) {
         _ => &identity.id,
     };
     (identity.scheme.clone(), user.to_owned())
+}
+
+/// Returns a part of a multiRead, which sets no watch even if asked to, as in ZooKeeper.
+fn unwatched(mut part: Request) -> Request {
+    if let Request::GetData { watch, .. } | Request::GetChildren { watch, .. } = &mut part {
+        *watch = false;
+    }
+    part
 }

@@ -6,7 +6,7 @@ use super::requester::{RequestAnswer, Requester, Result};
 use super::state::ServerState;
 use super::watches::ConnectionId;
 use super::write::Write;
-use zklock_jute::{ErrorCode, OpCode, ReadOp, Reply, Request, xid};
+use zklock_jute::{ErrorCode, OpCode, Reply, Request, xid};
 
 impl ServerState {
     /// Carries out a request, and returns what is sent in reply.
@@ -131,13 +131,9 @@ impl ServerState {
 
 /// Returns the directories that a request lists.
 fn listed(request: &Request) -> Vec<String> {
-    let of_part = |op: &ReadOp| match op {
-        ReadOp::Children { path, .. } => Some(path.clone()),
-        ReadOp::Data { .. } => None,
-    };
     match request {
         Request::GetChildren { path, .. } => vec![path.clone()],
-        Request::MultiRead(ops) => ops.iter().filter_map(of_part).collect(),
+        Request::MultiRead(ops) => ops.iter().flat_map(listed).collect(),
         _ => Vec::new(),
     }
 }

@@ -6,7 +6,7 @@ use super::node::ChangeTime;
 use super::tree::{Author, Tree};
 use super::watches::{ConnectionId, Notice, Reach, ServerWatches, Subject};
 use zklock_jute::{
-    Access, CreateMode, Data, ErrorCode, EventKind, Op, OpReply, Permissions, Stat, WatchKind,
+    Access, CreateMode, Data, ErrorCode, EventKind, Permissions, Reply, Request, Stat, WatchKind,
 };
 
 type Result<T> = std::result::Result<T, ErrorCode>;
@@ -35,19 +35,19 @@ impl NumberedTree {
         }
     }
 
-    fn apply(&mut self, op: Op) -> Result<OpReply> {
+    fn apply(&mut self, op: Request) -> Result<Reply> {
         let at = self.at();
         self.nodes.apply(op, AUTHOR, at).map(|(reply, _)| reply)
     }
 
     fn create(&mut self, path: &str, mode: CreateMode) -> Result<String> {
         match self.apply(create(path, mode))? {
-            OpReply::Created { path, .. } => Ok(path),
+            Reply::Created { path, .. } => Ok(path),
             other => panic!("{other:?}"),
         }
     }
 
-    fn multi(&mut self, ops: Vec<Op>) -> Vec<Result<OpReply>> {
+    fn multi(&mut self, ops: Vec<Request>) -> Vec<Result<Reply>> {
         let at = self.at();
         self.nodes.multi(ops, AUTHOR, at).0
     }
@@ -76,8 +76,8 @@ fn open() -> Vec<Access> {
     NodeAcl::world(Permissions::ALL).shown_to(&[])
 }
 
-fn create(path: &str, mode: CreateMode) -> Op {
-    Op::Create {
+fn create(path: &str, mode: CreateMode) -> Request {
+    Request::Create {
         path: path.to_owned(),
         data: vec![1].into(),
         acl: open(),
@@ -86,23 +86,23 @@ fn create(path: &str, mode: CreateMode) -> Op {
     }
 }
 
-fn delete(path: &str) -> Op {
-    Op::Delete {
+fn delete(path: &str) -> Request {
+    Request::Delete {
         path: path.to_owned(),
         version: -1,
     }
 }
 
-fn set(path: &str, version: i32) -> Op {
-    Op::SetData {
+fn set(path: &str, version: i32) -> Request {
+    Request::SetData {
         path: path.to_owned(),
         data: vec![2, 2].into(),
         version,
     }
 }
 
-fn check(path: &str, version: i32) -> Op {
-    Op::Check {
+fn check(path: &str, version: i32) -> Request {
+    Request::Check {
         path: path.to_owned(),
         version,
     }
@@ -281,7 +281,7 @@ fn a_node_may_be_deleted_by_whoever_may_delete_in_its_directory() {
         who: &me,
     };
     let mut private = create("/a", CreateMode::Persistent);
-    if let Op::Create { acl, .. } = &mut private {
+    if let Request::Create { acl, .. } = &mut private {
         acl[0].scheme = "auth".to_owned();
     }
     tree.apply(private, mine, ChangeTime::default()).unwrap();
@@ -304,7 +304,7 @@ const YOU: ConnectionId = 2;
 fn told(
     tree: &mut NumberedTree,
     watches: &mut ServerWatches,
-    op: Op,
+    op: Request,
 ) -> Vec<(ConnectionId, EventKind, String)> {
     let at = tree.at();
     let (_, change) = tree.nodes.apply(op, AUTHOR, at).unwrap();

@@ -11,7 +11,7 @@ use super::requester::Result;
 use super::tree::{Author, Tree};
 use super::watches::{Notice, ServerWatches};
 use super::write::Write;
-use zklock_jute::{OpReply, Reply};
+use zklock_jute::Reply;
 
 #[derive(Debug)]
 pub struct ServerView {
@@ -53,7 +53,7 @@ impl ServerView {
     ) -> (Result<Reply>, Vec<TreeChange>) {
         let (answer, changes) = match write {
             Write::One(op) => match self.tree.apply(op, by, at) {
-                Ok((reply, change)) => (Ok(answer_to_one(reply)), Vec::from_iter(change)),
+                Ok((reply, change)) => (Ok(reply), Vec::from_iter(change)),
                 Err(code) => (Err(code), Vec::new()),
             },
             Write::Multi(ops) => {
@@ -81,13 +81,5 @@ impl ServerView {
                 self.tree.set_counter(path, counter);
             }
         }
-    }
-}
-
-fn answer_to_one(reply: OpReply) -> Reply {
-    match reply {
-        OpReply::Created { path, stat } => Reply::Created { path, stat },
-        OpReply::Set(stat) => Reply::Stat(stat),
-        _ => Reply::Nothing,
     }
 }

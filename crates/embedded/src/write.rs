@@ -1,13 +1,13 @@
 //! The requests that are transactions.
 
 use super::config::ServerConfig;
-use zklock_jute::{Access, CreateMode, ErrorCode, Op, OpCode, Request};
+use zklock_jute::{Access, CreateMode, ErrorCode, OpCode, Request};
 
 /// A change that a client asks for.
 #[derive(Clone, Debug)]
 pub enum Write {
-    One(Op),
-    Multi(Vec<Op>),
+    One(Request),
+    Multi(Vec<Request>),
     SetAcl {
         path: String,
         acl: Vec<Access>,
@@ -22,29 +22,9 @@ impl Write {
     pub fn of(mut request: Request, config: &ServerConfig) -> Result<Self, Box<Request>> {
         settle_modes(&mut request, config);
         Ok(match request {
-            Request::Create {
-                path,
-                data,
-                acl,
-                mode,
-                stat,
-            } => Self::One(Op::Create {
-                path,
-                data,
-                acl,
-                mode,
-                stat,
-            }),
-            Request::Delete { path, version } => Self::One(Op::Delete { path, version }),
-            Request::SetData {
-                path,
-                data,
-                version,
-            } => Self::One(Op::SetData {
-                path,
-                data,
-                version,
-            }),
+            Request::Create { .. } | Request::Delete { .. } | Request::SetData { .. } => {
+                Self::One(request)
+            }
             Request::Multi(ops) if ops.iter().any(|op| is_unknown(op, config)) => {
                 Self::Refused(ErrorCode::MARSHALLING_ERROR)
             }
@@ -76,7 +56,7 @@ impl Write {
     }
 
     /// Returns its operations on nodes.
-    pub(super) fn ops(&self) -> &[Op] {
+    pub(super) fn ops(&self) -> &[Request] {
         match self {
             Self::One(op) => std::slice::from_ref(op),
             Self::Multi(ops) => ops,
@@ -89,23 +69,19 @@ impl Write {
 fn settle_modes(request: &mut Request, config: &ServerConfig) {
     match request {
         Request::Create { mode, .. } => *mode = config.known(*mode),
-        Request::Multi(ops) => ops.iter_mut().for_each(|op| {
-            if let Op::Create { mode, .. } = op {
-                *mode = config.known(*mode);
-            }
-        }),
+        Request::Multi(ops) => ops.iter_mut().for_each(|op| settle_modes(op, config)),
         _ => {}
     }
 }
 
 /// Returns whether a server of this configuration cannot read the part of a multi.
-fn is_unknown(op: &Op, config: &ServerConfig) -> bool {
+fn is_unknown(op: &Request, config: &ServerConfig) -> bool {
     match op {
-        Op::Create {
+        Request::Create {
             mode: CreateMode::Container,
             ..
         } => config.without_containers,
-        Op::Create { stat, .. } => *stat && config.without_create2,
+        Request::Create { stat, .. } => *stat && config.without_create2,
         _ => false,
     }
 }

@@ -91,7 +91,7 @@ impl fmt::Debug for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorCode, OpCode, OpReply, Reply, ReplyHeader};
+    use crate::{ErrorCode, OpCode, Reply, ReplyHeader};
 
     #[test]
     fn names_come_back_as_they_were_put_in() {
@@ -105,7 +105,10 @@ mod tests {
 
     #[test]
     fn the_lists_of_one_reply_take_no_more_than_its_bytes() {
-        let one = || Ok(OpReply::Children(["a"].iter().collect()));
+        let one = || {
+            let (names, stat) = (["a"].iter().collect(), None);
+            Ok(Reply::Children { names, stat })
+        };
         let header = ReplyHeader {
             xid: 1,
             zxid: 1,
@@ -119,8 +122,8 @@ mod tests {
         let Ok(Reply::Multi(parts)) = Reply::decode(OpCode::MULTI_READ, &frame[20..]) else {
             panic!("it is what was written");
         };
-        let room = |part: &Result<OpReply, ErrorCode>| match part {
-            Ok(OpReply::Children(names)) => names.text.capacity(),
+        let room = |part: &Result<Reply, ErrorCode>| match part {
+            Ok(Reply::Children { names, .. }) => names.text.capacity(),
             other => panic!("{other:?}"),
         };
         let taken: usize = parts.iter().map(room).sum();

@@ -28,7 +28,7 @@ pub use self::child_names::Names;
 pub use self::codec::{Malformed, Reader, Writer};
 pub use self::connect::{ConnectReply, ConnectRequest};
 pub use self::error_code::ErrorCode;
-pub use self::multi::{Op, OpReply, ReadOp, culprit, failure};
+pub use self::multi::{culprit, failure};
 pub use self::op_code::OpCode;
 pub use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
 pub use self::request::Request;

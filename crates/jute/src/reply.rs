@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::child_names::Names;
 use super::codec::{Malformed, Reader, Writer, frame};
 use super::error_code::ErrorCode;
-use super::multi::{OpReply, read_results, write_results};
+use super::multi::{READS, WRITES, read_parts, write_parts};
 use super::op_code::OpCode;
 use super::types::{Access, Data, Stat};
 
@@ -58,11 +58,13 @@ pub enum Reply {
     },
     /// The results of the parts of a multi, or of a multiRead. If one part of a multi failed,
     /// none was carried out; the parts of a multiRead fail independently.
-    Multi(Vec<Result<OpReply, ErrorCode>>),
+    Multi(Vec<Result<Self, ErrorCode>>),
     /// The paths of a session's ephemeral nodes.
     Ephemerals(Vec<String>),
     /// The scheme and the name of each identity of the client.
     Identities(Vec<(String, String)>),
+    /// The result of a check, which is only a part of a multi.
+    Checked,
     Nothing,
 }
 
@@ -115,6 +117,19 @@ impl ReplyHeader {
 }
 
 impl Reply {
+    /// Returns the code of the part of a multi that this is the result of.
+    fn code_of_part(&self) -> OpCode {
+        match self {
+            Self::Checked => OpCode::CHECK,
+            Self::Created { stat: None, .. } => OpCode::CREATE,
+            Self::Created { stat: Some(_), .. } => OpCode::CREATE2,
+            Self::Stat(_) => OpCode::SET_DATA,
+            Self::Children { .. } => OpCode::GET_CHILDREN,
+            Self::Data { .. } => OpCode::GET_DATA,
+            _ => OpCode::DELETE,
+        }
+    }
+
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
             Self::Created { path, stat } => {
@@ -136,13 +151,18 @@ impl Reply {
             }
             Self::Count(count) => writer.int(*count),
             Self::Synced { path } => writer.string(path),
-            Self::Multi(results) => write_results(results, writer),
+            Self::Multi(results) => {
+                write_parts(results, writer, head, |result, writer| match result {
+                    Ok(reply) => reply.write(writer),
+                    Err(code) => writer.int(code.0),
+                })
+            }
             Self::Ephemerals(paths) => writer.strings(paths),
             Self::Identities(pairs) => writer.vector(pairs, |writer, (scheme, name)| {
                 writer.string(scheme);
                 writer.string(name);
             }),
-            Self::Nothing => {}
+            Self::Checked | Self::Nothing => {}
         }
     }
 
@@ -150,8 +170,12 @@ impl Reply {
     ///
     /// The body of a multi that failed is read too, because it has the code of each part.
     pub fn decode(op: OpCode, body: &[u8]) -> Result<Self, Malformed> {
-        let reader = &mut Reader::new(body);
+        Self::read(op, &mut Reader::new(body))
+    }
+
+    fn read(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match op {
+            OpCode::CHECK => Self::Checked,
             OpCode::CREATE => Self::Created {
                 path: reader.string()?,
                 stat: None,
@@ -181,13 +205,29 @@ impl Reply {
             OpCode::SYNC => Self::Synced {
                 path: reader.string()?,
             },
-            OpCode::MULTI | OpCode::MULTI_READ => Self::Multi(read_results(reader)?),
+            OpCode::MULTI | OpCode::MULTI_READ => Self::Multi(read_parts(reader, read_result)?),
             OpCode::GET_EPHEMERALS => Self::Ephemerals(reader.strings()?),
             OpCode::WHO_AM_I => Self::Identities(reader.vector(CLIENT_INFO_BYTES, |each| {
                 Ok((each.string()?, each.string()?))
             })?),
             _ => Self::Nothing,
         })
+    }
+}
+
+/// Returns what goes before the result of a part.
+fn head(result: &Result<Reply, ErrorCode>) -> (OpCode, ErrorCode) {
+    match result {
+        Ok(reply) => (reply.code_of_part(), ErrorCode::OK),
+        Err(code) => (OpCode::ERROR, *code),
+    }
+}
+
+fn read_result(op: OpCode, reader: &mut Reader<'_>) -> Result<Result<Reply, ErrorCode>, Malformed> {
+    match op {
+        OpCode::ERROR => Ok(Err(ErrorCode(reader.int()?))),
+        op if WRITES.contains(&op) || READS.contains(&op) => Reply::read(op, reader).map(Ok),
+        _ => Err(Malformed("an unknown result in a multi")),
     }
 }
 

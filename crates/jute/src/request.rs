@@ -1,14 +1,12 @@
 //! The requests of a client.
 
+mod encoding;
+
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::codec::{Malformed, Reader, Writer, frame};
-use super::multi::{
-    Op, ReadOp, read_create, read_ops, read_read_ops, write_create, write_ops, write_read_ops,
-    write_set_data,
-};
+use super::codec::{Malformed, Reader, frame};
 use super::op_code::OpCode;
 use super::reply::Reply;
 use super::types::{Access, CreateMode, Data, Secret, WatchLists};
@@ -27,6 +25,11 @@ pub enum Request {
         stat: bool,
     },
     Delete {
+        path: String,
+        version: i32,
+    },
+    /// Fails unless the node has this version; only a part of a multi.
+    Check {
         path: String,
         version: i32,
     },
@@ -64,8 +67,9 @@ pub enum Request {
     Sync {
         path: String,
     },
-    Multi(Vec<Op>),
-    MultiRead(Vec<ReadOp>),
+    /// A transaction: it carries out all of these writes and checks, or none.
+    Multi(Vec<Self>),
+    MultiRead(Vec<Self>),
     Ping,
     Auth {
         scheme: String,
@@ -147,6 +151,12 @@ impl Request {
         }
     }
 
+    /// Returns the part of a multi that fails unless the node is there, in any version.
+    pub fn check(path: impl Into<String>) -> Self {
+        let path = path.into();
+        Self::Check { path, version: -1 }
+    }
+
     pub fn set(path: impl Into<String>, data: impl Into<Data>, version: i32) -> Self {
         Self::SetData {
             path: path.into(),
@@ -164,6 +174,7 @@ impl Request {
         match self {
             Self::Create { mode, stat, .. } => OpCode::create(*mode, *stat),
             Self::Delete { .. } => OpCode::DELETE,
+            Self::Check { .. } => OpCode::CHECK,
             Self::Exists { .. } => OpCode::EXISTS,
             Self::GetData { .. } => OpCode::GET_DATA,
             Self::SetData { .. } => OpCode::SET_DATA,
@@ -186,6 +197,17 @@ impl Request {
             Self::WhoAmI => OpCode::WHO_AM_I,
             Self::Close => OpCode::CLOSE,
             Self::Unknown(op) => *op,
+        }
+    }
+
+    /// Returns the node that a part of a multi writes or checks; empty for other requests.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Check { path, .. }
+            | Self::Create { path, .. }
+            | Self::Delete { path, .. }
+            | Self::SetData { path, .. } => path,
+            _ => "",
         }
     }
 
@@ -222,13 +244,10 @@ impl Request {
     /// Reads the body of the reply to this request.
     pub fn reply(&self, body: &[u8]) -> Result<Reply, Malformed> {
         let reply = Reply::decode(self.op(), body)?;
-        let parts = match self {
-            Self::Multi(ops) => Some(ops.len()),
-            Self::MultiRead(ops) => Some(ops.len()),
-            _ => None,
-        };
-        match &reply {
-            Reply::Multi(results) if parts.is_some_and(|parts| results.len() != parts) => {
+        match (self, &reply) {
+            (Self::Multi(ops) | Self::MultiRead(ops), Reply::Multi(results))
+                if results.len() != ops.len() =>
+            {
                 Err(Malformed("a transaction of another length"))
             }
             _ => Ok(reply),
@@ -249,46 +268,6 @@ impl Request {
         });
     }
 
-    fn write(&self, writer: &mut Writer<'_>) {
-        match self {
-            Self::Create {
-                path,
-                data,
-                acl,
-                mode,
-                ..
-            } => write_create(writer, path, data, acl, *mode),
-            Self::Exists { path, watch }
-            | Self::GetData { path, watch }
-            | Self::GetChildren { path, watch, .. } => write_path_bool(writer, path, *watch),
-            Self::SetData {
-                path,
-                data,
-                version,
-            } => write_set_data(writer, path, data, *version),
-            Self::SetAcl { path, acl, version } => write_set_acl(writer, path, acl, *version),
-            Self::GetAcl { path }
-            | Self::CountDescendants { path }
-            | Self::Sync { path }
-            | Self::GetEphemerals { below: path } => writer.path(path),
-            Self::Multi(ops) => write_ops(ops, writer),
-            Self::MultiRead(ops) => write_read_ops(ops, writer),
-            Self::Auth {
-                scheme,
-                credentials,
-            } => write_auth(writer, scheme, credentials),
-            Self::SetWatches(lists) => writer.watch_lists(lists),
-            Self::Delete {
-                path,
-                version: number,
-            }
-            | Self::CheckWatches { path, kind: number }
-            | Self::RemoveWatches { path, kind: number }
-            | Self::AddWatch { path, mode: number } => write_path_int(writer, path, *number),
-            Self::Ping | Self::WhoAmI | Self::Close | Self::Unknown(_) => {}
-        }
-    }
-
     /// Reads a frame's content: the request's number and the request.
     pub fn decode(frame: &[u8]) -> Result<(i32, Self), Malformed> {
         let mut reader = Reader::new(frame);
@@ -296,103 +275,4 @@ impl Request {
         let op = OpCode(reader.int()?);
         Ok((xid, Self::read(op, &mut reader)?))
     }
-
-    fn read(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(match op {
-            OpCode::PING => Self::Ping,
-            OpCode::WHO_AM_I => Self::WhoAmI,
-            OpCode::CLOSE => Self::Close,
-            OpCode::MULTI => Self::Multi(read_ops(reader)?),
-            OpCode::MULTI_READ => Self::MultiRead(read_read_ops(reader)?),
-            OpCode::SET_WATCHES => Self::SetWatches(reader.watch_lists(false)?),
-            OpCode::SET_WATCHES2 => Self::SetWatches(reader.watch_lists(true)?),
-            OpCode::AUTH => {
-                reader.int()?;
-                Self::Auth {
-                    scheme: reader.string()?,
-                    credentials: Secret(reader.bytes()?.to_vec()),
-                }
-            }
-            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
-                let (path, data, acl, mode) = read_create(op, reader)?;
-                Self::Create {
-                    path,
-                    data,
-                    acl,
-                    mode,
-                    stat: op != OpCode::CREATE,
-                }
-            }
-            _ => Self::read_with_path(op, reader)?,
-        })
-    }
-
-    /// Reads one of the requests that begin with a path.
-    fn read_with_path(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let mut path = || reader.string();
-        Ok(match op {
-            OpCode::GET_ACL => Self::GetAcl { path: path()? },
-            OpCode::COUNT_DESCENDANTS => Self::CountDescendants { path: path()? },
-            OpCode::SYNC => Self::Sync { path: path()? },
-            OpCode::GET_EPHEMERALS => Self::GetEphemerals { below: path()? },
-            OpCode::EXISTS => Self::Exists {
-                path: path()?,
-                watch: reader.bool()?,
-            },
-            OpCode::GET_DATA => Self::GetData {
-                path: path()?,
-                watch: reader.bool()?,
-            },
-            OpCode::SET_DATA => Self::SetData {
-                path: path()?,
-                data: reader.data()?,
-                version: reader.int()?,
-            },
-            OpCode::SET_ACL => Self::SetAcl {
-                path: path()?,
-                acl: reader.acl()?,
-                version: reader.int()?,
-            },
-            OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => Self::GetChildren {
-                path: path()?,
-                watch: reader.bool()?,
-                stat: op == OpCode::GET_CHILDREN2,
-            },
-            _ => Self::read_path_int(op, reader)?,
-        })
-    }
-
-    /// Reads one of the requests that consist of a path and a number.
-    fn read_path_int(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let request = match op {
-            OpCode::DELETE => |path, version| Self::Delete { path, version },
-            OpCode::CHECK_WATCHES => |path, kind| Self::CheckWatches { path, kind },
-            OpCode::REMOVE_WATCHES => |path, kind| Self::RemoveWatches { path, kind },
-            OpCode::ADD_WATCH => |path, mode| Self::AddWatch { path, mode },
-            _ => return Ok(Self::Unknown(op)),
-        };
-        Ok(request(reader.string()?, reader.int()?))
-    }
-}
-
-fn write_path_int(writer: &mut Writer<'_>, path: &str, number: i32) {
-    writer.path(path);
-    writer.int(number);
-}
-
-fn write_path_bool(writer: &mut Writer<'_>, path: &str, value: bool) {
-    writer.path(path);
-    writer.bool(value);
-}
-
-fn write_set_acl(writer: &mut Writer<'_>, path: &str, acl: &[Access], version: i32) {
-    writer.path(path);
-    writer.acl(acl);
-    writer.int(version);
-}
-
-fn write_auth(writer: &mut Writer<'_>, scheme: &str, credentials: &Secret) {
-    writer.int(0);
-    writer.string(scheme);
-    writer.bytes(&credentials.0);
 }

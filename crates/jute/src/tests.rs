@@ -67,17 +67,17 @@ fn mode() -> impl Strategy<Value = (CreateMode, bool)> {
     ]
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = Request> {
     prop_oneof![
-        (text(), any::<i32>()).prop_map(|(path, version)| Op::Check { path, version }),
-        (text(), any::<i32>()).prop_map(|(path, version)| Op::Delete { path, version }),
-        (text(), data(), any::<i32>()).prop_map(|(path, data, version)| Op::SetData {
+        (text(), any::<i32>()).prop_map(|(path, version)| Request::Check { path, version }),
+        (text(), any::<i32>()).prop_map(|(path, version)| Request::Delete { path, version }),
+        (text(), data(), any::<i32>()).prop_map(|(path, data, version)| Request::SetData {
             path,
             data,
             version
         }),
         (text(), data(), acl(), mode()).prop_map(|(path, data, acl, (mode, stat))| {
-            Op::Create {
+            Request::Create {
                 path,
                 data,
                 acl,
@@ -88,10 +88,14 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn read_op() -> impl Strategy<Value = ReadOp> {
+fn read_op() -> impl Strategy<Value = Request> {
     (text(), any::<bool>(), any::<bool>()).prop_map(|(path, watch, lists)| match lists {
-        true => ReadOp::Children { path, watch },
-        false => ReadOp::Data { path, watch },
+        true => Request::GetChildren {
+            path,
+            watch,
+            stat: false,
+        },
+        false => Request::GetData { path, watch },
     })
 }
 
@@ -163,15 +167,15 @@ fn session_request() -> impl Strategy<Value = Request> {
     ]
 }
 
-fn result() -> impl Strategy<Value = Result<OpReply, ErrorCode>> {
+fn result() -> impl Strategy<Value = Result<Reply, ErrorCode>> {
     prop_oneof![
         any::<i32>().prop_map(|code| Err(ErrorCode(code))),
-        Just(Ok(OpReply::Checked)),
-        Just(Ok(OpReply::Deleted)),
-        stat().prop_map(|stat| Ok(OpReply::Set(stat))),
-        names().prop_map(|names| Ok(OpReply::Children(names))),
-        (data(), stat()).prop_map(|(data, stat)| Ok(OpReply::Data { data, stat })),
-        (text(), option::of(stat())).prop_map(|(path, stat)| Ok(OpReply::Created { path, stat })),
+        Just(Ok(Reply::Checked)),
+        Just(Ok(Reply::Nothing)),
+        stat().prop_map(|stat| Ok(Reply::Stat(stat))),
+        names().prop_map(|names| Ok(Reply::Children { names, stat: None })),
+        (data(), stat()).prop_map(|(data, stat)| Ok(Reply::Data { data, stat })),
+        (text(), option::of(stat())).prop_map(|(path, stat)| Ok(Reply::Created { path, stat })),
     ]
 }
 
@@ -381,9 +385,9 @@ fn the_bytes_are_those_of_zookeeper() {
 
 #[test]
 fn a_failed_multi_is_told_by_the_part_that_is_to_blame() {
-    let inconsistent = Err(ErrorCode::RUNTIME_INCONSISTENCY);
+    let inconsistent = Err::<Reply, _>(ErrorCode::RUNTIME_INCONSISTENCY);
     let parts = |middle| [Err(ErrorCode::OK), middle, inconsistent.clone()];
-    let checked = [Ok(OpReply::Checked), Ok(OpReply::Deleted)];
+    let checked = [Ok(Reply::Checked), Ok(Reply::Nothing)];
     assert_eq!(failure(&checked), None);
     assert_eq!(
         failure(&parts(Err(ErrorCode::NO_NODE))),

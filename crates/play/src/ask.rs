@@ -10,7 +10,7 @@ use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Dialect;
 use zklock_core::queue::Foreign;
 use zklock_core::validity::Validity;
-use zklock_jute::{Access, ErrorCode, Op, Permissions, Reply, Stat};
+use zklock_jute::{Access, ErrorCode, Permissions, Reply, Request, Stat};
 
 /// A moment, counted from one fixed moment that is longer ago than any session lasts.
 pub type Time = Duration;
@@ -109,14 +109,14 @@ pub enum Ask {
         /// The guard. Its node must exist when the servers carry out the operations.
         guard: GuardId,
         /// The operations, in this order.
-        ops: Vec<Op>,
+        ops: Vec<Request>,
     },
     /// The release of the lock, and a report of how that ended.
     Unlock {
         /// The guard.
         guard: GuardId,
         /// The operations in the transaction that deletes the guard's node, if any.
-        ops: Vec<Op>,
+        ops: Vec<Request>,
     },
 }
 

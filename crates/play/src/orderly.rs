@@ -19,7 +19,7 @@ use zklock_core::answer::{Answered, Failure};
 use zklock_core::path;
 use zklock_core::release_note::Note;
 use zklock_core::seen_ahead::SeenAhead;
-use zklock_jute::{Op, Reply, Request};
+use zklock_jute::{Reply, Request};
 
 /// The directories of the locks that are held, as far as they are known.
 #[derive(Debug, Default)]
@@ -72,10 +72,10 @@ impl Orderly {
 
     /// Notes that the lock is released, in order or not. Returns what the transaction that deletes its node
     /// also writes.
-    pub(super) fn end(&mut self, lease: &Lease) -> Option<Op> {
+    pub(super) fn end(&mut self, lease: &Lease) -> Option<Request> {
         let word = self.held.remove(&lease.node)?;
         let data = Note::default().with(path::name(&lease.node))?;
-        Some(Op::SetData {
+        Some(Request::SetData {
             path: word.dir.as_ref().into(),
             data: data.into(),
             version: word.replaces?,

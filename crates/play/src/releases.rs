@@ -17,7 +17,7 @@ use zklock_core::answer::Answered;
 use zklock_core::attempt::Orphan;
 use zklock_core::delete_and_create;
 use zklock_core::deletions::{Deletion, Deletions, Ended, Progress};
-use zklock_jute::Op;
+use zklock_jute::Request;
 
 /// The deletions of one client; see the module's documentation.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Releases {
     pub(super) fn begin(
         &mut self,
         (dir, orphan): (&str, Orphan),
-        ops: Vec<Op>,
+        ops: Vec<Request>,
         told: Option<Told>,
         link: &Link,
     ) -> u64 {

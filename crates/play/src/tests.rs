@@ -8,7 +8,7 @@ use super::*;
 use zklock_core::attempt::Patience;
 use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Dialect;
-use zklock_jute::{EventKind, Names, Op, OpReply, Stat};
+use zklock_jute::{EventKind, Names, Reply, Request, Stat};
 
 mod told;
 
@@ -177,17 +177,13 @@ fn told(request: &Request) -> String {
         Request::Create { path, .. } => format!("create {}", short(path)),
         Request::Delete { path, .. } => format!("delete {}", short(path)),
         Request::SetData { path, .. } => format!("set {}", short(path)),
+        Request::Check { path, .. } => format!("check {}", short(path)),
         Request::Exists { path, watch } => format!("exists {}{}", short(path), watches(watch)),
         Request::GetData { path, .. } if path == PATH => "get the directory".to_string(),
         Request::GetData { path, watch } => format!("get {}{}", short(path), watches(watch)),
         Request::GetChildren { .. } => "list".to_string(),
         Request::Multi(ops) => {
-            let ops = ops.iter().map(|op| match op {
-                Op::Check { path, .. } => format!("check {}", short(path)),
-                Op::Delete { path, .. } => format!("delete {}", short(path)),
-                Op::Create { path, .. } => format!("create {}", short(path)),
-                Op::SetData { path, .. } => format!("set {}", short(path)),
-            });
+            let ops = ops.iter().map(told);
             ops.collect::<Vec<_>>().join(" and ")
         }
         Request::Ping => "ping".to_string(),
@@ -230,7 +226,7 @@ fn the_next_in_line_keeps_its_proof_young() {
         desk.now = next;
         desk.core.tick(next);
         assert_eq!(desk.sent(), [format!("check {mine}")]);
-        desk.answers(Ok(Reply::Multi(vec![Ok(OpReply::Checked)])));
+        desk.answers(Ok(Reply::Multi(vec![Ok(Reply::Checked)])));
     }
     desk.goes(THEIRS);
     desk.granted();
@@ -251,11 +247,11 @@ fn a_release_takes_the_create_of_the_next_thread_along() {
         desk.sent(),
         [format!("delete {mine} and create {prefix}"), "list".into()]
     );
-    let created = Ok(OpReply::Created {
+    let created = Ok(Reply::Created {
         path: format!("{PATH}/{second}"),
         stat: None,
     });
-    desk.answers(Ok(Reply::Multi(vec![Ok(OpReply::Deleted), created])));
+    desk.answers(Ok(Reply::Multi(vec![Ok(Reply::Nothing), created])));
     desk.lists(&[&second]);
     assert_eq!(desk.sent(), [format!("exists {second}, watch")]);
     let stat = desk.stat();
@@ -280,7 +276,7 @@ fn a_create_whose_answer_was_lost_is_looked_for() {
     desk.lists(&[&mine]);
     // Nothing has been proven on this connection.
     assert_eq!(desk.sent(), [format!("check {mine}")]);
-    desk.answers(Ok(Reply::Multi(vec![Ok(OpReply::Checked)])));
+    desk.answers(Ok(Reply::Multi(vec![Ok(Reply::Checked)])));
     assert_eq!(desk.granted().0, ticket);
 }
 
@@ -452,9 +448,9 @@ fn any_result(chance: &mut fastrand::Rng) -> Result<Reply, ErrorCode> {
         }
         7 => {
             let part = |_| match chance.u8(..3) {
-                0 => Ok(OpReply::Checked),
+                0 => Ok(Reply::Checked),
                 1 => Err(ErrorCode(chance.i32(-130..0))),
-                _ => Ok(OpReply::Deleted),
+                _ => Ok(Reply::Nothing),
             };
             Reply::Multi((0..2).map(part).collect())
         }

@@ -19,13 +19,13 @@ use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
 use zklock_core::skip_listing::LastGrant;
 use zklock_core::validity::Stamp;
-use zklock_jute::{ErrorCode, Op};
+use zklock_jute::{ErrorCode, Request};
 
 /// How many lines are kept for the next thread that comes, to spare it a listing.
 const IDLE_LINES: usize = 1024;
 
 /// The thread that waits for the end of a release, the operations in the release, and the release's note.
-type Farewell = (Option<Ticket>, (Vec<Op>, Option<Op>));
+type Farewell = (Option<Ticket>, (Vec<Request>, Option<Request>));
 
 impl Core {
     /// Takes in that a thread wants the lock at a path.
@@ -192,7 +192,7 @@ impl Core {
     }
 
     /// Gives up the lock of a guard: to the next thread of this client, or to the servers.
-    pub(super) fn give_back(&mut self, guard: GuardId, told: Option<Ticket>, ops: Vec<Op>) {
+    pub(super) fn give_back(&mut self, guard: GuardId, told: Option<Ticket>, ops: Vec<Request>) {
         let why = self.leases.why(guard, &self.link);
         let lease = self.leases.end(guard);
         let turn = lease

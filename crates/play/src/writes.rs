@@ -16,13 +16,14 @@ use super::refusal::refusal;
 use zklock_core::answer::{Answered, Failure};
 use zklock_core::renewals::Check;
 use zklock_core::validity::Stamp;
-use zklock_jute::{ErrorCode, Op, Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 impl Core {
     /// Carries out these operations under a thread's lock. The thread waits no longer than the lock can be trusted.
-    pub(super) fn commits(&mut self, (ticket, guard): (Ticket, GuardId), ops: Vec<Op>) {
+    pub(super) fn commits(&mut self, (ticket, guard): (Ticket, GuardId), ops: Vec<Request>) {
         if let Some(lease) = self.leases.get(guard) {
-            let deletes = |op: &Op| matches!(op, Op::Delete { path, .. } if **path == *lease.node);
+            let deletes =
+                |op: &Request| matches!(op, Request::Delete { path, .. } if **path == *lease.node);
             if let Some(step) = ops.iter().position(deletes) {
                 let outcome = Outcome::StepRefused(step, ErrorCode::BAD_ARGUMENTS);
                 return self.wake(ticket, outcome);
@@ -46,7 +47,7 @@ impl Core {
         if !self.link.knows.multi {
             return self.wake(commit.ticket, Outcome::Refused(ErrorCode::UNIMPLEMENTED));
         }
-        let check = Op::Check {
+        let check = Request::Check {
             path: lease.node.as_ref().into(),
             version: -1,
         };

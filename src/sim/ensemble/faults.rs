@@ -8,7 +8,7 @@ use super::message::{Ask, Deed};
 use super::server::Role;
 use super::state::Ensemble;
 use zklock_embedded::parts::{Faults, Identity, ServerView, Write};
-use zklock_jute::Op;
+use zklock_jute::Request;
 
 /// What Curator writes into the node of a holder that is to release its lock.
 const REVOKE: &[u8] = b"__REVOKE__";
@@ -125,8 +125,8 @@ impl Ensemble {
             Fault::Expire { session } => {
                 return self.end_session(leader, session, SessionEnd::ByHand);
             }
-            Fault::Evict { path } => Op::Delete { path, version: -1 },
-            Fault::Revoke { path } => Op::SetData {
+            Fault::Evict { path } => Request::Delete { path, version: -1 },
+            Fault::Revoke { path } => Request::SetData {
                 path,
                 data: REVOKE.to_vec().into(),
                 version: -1,

@@ -15,7 +15,7 @@ use super::connection::ConnectionNo;
 use super::message::Deed;
 use zklock_embedded::RequestKind;
 use zklock_embedded::parts::Write;
-use zklock_jute::{CreateMode, ErrorCode, Op, Reply, Request, Stat, failure};
+use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat, failure};
 
 /// The requests that wait at a server.
 #[derive(Debug, Default)]
@@ -121,12 +121,12 @@ impl Work {
 impl Shape {
     pub(super) fn of(deed: &Deed) -> Self {
         match deed {
-            Deed::Write(Write::One(Op::Create { mode, stat, .. })) => match mode {
+            Deed::Write(Write::One(Request::Create { mode, stat, .. })) => match mode {
                 CreateMode::Container | CreateMode::Ttl { .. } => Self::PathAndStat,
                 _ if *stat => Self::PathAndStat,
                 _ => Self::Path,
             },
-            Deed::Write(Write::One(Op::SetData { .. }) | Write::SetAcl { .. }) => Self::Stat,
+            Deed::Write(Write::One(Request::SetData { .. }) | Write::SetAcl { .. }) => Self::Stat,
             Deed::Write(Write::Multi(_)) => Self::Parts,
             _ => Self::Nothing,
         }
@@ -136,9 +136,12 @@ impl Shape {
     fn filled(self, deed: &Deed, reply: &Reply) -> Option<Result<Reply, ErrorCode>> {
         let path = match (deed, reply) {
             (_, Reply::Created { path, .. }) => path,
-            (Deed::Write(Write::One(Op::SetData { path, .. } | Op::Delete { path, .. })), _) => {
-                path
-            }
+            (
+                Deed::Write(Write::One(
+                    Request::SetData { path, .. } | Request::Delete { path, .. },
+                )),
+                _,
+            ) => path,
             _ => "",
         };
         let stat = match reply {

@@ -1,6 +1,6 @@
 //! The chroot: the prefix of every path that the server sends.
 
-use zklock_jute::{OpReply, Reply};
+use zklock_jute::Reply;
 
 /// Strips the root from a path that the server sent; returns `None` if the path is not below it.
 pub(super) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
@@ -25,11 +25,8 @@ pub(super) fn strip(root: &str, reply: &mut Reply) {
         Reply::Created { path, .. } | Reply::Synced { path } => strip(path),
         Reply::Ephemerals(paths) => paths.iter_mut().for_each(strip),
         Reply::Multi(results) => {
-            for result in results {
-                if let Ok(OpReply::Created { path, .. }) = result {
-                    strip(path);
-                }
-            }
+            let replies = results.iter_mut().flatten();
+            replies.for_each(|reply| self::strip(root, reply));
         }
         _ => {}
     }

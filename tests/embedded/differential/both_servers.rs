@@ -9,7 +9,7 @@ use super::script::{Act, RECURSIVE, SESSIONS, ScriptStep};
 use crate::support::eventually;
 use zklock::embedded::Server;
 use zklock_jute::{
-    Access, CreateMode, EventKind, Op, Permissions, ReadOp, Request, WatchKind, WatchLists, xid,
+    Access, CreateMode, EventKind, Permissions, Request, WatchKind, WatchLists, xid,
 };
 
 /// The tick, which the real server uses too.
@@ -337,6 +337,7 @@ fn place_lists(directory: &str, lists: &WatchLists) -> WatchLists {
 fn each_path(request: &mut Request, change: &mut impl FnMut(&mut String)) {
     match request {
         Request::Create { path, .. }
+        | Request::Check { path, .. }
         | Request::Delete { path, .. }
         | Request::Exists { path, .. }
         | Request::GetData { path, .. }
@@ -350,15 +351,9 @@ fn each_path(request: &mut Request, change: &mut impl FnMut(&mut String)) {
         | Request::RemoveWatches { path, .. }
         | Request::AddWatch { path, .. }
         | Request::GetEphemerals { below: path } => change(path),
-        Request::Multi(ops) => ops.iter_mut().for_each(|op| match op {
-            Op::Check { path, .. }
-            | Op::Create { path, .. }
-            | Op::Delete { path, .. }
-            | Op::SetData { path, .. } => change(path),
-        }),
-        Request::MultiRead(ops) => ops.iter_mut().for_each(|op| match op {
-            ReadOp::Children { path, .. } | ReadOp::Data { path, .. } => change(path),
-        }),
+        Request::Multi(ops) | Request::MultiRead(ops) => {
+            ops.iter_mut().for_each(|op| each_path(op, change));
+        }
         _ => {}
     }
 }

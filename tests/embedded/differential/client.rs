@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use zklock_jute::Names as Children;
 use zklock_jute::{
-    Access, ConnectReply, ConnectRequest, Event, OpReply, Reply, ReplyHeader, Request, Stat, xid,
+    Access, ConnectReply, ConnectRequest, Event, Reply, ReplyHeader, Request, Stat, xid,
 };
 
 use crate::support::frame::read_frame;
@@ -206,23 +206,19 @@ impl Differences {
                     .map(|part| part.map(|part| self.part(part)))
                     .collect(),
             ),
-            reply @ (Reply::Count(_) | Reply::Synced { .. } | Reply::Nothing) => reply,
+            reply @ (Reply::Count(_) | Reply::Synced { .. } | Reply::Checked | Reply::Nothing) => {
+                reply
+            }
         }
     }
 
-    fn part(&self, part: OpReply) -> OpReply {
+    fn part(&self, part: Reply) -> Reply {
         match part {
-            OpReply::Created { path, stat } => OpReply::Created {
+            Reply::Created { path, stat } => Reply::Created {
                 path,
                 stat: stat.filter(|_| !self.newer).map(|stat| self.stat(stat)),
             },
-            OpReply::Set(stat) => OpReply::Set(self.stat(stat)),
-            OpReply::Children(names) => OpReply::Children(alphabetical(&names)),
-            OpReply::Data { data, stat } => OpReply::Data {
-                data,
-                stat: self.stat(stat),
-            },
-            part @ (OpReply::Checked | OpReply::Deleted) => part,
+            part => self.reply(part),
         }
     }
 }

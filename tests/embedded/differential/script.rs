@@ -2,9 +2,7 @@
 
 use fastrand::Rng;
 
-use zklock_jute::{
-    Access, CreateMode, Data, Op, Permissions, ReadOp, Request, Secret, WatchKind, WatchLists,
-};
+use zklock_jute::{Access, CreateMode, Data, Permissions, Request, Secret, WatchKind, WatchLists};
 
 /// The number of sessions at a time.
 pub(super) const SESSIONS: usize = 3;
@@ -119,7 +117,7 @@ fn random_request(chance: &mut Rng) -> Request {
     let watch = chance.bool() && !path.starts_with(RECURSIVE);
     match chance.u32(0..100) {
         0..=29 => match random_op(chance) {
-            Op::Create {
+            Request::Create {
                 path,
                 data,
                 acl,
@@ -136,17 +134,8 @@ fn random_request(chance: &mut Rng) -> Request {
                 },
                 stat,
             },
-            Op::Delete { path, version } => Request::Delete { path, version },
-            Op::SetData {
-                path,
-                data,
-                version,
-            } => Request::SetData {
-                path,
-                data,
-                version,
-            },
-            Op::Check { path, .. } => Request::Exists { path, watch: false },
+            Request::Check { path, .. } => Request::Exists { path, watch: false },
+            op => op,
         },
         30..=42 => Request::Multi((0..chance.usize(0..5)).map(|_| random_op(chance)).collect()),
         43..=45 => Request::MultiRead(random_reads(chance)),
@@ -182,10 +171,10 @@ fn random_request(chance: &mut Rng) -> Request {
     }
 }
 
-fn random_op(chance: &mut Rng) -> Op {
+fn random_op(chance: &mut Rng) -> Request {
     let path = random_path(chance);
     match chance.u32(0..10) {
-        0..=4 => Op::Create {
+        0..=4 => Request::Create {
             path: match chance.u32(0..4) {
                 0 => format!("{path}/n-"),
                 // A number appended to the script's directory itself would be the root's.
@@ -197,30 +186,34 @@ fn random_op(chance: &mut Rng) -> Op {
             mode: random_mode(chance),
             stat: chance.bool(),
         },
-        5..=7 => Op::Delete {
+        5..=7 => Request::Delete {
             path,
             version: random_version(chance),
         },
-        8 => Op::SetData {
+        8 => Request::SetData {
             path,
             data: random_data(chance),
             version: random_version(chance),
         },
-        _ => Op::Check {
+        _ => Request::Check {
             path,
             version: random_version(chance),
         },
     }
 }
 
-fn random_reads(chance: &mut Rng) -> Vec<ReadOp> {
+fn random_reads(chance: &mut Rng) -> Vec<Request> {
     let count = chance.usize(0..4);
     let one = |_| {
         let path = random_path(chance);
         let watch = chance.bool() && !path.starts_with(RECURSIVE);
         match chance.bool() {
-            true => ReadOp::Children { path, watch },
-            false => ReadOp::Data { path, watch },
+            true => Request::GetChildren {
+                path,
+                watch,
+                stat: false,
+            },
+            false => Request::GetData { path, watch },
         }
     };
     (0..count).map(one).collect()

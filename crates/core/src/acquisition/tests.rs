@@ -9,7 +9,7 @@ use crate::dialect::{Dialect, Role};
 use crate::grant_proof::Next;
 use crate::lifetime::Lifetime;
 use crate::overdue_holder::{Overdue, Rule};
-use zklock_jute::{CreateMode, ErrorCode, OpReply, Reply, Request};
+use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
 
 const T: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
@@ -313,7 +313,7 @@ fn the_next_one_in_line_is_granted_the_lock_by_the_event_however_long_it_has_wai
     for _ in 0..40 {
         let sent = sends(&mut waiter, &mut wire);
         assert!(matches!(&sent[..], [Request::Multi(_)]), "{sent:?}");
-        let (stamp, confirmed) = (wire.now, Ok(Reply::Multi(vec![Ok(OpReply::Checked)])));
+        let (stamp, confirmed) = (wire.now, Ok(Reply::Multi(vec![Ok(Reply::Checked)])));
         wire.lifetime.committed(stamp);
         wire.lifetime.answered(stamp, wire.now);
         answers(&mut waiter, &mut wire, vec![confirmed]);

@@ -7,7 +7,7 @@
 //! Each newer request is judged by itself: ClickHouse Keeper learned `create2` years before `createContainer`.
 
 use super::Capabilities;
-use zklock_jute::{CreateMode, ErrorCode, Op, OpCode, Request};
+use zklock_jute::{CreateMode, ErrorCode, OpCode, Request};
 
 /// A feature that some servers lack. A request that needs one of the first two has an older form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -150,7 +150,7 @@ impl Features {
             Request::RemoveWatches { .. } => Some(Feature::RemoveWatches),
             Request::Multi(ops) => {
                 let mut needed = ops.iter().filter_map(|op| match op {
-                    Op::Create { mode, stat, .. } => by_create(*mode, *stat),
+                    Request::Create { mode, stat, .. } => by_create(*mode, *stat),
                     _ => None,
                 });
                 let doubtful = |feature: &Feature| self.get(*feature) != Knowledge::Present;
@@ -185,7 +185,7 @@ fn for_each_create(request: &mut Request, mut change: impl FnMut(&mut CreateMode
         Request::Create { mode, stat, .. } => change(mode, stat),
         Request::Multi(ops) => {
             for op in ops {
-                if let Op::Create { mode, stat, .. } = op {
+                if let Request::Create { mode, stat, .. } = op {
                     change(mode, stat);
                 }
             }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_session_that_moved_while_a_transaction_was_open_keeps_its_transactions() {
-        let check = Request::Multi(vec![Op::check("/a")]);
+        let check = Request::Multi(vec![Request::check("/a")]);
         let mut features = Features::default();
         for _ in 0..9 {
             for _ in 0..2 {
@@ -317,7 +317,7 @@ mod tests {
         let Request::Create { path, data, .. } = create(CreateMode::Ephemeral, true) else {
             unreachable!("it is a create");
         };
-        let transaction = Request::Multi(vec![Op::Create {
+        let transaction = Request::Multi(vec![Request::Create {
             path,
             data,
             acl: Vec::new(),

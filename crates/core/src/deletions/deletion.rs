@@ -11,7 +11,7 @@ use crate::answer::{Answered, BREATHER, Failure};
 use crate::attempt::Orphan;
 use crate::cleanup::{Action, Cleanup, Event};
 use crate::connection::Capabilities;
-use zklock_jute::{ErrorCode, Op, Reply, Request, culprit, failure};
+use zklock_jute::{ErrorCode, Reply, Request, culprit, failure};
 
 /// How long to wait before a refused request is repeated.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub struct Deletion {
     /// Whether the listing of the directory is too long for a reply.
     pub(super) crowded: bool,
     /// The operations that the transaction which deletes the node also carries out.
-    closing: Vec<Op>,
+    closing: Vec<Request>,
     /// Whether a request got no answer: if the node is gone, that request may have deleted it.
     retried: bool,
     /// When a repeated look ends.
@@ -95,7 +95,7 @@ impl Deletion {
 
     /// Writes this together with the deletion.
     #[must_use]
-    pub fn writing(mut self, ops: Vec<Op>) -> Self {
+    pub fn writing(mut self, ops: Vec<Request>) -> Self {
         self.closing = ops;
         self
     }
@@ -161,11 +161,11 @@ impl Deletion {
     }
 
     /// Returns what the next request does, if it deletes a node.
-    pub fn ops(&self) -> Option<Vec<Op>> {
+    pub fn ops(&self) -> Option<Vec<Request>> {
         let Action::Delete(name) = self.cleanup.action() else {
             return None;
         };
-        let delete = Op::delete(format!("{}/{name}", self.dir));
+        let delete = Request::delete(format!("{}/{name}", self.dir));
         Some(iter::once(delete).chain(self.closing.clone()).collect())
     }
 
@@ -286,10 +286,10 @@ impl Deletion {
 
 /// Returns the request that deletes a node and writes into its directory over this version, or does neither.
 pub fn close(dir: &str, name: &str, data: &[u8], version: i32) -> Request {
-    let delete = Op::delete(format!("{dir}/{name}"));
+    let delete = Request::delete(format!("{dir}/{name}"));
     Request::Multi(vec![delete, writes(dir, data, version)])
 }
 
-fn writes(dir: &str, data: &[u8], version: i32) -> Op {
-    Op::set(dir, data.to_vec(), version)
+fn writes(dir: &str, data: &[u8], version: i32) -> Request {
+    Request::set(dir, data.to_vec(), version)
 }

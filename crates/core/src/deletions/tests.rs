@@ -9,7 +9,7 @@ use super::*;
 use crate::answer::{Answered, Failure, TooLong};
 use crate::attempt::Orphan;
 use crate::connection::Capabilities;
-use zklock_jute::{ErrorCode, Names, Op, OpReply, Reply, Request, Stat};
+use zklock_jute::{ErrorCode, Names, Reply, Request, Stat};
 
 const OURS: Capabilities = Capabilities {
     multi: true,
@@ -226,14 +226,11 @@ impl Server {
             }
             Request::Delete { path, .. } => self.delete(path).map(|()| Reply::Nothing),
             Request::Multi(ops) => {
-                let Op::Delete { path, .. } = &ops[0] else {
+                let Request::Delete { path, .. } = &ops[0] else {
                     panic!("{ops:?}");
                 };
                 match self.delete(path) {
-                    Ok(()) => Ok(Reply::Multi(vec![
-                        Ok(OpReply::Deleted),
-                        Ok(OpReply::Checked),
-                    ])),
+                    Ok(()) => Ok(Reply::Multi(vec![Ok(Reply::Nothing), Ok(Reply::Checked)])),
                     Err(_) => Ok(Reply::Multi(vec![
                         Err(ErrorCode::NO_NODE),
                         Err(ErrorCode::RUNTIME_INCONSISTENCY),

@@ -97,7 +97,7 @@ mod tests {
     use super::super::verdict::{BYTES_A_CHECK, NODES_A_CHECK};
     use super::*;
     use crate::validity::Stamp;
-    use zklock_jute::{OpReply, Stat};
+    use zklock_jute::{Reply, Stat};
 
     const KNOWS: Capabilities = Capabilities {
         multi: true,
@@ -124,7 +124,7 @@ mod tests {
         due.map(|(id, ())| id).collect()
     }
 
-    fn multi(results: Vec<Result<OpReply, ErrorCode>>) -> [Answered; 1] {
+    fn multi(results: Vec<Result<Reply, ErrorCode>>) -> [Answered; 1] {
         [Ok(Reply::Multi(results))]
     }
 
@@ -150,7 +150,7 @@ mod tests {
         let mut renewals = held(3);
         let nodes = [0, 2, 2].map(|id| (id, format!("/m/{id}")));
         let check = Check::of_all(nodes, STAMP, KNOWS).remove(0).0;
-        let all = multi(vec![Ok(OpReply::Checked); 3]);
+        let all = multi(vec![Ok(Reply::Checked); 3]);
         let said = renewals.checked(&check, &all, KNOWS);
         assert_eq!(said, [0, 2, 2].map(|id| (id, Verdict::Confirmed(STAMP))));
         assert_eq!(due(&mut renewals), [0, 2]);

@@ -7,19 +7,19 @@ use crate::acl::{Identity, NodeAcl};
 use crate::change::{Above, TreeChange};
 use crate::node::{ChangeTime, Node, NodeOwner, next_version};
 use crate::path;
-use zklock_jute::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
+use zklock_jute::{Access, CreateMode, Data, ErrorCode, Permissions, Reply, Request, Stat};
 
 impl Tree {
     /// Carries out one operation. If it fails, nothing is changed.
     pub fn apply(
         &mut self,
-        op: Op,
+        op: Request,
         by: Author<'_>,
         at: ChangeTime,
-    ) -> Result<(OpReply, Option<TreeChange>)> {
+    ) -> Result<(Reply, Option<TreeChange>)> {
         match op {
-            Op::Check { path, version } => self.check(&path, version, by),
-            Op::Create {
+            Request::Check { path, version } => self.check(&path, version, by),
+            Request::Create {
                 path,
                 data,
                 acl,
@@ -29,30 +29,31 @@ impl Tree {
                 .create(path, data, &acl, mode, by, at)
                 .map(|(path, change)| {
                     let stat = stat.then(|| self.node(&path).map(Node::stat).unwrap_or_default());
-                    (OpReply::Created { path, stat }, Some(change))
+                    (Reply::Created { path, stat }, Some(change))
                 }),
-            Op::Delete { path, version } => {
+            Request::Delete { path, version } => {
                 let change = self.delete(&path, version, by, at)?;
-                Ok((OpReply::Deleted, Some(change)))
+                Ok((Reply::Nothing, Some(change)))
             }
-            Op::SetData {
+            Request::SetData {
                 path,
                 data,
                 version,
             } => {
                 let (stat, change) = self.set_data(path, data, version, by, at)?;
-                Ok((OpReply::Set(stat), Some(change)))
+                Ok((Reply::Stat(stat), Some(change)))
             }
+            _ => Err(ErrorCode::UNIMPLEMENTED),
         }
     }
 
     /// Carries out all operations or none. Returns the result of each, and the changes.
     pub fn multi(
         &mut self,
-        ops: Vec<Op>,
+        ops: Vec<Request>,
         by: Author<'_>,
         at: ChangeTime,
-    ) -> (Vec<Result<OpReply>>, Vec<TreeChange>) {
+    ) -> (Vec<Result<Reply>>, Vec<TreeChange>) {
         let count = ops.len();
         let mut replies = Vec::with_capacity(count);
         let mut changes = Vec::new();
@@ -92,11 +93,11 @@ impl Tree {
         path: &str,
         version: i32,
         by: Author<'_>,
-    ) -> Result<(OpReply, Option<TreeChange>)> {
+    ) -> Result<(Reply, Option<TreeChange>)> {
         path::validate(path)?;
         let node = self.node_for(path, Permissions::READ.0, by.who)?;
         next_version(node.marks.version, version)?;
-        Ok((OpReply::Checked, None))
+        Ok((Reply::Checked, None))
     }
 
     fn create(
@@ -189,15 +190,15 @@ fn is_sequential(mode: CreateMode) -> bool {
 }
 
 /// In a multi, ZooKeeper treats create2 as create: the reply has no stat.
-fn without_stat(mut op: Op) -> Op {
-    if let Op::Create { mode, stat, .. } = &mut op {
+fn without_stat(mut op: Request) -> Request {
+    if let Request::Create { mode, stat, .. } = &mut op {
         *stat = matches!(mode, CreateMode::Container | CreateMode::Ttl { .. });
     }
     op
 }
 
 /// Returns the results of a multi in which one operation failed.
-fn refusals(count: usize, failed: usize, code: ErrorCode) -> Vec<Result<OpReply>> {
+fn refusals(count: usize, failed: usize, code: ErrorCode) -> Vec<Result<Reply>> {
     let told = |place: usize| match place.cmp(&failed) {
         std::cmp::Ordering::Less => ErrorCode::OK,
         std::cmp::Ordering::Equal => code,

@@ -3,8 +3,8 @@
 use super::*;
 use zklock_jute::Data;
 
-pub(super) fn write() -> Op {
-    Op::SetData {
+pub(super) fn write() -> Request {
+    Request::SetData {
         path: "/w".into(),
         data: Data::default(),
         version: -1,
@@ -35,8 +35,8 @@ impl Desk {
         self.answers(Ok(Reply::Multi(results)));
     }
 
-    fn carries_out(&mut self, first: OpReply) {
-        let set = OpReply::Set(self.stat());
+    fn carries_out(&mut self, first: Reply) {
+        let set = Reply::Stat(self.stat());
         self.answers(Ok(Reply::Multi(vec![Ok(first), Ok(set)])));
     }
 }
@@ -52,7 +52,7 @@ fn a_write_under_a_lock_proves_it_and_is_refused_with_it() {
     desk.answers(Ok(Reply::Data { data, stat }));
     let ticket = desk.commits(&grant);
     assert_eq!(desk.sent(), [format!("check {mine} and set w")]);
-    desk.carries_out(OpReply::Checked);
+    desk.carries_out(Reply::Checked);
     assert_eq!(desk.wakes(), [(ticket, Outcome::Committed)]);
     let longer = grant.trust.until + T / 100;
     let notice = desk.core.next_notice();
@@ -153,7 +153,7 @@ fn a_lock_is_not_handed_on_while_a_write_may_still_be_carried_out() {
         desk.commits(&grant);
         desk.sent();
         if answered {
-            desk.carries_out(OpReply::Checked);
+            desk.carries_out(Reply::Checked);
         }
         desk.wakes();
         desk.core.release(desk.now, grant.guard);

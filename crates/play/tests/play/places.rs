@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use zklock_jute::{Op, Request};
+use zklock_jute::Request;
 
 use crate::servers::Time;
 use crate::world::World;
@@ -68,7 +68,7 @@ fn created(request: &Request) -> Option<(&str, &str)> {
     let path = match request {
         Request::Create { path, .. } => path,
         Request::Multi(ops) => ops.iter().find_map(|op| match op {
-            Op::Create { path, .. } => Some(path),
+            Request::Create { path, .. } => Some(path),
             _ => None,
         })?,
         _ => return None,

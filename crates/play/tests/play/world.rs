@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use zklock_jute::{Op, Request};
+use zklock_jute::Request;
 use zklock_play::Ticket;
 
 use crate::client::{self, Client};
@@ -592,12 +592,12 @@ impl World {
             Request::Delete { .. } => asked.deletes += 1,
             Request::GetChildren { .. } => asked.lists += 1,
             Request::Multi(ops) => match ops[..] {
-                [Op::Delete { .. }, Op::Create { .. }, ..] => {
+                [Request::Delete { .. }, Request::Create { .. }, ..] => {
                     asked.both += 1;
                     self.seen.joined += 1;
                 }
-                [Op::Delete { .. }, ..] => asked.deletes += 1,
-                [Op::Check { .. }, Op::SetData { .. }] => asked.commits += 1,
+                [Request::Delete { .. }, ..] => asked.deletes += 1,
+                [Request::Check { .. }, Request::SetData { .. }] => asked.commits += 1,
                 _ => asked.checks += 1,
             },
             _ => asked.reads += 1,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use zklock_jute::{ErrorCode, Op};
+use zklock_jute::{ErrorCode, Request};
 use zklock_play::{Ask, GuardId, Outcome};
 
 use crate::client::Waits;
@@ -44,7 +44,7 @@ impl World {
     }
 
     /// Returns what a thread writes under its lock, or with its release.
-    fn writing(&mut self, op: usize, leaves: bool) -> Vec<Op> {
+    fn writing(&mut self, op: usize, leaves: bool) -> Vec<Request> {
         let until = self.ops[op].trust.until;
         let asked = Asked {
             at: self.now,
@@ -55,7 +55,7 @@ impl World {
             true => i32::MAX,
             false => -1,
         };
-        vec![Op::SetData {
+        vec![Request::SetData {
             path: WRITTEN.into(),
             data: format!("{op} {leaves}").into_bytes().into(),
             version,
@@ -63,7 +63,7 @@ impl World {
     }
 
     /// Returns what a thread writes with its release, if anything.
-    pub(crate) fn farewell(&mut self, op: usize) -> Vec<Op> {
+    pub(crate) fn farewell(&mut self, op: usize) -> Vec<Request> {
         match self.ops[op].want.leaves {
             true => self.writing(op, true),
             false => Vec::new(),

@@ -7,7 +7,7 @@ use crate::sim::ensemble::{
     ConnectionNo, Ensemble, EnsembleConfig, Fault, Output, SessionEnd, What,
 };
 use zklock_jute::{
-    Access, ConnectReply, ConnectRequest, CreateMode, ErrorCode, Event, EventKind, Op, OpCode,
+    Access, ConnectReply, ConnectRequest, CreateMode, ErrorCode, Event, EventKind, OpCode,
     Permissions, Reply, ReplyHeader, Request, xid,
 };
 
@@ -362,7 +362,7 @@ pub(super) fn sync(path: &str) -> Request {
 
 /// A transaction that only checks that a node is there.
 pub(super) fn check(path: &str) -> Request {
-    Request::Multi(vec![Op::Check {
+    Request::Multi(vec![Request::Check {
         path: path.to_owned(),
         version: -1,
     }])

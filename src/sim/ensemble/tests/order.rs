@@ -2,7 +2,7 @@
 
 use super::lab::{Heard, Lab, check, config, create, delete, ms, open_acl, sync, watch};
 use crate::sim::ensemble::{Change, Fault, Output, SessionEnd, What};
-use zklock_jute::{ConnectRequest, CreateMode, ErrorCode, EventKind, Op, Reply, Request};
+use zklock_jute::{ConnectRequest, CreateMode, ErrorCode, EventKind, Reply, Request};
 
 const LONG: std::time::Duration = ms(2000);
 
@@ -137,11 +137,11 @@ fn what_a_leader_made_on_the_strength_of_a_ghost_goes_when_its_data_are_built_an
         path: "/kept".to_owned(),
     });
     assert_eq!(lab.code(client.connection, &delete("/kept")), ErrorCode::OK);
-    let again = Op::Delete {
+    let again = Request::Delete {
         path: "/kept".to_owned(),
         version: -1,
     };
-    let made = Op::Create {
+    let made = Request::Create {
         path: "/made".to_owned(),
         data: Vec::new().into(),
         acl: open_acl(),

@@ -9,7 +9,7 @@ use super::*;
 use crate::support::{eventually, timed};
 use crate::time::limit::Limit;
 use crate::transport::mailbox::Mailbox;
-use zklock_jute::{ConnectReply, Event, Op, OpReply, ReplyHeader, xid};
+use zklock_jute::{ConnectReply, Event, Reply, ReplyHeader, Request, xid};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -172,7 +172,7 @@ fn a_transaction_may_say_in_its_body_that_the_session_expired() {
 
 #[test]
 fn a_transaction_that_was_refused_is_not_one_that_was_carried_out() {
-    for results in [vec![], vec![Ok(OpReply::Checked)]] {
+    for results in [vec![], vec![Ok(Reply::Checked)]] {
         let mut bytes = Vec::new();
         header(1, ErrorCode::BAD_ARGUMENTS).encode(Some(&Reply::Multi(results)), &mut bytes);
         let refused = Err(Failure::Refused(ErrorCode::BAD_ARGUMENTS));
@@ -188,11 +188,11 @@ fn a_transaction_that_was_refused_is_not_one_that_was_carried_out() {
 /// The caller takes the results for those of its own operations.
 #[test]
 fn a_transaction_is_not_answered_with_another_number_of_results() {
-    let check = || Op::Check {
+    let check = || Request::Check {
         path: "/a".to_owned(),
         version: -1,
     };
-    let ok = || Ok(OpReply::Checked);
+    let ok = || Ok(Reply::Checked);
     let gone = || Err(ErrorCode::NO_NODE);
     for (results, lost) in [
         (vec![], true),

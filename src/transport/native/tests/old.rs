@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::fake::{Act, Fake, Script, greeting};
 use super::*;
-use zklock_jute::{Op, OpCode, OpReply};
+use zklock_jute::{OpCode, Reply, Request};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -26,7 +26,7 @@ fn reply_to(request: &Request) -> Act {
             data: Vec::new().into(),
             stat: Stat::default(),
         },
-        Request::Multi(ops) => Reply::Multi(ops.iter().map(|_| Ok(OpReply::Checked)).collect()),
+        Request::Multi(ops) => Reply::Multi(ops.iter().map(|_| Ok(Reply::Checked)).collect()),
         _ => Reply::Nothing,
     })
 }
@@ -176,7 +176,7 @@ fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
         .filter(|event| **event == SessionEvent::Expired);
     assert_eq!(expired.count(), 2, "{events:?}");
 
-    let op = Op::Create {
+    let op = Request::Create {
         path: "/b".to_owned(),
         data: Vec::new().into(),
         acl: open_acl(),
@@ -189,7 +189,10 @@ fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
         Request::Multi(ops) => Some(ops),
         _ => None,
     });
-    assert!(matches!(last.unwrap()[0], Op::Create { stat: false, .. }));
+    assert!(matches!(
+        last.unwrap()[0],
+        Request::Create { stat: false, .. }
+    ));
 }
 
 #[test]

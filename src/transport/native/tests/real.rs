@@ -67,18 +67,18 @@ fn requests_are_carried_out_and_answered() {
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_multi_says_what_came_of_each_part() {
-    use zklock_jute::{Op, OpReply};
+    use zklock_jute::{Reply, Request};
 
     let rig = Rig::connect(&server().hosts(), LONG);
     let path = node();
-    let make = Op::Create {
+    let make = Request::Create {
         path: path.clone(),
         data: Vec::new().into(),
         acl: open_acl(),
         mode: CreateMode::Ephemeral,
         stat: true,
     };
-    let check = |path: &str| Op::Check {
+    let check = |path: &str| Request::Check {
         path: path.to_owned(),
         version: -1,
     };
@@ -86,9 +86,9 @@ fn a_multi_says_what_came_of_each_part() {
     let Ok(Reply::Multi(results)) = done else {
         panic!("{done:?}");
     };
-    assert_eq!(results[0], Ok(OpReply::Checked));
+    assert_eq!(results[0], Ok(Reply::Checked));
     // Real servers answer create2 without a stat when it is part of a multi.
-    assert!(matches!(&results[1], Ok(OpReply::Created { path: made, .. }) if *made == path));
+    assert!(matches!(&results[1], Ok(Reply::Created { path: made, .. }) if *made == path));
 
     let failed = rig.ask(Request::Multi(vec![check(&path), make, check("/none")]));
     let Ok(Reply::Multi(results)) = failed else {

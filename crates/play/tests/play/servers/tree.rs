@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use zklock_core::Names;
-use zklock_jute::{CreateMode, ErrorCode, Event, EventKind, Op, OpReply, Reply, Request, Stat};
+use zklock_jute::{CreateMode, ErrorCode, Event, EventKind, Reply, Request, Stat};
 
 /// A connection of a client.
 pub(crate) type ConnNo = usize;
@@ -58,63 +58,18 @@ impl Tree {
         request: &Request,
         (session, zxid): (i64, i64),
     ) -> (Written, Vec<Change>) {
-        let ops = match request {
-            Request::Multi(ops) => return self.multi(ops, session, zxid),
-            Request::Create { .. } | Request::Delete { .. } | Request::SetData { .. } => request,
-            _ => return (Err(ErrorCode::UNIMPLEMENTED), Vec::new()),
-        };
-        let one = match ops.clone() {
-            Request::Create {
-                path,
-                data,
-                acl,
-                mode,
-                stat,
-            } => self.op(
-                &Op::Create {
-                    path,
-                    data,
-                    acl,
-                    mode,
-                    stat,
-                },
-                session,
-                zxid,
-            ),
-            Request::Delete { path, version } => {
-                self.op(&Op::Delete { path, version }, session, zxid)
-            }
-            Request::SetData {
-                path,
-                data,
-                version,
-            } => self.op(
-                &Op::SetData {
-                    path,
-                    data,
-                    version,
-                },
-                session,
-                zxid,
-            ),
-            _ => return (Err(ErrorCode::UNIMPLEMENTED), Vec::new()),
-        };
-        match one {
-            Ok((reply, change)) => {
-                let reply = match reply {
-                    OpReply::Created { path, stat } => Reply::Created { path, stat },
-                    OpReply::Set(stat) => Reply::Stat(stat),
-                    _ => Reply::Nothing,
-                };
-                (Ok(reply), change.into_iter().collect())
-            }
+        if let Request::Multi(ops) = request {
+            return self.multi(ops, session, zxid);
+        }
+        match self.op(request, session, zxid) {
+            Ok((reply, change)) => (Ok(reply), change.into_iter().collect()),
             Err(code) => (Err(code), Vec::new()),
         }
     }
 
-    fn multi(&mut self, ops: &[Op], session: i64, zxid: i64) -> (Written, Vec<Change>) {
+    fn multi(&mut self, ops: &[Request], session: i64, zxid: i64) -> (Written, Vec<Change>) {
         // Most transactions only check.
-        let changes_nothing = ops.iter().all(|op| matches!(op, Op::Check { .. }));
+        let changes_nothing = ops.iter().all(|op| matches!(op, Request::Check { .. }));
         let before = (!changes_nothing).then(|| self.nodes.clone());
         let (mut replies, mut changes) = (Vec::new(), Vec::new());
         for (at, op) in ops.iter().enumerate() {
@@ -141,16 +96,16 @@ impl Tree {
 
     fn op(
         &mut self,
-        op: &Op,
+        op: &Request,
         session: i64,
         zxid: i64,
-    ) -> Result<(OpReply, Option<Change>), ErrorCode> {
+    ) -> Result<(Reply, Option<Change>), ErrorCode> {
         match op {
-            Op::Check { path, .. } => match self.nodes.contains_key(path.as_str()) {
-                true => Ok((OpReply::Checked, None)),
+            Request::Check { path, .. } => match self.nodes.contains_key(path.as_str()) {
+                true => Ok((Reply::Checked, None)),
                 false => Err(ErrorCode::NO_NODE),
             },
-            Op::Create {
+            Request::Create {
                 path,
                 mode,
                 stat,
@@ -160,9 +115,9 @@ impl Tree {
                 let node = self.create(path, *mode, data, session, zxid)?;
                 let stat = stat.then(|| self.stat(&node));
                 let path = node.to_string();
-                Ok((OpReply::Created { path, stat }, Some(Change::Created(node))))
+                Ok((Reply::Created { path, stat }, Some(Change::Created(node))))
             }
-            Op::Delete { path, version } => {
+            Request::Delete { path, version } => {
                 let node = self.nodes.get(path.as_str()).ok_or(ErrorCode::NO_NODE)?;
                 if *version != -1 && *version != node.version {
                     return Err(ErrorCode::BAD_VERSION);
@@ -171,9 +126,9 @@ impl Tree {
                     return Err(ErrorCode::NOT_EMPTY);
                 }
                 let gone = self.remove(path).ok_or(ErrorCode::NO_NODE)?;
-                Ok((OpReply::Deleted, Some(Change::Deleted(gone))))
+                Ok((Reply::Nothing, Some(Change::Deleted(gone))))
             }
-            Op::SetData {
+            Request::SetData {
                 path,
                 data,
                 version,
@@ -190,8 +145,9 @@ impl Tree {
                 node.version += 1;
                 node.mtime = self.clock;
                 node.data = data.to_vec().into();
-                Ok((OpReply::Set(self.stat(&key)), Some(Change::Set(key))))
+                Ok((Reply::Stat(self.stat(&key)), Some(Change::Set(key))))
             }
+            _ => Err(ErrorCode::UNIMPLEMENTED),
         }
     }
 
