@@ -9,7 +9,7 @@ use super::lock_node::Kept;
 use super::queue::LockQueue;
 use crate::contender::{Contender, assemble};
 use crate::session::Session;
-use crate::session::call_error::{CallError, Refusal, refused};
+use crate::session::call_error::{CallError, refused};
 use crate::time::limit::Limit;
 use zklock_core::dialect::Kind;
 use zklock_core::name::NodeName;
@@ -120,12 +120,10 @@ impl Tree {
                             below.extend(directories(node, &names));
                             tree.children.insert(node.clone(), names);
                         }
-                        Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_AUTH)) => {
-                            tree.unreadable.push(node.clone())
-                        }
+                        Err(ErrorCode::NO_AUTH) => tree.unreadable.push(node.clone()),
                         // The node is gone by now, or it is a root that never existed.
-                        Ok(_) | Err(Refusal::Code(ErrorCode::NO_NODE)) => {}
-                        Err(Refusal::Code(code)) => {
+                        Ok(_) | Err(ErrorCode::NO_NODE) => {}
+                        Err(code) => {
                             return Err(CallError::Over(refused(node, code)));
                         }
                     }

@@ -17,14 +17,6 @@ pub(crate) enum CallError {
     Over(Error),
 }
 
-/// Why one of several requests has no usable reply.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Refusal {
-    Code(ErrorCode),
-    /// The reply is longer than this client accepts.
-    TooLong,
-}
-
 /// The reason if not even the root exists.
 const NO_CHROOT: &str = "the chroot at the end of the servers' addresses does not exist; create it, or set ClientBuilder::create_chroot";
 

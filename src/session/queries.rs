@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::call_error::{CallError, Refusal, not_made, refused};
+use super::call_error::{CallError, not_made, refused};
 use crate::error::{Error, Result};
 use crate::path;
 use crate::session::Session;
-use crate::session::caller::Caller;
+use crate::session::caller::{Caller, Replies};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 use zklock_core::places::OF_A_SEMAPHORE;
@@ -173,17 +173,14 @@ impl Session {
             let reads: Vec<_> = nodes.iter().map(|node| Request::get(node)).collect();
             let answers = caller.call_each(&reads, &limit)?;
             for (node, mut answer) in nodes.iter().zip(answers) {
-                if matches!(
-                    answer,
-                    Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_AUTH))
-                ) {
+                if answer == Err(ErrorCode::NO_AUTH) {
                     let look = [Request::exists(node)];
                     answer = caller.call_each(&look, &limit)?.remove(0);
                 }
                 all.push(match answer {
                     Ok(reply) => Seen::of(reply),
-                    Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_NODE)) => None,
-                    Err(Refusal::Code(code)) => return Err(CallError::Over(refused(node, code))),
+                    Err(ErrorCode::NO_NODE) => None,
+                    Err(code) => return Err(CallError::Over(refused(node, code))),
                 });
             }
         }
@@ -247,20 +244,16 @@ impl Session {
 }
 
 impl Caller {
-    /// Like [`call_all`](Self::call_all), but a reply that is too long counts as a node that may not be read.
+    /// Like [`call_all`](Self::call_all), but a reply that is too long counts as the refusal of a read.
     pub(crate) fn call_each(
         &mut self,
         requests: &[Request],
         limit: &impl Fn() -> Limit,
-    ) -> Result<Vec<Result<Reply, Refusal>>, CallError> {
+    ) -> Result<Replies, CallError> {
         let about = requests.first().and_then(Request::reads).unwrap_or("/");
         match (self.call_all(requests, about, &limit()), requests) {
-            (Ok(replies), _) => {
-                let each = replies.into_iter();
-                Ok(each.map(|reply| reply.map_err(Refusal::Code)).collect())
-            }
             (Err(CallError::Over(Error::ReplyTooLong { .. })), [_]) => {
-                Ok(vec![Err(Refusal::TooLong)])
+                Ok(vec![Err(ErrorCode::NO_AUTH)])
             }
             (Err(CallError::Over(Error::ReplyTooLong { .. })), _) => {
                 let (some, others) = requests.split_at(requests.len() / 2);
@@ -268,7 +261,7 @@ impl Caller {
                 replies.extend(self.call_each(others, limit)?);
                 Ok(replies)
             }
-            (Err(error), _) => Err(error),
+            (replies, _) => replies,
         }
     }
 }
