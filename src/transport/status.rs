@@ -3,7 +3,6 @@
 //! A transport reports to the status. Waiting threads, the background thread and the user learn of
 //! changes through channels, so that none of their code runs on the transport's thread.
 
-mod last_answer;
 mod subscribers;
 
 use std::collections::BTreeMap;
@@ -12,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use self::last_answer::LastAnswer;
 use self::subscribers::Subscribers;
 pub(crate) use self::subscribers::{Changes, Subscription};
 use super::session_key::Inherited;
@@ -21,7 +19,7 @@ use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
 use crate::metrics::RequestCounters;
-use crate::system::channel::{Receiver, Sender, bounded, unbounded};
+use crate::system::channel::{Receiver, Sender, unbounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
 use zklock_core::grant_proof::{GrantProof, Next};
@@ -43,7 +41,9 @@ pub(crate) struct Status {
     commit_worth: AtomicU64,
     /// The last session that the transport has given up, to be set before it is reported as expired; 0 if there is none.
     pub(crate) given_up: AtomicI64,
-    last_answer: LastAnswer,
+    /// When the last answer arrived, and how long it took: a hint, so a reader may mix two answers.
+    answered_at: AtomicU64,
+    took: AtomicU64,
     pub(crate) requests: RequestCounters,
     began: Moment,
     /// Whether a session may outlive its connection.
@@ -61,7 +61,7 @@ struct Inner {
     trouble: BTreeMap<String, String>,
     /// The server that is being asked for a session, the stage of the request, and since when.
     asked: Option<(String, &'static str, Moment)>,
-    subscribers: Subscribers<Snapshot>,
+    subscribers: Subscribers,
     expiries: u64,
     refusal: Option<Error>,
     listeners: Vec<Sender<SessionEvent>>,
@@ -95,7 +95,8 @@ impl Status {
             worth: AtomicU64::new(0),
             commit_worth: AtomicU64::new(0),
             given_up: AtomicI64::new(0),
-            last_answer: LastAnswer::default(),
+            answered_at: AtomicU64::new(0),
+            took: AtomicU64::new(0),
             requests: RequestCounters::default(),
             began: Moment::now(),
             resumes,
@@ -153,25 +154,19 @@ impl Status {
         self.inner.lock().snapshot
     }
 
-    /// Returns a channel that is filled after every change of the status.
-    ///
-    /// Subscribe before looking at the status, so that no change in between is missed.
+    /// Returns a channel that is filled after every change of the status. Subscribe before looking at the
+    /// status, so that no change in between is missed.
     pub(crate) fn changes(&self) -> Changes {
-        let (to, receiver) = bounded(1);
-        let _subscription = self.on_change(move |_| {
-            // A full channel has reported a change already.
-            let _ = to.try_send(());
-        });
-        Changes {
-            receiver,
-            _subscription,
-        }
+        self.inner.lock().subscribers.changes()
     }
 
     /// Runs `notify` after every change of the status, until the subscription is dropped.
     ///
     /// `notify` runs on the transport's thread, and may only fill a channel.
-    pub(crate) fn on_change(&self, notify: impl Fn(&Snapshot) + Send + 'static) -> Subscription {
+    pub(crate) fn on_change(
+        &self,
+        notify: impl Fn(&Snapshot) + Send + Sync + 'static,
+    ) -> Subscription {
         self.inner.lock().subscribers.add(notify)
     }
 
@@ -208,16 +203,21 @@ impl Status {
 
     /// Returns how long the last answer took, if it arrived within this time.
     pub(crate) fn round_trip_within(&self, time: Duration) -> Option<Duration> {
-        self.last_answer.took_within(time)
+        let is_new = Moment::now().saturating_since(self.answered_at()) <= time;
+        is_new.then(|| Duration::from_nanos(self.took.load(Ordering::Relaxed)))
     }
 
     /// Returns how long no server has answered; `None` if one has answered on this connection, or
     /// the client has ended. A greeting is not an answer.
     pub(crate) fn silent_for(&self) -> Option<Duration> {
-        let (snapshot, last) = (self.snapshot(), self.last_answer.at());
+        let (snapshot, last) = (self.snapshot(), self.answered_at());
         let is_served = snapshot.state == SessionState::Connected && snapshot.since <= last;
         (!is_served && !snapshot.is_over())
             .then(|| Moment::now().saturating_since(last.max(self.began)))
+    }
+
+    fn answered_at(&self) -> Moment {
+        Moment::from_nanos(self.answered_at.load(Ordering::Relaxed))
     }
 
     /// Returns how many sessions have expired.
@@ -302,7 +302,9 @@ impl Status {
 
     /// Notes that the answer to a message that was sent at `sent` arrived at `at`.
     pub(crate) fn answered(&self, sent: Moment, at: Moment) {
-        self.last_answer.arrived(at, at.saturating_since(sent));
+        self.answered_at.store(at.as_nanos(), Ordering::Relaxed);
+        self.took
+            .store(nanos(at.saturating_since(sent)), Ordering::Relaxed);
         if sent.as_nanos() < self.worth.load(Ordering::Acquire) {
             return;
         }

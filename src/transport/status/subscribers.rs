@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::system::channel::Receiver;
+use crate::system::channel::{Receiver, bounded};
+use crate::transport::session_state::Snapshot;
 
 /// With fewer subscribers, those that have left are removed only at a change.
 const CROWD: usize = 64;
 
 /// A channel that is filled after every change of the status.
-#[derive(Debug)]
 pub(crate) struct Changes {
-    pub(super) receiver: Receiver<()>,
-    pub(super) _subscription: Subscription,
+    receiver: Receiver<()>,
+    _subscription: Subscription,
 }
 
 impl Changes {
@@ -20,24 +20,21 @@ impl Changes {
     }
 }
 
-/// Keeps a subscriber in the status's list.
-#[derive(Debug)]
-pub(crate) struct Subscription(#[expect(dead_code, reason = "only its existence counts")] Arc<()>);
+/// A closure that runs at every change, until this is dropped.
+pub(crate) struct Subscription(
+    #[expect(dead_code, reason = "only its existence counts")] Arc<Notify>,
+);
+
+type Notify = dyn Fn(&Snapshot) + Send + Sync;
 
 /// The subscribers, and perhaps some that have left.
-pub(super) struct Subscribers<T> {
-    list: Vec<Subscriber<T>>,
+pub(super) struct Subscribers {
+    list: Vec<Weak<Notify>>,
     /// The number of subscribers at which adding one removes those that have left.
     crowd: usize,
 }
 
-/// A closure that runs at every change, while its [`Subscription`] lives.
-struct Subscriber<T> {
-    notify: Box<dyn Fn(&T) + Send>,
-    subscription: Weak<()>,
-}
-
-impl<T> Subscribers<T> {
+impl Subscribers {
     pub(super) fn new() -> Self {
         Self {
             list: Vec::new(),
@@ -45,35 +42,39 @@ impl<T> Subscribers<T> {
         }
     }
 
-    pub(super) fn add(&mut self, notify: impl Fn(&T) + Send + 'static) -> Subscription {
-        let subscribed = Arc::new(());
-        if self.list.len() >= self.crowd {
-            // Otherwise only a change removes subscribers that have left, and changes are rare.
-            self.list.retain(Subscriber::is_subscribed);
-            self.crowd = CROWD.max(2 * self.list.len());
-        }
-        self.list.push(Subscriber {
-            notify: Box::new(notify),
-            subscription: Arc::downgrade(&subscribed),
+    pub(super) fn changes(&mut self) -> Changes {
+        let (to, receiver) = bounded(1);
+        // A full channel has reported a change already.
+        let _subscription = self.add(move |_| {
+            let _ = to.try_send(());
         });
-        Subscription(subscribed)
+        Changes {
+            receiver,
+            _subscription,
+        }
     }
 
-    pub(super) fn tell(&mut self, what: &T) {
-        self.list.retain(Subscriber::is_subscribed);
-        for subscriber in &self.list {
-            (subscriber.notify)(what);
+    pub(super) fn add(
+        &mut self,
+        notify: impl Fn(&Snapshot) + Send + Sync + 'static,
+    ) -> Subscription {
+        if self.list.len() >= self.crowd {
+            // Otherwise only a change removes subscribers that have left, and changes are rare.
+            self.list.retain(|one| one.strong_count() > 0);
+            self.crowd = CROWD.max(2 * self.list.len());
         }
+        let notify: Arc<Notify> = Arc::new(notify);
+        self.list.push(Arc::downgrade(&notify));
+        Subscription(notify)
+    }
+
+    pub(super) fn tell(&mut self, what: &Snapshot) {
+        let tell = |one: &Weak<Notify>| one.upgrade().inspect(|notify| notify(what)).is_some();
+        self.list.retain(tell);
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.list.len()
-    }
-}
-
-impl<T> Subscriber<T> {
-    fn is_subscribed(&self) -> bool {
-        self.subscription.strong_count() > 0
     }
 }

@@ -38,7 +38,7 @@ fn a_subscriber_that_left_is_forgotten_while_nothing_changes() {
     assert!(
         stays
             .iter()
-            .all(|changes| changes.receiver.try_recv().is_ok())
+            .all(|changes| changes.receiver().try_recv().is_ok())
     );
 }
 
