@@ -27,11 +27,9 @@ pub(super) struct Early {
     session: Arc<Session>,
     dir: String,
     pub(super) id: String,
-    prefix: String,
     pub(super) create: Arc<EarlyCreate>,
     /// The id of the create; the listing has the next id.
     pub(super) call_id: CallId,
-    read: bool,
 }
 
 impl Prepared {
@@ -59,10 +57,8 @@ impl Prepared {
             session: session.clone(),
             dir: queue.dir.to_owned(),
             id,
-            prefix,
-            create: EarlyCreate::new(calls),
+            create: EarlyCreate::new(prefix, calls),
             call_id,
-            read: false,
         };
         Some(Self { caller, early })
     }
@@ -76,18 +72,19 @@ impl Early {
     }
 
     /// Notes that the answer has been read.
-    pub(super) fn finish(mut self) {
-        self.read = true;
+    pub(super) fn finish(self) {
+        // Nothing is left to give up when this is dropped.
+        let _ = self.create.give_up();
     }
 }
 
 impl Drop for Early {
     fn drop(&mut self) {
-        if self.read || self.session.is_inherited() {
+        if self.session.is_inherited() {
             return;
         }
         if let Some(sent) = self.create.give_up() {
-            let node = Orphan::Prefix(self.prefix.clone());
+            let node = Orphan::Prefix(self.create.prefix.clone());
             let cleaner = &self.session.cleaner;
             cleaner.add(&self.dir, sent.session, vec![node]);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::caller::Caller;
-use super::early_create::{EarlyCreate, Left, Sent, join};
+use super::early_create::{EarlyCreate, Sent, join};
 use crate::error::Error;
 use crate::metrics::Counters;
 use crate::path;
@@ -304,12 +304,12 @@ impl Cleaner {
     }
 
     /// Returns a closure that takes over the node of a create; the background thread deletes it.
-    fn left(self: &Arc<Self>, of: &Deletion) -> Left {
+    fn left(self: &Arc<Self>, of: &Deletion) -> impl FnOnce(Orphan) + Send + use<> {
         let (cleaner, dir, session) = (self.clone(), of.dir().to_owned(), of.session());
-        Box::new(move |orphan| {
+        move |orphan| {
             cleaner.put_orphan(&dir, session, orphan);
             let _ = cleaner.wake.try_send(());
-        })
+        }
     }
 
     fn answer(self: &Arc<Self>, id: u64) -> Answer {

@@ -13,7 +13,6 @@
 use std::mem;
 use std::sync::Arc;
 
-use crate::path;
 use crate::system::sync::Mutex;
 use crate::transport::{Answer, Call};
 use zklock_core::attempt::Orphan;
@@ -22,7 +21,11 @@ use zklock_core::validity::Stamp;
 use zklock_jute::Request;
 
 /// The calls of a waiting thread, of which the first is its create.
-pub(crate) struct EarlyCreate(Mutex<State>);
+pub(crate) struct EarlyCreate {
+    /// The prefix of the node's name.
+    pub(crate) prefix: String,
+    state: Mutex<State>,
+}
 
 enum State {
     Ready(Vec<Call>),
@@ -41,13 +44,14 @@ pub(crate) struct Sent {
 }
 
 impl EarlyCreate {
-    pub(crate) fn new(calls: Vec<Call>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::Ready(calls))))
+    pub(crate) fn new(prefix: String, calls: Vec<Call>) -> Arc<Self> {
+        let state = Mutex::new(State::Ready(calls));
+        Arc::new(Self { prefix, state })
     }
 
     /// Returns when the calls were sent; `None` if nobody has sent them, or ever will.
     pub(crate) fn settle(&self) -> Option<Sent> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         match *state {
             State::Sent(sent) | State::Answered(sent) => Some(sent),
             _ => {
@@ -61,7 +65,7 @@ impl EarlyCreate {
     /// were sent, because the node may exist. Otherwise the thread that handles the answer cleans
     /// up the node.
     pub(crate) fn give_up(&self) -> Option<Sent> {
-        match mem::replace(&mut *self.0.lock(), State::GivenUp) {
+        match mem::replace(&mut *self.state.lock(), State::GivenUp) {
             State::Answered(sent) => Some(sent),
             _ => None,
         }
@@ -69,7 +73,7 @@ impl EarlyCreate {
 
     /// Notes that the answer has arrived; returns whether a thread reads it.
     fn is_read(&self) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let State::Sent(sent) = *state else {
             return false;
         };
@@ -79,7 +83,7 @@ impl EarlyCreate {
 
     /// Takes the calls to send them now; returns `None` if they were taken or given up.
     pub(super) fn take(&self, sent: Sent) -> Option<Vec<Call>> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let State::Ready(_) = *state else {
             return None;
         };
@@ -90,47 +94,28 @@ impl EarlyCreate {
     }
 }
 
-/// A closure that takes over the node of a create whose answer nobody reads.
-pub(super) type Left = Box<dyn FnOnce(Orphan) + Send>;
-
-/// Joins the deletion of a node and the create among these calls in one transaction.
+/// Joins the deletion of a node and the create among these calls in one transaction. If nobody reads the
+/// answer to the create, `left` takes over its node.
 pub(super) fn join(
     node: String,
     calls: Vec<Call>,
     early: Arc<EarlyCreate>,
-    (deleted, left): (Answer, Left),
+    (deleted, left): (Answer, impl FnOnce(Orphan) + Send + 'static),
 ) -> Vec<Call> {
     let mut calls = calls.into_iter();
-    let first = calls.next().map(|mut create| {
-        let prefix = prefix(&create.request);
-        let answer = mem::replace(&mut create.answer, Box::new(drop));
-        create.answer = Box::new(move |answered| match early.is_read() {
-            true => answer(answered),
-            false => drop(delete_and_create::orphan(answered, &prefix).map(left)),
-        });
-        joined(node, create, deleted)
-    });
-    first.into_iter().chain(calls).collect()
-}
-
-fn prefix(create: &Request) -> String {
-    match create {
-        Request::Create { path, .. } => path::name(path).to_owned(),
-        _ => String::new(),
-    }
-}
-
-fn joined(node: String, create: Call, deleted: Answer) -> Call {
-    let created = create.answer;
-    Call {
+    let first = calls.next().map(|create| Call {
         request: delete_and_create::request(vec![Request::delete(node)], create.request),
         watch: None,
         answer: Box::new(move |answered| {
-            let (delete, create) = delete_and_create::parts(answered);
-            created(create);
+            let (delete, created) = delete_and_create::parts(answered);
+            match early.is_read() {
+                true => (create.answer)(created),
+                false => drop(delete_and_create::orphan(created, &early.prefix).map(left)),
+            }
             deleted(delete);
         }),
-    }
+    });
+    first.into_iter().chain(calls).collect()
 }
 
 #[cfg(all(test, zklock_sim))]

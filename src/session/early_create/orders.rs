@@ -17,7 +17,7 @@ enum By {
 #[test]
 fn the_node_of_a_create_that_is_given_up_is_seen_to_once_and_after_it_was_sent() {
     let (seen, _) = all_orders(3, || {
-        let create = EarlyCreate::new(Vec::new());
+        let create = EarlyCreate::new(String::new(), Vec::new());
         let sender = {
             let (create, stamp, session) = (create.clone(), Stamp::NEVER, 7);
             // The answer arrives after the request is sent.
@@ -45,7 +45,7 @@ fn the_node_of_a_create_that_is_given_up_is_seen_to_once_and_after_it_was_sent()
 #[test]
 fn requests_are_sent_once_or_not_at_all_and_both_threads_know() {
     let (seen, _) = all_orders(3, || {
-        let create = EarlyCreate::new(Vec::new());
+        let create = EarlyCreate::new(String::new(), Vec::new());
         let senders = [1, 2].map(|session| {
             let (create, stamp) = (create.clone(), Stamp::NEVER);
             let send = move || create.take(Sent { stamp, session }).is_some();
