@@ -1,6 +1,5 @@
 //! A histogram of durations.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The number of buckets of a histogram; the last one holds all longer durations.
@@ -14,6 +13,15 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    pub(crate) fn record(&mut self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bits = (u64::BITS - micros.leading_zeros()) as usize;
+        if let Some(bucket) = self.buckets.get_mut(bits.min(BUCKETS - 1)) {
+            *bucket += 1;
+        }
+        self.total = self.total.saturating_add(Duration::from_micros(micros));
+    }
+
     /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
@@ -47,46 +55,16 @@ impl Histogram {
     }
 }
 
-/// A histogram that several threads fill.
-#[derive(Debug, Default)]
-pub(crate) struct Buckets {
-    buckets: [AtomicU64; BUCKETS],
-    micros: AtomicU64,
-}
-
-impl Buckets {
-    pub(crate) fn record(&self, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let bits = (u64::BITS - micros.leading_zeros()) as usize;
-        if let Some(bucket) = self.buckets.get(bits.min(BUCKETS - 1)) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.micros.fetch_add(micros, Ordering::Relaxed);
-    }
-
-    pub(crate) fn snapshot(&self) -> Histogram {
-        let mut buckets = [0; BUCKETS];
-        for (number, bucket) in buckets.iter_mut().zip(&self.buckets) {
-            *number = bucket.load(Ordering::Relaxed);
-        }
-        Histogram {
-            buckets,
-            total: Duration::from_micros(self.micros.load(Ordering::Relaxed)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn durations_go_into_the_bucket_below_whose_bound_they_lie() {
-        let buckets = Buckets::default();
+        let mut histogram = Histogram::default();
         for micros in [0, 1, 2, 3, 1000, u64::MAX] {
-            buckets.record(Duration::from_micros(micros));
+            histogram.record(Duration::from_micros(micros));
         }
-        let histogram = buckets.snapshot();
         let filled: Vec<_> = histogram.buckets().filter(|(_, n)| *n > 0).collect();
         let micros = Duration::from_micros;
         let expected = [

@@ -1,15 +1,16 @@
 //! A client's counters.
 //!
-//! Counting costs one atomic addition. With the feature `metrics`, every number also goes to the
+//! Counting takes a mutex for a moment, in which nothing else is done. With the feature `metrics`, every number also goes to the
 //! recorder of the `metrics` crate, under names that begin with `zklock_`. Locks with counters of
 //! their own have a label with their path there; these are few, however many locks a program uses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+#[cfg(feature = "metrics")]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::histogram::{Buckets, Histogram};
+use crate::histogram::Histogram;
 #[cfg(feature = "metrics")]
 use crate::system::contained;
 use crate::system::sync::Mutex;
@@ -83,138 +84,97 @@ pub struct Requests {
 }
 
 /// The counters of one client.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Counters {
-    all: LockCounters,
-    by_lock: ByLock,
-    local_handoffs: AtomicU64,
-    leftovers_deleted: AtomicU64,
+    /// How many locks have counters of their own.
+    most: usize,
+    counted: Mutex<Counted>,
     /// What the recorder knows of the leftovers, the reconnects and the expired sessions.
     #[cfg(feature = "metrics")]
     told: [AtomicU64; 3],
 }
 
+#[derive(Default)]
+struct Counted {
+    all: LockMetrics,
+    /// The counters of the first locks that are used, by their paths; those of all other locks are
+    /// under the empty path.
+    by_lock: BTreeMap<Arc<str>, LockMetrics>,
+    local_handoffs: u64,
+    leftovers_deleted: u64,
+}
+
 /// How many requests of each kind a client's transport was given.
-#[derive(Debug, Default)]
-pub(crate) struct RequestCounters {
-    creates: AtomicU64,
-    deletes: AtomicU64,
-    listings: AtomicU64,
-    reads: AtomicU64,
-    multis: AtomicU64,
-    others: AtomicU64,
-}
+#[derive(Default)]
+pub(crate) struct RequestCounters(Mutex<Requests>);
 
-/// The counters of a lock, or of all locks.
-#[derive(Debug, Default)]
-struct LockCounters {
-    acquires: AtomicU64,
-    waits: AtomicU64,
-    wait_time: Buckets,
-    hold_time: Buckets,
-    losses: AtomicU64,
-    suspicions: AtomicU64,
-}
-
-/// The counters of the first locks that are used, by their paths; those of all other locks are
-/// under the empty path.
-#[derive(Debug, Default)]
-struct ByLock {
-    most: usize,
-    locks: Mutex<BTreeMap<Arc<str>, Arc<LockCounters>>>,
-}
-
-/// Counts, for the client and for the recorder.
-macro_rules! count {
-    ($counter:expr, $name:literal $(, $label:literal => $value:literal)?) => {{
-        $counter.fetch_add(1, Ordering::Relaxed);
+/// Tells the recorder of a number, for the lock at this path if it is counted by itself.
+macro_rules! tell {
+    ($kind:ident, $name:literal, $path:expr, $change:ident($by:expr)) => {
         #[cfg(feature = "metrics")]
-        contained(|| ::metrics::counter!($name $(, $label => $value)?).increment(1));
-    }};
-}
-
-/// Like `count!`, for all locks and for the one at this path.
-macro_rules! count_lock {
-    ($counters:expr, $path:expr, $counter:ident, $name:literal) => {{
-        $counters.all.$counter.fetch_add(1, Ordering::Relaxed);
-        if let Some((_path, lock)) = $counters.by_lock.of($path) {
-            lock.$counter.fetch_add(1, Ordering::Relaxed);
-            #[cfg(feature = "metrics")]
-            contained(|| ::metrics::counter!($name, "lock" => _path).increment(1));
-        } else {
-            #[cfg(feature = "metrics")]
-            contained(|| ::metrics::counter!($name).increment(1));
-        }
-    }};
-}
-
-/// Records a duration, for all locks and for the one at this path.
-macro_rules! time_lock {
-    ($counters:expr, $path:expr, $times:ident, $name:literal, $time:expr) => {{
-        $counters.all.$times.record($time);
-        if let Some((_path, lock)) = $counters.by_lock.of($path) {
-            lock.$times.record($time);
-            #[cfg(feature = "metrics")]
-            contained(|| ::metrics::histogram!($name, "lock" => _path).record($time));
-        } else {
-            #[cfg(feature = "metrics")]
-            contained(|| ::metrics::histogram!($name).record($time));
-        }
-    }};
+        contained(|| match $path {
+            Some(path) => ::metrics::$kind!($name, "lock" => path).$change($by),
+            None => ::metrics::$kind!($name).$change($by),
+        });
+    };
 }
 
 impl Counters {
     /// Returns counters that also count for each of the first `most` locks.
     pub(crate) fn by_lock(most: usize) -> Self {
-        let by_lock = ByLock {
-            most,
-            ..ByLock::default()
-        };
         Self {
-            by_lock,
+            most,
             ..Self::default()
         }
     }
 
     pub(crate) fn acquired(&self, path: &str, after: Duration) {
-        count_lock!(self, path, acquires, "zklock_acquires_total");
-        time_lock!(self, path, wait_time, "zklock_wait_seconds", after);
+        let _of = self.count(path, |lock| {
+            lock.acquires += 1;
+            lock.wait_time.record(after);
+        });
+        tell!(counter, "zklock_acquires_total", _of.clone(), increment(1));
+        tell!(histogram, "zklock_wait_seconds", _of, record(after));
     }
 
     pub(crate) fn waited(&self, path: &str) {
-        count_lock!(self, path, waits, "zklock_waits_total");
+        let _of = self.count(path, |lock| lock.waits += 1);
+        tell!(counter, "zklock_waits_total", _of, increment(1));
     }
 
     pub(crate) fn held(&self, path: &str, time: Duration) {
-        time_lock!(self, path, hold_time, "zklock_hold_seconds", time);
+        let _of = self.count(path, |lock| lock.hold_time.record(time));
+        tell!(histogram, "zklock_hold_seconds", _of, record(time));
     }
 
     pub(crate) fn handed_on(&self) {
-        count!(self.local_handoffs, "zklock_local_handoffs_total");
+        self.counted.lock().local_handoffs += 1;
+        #[cfg(feature = "metrics")]
+        contained(|| ::metrics::counter!("zklock_local_handoffs_total").increment(1));
     }
 
     pub(crate) fn lost(&self, path: &str) {
-        count_lock!(self, path, losses, "zklock_losses_total");
+        let _of = self.count(path, |lock| lock.losses += 1);
+        tell!(counter, "zklock_losses_total", _of, increment(1));
     }
 
     pub(crate) fn suspected(&self, path: &str) {
-        count_lock!(self, path, suspicions, "zklock_suspicions_total");
+        let _of = self.count(path, |lock| lock.suspicions += 1);
+        tell!(counter, "zklock_suspicions_total", _of, increment(1));
     }
 
     /// Counts it for the client; [`tell`](Self::tell) does for the recorder.
     pub(crate) fn leftover_deleted(&self) {
-        self.leftovers_deleted.fetch_add(1, Ordering::Relaxed);
+        self.counted.lock().leftovers_deleted += 1;
     }
 
     /// Tells the recorder of what no thread may stop for that notes it. There were so many reconnects and expired
     /// sessions so far.
     #[cfg(feature = "metrics")]
     pub(crate) fn tell(&self, reconnects: u64, expiries: u64) {
+        let leftovers = self.counted.lock().leftovers_deleted;
         for ((name, now), told) in [
-            (
-                "zklock_leftovers_deleted_total",
-                now(&self.leftovers_deleted),
-            ),
+            ("zklock_leftovers_deleted_total", leftovers),
             ("zklock_reconnects_total", reconnects),
             ("zklock_expiries_total", expiries),
         ]
@@ -230,33 +190,47 @@ impl Counters {
 
     /// Returns the current numbers of each lock that is counted by itself.
     pub(crate) fn snapshot_by_lock(&self) -> BTreeMap<String, LockMetrics> {
-        let locks = self.by_lock.locks.lock();
-        let each = locks.iter();
-        each.map(|(path, lock)| (path.to_string(), lock.snapshot()))
+        let counted = self.counted.lock();
+        let each = counted.by_lock.iter();
+        each.map(|(path, lock)| (path.to_string(), lock.clone()))
             .collect()
     }
 
     /// Returns the current numbers, without those that the status counts.
     pub(crate) fn snapshot(&self) -> Metrics {
-        let LockMetrics {
-            acquires,
-            waits,
-            wait_time,
-            hold_time,
-            losses,
-            suspicions,
-        } = self.all.snapshot();
+        let counted = self.counted.lock();
+        let all = counted.all.clone();
         Metrics {
-            acquires,
-            waits,
-            wait_time,
-            hold_time,
-            local_handoffs: now(&self.local_handoffs),
-            losses,
-            suspicions,
-            leftovers_deleted: now(&self.leftovers_deleted),
+            acquires: all.acquires,
+            waits: all.waits,
+            wait_time: all.wait_time,
+            hold_time: all.hold_time,
+            local_handoffs: counted.local_handoffs,
+            losses: all.losses,
+            suspicions: all.suspicions,
+            leftovers_deleted: counted.leftovers_deleted,
             ..Metrics::default()
         }
+    }
+
+    /// Counts for all locks and for the one at this path. Returns the path to count under, unless no lock is
+    /// counted by itself.
+    fn count(&self, path: &str, count: impl Fn(&mut LockMetrics)) -> Option<Arc<str>> {
+        let counted = &mut *self.counted.lock();
+        count(&mut counted.all);
+        if self.most == 0 {
+            return None;
+        }
+        let locks = &mut counted.by_lock;
+        let known = locks.len() - usize::from(locks.contains_key(""));
+        let path = match locks.contains_key(path) || known < self.most {
+            true => path,
+            false => "",
+        };
+        let known = locks.get_key_value(path).map(|(path, _)| path.clone());
+        let path = known.unwrap_or_else(|| path.into());
+        count(locks.entry(path.clone()).or_default());
+        Some(path)
     }
 }
 
@@ -267,9 +241,13 @@ impl RequestCounters {
 
     fn count_one(&self, request: &Request) {
         macro_rules! kind {
-            ($counter:ident, $name:literal) => {
-                count!(self.$counter, "zklock_requests_total", "kind" => $name)
-            };
+            ($counter:ident, $name:literal) => {{
+                self.0.lock().$counter += 1;
+                #[cfg(feature = "metrics")]
+                contained(|| {
+                    ::metrics::counter!("zklock_requests_total", "kind" => $name).increment(1);
+                });
+            }};
         }
         match request.op() {
             OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => {
@@ -285,52 +263,6 @@ impl RequestCounters {
 
     /// Returns the current numbers.
     pub(crate) fn snapshot(&self) -> Requests {
-        Requests {
-            creates: now(&self.creates),
-            deletes: now(&self.deletes),
-            listings: now(&self.listings),
-            reads: now(&self.reads),
-            multis: now(&self.multis),
-            others: now(&self.others),
-        }
-    }
-}
-
-fn now(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
-
-impl LockCounters {
-    fn snapshot(&self) -> LockMetrics {
-        LockMetrics {
-            acquires: now(&self.acquires),
-            waits: now(&self.waits),
-            wait_time: self.wait_time.snapshot(),
-            hold_time: self.hold_time.snapshot(),
-            losses: now(&self.losses),
-            suspicions: now(&self.suspicions),
-        }
-    }
-}
-
-impl ByLock {
-    /// Returns the path to count under, and its counters; `None` if no lock is counted by itself.
-    fn of(&self, path: &str) -> Option<(Arc<str>, Arc<LockCounters>)> {
-        if self.most == 0 {
-            return None;
-        }
-        let mut locks = self.locks.lock();
-        let counted = locks.len() - usize::from(locks.contains_key(""));
-        let path = match locks.contains_key(path) || counted < self.most {
-            true => path,
-            false => "",
-        };
-        let known = locks.get_key_value(path);
-        let known = known.map(|(path, lock)| (path.clone(), lock.clone()));
-        Some(known.unwrap_or_else(|| {
-            let (path, lock) = (Arc::<str>::from(path), Arc::<LockCounters>::default());
-            locks.insert(path.clone(), lock.clone());
-            (path, lock)
-        }))
+        *self.0.lock()
     }
 }

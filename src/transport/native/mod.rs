@@ -114,12 +114,12 @@ struct Native {
 
 impl Transport for Native {
     fn send(&self, calls: Vec<Call>) {
-        let requests = calls.iter().map(|call| &call.request);
-        self.shared.status.requests.count(requests);
         if self.process.is_another() {
             let answers = calls.into_iter().map(|call| call.answer);
             return answers.for_each(|answer| answer(Err(Failure::Closed)));
         }
+        let requests = calls.iter().map(|call| &call.request);
+        self.shared.status.requests.count(requests);
         self.shared.send(calls);
     }
 

@@ -103,11 +103,13 @@ struct Handle {
 
 impl Transport for Handle {
     fn send(&self, calls: Vec<Call>) {
-        let requests = calls.iter().map(|call| &call.request);
-        self.shared.status.requests.count(requests);
         let accepted = match self.process.is_another() {
             true => Err((Failure::Closed, calls)),
-            false => self.shared.accept(calls),
+            false => {
+                let requests = calls.iter().map(|call| &call.request);
+                self.shared.status.requests.count(requests);
+                self.shared.accept(calls)
+            }
         };
         if let Err((failure, calls)) = accepted {
             for call in calls {
