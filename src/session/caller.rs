@@ -120,7 +120,7 @@ impl Caller {
             return Ok(self.early.swap_remove(at).1);
         }
         loop {
-            let (first, answers) = self.answers.recv(&*self.transport, limit)?;
+            let (first, answers) = self.transport.receive(&self.answers, limit)?;
             let mut found = None;
             for (of, answered) in first.on().zip(answers) {
                 let answered = answered.map_err(Failure::sorted);

@@ -17,8 +17,7 @@ use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, from_now};
-use crate::transport::mailbox::Mailbox;
-use crate::transport::mailbox_sender::Slot;
+use crate::transport::mailbox::{Mailbox, Slot};
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Answered, Call, Failure, Transport};
@@ -170,7 +169,7 @@ impl Cleaner {
         drop(entries);
         let limit = limit.clone().until(until);
         // The caller looks again, whatever ended the wait.
-        let _ = (0..count).try_for_each(|_| endings.recv(&*self.transport, &limit).map(drop));
+        let _ = (0..count).try_for_each(|_| self.transport.receive(&endings, &limit).map(drop));
     }
 
     /// Waits while the servers have yet to delete many nodes that attempts of this client have left in

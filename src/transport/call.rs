@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::mailbox_sender::Slot;
+use super::mailbox::Slot;
 use crate::system::sync::Mutex;
 use zklock_core::answer::{Answered, Failure};
 use zklock_jute::{EventKind, Request};

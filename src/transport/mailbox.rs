@@ -3,14 +3,13 @@
 //! Its reader blocks at once. crossbeam's own wait spins for about ten microseconds first, which
 //! pays off if another thread answers, but keeps a processor busy if a server does.
 
-use super::Transport;
-use super::mailbox_sender::Slot;
-use crate::system::channel::{Receiver, unbounded};
-use crate::system::clock;
-use crate::system::thread;
-use crate::time::limit::{Limit, LimitReached};
+use std::time::Instant;
 
-/// The receiving end, which one thread reads.
+use crate::system::channel::{Receiver, Sender, unbounded};
+use crate::system::clock;
+use crate::system::thread::{self, Thread};
+
+/// The receiving end, which one thread reads, by the `receive` of its transport.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     slot: Slot<T>,
@@ -41,23 +40,50 @@ impl<T> Mailbox<T> {
     pub(crate) fn letters(&self) -> &Receiver<T> {
         &self.letters
     }
+}
 
-    /// Takes the next letter; rests in the transport until there is one. Only the thread that
-    /// created the mailbox may call this.
-    pub(crate) fn recv(&self, transport: &dyn Transport, limit: &Limit) -> Result<T, LimitReached> {
-        if limit.is_cancellable() {
-            return transport.while_attended(|| limit.recv(&self.letters));
+/// The sending end of a mailbox or a channel.
+#[derive(Debug)]
+pub(crate) struct Slot<T> {
+    to: Sender<T>,
+    /// The thread to unpark; absent if the reader blocks on the channel.
+    reader: Option<Thread>,
+}
+
+/// Blocks until the thread is unparked or the deadline passes; may return earlier.
+pub(crate) fn park(until: Option<Instant>) {
+    match until {
+        None => thread::park(),
+        Some(until) => thread::park_timeout(until.saturating_duration_since(clock::now())),
+    }
+}
+
+impl<T> Slot<T> {
+    /// Puts a letter in; does nothing if there is no reader left, or if a bounded channel is full.
+    pub(crate) fn put(&self, letter: T) {
+        if self.to.try_send(letter).is_err() {
+            return;
         }
-        loop {
-            if let Ok(letter) = self.letters.try_recv() {
-                return Ok(letter);
-            }
-            if limit.deadline().is_some_and(|until| until <= clock::now()) {
-                return Err(LimitReached);
-            }
-            // A sender unparks this thread after it has put the letter in.
-            transport.rest(&|| !self.letters.is_empty(), limit.deadline());
+        // The reader may be the calling thread, while it reads for others.
+        let me = || thread::current().id();
+        if let Some(reader) = self.reader.as_ref().filter(|reader| reader.id() != me()) {
+            reader.unpark();
         }
+    }
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        Self {
+            to: self.to.clone(),
+            reader: self.reader.clone(),
+        }
+    }
+}
+
+impl<T> From<Sender<T>> for Slot<T> {
+    fn from(to: Sender<T>) -> Self {
+        Self { to, reader: None }
     }
 }
 
@@ -71,11 +97,12 @@ mod tests {
 
     use super::*;
     use crate::support::aside;
-    use crate::transport::{Call, Capabilities, WatchId};
+    use crate::time::limit::{Limit, LimitReached};
+    use crate::transport::{Call, Capabilities, Transport, WatchId};
 
     /// A transport that never has anything to read.
     #[derive(Debug)]
-    pub(super) struct Parked;
+    struct Parked;
 
     impl Transport for Parked {
         fn send(&self, _: Vec<Call>) {}
@@ -89,6 +116,12 @@ mod tests {
         fn close(&self, _: Duration) -> bool {
             true
         }
+    }
+
+    /// Waits for the next letter.
+    pub(super) fn recv<T>(mailbox: &Mailbox<T>, limit: &Limit) -> Result<T, LimitReached> {
+        let transport: &dyn Transport = &Parked;
+        transport.receive(mailbox, limit)
     }
 
     #[test]
@@ -111,16 +144,12 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(move || (0..1000).for_each(|letter| slot.put(letter)));
             for expected in 0..1000 {
-                assert_eq!(mailbox.recv(&Parked, &forever), Ok(expected));
+                assert_eq!(recv(&mailbox, &forever), Ok(expected));
             }
         });
         let short = Limit::after(Duration::from_millis(1));
-        assert_eq!(mailbox.recv(&Parked, &short), Err(LimitReached));
+        assert_eq!(recv(&mailbox, &short), Err(LimitReached));
         mailbox.slot().put(7);
-        assert_eq!(
-            mailbox.recv(&Parked, &short),
-            Ok(7),
-            "what is there is taken"
-        );
+        assert_eq!(recv(&mailbox, &short), Ok(7), "what is there is taken");
     }
 }

@@ -18,7 +18,6 @@
 mod call;
 pub(crate) mod handover;
 pub(crate) mod mailbox;
-pub(crate) mod mailbox_sender;
 pub(crate) mod native;
 pub(crate) mod session_key;
 pub(crate) mod session_state;
@@ -30,7 +29,10 @@ pub(crate) mod zookeeper_crate;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::call::{Answer, Call, Fired, Watch, WatchId, gather};
+use self::mailbox::Mailbox;
 use self::session_key::SessionKey;
+use crate::system::clock;
+use crate::time::limit::{Limit, LimitReached};
 pub(crate) use zklock_core::acquisition::CallId;
 pub(crate) use zklock_core::answer::{Answered, Failure, TooLong};
 pub(crate) use zklock_core::connection::Capabilities;
@@ -54,7 +56,7 @@ pub(crate) trait Transport: Send + Sync {
     fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
         // A call that cannot be sent is answered by its own thread, which unparks nobody.
         if !awake() {
-            mailbox_sender::park(until);
+            mailbox::park(until);
         }
     }
 
@@ -117,6 +119,25 @@ impl Drop for Reading<'_> {
 }
 
 impl dyn Transport + '_ {
+    /// Takes the next letter; rests until there is one. Only the thread that created the mailbox may
+    /// call this.
+    pub(crate) fn receive<T>(&self, from: &Mailbox<T>, limit: &Limit) -> Result<T, LimitReached> {
+        let letters = from.letters();
+        if limit.is_cancellable() {
+            return self.while_attended(|| limit.recv(letters));
+        }
+        loop {
+            if let Some(letter) = from.try_recv() {
+                return Ok(letter);
+            }
+            if limit.deadline().is_some_and(|until| until <= clock::now()) {
+                return Err(LimitReached);
+            }
+            // A sender unparks this thread after it has put the letter in.
+            self.rest(&|| !letters.is_empty(), limit.deadline());
+        }
+    }
+
     /// Waits for an answer or a watch without `rest`, so that another thread must read.
     pub(crate) fn while_attended<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.attend();

@@ -77,14 +77,14 @@ MUTANTS = [
     (
         "slot-wakes-nobody",
         "whoever puts an answer into a mailbox does not wake its thread",
-        "src/transport/mailbox_sender.rs",
+        "src/transport/mailbox.rs",
         "            reader.unpark();\n",
         "",
     ),
     (
         "slot-wakes-too-early",
         "a thread is woken before its answer is in the mailbox",
-        "src/transport/mailbox_sender.rs",
+        "src/transport/mailbox.rs",
         "        if self.to.try_send(letter).is_err() {\n"
         "            return;\n"
         "        }\n"
@@ -102,10 +102,10 @@ MUTANTS = [
     (
         "mailbox-waits-unseeing",
         "a thread that reads for all does not look into its own mailbox",
-        "src/transport/mailbox.rs",
-        "&|| !self.letters.is_empty()",
+        "src/transport/mod.rs",
+        "&|| !letters.is_empty()",
         "&|| false",
-        "&|| !{mutant} && !self.letters.is_empty()",
+        "&|| !{mutant} && !letters.is_empty()",
     ),
     # What arrives.
     (

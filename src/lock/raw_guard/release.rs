@@ -13,8 +13,7 @@ use crate::session::early_create::EarlyCreate;
 use crate::system::channel::{Waitable, wait_any};
 use crate::system::{clock, contained};
 use crate::time::limit::{Limit, LimitReached, from_now, since_boot};
-use crate::transport::mailbox::Mailbox;
-use crate::transport::mailbox_sender::Slot;
+use crate::transport::mailbox::{Mailbox, Slot};
 use zklock_core::attempt::Orphan;
 use zklock_core::release_note::Note;
 
@@ -66,7 +65,7 @@ impl RawGuard {
         self.give_up(Some(&endings.slot()));
         held?;
         for _ in 0..count {
-            match endings.recv(&*self.session.transport, &limit) {
+            match self.session.transport.receive(&endings, &limit) {
                 Ok(Ended::Deleted | Ended::Presumed) => {}
                 Ok(Ended::GoneBefore) if self.session.is_inherited() => return Err(Error::Closed),
                 Ok(Ended::GoneBefore) => return Err(self.found_gone()),
@@ -91,7 +90,7 @@ impl RawGuard {
         self.closing = Some(Box::new(Closing::Data(data, version)));
         let endings = Mailbox::new();
         self.give_up(Some(&endings.slot()));
-        let ended = endings.recv(&*self.session.transport, limit)?;
+        let ended = self.session.transport.receive(&endings, limit)?;
         Ok(ended == Ended::Deleted)
     }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::tests::Parked;
+use super::tests::recv;
 use super::*;
 use crate::system::channel::bounded;
 use crate::system::simulated::{JoinHandle, all_orders, spawn};
+use crate::time::limit::Limit;
 
 fn for_ever() -> Limit {
     Limit::new(None, None)
@@ -29,7 +30,7 @@ fn each_letter_of_two_senders_comes_once_and_in_order() {
     let (seen, _) = all_orders(3, || {
         let mailbox = Mailbox::new();
         let threads = [puts(&mailbox, &[1, 2]), puts(&mailbox, &[11])];
-        let came = [(); 3].map(|()| mailbox.recv(&Parked, &for_ever()).expect("no limit"));
+        let came = [(); 3].map(|()| recv(&mailbox, &for_ever()).expect("no limit"));
         joined(threads);
         assert!(mailbox.letters().is_empty(), "one came twice");
         came
@@ -40,9 +41,9 @@ fn each_letter_of_two_senders_comes_once_and_in_order() {
 
 /// Asserts that a letter that arrives together with the limit is taken now or by the next call.
 fn taken_once(mailbox: &Mailbox<u32>, limit: &Limit) -> bool {
-    let in_time = mailbox.recv(&Parked, limit);
+    let in_time = recv(mailbox, limit);
     if in_time.is_err() {
-        assert_eq!(mailbox.recv(&Parked, &for_ever()), Ok(7), "it is lost");
+        assert_eq!(recv(mailbox, &for_ever()), Ok(7), "it is lost");
     }
     assert!(mailbox.letters().is_empty(), "it came twice");
     in_time.is_ok()
@@ -91,7 +92,7 @@ fn a_reader_that_leaves_stops_nobody() {
     let (seen, _) = all_orders(3, || {
         let mailbox = Mailbox::new();
         let threads = [puts(&mailbox, &[1, 2]), puts(&mailbox, &[11])];
-        let first = mailbox.recv(&Parked, &for_ever());
+        let first = recv(&mailbox, &for_ever());
         drop(mailbox);
         joined(threads);
         first.expect("no limit")

@@ -517,7 +517,7 @@ fn a_request_that_fills_the_socket_is_written_on_while_nothing_is_answered() {
         answer: Box::new(move |answered| slot.put(answered)),
     }]);
     let limit = Limit::after(PATIENCE);
-    let (answered, took) = timed(|| mailbox.recv(&*rig.transport, &limit));
+    let (answered, took) = timed(|| rig.transport.receive(&mailbox, &limit));
     assert_eq!(answered, Ok(Err(Failure::Refused(ErrorCode::NO_NODE))));
     assert!(took < Duration::from_secs(8), "{took:?}");
 }

@@ -8,8 +8,7 @@ use super::*;
 use crate::system::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::system::simulated::{JoinHandle, all_orders, elapsed, spawn};
 use crate::time::limit::Limit;
-use crate::transport::mailbox::Mailbox;
-use crate::transport::mailbox_sender::Slot;
+use crate::transport::mailbox::{Mailbox, Slot};
 use crate::transport::{Call, Capabilities, Errand, Reading, Transport, WatchId};
 
 const SOON: Duration = Duration::from_secs(1);
