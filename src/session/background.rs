@@ -71,7 +71,6 @@ fn run(
     stopping: &Receiver<()>,
 ) {
     loop {
-        heartbeat.arm();
         let pause = heartbeat.look();
         let retry = cleaner.push();
         cleaner.tell();

@@ -68,18 +68,15 @@ impl Heartbeat {
         [&self.fired.1, &self.checks.1, &self.read.1]
     }
 
-    /// Makes every registration wake the background thread from now on.
-    pub(crate) fn arm(&self) {
-        self.leases.next_look(None);
-    }
-
     /// Makes every lease due for a look.
     pub(crate) fn look_at_all(&self) {
         self.leases.renewals().look_at_all();
     }
 
-    /// Does what is due; returns how long nothing more is due.
+    /// Does what is due; returns how long nothing more is due. During the look, every registration wakes the
+    /// background thread.
     pub(crate) fn look(&self) -> Option<Duration> {
+        self.leases.next_look(None);
         let snapshot = self.status.snapshot();
         let look = Look {
             now: Moment::now().since_boot(),

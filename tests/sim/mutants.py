@@ -375,8 +375,8 @@ MUTANTS = [
     (
         "heartbeat-not-armed",
         "a lock that is granted does not wake the background thread in its long sleep",
-        "src/session/background.rs",
-        "        heartbeat.arm();\n",
+        "src/session/heartbeat.rs",
+        "        self.leases.next_look(None);\n",
         "",
     ),
     (
