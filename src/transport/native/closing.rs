@@ -44,7 +44,7 @@ impl Shared {
                 state.stage = Stage::Over;
                 state.shut_down();
             }
-            Stage::Serving => state.ask_for_the_end(self, until),
+            Stage::Serving => state.ask_for_the_end(until),
             _ => {
                 state.stage = Stage::Closing { reply: None, until };
                 if !state.wants_connection() {
@@ -98,8 +98,8 @@ impl Shared {
 
 impl State {
     /// Queues the request to end the session.
-    pub(super) fn ask_for_the_end(&mut self, shared: &Shared, until: Moment) {
-        let reply = self.push_silently(&shared.config, Request::Close);
+    pub(super) fn ask_for_the_end(&mut self, until: Moment) {
+        let reply = self.queue.push(Request::Close, None, None).ok();
         self.stage = Stage::Closing { reply, until };
     }
 

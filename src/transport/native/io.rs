@@ -354,7 +354,7 @@ impl Io {
             state.queue.push_aside(|out| auth.encode(xid::AUTH, out));
         }
         for list in state.watches.lists(self.last_zxid) {
-            state.queue.set_watches(list, config.hosts.chroot());
+            state.queue.set_watches(list);
         }
         self.shared.arrived(&mut state);
         self.shared.flush(state);

@@ -181,8 +181,7 @@ impl Connection {
         if state.is_to_move() {
             return Err(End::LeftOut);
         }
-        let root = self.shared.config.hosts.chroot();
-        self.thrown_away.send_again(&mut state, root, now);
+        self.thrown_away.send_again(&mut state, now);
         let pings = self.shared.config.pings(state.watches.is_empty());
         state.queue.ping_after(self.timeout / pings, now);
         self.shared.flush(state);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::channel::Outbox;
@@ -11,6 +12,10 @@ use zklock_jute::{ErrorCode, OpCode, Reply, Request, WatchLists, failure, xid};
 
 /// The requests of a connection. Replies arrive in the order of the requests, so one queue matches them.
 pub(super) struct RequestQueue {
+    /// The chroot, which goes before every path.
+    root: Arc<str>,
+    /// The longest request.
+    limit: usize,
     /// Frames that no writer has taken yet.
     out: Vec<u8>,
     /// The writer's buffer; absent while a thread is writing.
@@ -52,8 +57,10 @@ impl RequestQueue {
     ///
     /// Servers tell the requests of a session apart by their numbers. That includes requests of an
     /// earlier connection, which may be carried out late.
-    pub(super) fn after(last_xid: i32) -> Self {
+    pub(super) fn after(last_xid: i32, root: Arc<str>, limit: usize) -> Self {
         Self {
+            root,
+            limit,
             out: Vec::new(),
             writer: Some(Outbox::default()),
             queued: 0,
@@ -67,30 +74,28 @@ impl RequestQueue {
     }
 
     pub(super) fn of_the_next_connection(&self) -> Self {
-        Self::after(self.last_xid)
+        Self::after(self.last_xid, self.root.clone(), self.limit)
     }
 
     /// Queues a request that gets a reply; returns its number.
     pub(super) fn push(
         &mut self,
         request: Request,
-        root: &str,
-        limit: usize,
         watch: Option<WatchId>,
         answer: Option<Answer>,
     ) -> Result<i32, (TooLong, Option<Answer>)> {
         let xid = self.last_xid.checked_add(1).unwrap_or(1);
         let before = self.out.len();
-        request.encode_below(root, xid, &mut self.out);
+        request.encode_below(&self.root, xid, &mut self.out);
         let length = self.out.len() - before;
         // Like the server, this counts the bytes behind the length.
         let bytes = length.saturating_sub(4);
-        if bytes > limit {
+        if bytes > self.limit {
             self.out.truncate(before);
             let too_long = TooLong {
                 reply: false,
                 bytes,
-                limit,
+                limit: self.limit,
             };
             return Err((too_long, answer));
         }
@@ -118,10 +123,10 @@ impl RequestQueue {
     }
 
     /// Queues a request to set these watches again.
-    pub(super) fn set_watches(&mut self, lists: WatchLists, root: &str) {
+    pub(super) fn set_watches(&mut self, lists: WatchLists) {
         self.watches.push_back(lists.clone());
-        let request = Request::SetWatches(lists);
-        self.push_aside(|out| request.encode_below(root, xid::SET_WATCHES, out));
+        let (request, root) = (Request::SetWatches(lists), self.root.clone());
+        self.push_aside(|out| request.encode_below(&root, xid::SET_WATCHES, out));
     }
 
     /// Takes the oldest watches that the server was asked to set again, which it has answered.

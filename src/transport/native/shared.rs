@@ -88,7 +88,7 @@ impl Shared {
             channel: None,
             target: None,
             connection: 0,
-            queue: RequestQueue::after(first),
+            queue: RequestQueue::after(first, config.hosts.chroot().into(), config.frame_limit),
             watches: Watches::default(),
             list: ServerList::new(config.hosts.servers()),
             complaint: String::new(),
@@ -109,7 +109,7 @@ impl Shared {
         let mut refused = Vec::new();
         let mut state = self.state.lock();
         for call in calls {
-            if let Err(back) = state.push(&self.config, call) {
+            if let Err(back) = state.push(call) {
                 refused.push(back);
             }
         }
@@ -125,18 +125,19 @@ impl Shared {
         let told = state.stage == Stage::Serving && state.features.removes_watches();
         if let Some(kind) = idle.filter(|_| told) {
             let path = path.to_owned();
-            state.push_silently(&self.config, Request::RemoveWatches { path, kind });
+            let _ = state
+                .queue
+                .push(Request::RemoveWatches { path, kind }, None, None);
             self.flush(state);
         }
     }
 
     /// Sends a request again.
     pub(super) fn push_again(&self, mut state: MutexGuard<'_, State>, pending: Pending) {
-        let (root, limit) = (self.config.hosts.chroot(), self.config.frame_limit);
-        let Pending { request, watch, .. } = pending;
-        let queue = &mut state.queue;
         // It fits: an older form is not longer.
-        let _ = queue.push(request, root, limit, watch, pending.answer);
+        let _ = state
+            .queue
+            .push(pending.request, pending.watch, pending.answer);
         self.flush(state);
     }
 
@@ -217,7 +218,7 @@ impl Shared {
         match state.stage {
             Stage::Away => state.stage = Stage::Serving,
             Stage::Closing { until, .. } if state.wants_connection() => {
-                state.ask_for_the_end(self, until);
+                state.ask_for_the_end(until);
             }
             _ => state.stage = Stage::Over,
         }
@@ -286,7 +287,7 @@ pub(super) struct Detached {
 }
 
 impl State {
-    fn push(&mut self, config: &Config, call: Call) -> Result<(), (Answer, Failure)> {
+    fn push(&mut self, call: Call) -> Result<(), (Answer, Failure)> {
         match self.stage {
             Stage::Serving => {}
             Stage::Away => return Err((call.answer, Failure::NotSent)),
@@ -298,11 +299,7 @@ impl State {
             let kind = kind_of(&request)?;
             Some((request.reads()?.to_owned(), kind, watch))
         });
-        let root = config.hosts.chroot();
-        let pushed = self
-            .queue
-            .push(request, root, config.frame_limit, watch, Some(call.answer));
-        match pushed {
+        match self.queue.push(request, watch, Some(call.answer)) {
             Ok(_) => {
                 if let Some((path, kind, watch)) = entry {
                     self.watches.add(path, kind, watch.id.0, watch);
@@ -312,15 +309,6 @@ impl State {
             Err((too_long, Some(answer))) => Err((answer, Failure::TooLong(too_long))),
             Err((_, None)) => Ok(()),
         }
-    }
-
-    /// Queues a request whose reply no caller needs; returns its number.
-    pub(super) fn push_silently(&mut self, config: &Config, request: Request) -> Option<i32> {
-        let root = config.hosts.chroot();
-        let pushed = self
-            .queue
-            .push(request, root, config.frame_limit, None, None);
-        pushed.ok()
     }
 }
 

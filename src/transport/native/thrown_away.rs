@@ -48,7 +48,7 @@ impl ThrownAway {
     }
 
     /// Queues the requests if they are due by `now`, without the watches that nobody needs any more.
-    pub(super) fn send_again(&mut self, state: &mut State, root: &str, now: Moment) {
+    pub(super) fn send_again(&mut self, state: &mut State, now: Moment) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
@@ -58,7 +58,7 @@ impl ThrownAway {
         for lists in watches {
             let lists = state.watches.still_set(lists);
             if !lists.is_empty() {
-                state.queue.set_watches(lists, root);
+                state.queue.set_watches(lists);
             }
         }
         if members {
@@ -86,7 +86,7 @@ mod tests {
         let (mut thrown_away, began) = (ThrownAway::default(), Moment::now());
         let sends = |thrown_away: &mut ThrownAway, now| {
             let mut state = shared.state.lock();
-            thrown_away.send_again(&mut state, "", now);
+            thrown_away.send_again(&mut state, now);
             state.queue.load(&mut Outbox::default())
         };
         assert!(!sends(&mut thrown_away, began));

@@ -158,7 +158,9 @@ fn only_a_server_that_a_change_has_removed_is_left_and_when_nothing_is_asked() {
     assert_eq!(tried(&shared, true), (vec![2, 3], vec![1]));
     let mut state = shared.state.lock();
     let path = "/".to_owned();
-    state.push_silently(&shared.config, Request::Exists { path, watch: false });
+    let _ = state
+        .queue
+        .push(Request::Exists { path, watch: false }, None, None);
     assert!(!state.is_to_move());
     state.queue.pop();
     drop(state);
