@@ -25,9 +25,11 @@ pub enum Kind {
     Children,
 }
 
-/// The watches by their paths, each with its number and what its user adds.
+const KINDS: [Kind; 3] = [Kind::Data, Kind::Exists, Kind::Children];
+
+/// The watches by their paths, each with its kind, its number and what its user adds.
 #[derive(Debug)]
-pub struct Watches<W>(BTreeMap<String, Watchers<W>>);
+pub struct Watches<W>(BTreeMap<String, Vec<(Kind, u64, W)>>);
 
 impl<W> Default for Watches<W> {
     fn default() -> Self {
@@ -35,20 +37,29 @@ impl<W> Default for Watches<W> {
     }
 }
 
-/// The watches on one path.
-#[derive(Debug)]
-struct Watchers<W> {
-    data: Vec<(u64, W)>,
-    exists: Vec<(u64, W)>,
-    children: Vec<(u64, W)>,
-}
+impl Kind {
+    /// Returns the kind of the server's watch. To the server, a watch set by `exists` is one on the data.
+    fn at_the_server(self) -> i32 {
+        match self {
+            Self::Data | Self::Exists => WatchKind::DATA,
+            Self::Children => WatchKind::CHILDREN,
+        }
+    }
 
-impl<W> Default for Watchers<W> {
-    fn default() -> Self {
-        Self {
-            data: Vec::new(),
-            exists: Vec::new(),
-            children: Vec::new(),
+    fn is_fired_by(self, event: EventKind) -> bool {
+        match event {
+            EventKind::Deleted => true,
+            EventKind::Created | EventKind::DataChanged => self != Self::Children,
+            EventKind::ChildrenChanged => self == Self::Children,
+            EventKind::None | EventKind::Other(_) => false,
+        }
+    }
+
+    fn list(self, lists: &mut WatchLists) -> &mut Vec<String> {
+        match self {
+            Self::Data => &mut lists.data,
+            Self::Exists => &mut lists.exists,
+            Self::Children => &mut lists.children,
         }
     }
 }
@@ -61,40 +72,45 @@ impl<W> Watches<W> {
 
     /// Enters the watch with this number.
     pub fn add(&mut self, path: String, kind: Kind, id: u64, watch: W) {
-        self.0.entry(path).or_default().of(kind).push((id, watch));
+        self.0.entry(path).or_default().push((kind, id, watch));
     }
 
     /// Notes that the node does not exist: the watch that `exists` set waits for its creation.
     pub fn awaits_creation(&mut self, path: &str, id: u64) {
-        let Some(watchers) = self.0.get_mut(path) else {
-            return;
-        };
-        if let Some(at) = watchers.data.iter().position(|(other, _)| *other == id) {
-            let watch = watchers.data.swap_remove(at);
-            watchers.exists.push(watch);
+        let mut watches = self.0.get_mut(path).into_iter().flatten();
+        let is_it = |(kind, other, _): &&mut (Kind, u64, W)| (*kind, *other) == (Kind::Data, id);
+        if let Some((kind, ..)) = watches.find(is_it) {
+            *kind = Kind::Exists;
         }
     }
 
-    /// Forgets a watch. Returns the kind of the server's watch if no other needs it.
+    /// Forgets a watch, first one on the children. Returns the kind of the server's watch if no other needs it.
     pub fn remove(&mut self, path: &str, id: u64) -> Option<i32> {
-        let watchers = self.0.get_mut(path)?;
-        let idle = watchers.remove(id);
-        if watchers.is_empty() {
+        let watches = self.0.get_mut(path)?;
+        let numbered = watches.iter().filter(|(_, other, _)| *other == id);
+        let gone = numbered.map(|(kind, ..)| kind.at_the_server()).min()?;
+        watches.retain(|(kind, other, _)| *other != id || kind.at_the_server() != gone);
+        let is_needed = watches
+            .iter()
+            .any(|(kind, ..)| kind.at_the_server() == gone);
+        if watches.is_empty() {
             self.0.remove(path);
         }
-        idle
+        (!is_needed).then_some(gone)
     }
 
     /// Takes out the watches that this event fires.
-    pub fn fire(&mut self, path: &str, kind: EventKind) -> Vec<W> {
-        let Some(watchers) = self.0.get_mut(path) else {
+    pub fn fire(&mut self, path: &str, event: EventKind) -> Vec<W> {
+        let Some(watches) = self.0.get_mut(path) else {
             return Vec::new();
         };
-        let fired = watchers.take(kind);
-        if watchers.is_empty() {
-            self.0.remove(path);
+        let all = mem::take(watches).into_iter();
+        let (fired, left): (Vec<_>, _) = all.partition(|(kind, ..)| kind.is_fired_by(event));
+        match left.is_empty() {
+            true => drop(self.0.remove(path)),
+            false => *watches = left,
         }
-        fired.into_iter().map(|(_, watch)| watch).collect()
+        fired.into_iter().map(|(.., watch)| watch).collect()
     }
 
     /// Forgets all watches, because the session has ended.
@@ -104,110 +120,36 @@ impl<W> Watches<W> {
 
     /// Returns those of these watches that are still set: neither removed nor fired.
     pub fn still_set(&self, mut lists: WatchLists) -> WatchLists {
-        let keep = |list: &mut Vec<String>, of: fn(&Watchers<W>) -> &Vec<(u64, W)>| {
-            list.retain(|path| self.0.get(path).is_some_and(|set| !of(set).is_empty()));
-        };
-        keep(&mut lists.data, |set| &set.data);
-        keep(&mut lists.exists, |set| &set.exists);
-        keep(&mut lists.children, |set| &set.children);
+        for kind in KINDS {
+            kind.list(&mut lists).retain(|path| self.has(path, kind));
+        }
         lists
     }
 
     /// Returns the requests that set all watches again, each short enough for one frame.
     pub fn lists(&self, since_zxid: i64) -> Vec<WatchLists> {
-        let mut parts = Parts::new(since_zxid);
-        for (path, watchers) in &self.0 {
-            if !watchers.data.is_empty() {
-                parts.room_for(path).data.push(path.clone());
-            }
-            if !watchers.exists.is_empty() {
-                parts.room_for(path).exists.push(path.clone());
-            }
-            if !watchers.children.is_empty() {
-                parts.room_for(path).children.push(path.clone());
+        let (mut parts, mut used) = (Vec::new(), PART_BYTES);
+        for path in self.0.keys() {
+            for kind in KINDS.into_iter().filter(|kind| self.has(path, *kind)) {
+                let bytes = 4 + path.len();
+                if PART_BYTES < used + bytes {
+                    used = 0;
+                    parts.push(WatchLists {
+                        since_zxid,
+                        ..WatchLists::default()
+                    });
+                }
+                used += bytes;
+                let part = parts.last_mut().map(|part| kind.list(part));
+                part.into_iter().for_each(|list| list.push(path.clone()));
             }
         }
         parts
-            .done
-            .into_iter()
-            .chain((parts.used > 0).then_some(parts.open))
-            .collect()
-    }
-}
-
-impl<W> Watchers<W> {
-    fn of(&mut self, kind: Kind) -> &mut Vec<(u64, W)> {
-        match kind {
-            Kind::Data => &mut self.data,
-            Kind::Exists => &mut self.exists,
-            Kind::Children => &mut self.children,
-        }
     }
 
-    fn is_empty(&self) -> bool {
-        self.data.is_empty() && self.exists.is_empty() && self.children.is_empty()
-    }
-
-    /// Forgets a watch. To the server, a watch set by `exists` is one on the data.
-    fn remove(&mut self, id: u64) -> Option<i32> {
-        let out_of = |watches: &mut Vec<(u64, W)>| {
-            let before = watches.len();
-            watches.retain(|(other, _)| *other != id);
-            watches.len() < before
-        };
-        if out_of(&mut self.children) {
-            return self.children.is_empty().then_some(WatchKind::CHILDREN);
-        }
-        let found = out_of(&mut self.data) || out_of(&mut self.exists);
-        let idle = self.data.is_empty() && self.exists.is_empty();
-        (found && idle).then_some(WatchKind::DATA)
-    }
-
-    fn take(&mut self, kind: EventKind) -> Vec<(u64, W)> {
-        let mut taken = Vec::new();
-        if matches!(
-            kind,
-            EventKind::Created | EventKind::DataChanged | EventKind::Deleted
-        ) {
-            taken.append(&mut self.data);
-            taken.append(&mut self.exists);
-        }
-        if matches!(kind, EventKind::ChildrenChanged | EventKind::Deleted) {
-            taken.append(&mut self.children);
-        }
-        taken
-    }
-}
-
-/// Lists that are cut before they become too long for a frame.
-struct Parts {
-    done: Vec<WatchLists>,
-    open: WatchLists,
-    used: usize,
-}
-
-impl Parts {
-    fn new(since_zxid: i64) -> Self {
-        let open = WatchLists {
-            since_zxid,
-            ..WatchLists::default()
-        };
-        Self {
-            done: Vec::new(),
-            open,
-            used: 0,
-        }
-    }
-
-    fn room_for(&mut self, path: &str) -> &mut WatchLists {
-        let bytes = 4 + path.len();
-        if self.used > 0 && self.used + bytes > PART_BYTES {
-            let fresh = Self::new(self.open.since_zxid).open;
-            self.done.push(mem::replace(&mut self.open, fresh));
-            self.used = 0;
-        }
-        self.used += bytes;
-        &mut self.open
+    fn has(&self, path: &str, kind: Kind) -> bool {
+        let mut watches = self.0.get(path).into_iter().flatten();
+        watches.any(|(other, ..)| *other == kind)
     }
 }
 
