@@ -10,7 +10,7 @@ use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Terms;
 
 /// The [`Lifetime`] of one session, which guards read without a mutex.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SessionValidity {
     /// Why the session has ended, if it has.
     over: LossCell,
@@ -21,12 +21,7 @@ pub(crate) struct SessionValidity {
 
 impl SessionValidity {
     pub(crate) fn new(lifetime: &Lifetime) -> Arc<Self> {
-        let new = Self {
-            over: LossCell::default(),
-            timeout: AtomicU64::new(0),
-            latest: AtomicU64::new(0),
-            connected: AtomicU64::new(0),
-        };
+        let new = Self::default();
         new.follow(lifetime);
         Arc::new(new)
     }
