@@ -58,7 +58,7 @@ impl Features {
 
     /// Puts a request into the form that the server knows.
     pub fn fit(self, mut request: Request) -> Request {
-        for_each_create(&mut request, |mode, stat| {
+        for_each_create(&mut request, &mut |mode, stat| {
             let lacks = match mode {
                 CreateMode::Container => [self.create2, self.containers],
                 _ => [self.create2; 2],
@@ -141,18 +141,14 @@ impl Features {
 
     /// Returns the feature that a server needs for a request, as far as that is in doubt.
     fn needed_by(&self, request: &Request) -> Option<Feature> {
-        let by_create = |mode: CreateMode, stat: bool| match mode {
-            CreateMode::Container => Some(Feature::Containers),
-            _ => stat.then_some(Feature::Create2),
-        };
         match request {
-            Request::Create { mode, stat, .. } => by_create(*mode, *stat),
+            Request::Create { mode, .. } if *mode == CreateMode::Container => {
+                Some(Feature::Containers)
+            }
+            Request::Create { stat, .. } => stat.then_some(Feature::Create2),
             Request::RemoveWatches { .. } => Some(Feature::RemoveWatches),
             Request::Multi(ops) => {
-                let mut needed = ops.iter().filter_map(|op| match op {
-                    Request::Create { mode, stat, .. } => by_create(*mode, *stat),
-                    _ => None,
-                });
+                let mut needed = ops.iter().filter_map(|op| self.needed_by(op));
                 let doubtful = |feature: &Feature| self.get(*feature) != Knowledge::Present;
                 needed.find(doubtful).or(Some(Feature::Multi))
             }
@@ -176,18 +172,16 @@ impl Features {
 
 /// Returns the older form of a request, which every server knows.
 pub fn older(mut request: Request) -> Request {
-    for_each_create(&mut request, age);
+    for_each_create(&mut request, &mut age);
     request
 }
 
-fn for_each_create(request: &mut Request, mut change: impl FnMut(&mut CreateMode, &mut bool)) {
+fn for_each_create(request: &mut Request, change: &mut impl FnMut(&mut CreateMode, &mut bool)) {
     match request {
         Request::Create { mode, stat, .. } => change(mode, stat),
         Request::Multi(ops) => {
             for op in ops {
-                if let Request::Create { mode, stat, .. } = op {
-                    change(mode, stat);
-                }
+                for_each_create(op, change);
             }
         }
         _ => {}
