@@ -201,3 +201,28 @@ fn write_auth(writer: &mut Writer<'_>, scheme: &str, credentials: &Secret) {
     writer.string(scheme);
     writer.bytes(&credentials.0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reply;
+
+    #[test]
+    fn a_transaction_has_no_other_one_in_it_however_deep() {
+        let path = || "/a".into();
+        let all = [
+            Request::Multi(vec![Request::Multi(Vec::new())]),
+            Request::Multi(vec![Request::get("/a")]),
+            Request::Multi(vec![Request::Ping]),
+            Request::MultiRead(vec![Request::delete(path())]),
+            Request::MultiRead(vec![Request::MultiRead(Vec::new())]),
+        ];
+        for request in all {
+            let mut frame = Vec::new();
+            request.encode(1, &mut frame);
+            assert!(Request::decode(&frame[4..]).is_err(), "{request:?}");
+        }
+        let head = [&[0, 0, 0, 14, 0][..], &[0; 4]].concat();
+        assert!(Reply::decode(OpCode::MULTI, &head.repeat(100_000)).is_err());
+    }
+}
