@@ -108,7 +108,7 @@ impl Error {
         match self {
             Self::GaveUp { path } => write!(
                 f,
-                "the wait for the job {path} ended, and nobody was seen who runs it: call again"
+                "the wait for the job {path} ended before a run began, and who runs it is not known: call again"
             ),
             Self::Exhausted { path, reason } => write!(
                 f,
