@@ -193,7 +193,11 @@ fn a_data_folder_that_is_damaged_or_taken_is_refused() {
 fn a_file_of_another_program_is_left_as_it_is() {
     let folder = Folder::new();
     let log = folder.path("log");
-    for text in ["x", "short\n", "\tone line\nand another one\n", "\u{7f}ELF"] {
+    let others = ["x", "short\n", "\tone line\nand another one\n", "\u{7f}ELF"];
+    for text in others
+        .into_iter()
+        .chain(["\0asm\u{1}\0\0\0\u{1}\u{4}\u{1}`\0\0\u{3}\u{2}"])
+    {
         fs::write(&log, text).unwrap();
         let refused = Server::builder().data(folder.path(".")).start();
         let refused = refused.unwrap_err().to_string();

@@ -85,6 +85,14 @@ impl Entry {
         bytes
     }
 
+    /// Returns whether these bytes can be the beginning of an entry, or of a part of one.
+    pub(super) fn may_begin_with(bytes: &[u8]) -> bool {
+        let number = bytes
+            .first_chunk()
+            .map(|number| i32::from_be_bytes(*number));
+        number.is_none_or(|number| (1..=4).contains(&number))
+    }
+
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let number = reader.int()?;

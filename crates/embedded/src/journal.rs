@@ -20,6 +20,8 @@ const HEAD: usize = 12;
 /// Entries are shorter than 128 MB, so the first byte of a length is below this one. No text begins so.
 const FIRST_BYTE: u8 = 8;
 
+const NO_ENTRY: &str = "this is no entry: look whether the file is another program's";
+
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
@@ -67,6 +69,9 @@ fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
         let (length, hash) = (length(head), &head[4..]);
         let damaged = |why| damaged(whole, why);
         let Some(content) = rest.get(..length) else {
+            if !Entry::may_begin_with(rest) {
+                return Err(damaged(NO_ENTRY.to_owned()));
+            }
             // Nothing is behind a write that was cut short.
             if (0..rest.len()).any(|at| begins_with_entry(&rest[at..])) {
                 return Err(damaged("its length is another".to_owned()));
@@ -80,10 +85,7 @@ fn entries(bytes: &[u8]) -> io::Result<(Vec<Entry>, usize)> {
         whole += HEAD + length;
     }
     match bytes.get(whole) {
-        Some(first) if FIRST_BYTE <= *first => {
-            let why = "this is no entry: look whether the file is another program's";
-            Err(damaged(whole, why.to_owned()))
-        }
+        Some(first) if FIRST_BYTE <= *first => Err(damaged(whole, NO_ENTRY.to_owned())),
         _ => Ok((entries, whole)),
     }
 }
