@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Error;
@@ -9,7 +10,7 @@ use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::command_line;
-use crate::failure::{Failure, USAGE};
+use crate::failure::{Failure, USAGE, written};
 
 /// The most characters of a message, which repeats what the user wrote.
 const LONGEST: usize = 1_000;
@@ -17,8 +18,11 @@ const LONGEST: usize = 1_000;
 /// Prints help and versions, or says in one line what is wrong.
 pub(crate) fn tell(error: &Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
-        drop(error.print());
-        return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        return match written(printed) {
+            Err(failure) if !error.use_stderr() => failure.report(),
+            _ => ExitCode::from(if error.use_stderr() { USAGE } else { 0 }),
+        };
     }
     let task = task();
     let runs = |task: &&str| ["run", "once", "standby"].contains(task);

@@ -468,7 +468,9 @@ fn whoever_gives_up_is_told_who_runs_the_job() {
 fn a_full_disk_under_what_is_written() {
     let path = fresh_path("full");
     Zklock::run(embedded(), &format!("once --slot a {path}"), "true");
-    for args in [format!("last {path}"), format!("list --json {path}")] {
+    let words = ["--help", "run --help", "--version"];
+    let words = words.into_iter().map(str::to_owned);
+    for args in words.chain([format!("last {path}"), format!("list --json {path}")]) {
         let mut command = command(embedded());
         command.args(args.split(' '));
         let full = fs::File::options().write(true).open("/dev/full");
