@@ -8,14 +8,14 @@ use zklock_core::journal::{Journal, PastRun};
 
 impl Job {
     /// Returns the results of [`last`](Self::last), [`last_failure`](Self::last_failure),
-    /// [`running`](Self::running) and [`history`](Self::history), all of one moment; for the
-    /// program.
+    /// [`running`](Self::running) and [`history`](Self::history), and the slots that are
+    /// [forgotten](Self::forget_slot) and not run since, all of one moment; for the program.
     ///
     /// # Errors
     ///
     /// As [`last`](Self::last).
     #[doc(hidden)]
-    pub fn records(&self) -> Result<([Option<RunRecord>; 3], Vec<RunRecord>)> {
+    pub fn records(&self) -> Result<([Option<RunRecord>; 3], Vec<RunRecord>, Vec<String>)> {
         loop {
             let journal = self.settled()?;
             match &journal.running {
@@ -25,9 +25,10 @@ impl Job {
             }
             let runs = journal.runs().into_iter().cloned();
             let history = runs.map(RunRecord::new).collect();
+            let open = journal.open_slots().map(str::to_owned).collect();
             let [done, failed] = [journal.done, journal.failed].map(|run| run.map(RunRecord::new));
             let running = journal.running.map(RunRecord::under_way);
-            return Ok(([done, failed, running], history));
+            return Ok(([done, failed, running], history, open));
         }
     }
 

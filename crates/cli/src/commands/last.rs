@@ -23,22 +23,24 @@ const OLD: u8 = 2;
 
 pub(crate) fn last(client: &Client, last: &Last) -> Result<u8, Failure> {
     let job = client.job(&last.path)?;
-    let ([done, failed, running], history) = job.records()?;
+    let ([done, failed, running], history, open) = job.records()?;
     let runs = last.runs.map(|most| newest(history, most));
     let present = client.contenders(&last.path)?;
     let mut holds = present.iter().filter_map(Contender::hold);
     let paused = holds.find(|hold| !hold.seems_over());
     let lasts = [&done, &failed, &running];
     let text = match (last.json, &runs) {
-        (true, runs) => json_of(&last.path, lasts, runs.as_deref(), paused),
+        (true, runs) => json_of(&last.path, lasts, (runs.as_deref(), &open), paused),
         (false, Some(runs)) => told_all(&last.path, runs, running.as_ref()),
         (false, None) => told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref()),
     };
-    let text = match paused.filter(|_| !last.json) {
-        Some(hold) => format!("{text}\npaused:  {}", plain(&hold.to_string())),
-        None => text,
-    };
-    written(writeln!(io::stdout(), "{text}"))?;
+    let mut lines = vec![text];
+    if !last.json {
+        let again = |slot: &String| format!("again:   slot {} is to be run", plain(slot));
+        lines.extend(open.iter().map(again));
+        lines.extend(paused.map(|hold| format!("paused:  {}", plain(&hold.to_string()))));
+    }
+    written(writeln!(io::stdout(), "{}", lines.join("\n")))?;
     let Some(ended) = done.and_then(|run| run.ended()) else {
         return Ok(NEVER);
     };
@@ -115,7 +117,7 @@ fn line(run: &RunRecord, endless: &str) -> String {
 fn json_of(
     path: &str,
     lasts: [&Option<RunRecord>; 3],
-    runs: Option<&[RunRecord]>,
+    (runs, open): (Option<&[RunRecord]>, &[String]),
     paused: Option<&Hold>,
 ) -> String {
     let [done, failed, running] = lasts.map(|run| run.as_ref().map(one));
@@ -124,6 +126,7 @@ fn json_of(
         "done": done,
         "failed": failed,
         "running": running,
+        "again": open,
         "hold": paused.map(hold),
     });
     if let Some(runs) = runs {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use zklock::{Client, JobOptions, Once};
 
 use crate::program::{Log, Zklock, await_queue, on_every_server};
@@ -303,7 +304,18 @@ fn a_slot_that_is_done_is_run_again_when_told_to(hosts: &str) {
     let told = forget("20");
     assert_eq!(told.code, Some(0), "{told:?}");
     assert!(told.err.contains("slot 20"), "{told:?}");
+    let last = |json: &str| Zklock::run(hosts, &format!("last {json} {path}"), "").out;
+    let open =
+        || -> Value { serde_json::from_str::<Value>(&last("--json")).unwrap()["again"].take() };
+    assert!(
+        last("").contains("\nagain:   slot 20 is to be run\n"),
+        "{}",
+        last("")
+    );
+    assert_eq!(open(), json!(["20"]));
     assert!(!run("", "21") && run("", "20") && !run("", "20"));
+    assert!(!last("").contains("again:"), "{}", last(""));
+    assert_eq!(open(), json!([]));
     let program = env!("CARGO_BIN_EXE_zklock");
     let script = format!("{program} forget --slot 22 {path}; echo $?");
     let busy = Zklock::run(hosts, &once(&path, "23"), &script);

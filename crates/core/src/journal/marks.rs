@@ -1,6 +1,7 @@
 //! The marks of slots as done, by their order or by themselves.
 
 use alloc::borrow::ToOwned;
+use alloc::string::String;
 
 use super::slots::{MOST_OPEN, Standing, kept, kept_run};
 use super::{Journal, Outcome, PastRun};
@@ -87,6 +88,11 @@ impl Journal {
         if !by_itself && self.slot.as_ref().is_none_or(|highest| highest < slot) {
             self.slot = Some(slot.clone());
         }
+    }
+
+    /// Returns the slots that are to be run again, although they would be done by their order.
+    pub fn open_slots(&self) -> impl Iterator<Item = &str> {
+        self.slots.open.iter().map(String::as_str)
     }
 
     /// Opens this slot to be run again, with as many attempts as at first. Returns whether anything was
