@@ -186,6 +186,27 @@ fn what_cannot_be_read_is_not_left_out() {
     }
 }
 
+/// A record that was edited by hand: a slot that is done would be run again.
+#[test]
+fn what_cannot_be_read_of_runs_is_not_left_out() {
+    for more in [
+        r#""slot":20261122"#,
+        r#""done":"2026-11-22""#,
+        r#""done":{"slot":"2026-11-22"}"#,
+        r#""failed":[]"#,
+        r#""running":{"slot":"a","attempt":-1,"token":7}"#,
+        r#""attempts":["2026-11-22"]"#,
+        r#""attempts":{"2026-11-22":"2"}"#,
+    ] {
+        let text = format!(r#"{{"job":1,{more}}}"#);
+        assert_eq!(Journal::parse(text.as_bytes(), 0), None, "{text}");
+    }
+    let nothing =
+        r#"{"job":1,"slot":null,"done":null,"failed":null,"running":null,"attempts":null}"#;
+    let read = Journal::parse(nothing.as_bytes(), 0);
+    assert_eq!(read, Some(Journal::default()));
+}
+
 /// Numbers that others wrote are kept, however large.
 #[test]
 fn a_number_that_no_integer_holds_is_written_back() {

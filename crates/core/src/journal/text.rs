@@ -1,6 +1,7 @@
 //! The text of a journal.
 
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -17,7 +18,8 @@ const MORE: i64 = 2;
 impl Journal {
     /// Reads a node's data, which was written at `mtime`. Returns `None` if the data is not a journal.
     ///
-    /// What is new in its format is never left out: if that cannot be read, the data is not a journal.
+    /// What it says of runs is never left out: if that cannot be read, because somebody has edited it for
+    /// example, the data is not a journal.
     pub fn parse(data: &[u8], mtime: i64) -> Option<Self> {
         let value: Value = serde_json::from_slice(data).ok()?;
         let value = value.as_object()?;
@@ -25,17 +27,29 @@ impl Journal {
         if ![PLAIN, MORE].contains(&format) {
             return None;
         }
-        let run = |key: &str, outcome| PastRun::parse(value.get(key)?, outcome);
-        let attempts = value.get("attempts").and_then(Value::as_object);
-        let count = |(slot, count): (&String, &Value)| {
-            Some((slot.clone(), u32::try_from(count.as_u64()?).ok()?))
+        let has = |key: &str| value.get(key).filter(|value| !value.is_null());
+        let run = |key: &str, outcome| match has(key) {
+            Some(run) => PastRun::parse(run, outcome).map(Some),
+            None => Some(None),
+        };
+        let slot = match has("slot") {
+            Some(slot) => Some(slot.as_str()?.to_owned()),
+            None => None,
+        };
+        let attempts = match has("attempts") {
+            Some(attempts) => attempts
+                .as_object()?
+                .iter()
+                .map(count)
+                .collect::<Option<_>>()?,
+            None => BTreeMap::new(),
         };
         let mut journal = Self {
-            slot: value.get("slot").and_then(Value::as_str).map(str::to_owned),
-            done: run("done", Outcome::Done),
-            failed: run("failed", Outcome::Failed),
-            running: run("running", Outcome::Unknown),
-            attempts: attempts.into_iter().flatten().filter_map(count).collect(),
+            slot,
+            done: run("done", Outcome::Done)?,
+            failed: run("failed", Outcome::Failed)?,
+            running: run("running", Outcome::Unknown)?,
+            attempts,
             ..Self::default()
         };
         if format == MORE {
@@ -86,6 +100,11 @@ impl Journal {
         }
         text.to_string().into_bytes()
     }
+}
+
+/// Reads how often a slot was begun.
+fn count((slot, count): (&String, &Value)) -> Option<(String, u32)> {
+    Some((slot.clone(), u32::try_from(count.as_u64()?).ok()?))
 }
 
 /// Returns bytes as text if they are text, and otherwise in hexadecimal: at most twice as many.
