@@ -15,6 +15,7 @@ pub use self::lost_reason::LostReason;
 #[cfg(feature = "sasl-gssapi")]
 pub(crate) use self::tried::NO_TICKET;
 pub(crate) use self::tried::{NO_TLS, OTHER_SERVICE, TLS_PORT, by_reason};
+use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use zklock_core::answer::TooLong;
 use zklock_core::dialect::Dialect;
@@ -321,8 +322,13 @@ impl Error {
         }
     }
 
-    /// Returns the error of a run whose end may or may not have been recorded.
-    pub(crate) fn unconfirmed_run(limit: Duration) -> Self {
+    /// Returns the error of a run whose end may or may not have been recorded, at the end of the wait or before.
+    pub(crate) fn unconfirmed_run(limit: &Limit, patience: Duration) -> Self {
+        let limit = if limit.is_over() {
+            patience
+        } else {
+            Duration::ZERO
+        };
         Self::Unconfirmed {
             what: "the end of the job's run",
             next: "it may be written down or not, and the job's next call learns which",

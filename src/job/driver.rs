@@ -151,7 +151,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
                 Action::Read => self.confirm()?,
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
-                    return Err(Error::unconfirmed_run(patience));
+                    return Err(Error::unconfirmed_run(&self.request.limit, patience));
                 }
                 _ => return Err(self.lost()),
             };

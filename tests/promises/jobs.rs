@@ -464,7 +464,12 @@ fn the_end_of_a_run_leaves_what_has_taken_the_place_of_its_record(place: Place) 
         raw.set_data(&path, b"somebody's").unwrap();
         done()
     });
-    assert!(matches!(ended, Err(Error::Unconfirmed { .. })), "{ended:?}");
+    let Err(error @ Error::Unconfirmed { .. }) = ended else {
+        panic!("{ended:?}")
+    };
+    // Nothing was waited for.
+    let said = error.to_string();
+    assert!(said.contains("run is not confirmed: "), "{said}");
     assert_eq!(raw.data(&path).unwrap(), b"somebody's");
     assert_nothing_left(&hosts, &path);
 }

@@ -163,7 +163,7 @@ impl<'a> JobDriver<'a> {
                 Action::Read => self.confirm(),
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
-                    return Err(Error::unconfirmed_run(lease));
+                    return Err(Error::unconfirmed_run(&self.limit, lease));
                 }
                 _ => return Err(self.lost()),
             };
