@@ -80,6 +80,12 @@ pub(crate) fn brief(duration: Duration) -> String {
     }
 }
 
+/// Returns how far this time is ahead of this machine's clock, if not by less than clocks usually differ.
+pub(crate) fn time_ahead(time: SystemTime) -> Option<Duration> {
+    let ahead = time.duration_since(SystemTime::now()).ok()?;
+    (Duration::from_secs(60) < ahead).then_some(ahead)
+}
+
 fn role(role: Role) -> &'static str {
     match role {
         Role::Exclusive => "exclusive",

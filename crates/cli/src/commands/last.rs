@@ -1,7 +1,7 @@
 //! Tells when a job was last run.
 
 use std::io::{self, Write};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use zklock::diagnostics::Hold;
@@ -11,7 +11,7 @@ use crate::args::Last;
 use crate::failure::{Failure, written};
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
-use crate::table::{brief, hold, millis, who};
+use crate::table::{brief, hold, millis, time_ahead, who};
 
 /// The description of a run without an end.
 const LOST: &str = "and nobody wrote down how it ended";
@@ -44,16 +44,26 @@ pub(crate) fn last(client: &Client, last: &Last) -> Result<u8, Failure> {
     let Some(ended) = done.and_then(|run| run.ended()) else {
         return Ok(NEVER);
     };
-    let is_old = |limit| limit < SystemTime::now().duration_since(ended).unwrap_or_default();
-    if let Some(limit) = last.older_than.filter(|limit| is_old(*limit)) {
-        let (path, ago) = (plain(&last.path), SystemTime::now().duration_since(ended));
-        let (ago, limit) = (brief(ago.unwrap_or_default()), brief(limit));
-        say(&format!(
-            "{path} was last done {ago} ago, which is longer than {limit}"
-        ));
-        return Ok(OLD);
-    }
-    Ok(0)
+    let Some(why) = last.older_than.and_then(|limit| why_old(ended, limit)) else {
+        return Ok(0);
+    };
+    say(&format!("{} was last done {why}", plain(&last.path)));
+    Ok(OLD)
+}
+
+/// Returns what is wrong with a job that was last done then, if it must be done this often.
+fn why_old(ended: SystemTime, limit: Duration) -> Option<String> {
+    let (ago, is_ahead) = match ended.elapsed() {
+        Ok(ago) => (ago, false),
+        Err(ahead) => (ahead.duration(), true),
+    };
+    let (ago, at_most) = (brief(ago), (limit < ago).then(|| brief(limit))?);
+    Some(match is_ahead {
+        true => format!(
+            "{ago} from now by this machine's clock, which is further off than {at_most}: look at this clock and at the servers'"
+        ),
+        false => format!("{ago} ago, which is longer than {at_most}"),
+    })
 }
 
 /// Returns the last runs that are kept and have ended, at most this many.
@@ -95,7 +105,10 @@ fn told(
 
 /// Describes a run; a run without an end is described with `endless`.
 fn line(run: &RunRecord, endless: &str) -> String {
-    let ago = |time: SystemTime| brief(time.elapsed().unwrap_or_default());
+    let ago = |time: SystemTime| match time_ahead(time) {
+        Some(ahead) => format!("{} from now by this clock", brief(ahead)),
+        None => format!("{} ago", brief(time.elapsed().unwrap_or_default())),
+    };
     let mut words = Vec::new();
     if !run.slot().is_empty() {
         words.push(format!("slot {}", plain(run.slot())));
@@ -103,9 +116,9 @@ fn line(run: &RunRecord, endless: &str) -> String {
     words.push(match run.ended() {
         Some(ended) => {
             let took = ended.duration_since(run.started()).unwrap_or_default();
-            format!("{} ago, took {}", ago(ended), brief(took))
+            format!("{}, took {}", ago(ended), brief(took))
         }
-        None => format!("began {} ago, {endless}", ago(run.started())),
+        None => format!("began {}, {endless}", ago(run.started())),
     });
     words.push(format!("attempt {}", run.attempt()));
     words.push(format!("on {}", who(run.owner())));

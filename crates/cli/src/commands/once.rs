@@ -17,7 +17,7 @@ use crate::sanitize::plain;
 use crate::state_files::{STATE_OUT, StateFiles};
 use crate::stderr::say;
 use crate::supervisor::Ended;
-use crate::table::who;
+use crate::table::{brief, time_ahead, who};
 
 /// The exit status if another machine is still running it, or no attempts are left.
 const NOT_RUN: u8 = 1;
@@ -232,17 +232,7 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     let written = |record: &RunRecord| plain(&record.to_string());
     match ran {
         Ran::DoneBefore(record) => {
-            let lower = once.slot.as_deref().filter(|slot| *slot < record.slot());
-            let forget = format!(
-                "zklock forget {path} begins anew, if the clock was wrong that did it; --any-order runs it by itself"
-            );
-            let skipped = lower.map(|slot| {
-                let slot = plain(slot);
-                format!(
-                    ", and {slot}, which is below it byte by byte, is not run: write numbers with leading zeros, and look at the date of this machine and of that one; {forget}"
-                )
-            });
-            let skipped = skipped.unwrap_or_default();
+            let skipped = skipped(once, record).unwrap_or_default();
             if !once.quiet || !skipped.is_empty() {
                 say(&format!("{path} is done: {}{skipped}", written(record)));
             }
@@ -262,6 +252,27 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
         }
         Ran::Done(_) | Ran::Failed(_) => 0,
     }
+}
+
+/// Returns what to say of a run that is left out although nothing has done it.
+fn skipped(once: &Once, record: &RunRecord) -> Option<String> {
+    let forget = format!(
+        "zklock forget {} begins anew, if the clock was wrong that did it",
+        plain(&once.path)
+    );
+    let Some(slot) = &once.slot else {
+        let ahead = time_ahead(record.started())?;
+        return Some(format!(
+            ", which is {} from now by this machine's clock, and nothing is run until then and as long again as --at-most-every says: look at this clock and at the servers'; {forget}",
+            brief(ahead)
+        ));
+    };
+    (&**slot < record.slot()).then(|| {
+        let slot = plain(slot);
+        format!(
+            ", and {slot}, which is below it byte by byte, is not run: write numbers with leading zeros, and look at the date of this machine and of that one; {forget}; --any-order runs it by itself"
+        )
+    })
 }
 
 /// Returns the failure of a wait, with the client that runs the job, if that is known.

@@ -14,6 +14,7 @@ on_every_server! {
     a_command_that_fails_is_run_again
     attempts_come_to_an_end
     a_job_at_most_every_so_often_is_run_once
+    a_run_by_a_clock_that_was_ahead_is_told
     whoever_waits_runs_it_if_the_first_one_dies
     whoever_does_not_wait_is_told_who_runs_it
     a_signal_ends_the_wait_and_runs_nothing
@@ -119,6 +120,35 @@ fn a_job_at_most_every_so_often_is_run_once(hosts: &str) {
         Zklock::run(hosts, &every("0.5"), &log.write("ran"));
         log.words().len() == 2
     });
+}
+
+/// Once, neither `once -q` nor `last --older-than` said a word until that time came.
+fn a_run_by_a_clock_that_was_ahead_is_told(hosts: &str) {
+    let path = fresh_path("ahead");
+    let every = format!("once -q --at-most-every 20h {path}");
+    Zklock::run(hosts, &every, ":");
+    assert_eq!(Zklock::run(hosts, &every, "echo ran").err, "");
+    let mut raw = Raw::connect(hosts);
+    let record = String::from_utf8(raw.data(&path).unwrap()).unwrap();
+    let mut record: Value = serde_json::from_str(&record).unwrap();
+    for at in ["started_ms", "ended_ms"] {
+        record["done"][at] = json!(4_102_444_800_000_i64);
+    }
+    raw.set_data(&path, record.to_string().as_bytes()).unwrap();
+    let skipped = Zklock::run(hosts, &every, "echo ran");
+    assert_eq!((skipped.code, &*skipped.out), (Some(0), ""), "{skipped:?}");
+    let told = [" from now by this machine's clock", "zklock forget "];
+    assert!(
+        told.iter().all(|said| skipped.err.contains(said)),
+        "{skipped:?}"
+    );
+    let last = Zklock::run(hosts, &format!("last --older-than 26h {path}"), "");
+    assert_eq!(last.code, Some(2), "{last:?}");
+    assert!(
+        last.out.contains(" from now by this clock, took 0s"),
+        "{last:?}"
+    );
+    assert!(last.err.contains("further off than 1d 2h"), "{last:?}");
 }
 
 fn whoever_waits_runs_it_if_the_first_one_dies(hosts: &str) {
