@@ -1,5 +1,7 @@
 //! Whether a job's record may replace what a node has as its data.
 
+use serde_json::Value;
+
 use super::journal::Journal;
 use super::permits::{is_address, number};
 use super::release_note::is_note;
@@ -23,8 +25,11 @@ pub fn standing(data: &[u8]) -> Standing {
     if Journal::parse(data, 0).is_some() {
         return Standing::Whole;
     }
-    let is_json = serde_json::from_slice::<serde_json::Value>(data).is_ok();
-    if data.starts_with(BEGINNING) && !is_json {
+    let is_torn = match serde_json::from_slice::<Value>(data) {
+        Ok(json) => json["job"].as_i64().is_some_and(Journal::is_known),
+        Err(_) => data.starts_with(BEGINNING),
+    };
+    if is_torn {
         return Standing::Torn;
     }
     let left = number(data).is_some() || is_address(data) || is_note(data);
@@ -52,6 +57,8 @@ mod tests {
             (Journal::EMPTY, Standing::Whole),
             (b"{\"job\":1,\"slot\":\"a\"}", Standing::Whole),
             (b"{\"job\":1,\"slot\":\"a", Standing::Torn),
+            // Somebody has edited it.
+            (b"{\"slot\":1,\"job\":1}", Standing::Torn),
             (b"", Standing::Unclaimed),
             (b"2", Standing::Unclaimed),
             (b"127.0.0.1", Standing::Unclaimed),

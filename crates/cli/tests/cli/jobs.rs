@@ -205,18 +205,18 @@ fn last_tells_what_was_run_for_people_and_for_monitoring(hosts: &str) {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.out.starts_with("done:    slot a, "), "{done:?}");
     assert!(done.out.contains("attempt 2"), "{done:?}");
-    let json: serde_json::Value = serde_json::from_str(&last("--json").out).unwrap();
+    let json: Value = serde_json::from_str(&last("--json").out).unwrap();
     assert_eq!(json["done"]["slot"], "a");
     assert_eq!(json["done"]["outcome"], "done");
     assert_eq!(json["failed"]["message"], "ended with status 7");
-    assert_eq!(json["running"], serde_json::Value::Null);
+    assert_eq!(json["running"], Value::Null);
     let log = Log::new();
     let runs = Zklock::start(hosts, &once(&path, "b"), &log.beat("begun"));
     log.await_word("begun");
     let during = last("");
     let line = during.out.lines().last().unwrap();
     assert!(line.starts_with("running: slot b, began "), "{during:?}");
-    let json: serde_json::Value = serde_json::from_str(&last("--json").out).unwrap();
+    let json: Value = serde_json::from_str(&last("--json").out).unwrap();
     assert_eq!(json["running"]["slot"], "b");
     runs.signal("TERM");
     runs.end();
@@ -242,14 +242,14 @@ fn the_last_runs_are_told(hosts: &str) {
         assert!(line.starts_with(beginning), "{told:?}");
     }
     assert!(lines[2].contains("ended with status 7"), "{told:?}");
-    let json: serde_json::Value = serde_json::from_str(&last("-n 20 --json").out).unwrap();
+    let json: Value = serde_json::from_str(&last("-n 20 --json").out).unwrap();
     let runs = json["runs"].as_array().unwrap();
     let slots: Vec<_> = runs.iter().map(|run| &run["slot"]).collect();
     assert_eq!(slots, ["c", "b", "b", "a"]);
     assert_eq!(runs[2]["outcome"], "failed");
     assert_eq!(json["done"]["slot"], "c");
-    let plain: serde_json::Value = serde_json::from_str(&last("--json").out).unwrap();
-    assert_eq!(plain["runs"], serde_json::Value::Null);
+    let plain: Value = serde_json::from_str(&last("--json").out).unwrap();
+    assert_eq!(plain["runs"], Value::Null);
     for bad in ["-n 0", "-n x"] {
         assert_eq!(last(bad).code, Some(64));
     }
@@ -365,7 +365,8 @@ fn a_record_that_was_replaced_is_named_and_mended(hosts: &str) {
     assert_eq!(Zklock::run(hosts, &doctor, "").code, Some(0));
     assert_eq!(repair().code, Some(1));
     let mend = format!("zklock forget --repair {path}");
-    for (data, code) in [("2", 1), ("{\"job\":1,", 2)] {
+    let edited = r#"{"job":1,"done":{"slot":"a"}}"#;
+    for (data, code) in [("2", 1), ("{\"job\":1,", 2), (edited, 2)] {
         let mut raw = Raw::connect(hosts);
         raw.set_data(&path, data.as_bytes()).expect("a node");
         let told = Zklock::run(hosts, &doctor, "");

@@ -24,7 +24,7 @@ impl Journal {
         let value: Value = serde_json::from_slice(data).ok()?;
         let value = value.as_object()?;
         let format = value.get("job")?.as_i64()?;
-        if ![PLAIN, MORE].contains(&format) {
+        if !Self::is_known(format) {
             return None;
         }
         let has = |key: &str| value.get(key).filter(|value| !value.is_null());
@@ -57,6 +57,11 @@ impl Journal {
         }
         journal.date(mtime);
         Some(journal)
+    }
+
+    /// Returns whether this is one of the formats, and not a later version's.
+    pub(crate) fn is_known(format: i64) -> bool {
+        [PLAIN, MORE].contains(&format)
     }
 
     /// Reads what only format 2 has.
