@@ -27,6 +27,7 @@ on_every_server! {
     attempts_are_counted_before_they_begin
     who_does_not_wait_is_told_who_runs
     who_waits_for_a_limited_time_is_told_who_runs
+    who_waits_behind_another_waiter_is_not_told_that_nobody_runs
     a_cancelled_wait_ends_and_runs_nothing
     at_most_every_goes_by_the_servers_clock
     the_reply_to_the_end_may_be_lost
@@ -299,6 +300,30 @@ fn who_waits_for_a_limited_time_is_told_who_runs(place: Place) {
     });
     assert!(matches!(ran.unwrap(), Once::Done(())));
     assert_nothing_left(&place.shared().hosts(), &path);
+}
+
+fn who_waits_behind_another_waiter_is_not_told_that_nobody_runs(place: Place) {
+    let (one, other, path) = scene(place);
+    let hosts = place.shared().hosts();
+    let ran = job(&one, &path).once("a", |_| {
+        let second = job(&other, &path);
+        let second = aside(move || second.once("a", |_| done()));
+        wait_for_queue(&one, &path, 2);
+        let third = job(&place.connect(&hosts), &path);
+        let shortly = JobOptions::new().deadline(Instant::now() + Duration::from_secs(1));
+        let told = third.once_with("a", shortly, |_| done());
+        let Err(error @ Error::GaveUp { .. }) = told else {
+            panic!("{told:?}")
+        };
+        let said = error.to_string();
+        assert!(said.contains("who runs it is not known"), "{said}");
+        Ok::<_, Infallible>(second)
+    });
+    let Once::Done(second) = ran.unwrap() else {
+        panic!("it was not run before")
+    };
+    let second = second.recv_timeout(SOON).unwrap();
+    assert!(is_done_before(&second.unwrap()));
 }
 
 fn a_cancelled_wait_ends_and_runs_nothing(place: Place) {
