@@ -37,7 +37,11 @@ pub(crate) fn next(kind: LockKind, node: &str, present: &[Contender]) -> Option<
         _ if foreign.peek().is_none() => kind,
         LockKind::Mutex => (!foreign.any(&is_mutex)).then_some(LockKind::Write)?,
         LockKind::Write => foreign.all(&is_mutex).then_some(LockKind::Mutex)?,
-        LockKind::Read => (!foreign.any(is_mutex)).then_some(kind)?,
+        // Whoever refused this attempt refuses the next one too. Otherwise it has gone, and others came.
+        LockKind::Read => {
+            let refuses = |one: &Contender| one.node() == node || is_mutex(one);
+            (!foreign.any(refuses)).then_some(kind)?
+        }
         LockKind::Together => return None,
     };
     Some(Next::Try(next))

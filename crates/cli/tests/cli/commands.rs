@@ -713,15 +713,25 @@ fn a_holder_in_the_queue_of_a_latch_is_evicted_and_not_asked(hosts: &str) {
 }
 
 fn a_refusal_names_the_option_for_a_dialect(hosts: &str) {
-    let path = fresh_path("kazoos");
-    let mut raw = Raw::connect(hosts);
-    raw.create_all(&path);
-    let node = format!("{path}/6f9c1c9e5a0b4b579a3e0123456789ab__lock__0000000000");
-    raw.create(&node, b"", EPHEMERAL).expect("a node");
-    let refused = Zklock::run(hosts, &format!("run {path}"), "true");
-    assert_eq!(refused.code, Some(78), "{refused:?}");
-    let advice = "use --dialect kazoo or another path";
-    assert!(refused.err.contains(advice), "{refused:?}");
+    const ID: &str = "6f9c1c9e5a0b4b579a3e0123456789ab";
+    let table = [
+        ("__lock__", "kazoo", "run"),
+        ("__rlock__", "kazoo", "run -s -n"),
+        ("__rlock__", "kazoo", "run -s -w 60"),
+        ("-write-", "recipe", "run -s -w 60"),
+    ];
+    for (token, dialect, args) in table {
+        let path = fresh_path("dialects");
+        let mut raw = Raw::connect(hosts);
+        raw.create_all(&path);
+        let node = format!("{path}/{ID}{token}0000000000");
+        raw.create(&node, b"", EPHEMERAL).expect("a node");
+        let (refused, took) = timed(|| Zklock::run(hosts, &format!("{args} {path}"), "true"));
+        assert_eq!(refused.code, Some(78), "{args}: {refused:?}");
+        let advice = format!("use --dialect {dialect} or another path");
+        assert!(refused.err.contains(&advice), "{refused:?}");
+        assert!(took < Duration::from_secs(30), "{args}: {took:?}");
+    }
 }
 
 fn a_lock_is_kept_for_as_long_as_asked(hosts: &str) {
