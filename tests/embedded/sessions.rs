@@ -6,7 +6,8 @@ use zklock::embedded::Server;
 
 use super::support::eventually;
 use super::support::raw::{EPHEMERAL, PERSISTENT, op};
-use super::wire::{Wire, look};
+use super::support::zookeeper::ZooKeeper;
+use super::wire::{Wire, buffer, look};
 
 fn quick() -> Server {
     let builder = Server::builder().tick(Duration::from_millis(20));
@@ -102,4 +103,41 @@ fn an_empty_container_is_reaped() {
     client.create("/c/child", PERSISTENT).unwrap();
     client.delete("/c/child").unwrap();
     eventually("the container is gone", || !client.sees("/c"));
+}
+
+#[test]
+fn a_client_from_before_3_4_gets_a_greeting_of_its_own_length() {
+    let server = Server::start().unwrap();
+    an_old_client_is_greeted(server.hosts());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn on_a_real_zookeeper_too_a_client_from_before_3_4_gets_a_greeting_of_its_own_length() {
+    let server = ZooKeeper::builder().fsync(false).start();
+    an_old_client_is_greeted(&server.hosts());
+}
+
+/// Such a client does not know of a server that only reads. It takes what follows the 40 bytes of a
+/// greeting for the next frame.
+fn an_old_client_is_greeted(hosts: &str) {
+    let hello = |session: i64, password: &[u8]| {
+        let numbers = [
+            &[0; 12][..],
+            &10_000_i32.to_be_bytes(),
+            &session.to_be_bytes(),
+        ];
+        [numbers.concat(), buffer(password)].concat()
+    };
+    let greet = |hello: &[u8]| Wire::say_hello(hosts, hello).unwrap();
+    let (mut client, length) = greet(&hello(0, &[0; 16]));
+    assert_eq!(length, 36);
+    client.call(op::PING, &[]).unwrap();
+    let (mut again, length) = greet(&hello(client.session, &client.password));
+    assert_eq!((again.session, length), (client.session, 36));
+    again.call(op::PING, &[]).unwrap();
+    let (refused, length) = greet(&hello(client.session, &[7; 16]));
+    assert_eq!((refused.session, length), (0, 36));
+    let newer = [hello(0, &[0; 16]), vec![0]].concat();
+    assert_eq!(greet(&newer).1, 37);
 }

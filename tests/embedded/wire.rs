@@ -71,22 +71,28 @@ impl Wire {
         timeout_ms: i32,
         zxid: i64,
     ) -> io::Result<Self> {
-        let mut stream = dial_to(hosts);
         let mut hello = vec![0; 4];
         hello.extend(zxid.to_be_bytes());
         hello.extend(timeout_ms.to_be_bytes());
         hello.extend(session.to_be_bytes());
         hello.extend(buffer(password));
         hello.push(0);
-        stream.write_all(&buffer(&hello))?;
+        Self::say_hello(hosts, &hello).map(|(client, _)| client)
+    }
+
+    /// Sends the content of a first frame; also returns the length of the reply's.
+    pub(crate) fn say_hello(hosts: &str, hello: &[u8]) -> io::Result<(Self, usize)> {
+        let mut stream = dial_to(hosts);
+        stream.write_all(&buffer(hello))?;
         let reply = read_frame(&mut stream)?;
-        Ok(Self {
+        let client = Self {
             stream,
             timeout_ms: int(&reply[4..]),
             session: long(&reply[8..]),
             password: reply[20..36].to_vec(),
-            zxid,
-        })
+            zxid: long(&hello[4..]),
+        };
+        Ok((client, reply.len()))
     }
 
     pub(crate) fn send(&mut self, op: i32, body: &[u8]) {

@@ -43,8 +43,14 @@ impl ServerState {
         Some(self.latest_connection)
     }
 
-    /// Answers a client's first frame; returns `false` if the connection ends with it.
-    pub(super) fn connect(&mut self, id: ConnectionId, request: &ConnectRequest) -> bool {
+    /// Answers a client's first frame, whose content has this length; returns `false` if the connection ends
+    /// with it.
+    pub(super) fn connect(
+        &mut self,
+        id: ConnectionId,
+        request: &ConnectRequest,
+        length: usize,
+    ) -> bool {
         // The client has seen changes that this server does not have.
         if request.last_zxid > self.view.zxid {
             return false;
@@ -56,9 +62,11 @@ impl ServerState {
         };
         let accepted = reply.is_some();
         let mut frame = Vec::new();
-        reply
-            .unwrap_or_else(ConnectReply::expired)
-            .encode(&mut frame);
+        let reply = reply.unwrap_or_else(ConnectReply::expired);
+        match request.is_old(length) {
+            true => reply.encode_for_old(&mut frame),
+            false => reply.encode(&mut frame),
+        }
         // A new session is a change, which a lagging follower does not have yet.
         if let Some(lag) = self.lag.as_mut().filter(|_| request.session != 0) {
             lag.connect(id, request.last_zxid);

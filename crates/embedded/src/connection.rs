@@ -114,7 +114,8 @@ impl FrameReader {
     fn connect(&self, frame: &[u8]) -> io::Result<()> {
         self.wait_for_room()?;
         let request = ConnectRequest::decode(frame).map_err(|_| malformed())?;
-        if self.shared.state.lock().connect(self.id, &request) {
+        let mut state = self.shared.state.lock();
+        if state.connect(self.id, &request, frame.len()) {
             Ok(())
         } else {
             Err(io::ErrorKind::ConnectionRefused.into())

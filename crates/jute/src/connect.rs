@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::codec::{Malformed, Reader, frame};
+use super::codec::{Malformed, Reader, Writer, frame};
 
 /// The version in the refusals of ClickHouse Keeper and RaftKeeper.
 const REJECTED: i32 = 42;
@@ -52,6 +52,13 @@ impl ConnectRequest {
             read_only: trailing_bool(&mut reader)?,
         })
     }
+
+    /// Returns whether the content of this length lacks the last field. The client is from before ZooKeeper
+    /// 3.4 then, and expects none in the reply either.
+    pub fn is_old(&self, length: usize) -> bool {
+        let numbers = 4 + 8 + 4 + 8 + 4;
+        length == numbers + self.password.len()
+    }
 }
 
 impl ConnectReply {
@@ -68,12 +75,21 @@ impl ConnectReply {
     /// Appends the frame, with its length.
     pub fn encode(&self, out: &mut Vec<u8>) {
         frame(out, "", |writer| {
-            writer.int(0);
-            writer.int(self.timeout_ms);
-            writer.long(self.session);
-            writer.bytes(&self.password);
+            self.write(writer);
             writer.bool(self.read_only);
         });
+    }
+
+    /// As [`encode`](Self::encode), for a client that [is old](ConnectRequest::is_old).
+    pub fn encode_for_old(&self, out: &mut Vec<u8>) {
+        frame(out, "", |writer| self.write(writer));
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.int(0);
+        writer.int(self.timeout_ms);
+        writer.long(self.session);
+        writer.bytes(&self.password);
     }
 
     /// Reads a frame's content.
