@@ -138,12 +138,23 @@ pub(crate) enum Mishaps {
     OfBrokenConnections,
 }
 
-/// Lets them come and go on one path, and checks that they exclude each other.
-pub(crate) fn traffic(crowd: &[(Kind, Contender)], path: &str, mishaps: Mishaps) -> Room {
+/// Returns a fresh path whose node stays: kazoo takes it for an error if a container is deleted
+/// between two contenders.
+pub(crate) fn lasting_path(hosts: &str, name: &str) -> String {
+    let path = fresh_path(name);
+    Raw::connect(hosts).create_all(&path);
+    path
+}
+
+/// Lets them come and go on one path of these servers, and checks that they exclude each other.
+pub(crate) fn traffic(
+    hosts: &str,
+    crowd: &[(Kind, Contender)],
+    path: &str,
+    mishaps: Mishaps,
+) -> Room {
     let tolerant = mishaps == Mishaps::OfBrokenConnections;
     let room = Room::default();
-    // A container may be deleted between two of them, and kazoo takes that for an error.
-    Raw::connect(&server().hosts()).create_all(path);
     let end = Instant::now() + duration();
     // On a busy machine, a contender that waits for only half a second may have to try for longer.
     let is_over = || {
@@ -156,7 +167,7 @@ pub(crate) fn traffic(crowd: &[(Kind, Contender)], path: &str, mishaps: Mishaps)
             let (room, is_over) = (&room, &is_over);
             scope.spawn(move || {
                 while !is_over() {
-                    let _complaint = Complaint(*kind, path);
+                    let _complaint = Complaint(*kind, hosts, path);
                     contender.lock(kind.word, path);
                     let said = contender.hear();
                     if tolerant && !kind.is_ours() && matches!(said, Said::Error(_)) {
@@ -185,14 +196,14 @@ pub(crate) fn traffic(crowd: &[(Kind, Contender)], path: &str, mishaps: Mishaps)
 }
 
 /// Shows the queue when one of the crowd panics.
-struct Complaint<'a>(Kind, &'a str);
+struct Complaint<'a>(Kind, &'a str, &'a str);
 
 impl Drop for Complaint<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            let mut witness = Raw::connect(&server().hosts());
-            let queue = witness.children(self.1);
-            println!("{} gave up at {}: {queue:?}", self.0.label, self.1);
+            let Self(kind, hosts, path) = *self;
+            let queue = Raw::connect(hosts).children(path);
+            println!("{} gave up at {path}: {queue:?}", kind.label);
         }
     }
 }

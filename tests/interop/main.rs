@@ -6,6 +6,7 @@ mod containers;
 mod contender;
 mod crowd;
 mod deploy;
+mod failover;
 mod holds;
 mod kinds;
 mod latch;
@@ -28,7 +29,7 @@ use zklock::{Client, Dialect};
 use zklock_testkit as support;
 
 use crate::contender::Said;
-use crate::crowd::{Mishaps, queue_in_order, start_all, traffic};
+use crate::crowd::{Mishaps, lasting_path, queue_in_order, start_all, traffic};
 use crate::kinds::{
     APACHE, CURATOR_LATCH, CURATOR_LEADER, CURATOR_MUTEX, CURATOR_READ, CURATOR_REVOCABLE,
     CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, GO, KAZOO_AS_CURATOR,
@@ -147,8 +148,9 @@ fn nobody_is_in_beside_another_in_mixed_traffic() {
     thread::scope(|scope| {
         for kinds in paths {
             scope.spawn(move || {
-                let path = fresh_path("traffic");
-                let room = traffic(&start_all(kinds, 2), &path, Mishaps::None);
+                let hosts = server().hosts();
+                let path = lasting_path(&hosts, "traffic");
+                let room = traffic(&hosts, &start_all(kinds, 2), &path, Mishaps::None);
                 for kind in kinds.iter().filter(|kind| kind.is_here()) {
                     println!(
                         "{:?} {}: {} times",
@@ -373,10 +375,12 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
         permits.push((TWO_AS_KAZOO, TWO_AS_KAZOO.contender(&hosts)));
         permits.push((KAZOO_SEMAPHORE_OF_TWO, kazoo.contender()));
     }
-    let crowds = [&lock, &permits].map(|crowd| (crowd, fresh_path("chaos")));
+    let hosts = server.hosts();
+    let crowds = [&lock, &permits].map(|crowd| (crowd, lasting_path(&hosts, "chaos")));
     let rooms = thread::scope(|scope| {
-        let start =
-            |(crowd, path): &(&Vec<_>, String)| traffic(crowd, path, Mishaps::OfBrokenConnections);
+        let start = |(crowd, path): &(&Vec<_>, String)| {
+            traffic(&hosts, crowd, path, Mishaps::OfBrokenConnections)
+        };
         let traffic = crowds
             .each_ref()
             .map(|crowd| scope.spawn(move || start(crowd)));
@@ -386,7 +390,7 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
         }
         traffic.map(|traffic| traffic.join().expect("no overlap"))
     });
-    let mut witness = Raw::connect(&server.hosts());
+    let mut witness = Raw::connect(&hosts);
     for ((crowd, path), room) in crowds.iter().zip(rooms) {
         for (kind, _) in *crowd {
             println!("{}: {} times", kind.label, room.visits(*kind));
