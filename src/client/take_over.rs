@@ -13,9 +13,9 @@ impl ClientBuilder {
     ///
     /// The builder must name the same servers and chroot, and credentials that may read and write
     /// the lock's node; the session timeout is that of the hand-over. Blocks for two round trips.
-    /// On another machine than the one that the hand-over comes from, which has another clock,
-    /// blocks for a quarter of the session timeout more. Waits for a server for at most the
-    /// [`connect_timeout`](Self::connect_timeout).
+    /// On another machine than the one that the hand-over comes from, which has another clock, and
+    /// from about half a session timeout after the hand-over on, blocks for a quarter of the session
+    /// timeout more. Waits for a server for at most the [`connect_timeout`](Self::connect_timeout).
     ///
     /// # Errors
     ///

@@ -169,7 +169,7 @@ impl Session {
         let stamp = attempt.mark(limit)?;
         self.transport.keep_session(false);
         attempt.give_up_the_rest(limit);
-        attempt.guard(stamp)
+        attempt.guard(stamp, limit)
     }
 }
 
@@ -304,13 +304,16 @@ impl Attempt<'_> {
         }
     }
 
-    /// Proves the lock; if that fails, the session is this client's to end.
-    fn guard(self, stamp: Stamp) -> Result<RawGuard> {
+    /// Proves the lock; if that fails, the session is this client's to end. Servers have until the limit for that,
+    /// not counting the wait that a session takes which may be due.
+    fn guard(self, stamp: Stamp, limit: &Limit) -> Result<RawGuard> {
         let Handover {
             path, node, token, ..
         } = self.handover;
         let (session, nodes) = (self.session, vec![node.clone()]);
-        let limit = Limit::after(self.handover.session_timeout());
+        let timeout = self.handover.session_timeout();
+        let until = limit.deadline().and_then(|at| at.checked_add(timeout / 4));
+        let limit = Limit::after(timeout).until(until);
         let stamp = match session.prove_on(Some(stamp), &nodes, &limit)? {
             Proven::By(stamp) => stamp,
             Proven::Gone(_) => return Err(self.gone()),

@@ -30,6 +30,7 @@ on_every_server! {
     what_waits_in_the_old_process_is_not_left_behind
     a_failed_handover_changes_nothing
     a_handover_by_another_clock_is_trusted_once_the_session_is_known_to_last
+    a_network_that_goes_in_the_middle_of_a_take_over_holds_nobody_up_for_longer
     a_term_goes_on_in_the_new_process
 }
 
@@ -364,17 +365,36 @@ fn a_failed_handover_changes_nothing(place: Place) {
     guard.verify().unwrap();
 }
 
-fn a_handover_by_another_clock_is_trusted_once_the_session_is_known_to_last(place: Place) {
-    let scene = Scene::of(place);
-    let handover = scene.holder(SOON / 5).hand_over().unwrap();
+/// Returns the hand-over as a process on another machine reads it.
+fn from_afar(handover: &Handover) -> Handover {
     let text = handover
         .text()
         .replace(r#""clock":""#, r#""clock":"another"#);
     assert_ne!(text, handover.text());
-    let (took, time) = timed(|| scene.take_over(&text.parse().unwrap()));
+    text.parse().unwrap()
+}
+
+fn a_handover_by_another_clock_is_trusted_once_the_session_is_known_to_last(place: Place) {
+    let scene = Scene::of(place);
+    let handover = scene.holder(SOON / 5).hand_over().unwrap();
+    let (took, time) = timed(|| scene.take_over(&from_afar(&handover)));
     let (_client, guard) = took.unwrap();
     assert!(handover.session_timeout() / 4 <= time, "after {time:?}");
     guard.verify().unwrap();
+}
+
+fn a_network_that_goes_in_the_middle_of_a_take_over_holds_nobody_up_for_longer(place: Place) {
+    let scene = Scene::of(place);
+    let network = Proxy::start(&scene.hosts);
+    let handover = scene.holder(SOON).hand_over().unwrap();
+    // The lock is marked and is to be proven.
+    network.blackhole_at_next_request(op::MULTI);
+    let limit = Duration::from_millis(500);
+    let builder = Client::builder(&network.hosts()).connect_timeout(limit);
+    let (took, time) = timed(|| builder.take_over(&from_afar(&handover)));
+    assert_eq!(lost(took), Some(LostReason::NotConfirmed));
+    let most = limit + handover.session_timeout() / 4;
+    assert!(time < 2 * most, "after {time:?}, not {most:?}");
 }
 
 fn a_term_goes_on_in_the_new_process(place: Place) {
