@@ -53,8 +53,7 @@ impl RawGuard {
         self.may_go()?;
         let (version, is_asked_for) = self.version()?;
         let session = self.session();
-        self.is_alone()?;
-        let late = session.cleaner.late();
+        let left = self.alone_with()?;
         self.check()?;
         let key = self.key()?;
         let inherited = Inherited {
@@ -75,7 +74,7 @@ impl RawGuard {
             token: self.token().get(),
             version,
             is_revoked: is_asked_for || self.lease().is_revoked(),
-            late,
+            left,
         })
     }
 
@@ -104,15 +103,15 @@ impl RawGuard {
         key.ok_or(Error::Unsupported { what })
     }
 
-    /// Fails if the client has more than this lock, which would go with the session.
-    fn is_alone(&self) -> Result<()> {
+    /// Returns what attempts of the client have left. Fails if the client has more than this lock, which would go
+    /// with the session, or has to do more with it than to delete its nodes.
+    fn alone_with(&self) -> Result<Vec<(String, Orphan)>> {
         let session = self.session();
-        match session.leases.len() == 1 && session.cleaner.len() == 0 {
-            true => Ok(()),
-            false => Err(Error::Unsupported {
-                what: "a hand-over while it has other locks, or is still giving them up",
-            }),
-        }
+        let left = session.cleaner.leftovers();
+        let left = left.filter(|_| session.leases.len() == 1);
+        left.ok_or(Error::Unsupported {
+            what: "a hand-over while it has other locks, or is still giving them up",
+        })
     }
 
     /// Returns the version of the node, and whether another client asks for the lock there, as read
@@ -274,7 +273,7 @@ impl Attempt<'_> {
     /// Gives up the session's other nodes, and those that may still appear: they belong to threads
     /// that waited in the old process.
     fn give_up_the_rest(&mut self, limit: &Limit) {
-        for (dir, orphan) in &self.handover.late {
+        for (dir, orphan) in &self.handover.left {
             let cleaner = &self.session.cleaner;
             cleaner.add(dir, self.id(), vec![orphan.clone()]);
         }

@@ -147,9 +147,14 @@ impl RawGuard {
             let ends = at_least.is_none() && !beside_semaphore;
             *last.lock() = LastGrant::new(&mine, before).filter(|_| ends);
         }
-        let mut raw = Self::new(session, lease, FencingToken::new(mine.origin.czxid));
         // The lock in front of a semaphore does not count as a grant.
-        if queue.dir == queue.path || queue.role == Role::Permit {
+        let counts = queue.dir == queue.path || queue.role == Role::Permit;
+        let lease = match counts {
+            true => lease,
+            false => lease.that_waits(),
+        };
+        let mut raw = Self::new(session, lease, FencingToken::new(mine.origin.czxid));
+        if counts {
             raw.granted(request.limit.spent());
         }
         raw.at_least_until = at_least.map(from_now);

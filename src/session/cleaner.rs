@@ -243,12 +243,15 @@ impl Cleaner {
         next.map(|next| from_now(next - now))
     }
 
-    /// Returns the nodes that may still appear because attempts have asked for them, with their directories.
-    pub(crate) fn late(&self) -> Vec<(String, Orphan)> {
-        let (entries, now) = (self.entries.lock(), Moment::now().since_boot());
-        let late = entries.late(now);
-        late.map(|(dir, orphan)| (dir.to_owned(), orphan.clone()))
-            .collect()
+    /// Returns the nodes that attempts have left, and those that may still appear because attempts have asked for
+    /// them, with their directories; `None` while a guard's nodes are to be deleted.
+    pub(crate) fn leftovers(&self) -> Option<Vec<(String, Orphan)>> {
+        let (mut entries, now) = (self.entries.lock(), Moment::now().since_boot());
+        if entries.find(|one| !one.from_attempt).is_some() {
+            return None;
+        }
+        let left = entries.left(now);
+        Some(left.map(|(dir, left)| (dir.to_owned(), left)).collect())
     }
 
     /// Returns whether anything in this directory is not known to be deleted.
@@ -257,6 +260,7 @@ impl Cleaner {
     }
 
     /// Returns the number of open entries.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.lock().len()
     }

@@ -32,6 +32,8 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Lease {
     life: Arc<Life>,
+    /// Whether this lock is only the place from which its thread waits for another one.
+    waits: bool,
     /// From this time on the guard must not be relied on, although the lock is held.
     until: AtomicU64,
     reported: Mutex<GuardState>,
@@ -102,10 +104,24 @@ impl Lease {
     fn of(life: Arc<Life>) -> Self {
         Self {
             life,
+            waits: false,
             until: AtomicU64::new(NEVER),
             reported: Mutex::new(GuardState::Held),
             events: bounded(UNREAD_EVENTS),
         }
+    }
+
+    /// Makes this the lease of a lock that is only the place from which its thread waits for another one.
+    pub(crate) fn that_waits(self) -> Self {
+        Self {
+            waits: true,
+            ..self
+        }
+    }
+
+    /// Returns whether this lock is only the place from which its thread waits for another one.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
     }
 
     pub(crate) fn nodes(&self) -> &[String] {

@@ -119,8 +119,10 @@ impl Leases {
         self.open.lock().end(id);
     }
 
+    /// Returns the number of guards.
     pub(crate) fn len(&self) -> usize {
-        self.open.lock().len()
+        let open = self.open.lock();
+        open.iter().filter(|entry| !entry.lease.waits()).count()
     }
 
     /// Notes that the lock is no longer watched.

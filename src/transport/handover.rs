@@ -60,9 +60,9 @@ pub struct Handover {
     pub(crate) version: i32,
     /// Whether another client has asked for the lock.
     pub(crate) is_revoked: bool,
-    /// The nodes that the session's threads have requested and not found, which may still appear:
-    /// each with its directory.
-    pub(crate) late: Vec<(String, Orphan)>,
+    /// The nodes that attempts of the session have left, and those that they have requested and not found, which may
+    /// still appear: each with its directory.
+    pub(crate) left: Vec<(String, Orphan)>,
 }
 
 impl Handover {
@@ -80,7 +80,7 @@ impl Handover {
             "token": self.token,
             "version": self.version,
             "revoked": self.is_revoked,
-            "late": self.late.iter().map(written).collect::<Vec<_>>(),
+            "late": self.left.iter().map(written).collect::<Vec<_>>(),
         })
         .to_string()
     }
@@ -127,17 +127,17 @@ impl Handover {
         (crate::path::parent(&node) == path).then_some(())?;
         // A negative version would match any other.
         let version = i32::try_from(number("version")?).ok()?;
-        let late = match read.get("late") {
-            Some(late) => late
+        let left = match read.get("late") {
+            Some(left) => left
                 .as_array()?
                 .iter()
-                .map(late_one)
+                .map(left_one)
                 .collect::<Option<_>>()?,
             // Earlier versions did not write this.
             None => Vec::new(),
         };
         Some(Self {
-            late,
+            left,
             session,
             clock: text("clock"),
             path,
@@ -158,7 +158,7 @@ fn written((dir, orphan): &(String, Orphan)) -> Value {
 }
 
 /// Parses what [`written`] has written.
-fn late_one(read: &Value) -> Option<(String, Orphan)> {
+fn left_one(read: &Value) -> Option<(String, Orphan)> {
     let parts: Option<Vec<_>> = read.as_array()?.iter().map(Value::as_str).collect();
     let (dir, orphan) = match parts?[..] {
         [dir, prefix] => (dir, Orphan::Prefix(prefix.to_owned())),
@@ -220,7 +220,7 @@ mod tests {
             token: 1 << 40,
             version: 2,
             is_revoked: true,
-            late: vec![
+            left: vec![
                 (
                     "/locks/b".to_owned(),
                     Orphan::Prefix("_c_me-lock-".to_owned()),
@@ -238,7 +238,7 @@ mod tests {
         let written = handover();
         let read: Handover = written.text().parse().unwrap();
         assert_eq!(read.text(), written.text());
-        assert_eq!(read.late, written.late);
+        assert_eq!(read.left, written.left);
         assert!(written.text().contains("abab") && !written.text().contains('\n'));
         let shown = format!("{written:?}");
         assert!(shown.contains("/locks/a"), "{shown}");
@@ -275,7 +275,7 @@ mod tests {
         let mut text: Value = serde_json::from_str(&handover().text()).unwrap();
         text.as_object_mut().unwrap().remove("late");
         let read: Handover = text.to_string().parse().unwrap();
-        assert!(read.late.is_empty());
+        assert!(read.left.is_empty());
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use zklock::{Client, Error, GuardState, Handover, LostReason, MutexGuard, Result};
+use zklock::{
+    Acl, Client, Error, GuardState, Handover, LostReason, MutexGuard, Permission, Result,
+};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{self, Raw, assert_nothing_left, op, wait_for_children};
@@ -28,6 +30,8 @@ on_every_server! {
     a_request_to_let_go_survives_a_handover
     a_client_with_other_locks_hands_nothing_over
     what_waits_in_the_old_process_is_not_left_behind
+    a_thread_that_waits_for_a_permit_stops_no_handover
+    a_node_that_cannot_be_given_up_stops_no_handover
     a_failed_handover_changes_nothing
     a_handover_by_another_clock_is_trusted_once_the_session_is_known_to_last
     a_network_that_goes_in_the_middle_of_a_take_over_holds_nobody_up_for_longer
@@ -344,6 +348,49 @@ fn what_waits_in_the_old_process_is_not_left_behind(place: Place) {
     wait_for_children(&scene.hosts, &scene.path, 1);
     drop(own);
     guard.verify().unwrap();
+}
+
+/// The first of those that wait for a permit holds a lock in front of the semaphore.
+fn a_thread_that_waits_for_a_permit_stops_no_handover(place: Place) {
+    let scene = Scene::of(place);
+    let beside = format!("{}-beside", scene.path);
+    let permits = |client: &Client| client.semaphore(&beside, 1).unwrap();
+    let permit = permits(&scene.other).acquire().unwrap();
+    let client = Transport::Wire.connect_with(&scene.hosts, 2 * SOON);
+    let guard = client.mutex(&scene.path).unwrap().lock().unwrap();
+    let semaphore = permits(&client);
+    let waiting = aside(move || semaphore.acquire().map(drop));
+    wait_for_queue(&scene.other, &beside, 2);
+    let handover = guard.hand_over().unwrap();
+    assert_eq!(waiting.recv_timeout(SOON).unwrap(), Err(Error::Closed));
+    let (_client, guard) = scene.take_over(&handover).unwrap();
+    wait_for_queue(&scene.other, &beside, 1);
+    drop(permit);
+    assert!(permits(&scene.other).try_acquire().unwrap().is_some());
+    guard.verify().unwrap();
+}
+
+/// A client that may not delete the node of a call that has given up goes on trying.
+fn a_node_that_cannot_be_given_up_stops_no_handover(place: Place) {
+    let scene = Scene::of(place);
+    let beside = format!("{}-beside", scene.path);
+    let allowed = [Permission::Create, Permission::Read];
+    let owner = Client::builder(&scene.hosts)
+        .auth("digest", "owner:password")
+        .acl(Acl::creator_all().with(&allowed, "world", "anyone"))
+        .connect()
+        .unwrap();
+    let own = owner.mutex(&beside).unwrap().lock().unwrap();
+    let client = Transport::Wire.connect_with(&scene.hosts, 2 * SOON);
+    let guard = client.mutex(&scene.path).unwrap().lock().unwrap();
+    let mutex = client.mutex(&beside).unwrap();
+    let limit = Duration::from_millis(100);
+    assert!(mutex.try_lock_for(limit).unwrap().is_none());
+    wait_for_children(&scene.hosts, &beside, 2);
+    let handover = guard.hand_over().unwrap();
+    let (_client, guard) = scene.take_over(&handover).unwrap();
+    guard.verify().unwrap();
+    drop(own);
 }
 
 fn a_failed_handover_changes_nothing(place: Place) {

@@ -89,6 +89,15 @@ impl Cleanup {
         }
     }
 
+    /// Returns what is left to find or to delete.
+    pub fn left(&self) -> Vec<Orphan> {
+        match &self.state {
+            State::Sync(orphan) | State::Find(orphan) => vec![orphan.clone()],
+            State::Delete(names) => names.iter().cloned().map(Orphan::Node).collect(),
+            State::Pull(name, mark) => vec![Orphan::Marked(name.clone(), mark.clone())],
+        }
+    }
+
     /// Returns the name that this cleanup looks for or deletes next, or the beginning of that name.
     pub fn name(&self) -> Option<&str> {
         match &self.state {

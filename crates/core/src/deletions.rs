@@ -111,10 +111,12 @@ impl<X> Deletions<X> {
         }
     }
 
-    /// Returns what was looked for and not found, and may still come, each with its directory.
-    pub fn late(&self, now: Duration) -> impl Iterator<Item = (&str, &Orphan)> {
+    /// Returns what is left to find or to delete, and what was not found and may still come, each with its
+    /// directory.
+    pub fn left(&self, now: Duration) -> impl Iterator<Item = (&str, Orphan)> {
         let late = self.late.iter().filter(move |look| look.may_come(now));
-        late.filter_map(|look| Some((look.dir(), look.sought()?)))
+        let all = self.open.values().map(|(entry, _)| entry).chain(late);
+        all.flat_map(|entry| entry.left().into_iter().map(|left| (entry.dir(), left)))
     }
 
     /// Returns what the users have added to the deletions in this directory.

@@ -137,6 +137,11 @@ impl Deletion {
         self.cleanup.sought()
     }
 
+    /// Returns what is left to find or to delete.
+    pub(super) fn left(&self) -> Vec<Orphan> {
+        self.cleanup.left()
+    }
+
     /// Returns the name that this deletion looks for or deletes next, or the beginning of that name.
     pub(super) fn name(&self) -> Option<&str> {
         self.cleanup.name()

@@ -485,17 +485,25 @@ fn a_node_whose_name_others_use_is_looked_for_again_and_deleted_if_it_is_ours() 
 }
 
 #[test]
-fn what_may_still_come_can_be_told() {
+fn what_is_left_and_what_may_still_come_can_be_told() {
     const T: Duration = Duration::from_secs(4);
     let mut deletions = Deletions::default();
+    let left = |deletions: &Deletions<()>, now| -> Vec<Orphan> {
+        let left = deletions.left(now);
+        left.inspect(|(dir, _)| assert_eq!(*dir, "/m"))
+            .map(|(_, orphan)| orphan)
+            .collect()
+    };
+    let orphan = Orphan::Prefix("_c_me-lock-".to_owned());
     let id = deletions.begin(perhaps(), ());
-    assert_eq!(deletions.late(NOW).count(), 0, "it is looked for");
+    assert_eq!(left(&deletions, NOW), [orphan.clone()], "it is looked for");
     finds(&mut deletions, id, &[]);
     deletions.ended(id, NOW, T);
-    let orphan = Orphan::Prefix("_c_me-lock-".to_owned());
-    let told: Vec<_> = deletions.late(NOW).collect();
-    assert_eq!(told, [("/m", &orphan)]);
-    assert_eq!(deletions.late(NOW + 10 * T).count(), 0);
+    assert_eq!(left(&deletions, NOW), [orphan]);
+    assert_eq!(left(&deletions, NOW + 10 * T), []);
+    let node = Orphan::Node("_c_me-lock-0000000007".to_owned());
+    deletions.begin(Deletion::new("/m", 1, node.clone()), ());
+    assert_eq!(left(&deletions, NOW + 10 * T), [node], "it is deleted");
 }
 
 /// A daemon whose calls often reach their limits may keep one connection for months.
