@@ -139,7 +139,9 @@ pub trait LockGuard: fmt::Debug + UnlockBoxed {
     /// # Errors
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before, or if no server
-    /// confirmed the release by the guard's deadline.
+    /// confirmed the release by the guard's deadline, and with
+    /// [`Error::NoAuth`](crate::Error::NoAuth) if the client may not delete the lock's node: the lock
+    /// stays taken until it may, or its session ends.
     ///
     /// # Example
     ///

@@ -340,6 +340,7 @@ impl MutexGuard {
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before, when another holder
     /// may have overlapped with this guard, or if no server confirmed the release by the deadline.
+    /// Otherwise as [`LockGuard::unlock`](crate::LockGuard::unlock).
     pub fn unlock(self) -> Result<()> {
         self.grant.raw.release()
     }

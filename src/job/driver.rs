@@ -147,7 +147,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         self.request.limit = Limit::after(patience);
         loop {
             let event = match self.once.action() {
-                Action::End(data, version) => self.write_end(data, version),
+                Action::End(data, version) => self.write_end(data, version)?,
                 Action::Read => self.confirm()?,
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
@@ -297,17 +297,17 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    fn write_end(&mut self, data: Vec<u8>, version: i32) -> Event {
+    fn write_end(&mut self, data: Vec<u8>, version: i32) -> Result<Event> {
         let Some(Grant { raw, turn }) = self.grant.take() else {
-            return Event::Gone;
+            return Ok(Event::Gone);
         };
         let recorded = raw.release_writing(data, version, &self.request.limit);
         drop(turn);
-        match recorded {
+        Ok(match recorded? {
             Ok(true) => Event::Recorded,
             Ok(false) => Event::Gone,
             Err(LimitReached) => Event::Cancel,
-        }
+        })
     }
 
     fn lost(&self) -> Error {

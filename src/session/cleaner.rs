@@ -7,9 +7,10 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::call_error::refused;
 use super::caller::Caller;
 use super::early_create::{EarlyCreate, Sent, join};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::metrics::Counters;
 use crate::path;
 use crate::system::channel::Sender;
@@ -24,6 +25,7 @@ use crate::transport::{Answer, Answered, Call, Failure, Transport};
 use zklock_core::attempt::Orphan;
 pub(crate) use zklock_core::deletions::Ended;
 use zklock_core::deletions::{Deletion, Deletions, Progress, THE_NEXT};
+use zklock_jute::ErrorCode;
 
 /// See the module's documentation.
 pub(crate) struct Cleaner {
@@ -47,6 +49,9 @@ const MOST_LEFT: usize = 8;
 /// How long such a wait is before the next look.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// How a release ended, or that the client may not delete the node.
+pub(crate) type Released = Result<Ended>;
+
 /// Who is interested in a deletion.
 struct Interest {
     /// Whether the node is from an attempt, not from a guard.
@@ -54,9 +59,9 @@ struct Interest {
     /// The create that a waiting thread wants sent with the deletion.
     next: Option<Arc<EarlyCreate>>,
     /// Receives how the deletion ended, if a thread waits for that release.
-    waiter: Option<Slot<Ended>>,
+    waiter: Option<Slot<Released>>,
     /// Receive how it ended, too: tries in whose way the node is.
-    tries: Vec<Slot<Ended>>,
+    tries: Vec<Slot<Released>>,
     /// Until when tries wait for it, once one does.
     passes_until: Option<Instant>,
 }
@@ -74,7 +79,14 @@ impl Interest {
 
     fn tell(&mut self, ended: Ended) {
         let told = self.waiter.take().into_iter().chain(self.tries.drain(..));
-        told.for_each(|one| one.put(ended));
+        told.for_each(|one| one.put(Ok(ended)));
+    }
+
+    /// Reports that the client may not delete a node in `dir`, which hardly changes while a thread waits.
+    fn may_not(&mut self, dir: &str) {
+        if let Some(waiter) = self.waiter.take() {
+            waiter.put(Err(refused(dir, ErrorCode::NO_AUTH)));
+        }
     }
 }
 
@@ -91,7 +103,7 @@ pub(crate) struct Release<'a> {
     /// The session that owns the nodes.
     pub(crate) session: i64,
     /// The thread that waits for the end, if any.
-    pub(crate) waiter: Option<&'a Slot<Ended>>,
+    pub(crate) waiter: Option<&'a Slot<Released>>,
     /// The data to write into the directory, and the version to replace, in the transaction that
     /// deletes the node.
     pub(crate) closing: Option<(&'a [u8], i32)>,
@@ -328,13 +340,16 @@ impl Cleaner {
             entries.take(id);
             return;
         }
-        let Some((deletion, _)) = entries.get(id) else {
+        let Some((deletion, interest)) = entries.get(id) else {
             return;
         };
         let now = Moment::now().since_boot();
         match deletion.answered(now, answered) {
             Progress::GoesOn(failure) => {
                 let failed = failure.map(|failure| (failure, deletion.dir().to_owned()));
+                if let Some((Failure::Refused(ErrorCode::NO_AUTH), dir)) = &failed {
+                    interest.may_not(dir);
+                }
                 drop(entries);
                 self.refused.lock().extend(failed);
                 let _ = self.wake.try_send(());

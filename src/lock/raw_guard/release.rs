@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Closing, RawGuard, Replaces};
 use crate::error::{Error, LostReason, Result};
 use crate::path;
-use crate::session::cleaner::{Ended, Release};
+use crate::session::cleaner::{Ended, Release, Released};
 use crate::session::early_create::EarlyCreate;
 use crate::system::channel::{Waitable, wait_any};
 use crate::system::{clock, contained};
@@ -66,9 +66,12 @@ impl RawGuard {
         held?;
         for _ in 0..count {
             match self.session.transport.receive(&endings, &limit) {
-                Ok(Ended::Deleted | Ended::Presumed) => {}
-                Ok(Ended::GoneBefore) if self.session.is_inherited() => return Err(Error::Closed),
-                Ok(Ended::GoneBefore) => return Err(self.found_gone()),
+                Ok(Ok(Ended::Deleted | Ended::Presumed)) => {}
+                Ok(Ok(Ended::GoneBefore)) if self.session.is_inherited() => {
+                    return Err(Error::Closed);
+                }
+                Ok(Ok(Ended::GoneBefore)) => return Err(self.found_gone()),
+                Ok(Err(refused)) => return Err(refused),
                 Err(LimitReached) => return Err(self.lease.lost()),
             }
         }
@@ -86,12 +89,14 @@ impl RawGuard {
         data: Vec<u8>,
         version: i32,
         limit: &Limit,
-    ) -> Result<bool, LimitReached> {
+    ) -> Result<Result<bool, LimitReached>> {
         self.closing = Some(Box::new(Closing::Data(data, version)));
         let endings = Mailbox::new();
         self.give_up(Some(&endings.slot()));
-        let ended = self.session.transport.receive(&endings, limit)?;
-        Ok(ended == Ended::Deleted)
+        Ok(match self.session.transport.receive(&endings, limit) {
+            Ok(ended) => Ok(ended? == Ended::Deleted),
+            Err(late) => Err(late),
+        })
     }
 
     /// Waits until this time, or until the lock is lost.
@@ -112,7 +117,7 @@ impl RawGuard {
         }
     }
 
-    pub(super) fn give_up(&mut self, waiter: Option<&Slot<Ended>>) {
+    pub(super) fn give_up(&mut self, waiter: Option<&Slot<Released>>) {
         let Some(watched) = self.watched.take() else {
             return;
         };
@@ -126,11 +131,11 @@ impl RawGuard {
     }
 
     /// Deletes the nodes, whose lease has this id.
-    fn leave(&mut self, watched: u64, waiter: Option<&Slot<Ended>>) {
+    fn leave(&mut self, watched: u64, waiter: Option<&Slot<Released>>) {
         if *self.has_left.get_mut() {
             self.session.leases.end(watched);
             if let Some(waiter) = waiter {
-                waiter.put(Ended::Deleted);
+                waiter.put(Ok(Ended::Deleted));
             }
             return;
         }
