@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
@@ -134,7 +134,7 @@ impl Tls {
         if self.authorities.is_empty() {
             let found = rustls_native_certs::load_native_certs();
             for error in &found.errors {
-                log::warn!("an authority of the system cannot be read: {error}");
+                contained(|| log::warn!("an authority of the system cannot be read: {error}"));
             }
             roots.add_parsable_certificates(found.certs);
         }
@@ -158,7 +158,15 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
     let found = PrivateKeyDer::from_pem_file(file);
-    found.map_err(|error| bad(format!("{}: {error}", file.display())))
+    found.map_err(|error| {
+        let file = file.display();
+        bad(match error {
+            pem::Error::NoItemsFound => {
+                format!("{file} holds no private key, or one that takes a password")
+            }
+            error => format!("{file}: {error}"),
+        })
+    })
 }
 
 fn bad(reason: String) -> Error {

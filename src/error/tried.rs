@@ -10,16 +10,33 @@ pub(crate) const NO_TLS: &str = "as by a port without TLS";
 pub(crate) const TLS_PORT: &str =
     "as a server without a quorum does, one that has too many clients here, or a port for TLS";
 
-/// The same, if the port seems to be that of something else than ZooKeeper.
+/// The reason if the port is for TLS.
+pub(crate) const ANSWERS_IN_TLS: &str = "it answers in TLS";
+
+/// The end of the reason if the port seems to be that of something else than ZooKeeper.
 pub(crate) const OTHER_SERVICE: &str = "as of another service's port";
 
 /// The beginning of the reason why a login by Kerberos failed.
 pub(crate) const NO_TICKET: &str = "there is no Kerberos ticket";
 
+/// The reason while a client waits for a ticket.
+pub(crate) const PREPARES_LOGIN: &str =
+    "it has accepted a connection, and the client prepares the SASL login";
+
+/// The beginning of the reason why a server that has another mechanism or key is not used.
+pub(crate) const NO_SASL_LOGIN: &str = "it does not take a SASL login by";
+
 const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
 
 const AUTHORITY: &str = "name the authority that signed the servers' certificates";
+
+const PORT_FOR_TLS: &str = "name the servers' ports for TLS, or connect without it";
+
+const TICKET: &str = "get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME, and look whether the key \
+    distribution centre answers";
+
+const VALIDITY: &str = "renew the servers' certificates, or set the clock of this machine";
 
 /// How many round trips a session timeout needs for guards that stay valid from one check to the next.
 const ROUND_TRIPS: u32 = 8;
@@ -81,22 +98,28 @@ pub(crate) fn by_reason(tried: &[String]) -> Vec<String> {
 
 /// What to do, by a part of the reason why a server could not be used.
 const ADVICE: &[(&str, &str)] = &[
-    (
-        NO_TLS,
-        "name the servers' ports for TLS, or connect without it",
-    ),
+    (NO_TLS, PORT_FOR_TLS),
+    // What came is no TLS.
+    ("InvalidContentType", PORT_FOR_TLS),
     (
         TLS_PORT,
         "look whether the servers have a quorum, whether their maxClientCnxns allows one more \
          connection from this address, and whether these ports are for TLS: then connect with it",
     ),
     (
+        ANSWERS_IN_TLS,
+        "connect with TLS, or name the servers' ports without it",
+    ),
+    (
         OTHER_SERVICE,
         "name the ports at which the servers listen for clients, such as 2181",
     ),
+    (NO_TICKET, TICKET),
+    (PREPARES_LOGIN, TICKET),
     (
-        NO_TICKET,
-        "get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME",
+        NO_SASL_LOGIN,
+        "log in by the mechanism for which the servers are configured; if they have a new key for Kerberos, get a new \
+         ticket with kinit",
     ),
     (
         "it has no SASL login",
@@ -105,15 +128,27 @@ const ADVICE: &[(&str, &str)] = &[
     ("UnknownIssuer", AUTHORITY),
     // Its name is that of an authority which was named, and its key is another.
     ("BadSignature", AUTHORITY),
+    ("certificate expired", VALIDITY),
+    ("certificate not valid yet", VALIDITY),
     (
-        "certificate expired",
-        "renew the servers' certificates, or set the clock of this machine",
+        "certificate not valid for name",
+        "name the servers as their certificates do, or get certificates for these names",
+    ),
+    (
+        "CaUsedAsEndEntity",
+        "give the servers certificates of their own: the one that they show is that of an authority",
+    ),
+    (
+        "received fatal alert: CertificateExpired",
+        "renew the client's certificate",
     ),
     ("CertificateRequired", CERTIFICATE),
     // Older servers give no other reason.
     ("HandshakeFailure", CERTIFICATE),
     ("BadCertificate", CERTIFICATE),
     ("received fatal alert: CertificateUnknown", CERTIFICATE),
+    ("received fatal alert: UnknownCA", CERTIFICATE),
+    ("received fatal alert: DecryptError", CERTIFICATE),
 ];
 
 /// Returns the advice about servers that could not be used, given their reasons.
@@ -130,7 +165,7 @@ pub(super) fn to_do(tried: &[String]) -> &'static str {
 mod tests {
     use std::time::Duration;
 
-    use super::{by_reason, to_do};
+    use super::{NO_SASL_LOGIN, NO_TICKET, PREPARES_LOGIN, by_reason, to_do};
     use crate::Error;
 
     #[test]
@@ -155,9 +190,55 @@ mod tests {
             ("UnknownIssuer", "name the authority"),
             ("BadSignature", "name the authority"),
             ("certificate expired: verification time 2 (UNIX)", "renew"),
+            (
+                "certificate not valid yet: verification time 2 (UNIX)",
+                "clock",
+            ),
+            (
+                "certificate not valid for name \"zk\"",
+                "name the servers as",
+            ),
+            (
+                "Other(OtherError(CaUsedAsEndEntity))",
+                "that of an authority",
+            ),
         ] {
             let tried = format!("zk:1: invalid peer certificate: {reason}");
             assert!(to_do(&[tried]).contains(advice), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_advice_about_what_a_server_answers_to_tls_is_about_the_clients_certificate_or_the_port()
+    {
+        for (reason, advice) in [
+            (
+                "received fatal alert: CertificateExpired",
+                "renew the client's",
+            ),
+            ("received fatal alert: UnknownCA", "give the client one"),
+            ("received fatal alert: DecryptError", "give the client one"),
+            (
+                "received corrupt message of type InvalidContentType",
+                "ports for TLS",
+            ),
+        ] {
+            let tried = format!("zk:1: TLS could not be agreed on: {reason}");
+            assert!(to_do(&[tried]).contains(advice), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_advice_about_a_login_is_about_the_ticket_or_the_mechanism() {
+        for (reason, advice) in [
+            (NO_TICKET, "the key distribution centre"),
+            (PREPARES_LOGIN, "the key distribution centre"),
+            (NO_SASL_LOGIN, "the mechanism"),
+        ] {
+            assert!(
+                to_do(&[format!("zk:1: {reason}")]).contains(advice),
+                "{reason}"
+            );
         }
     }
 

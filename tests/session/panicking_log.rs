@@ -1,10 +1,11 @@
 //! What goes on although a logger panics.
 
+use std::fs;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use zklock::Client;
 use zklock::embedded::Server;
+use zklock::{Client, Error};
 
 use crate::SOON;
 use crate::panics::Panics;
@@ -89,4 +90,39 @@ fn a_log_that_panics_of_a_revoke_request_leaves_locks_confirmed_and_nodes_delete
         let next = other.mutex("/panics/revoked").unwrap();
         assert!(next.try_lock_for(SOON).unwrap().is_some(), "a ghost has it");
     });
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_log_that_panics_of_an_authority_costs_no_connection() {
+    use crate::support::secure::Keys;
+    use crate::support::worker::{Worker, itself};
+
+    let keys = Keys::new();
+    // The names are those of authorities in a folder.
+    let folder = keys.folder.path("authorities");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(keys.ca(), folder.join("00000000.0")).unwrap();
+    fs::write(folder.join("00000000.1"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    let mut command = itself();
+    command
+        .env("SSL_CERT_DIR", folder)
+        .env_remove("SSL_CERT_FILE");
+    let worker = Worker::launch(command, worker_that_trusts_the_system, "");
+    worker.expect("it has panicked, and no server answers");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+#[ignore = "a worker process"]
+fn worker_that_trusts_the_system() {
+    use crate::support::worker;
+
+    let Some(_) = worker::input() else { return };
+    let panics = Panics::at("an authority of the system cannot be read");
+    let builder = Client::builder("127.0.0.1:1").tls(zklock::Tls::new());
+    let told = builder.connect_timeout(Duration::from_millis(1)).connect();
+    assert!(matches!(told, Err(Error::ConnectTimeout { .. })));
+    assert!(panics.has_panicked());
+    worker::say("it has panicked, and no server answers");
 }

@@ -276,7 +276,8 @@ impl Functions {
         }
         let [of_gssapi, of_kerberos] = CODES;
         let (why, detail) = (self.words(major, of_gssapi), self.words(minor, of_kerberos));
-        Err(Error(match detail.is_empty() {
+        // MIT's library has no detail for some errors, and calls that a success.
+        Err(Error(match ["", "Success"].contains(&&*detail) {
             true => why,
             false => format!("{why} ({detail})"),
         }))

@@ -60,11 +60,7 @@ impl Inbox {
     /// Takes the next frame once all of it has arrived, or the head of a frame that is too long. Fails if the
     /// frame claims an impossible length.
     pub(super) fn frame(&mut self) -> Result<Option<Frame<'_>>, String> {
-        self.frame_within(self.limit)
-    }
-
-    /// Like [`frame`](Self::frame), with another limit.
-    pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<Frame<'_>>, String> {
+        let limit = self.limit;
         let dropped = self.skip.min(self.end - self.start);
         self.start += dropped;
         self.skip -= dropped;
@@ -92,6 +88,12 @@ impl Inbox {
             self.start += 4 + length;
         }
         Ok(frame.map(Frame::Whole))
+    }
+
+    /// Returns the length of the next frame, if it has arrived and can be one.
+    pub(super) fn announced(&self) -> Option<usize> {
+        let waiting = self.bytes.get(self.start..self.end)?;
+        usize::try_from(i32::from_be_bytes(*waiting.first_chunk()?)).ok()
     }
 
     /// Returns whether a part of a frame has arrived.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::channel::{Channel, HUNG_UP, is_timeout};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
-use crate::error::OTHER_SERVICE;
+use crate::error::{ANSWERS_IN_TLS, OTHER_SERVICE};
 use crate::system::contained;
 use crate::time::clock::Moment;
 use crate::transport::session_key::SessionKey;
@@ -14,6 +14,8 @@ use zklock_jute::{ConnectReply, ConnectRequest, Malformed};
 
 /// The longest greeting.
 const GREETING_LIMIT: usize = 4 * 1024;
+/// The two bytes with which a server begins that refuses what is no TLS.
+const TLS_ALERT: usize = 0x1503;
 /// The length of every session's password.
 const PASSWORD: usize = 16;
 /// The least time that a read waits.
@@ -71,7 +73,12 @@ pub(super) fn greeting(
     let reply = reply.map_err(|complaint| match complaint {
         Complaint::HungUp => HUNG_UP.to_owned(),
         Complaint::Late => format!("it did not greet within {limit:.1?}"),
-        Complaint::TooLong(length) => format!("it greeted with {length} bytes"),
+        Complaint::TooLong(length) if length >> 16 == TLS_ALERT => ANSWERS_IN_TLS.to_owned(),
+        Complaint::TooLong(length) => {
+            format!(
+                "its answer is not ZooKeeper's, {OTHER_SERVICE}: a frame of {length} bytes was announced"
+            )
+        }
         Complaint::Unreadable(reason) => {
             format!("its answer is not ZooKeeper's, {OTHER_SERVICE}: {reason}")
         }
@@ -147,7 +154,11 @@ pub(super) fn next_frame<T>(
 ) -> Result<T, Complaint> {
     let broken = |error: std::io::Error| Complaint::Broken(error.to_string());
     loop {
-        match inbox.frame_within(longest) {
+        // The rest may never come.
+        if let Some(length) = inbox.announced().filter(|length| longest < *length) {
+            return Err(Complaint::TooLong(length));
+        }
+        match inbox.frame() {
             Ok(None) => {}
             Ok(Some(Frame::Whole(frame))) => {
                 return read(frame).map_err(|error| Complaint::Unreadable(error.to_string()));

@@ -10,7 +10,7 @@ use super::greeting::{Complaint, NOT_GREETED, next_frame};
 use super::hosts::Target;
 use super::sasl::{Begun, LoginFailure, Refusal};
 use super::shared::{Shared, WRITE_AGAIN};
-use crate::error::Error;
+use crate::error::{Error, PREPARES_LOGIN};
 use crate::time::clock::Moment;
 use zklock_jute::{SaslReply, encode_sasl};
 
@@ -30,7 +30,7 @@ pub(super) fn prepare(
         return Ok(None);
     };
     let asks = |so_far| shared.status.asks(target, so_far);
-    asks("it has accepted a connection, and the client prepares the SASL login");
+    asks(PREPARES_LOGIN);
     let begun = login.begin(&target.server.host, Moment::now() + limit);
     asks(NOT_GREETED);
     begun.map(Some).map_err(|failure| match failure {

@@ -92,6 +92,9 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
         "list /a",
     );
     assert_eq!(late.code, Some(69), "{late:?}");
+    let advice = "look whether the key distribution centre answers";
+    assert!(late.err.contains(advice), "{late:?}");
+    assert!(!late.err.contains("Success"), "{late:?}");
     // The wait for a silent KDC is no longer than the wait for a server.
     let _silent = kdc.replace_by_silence();
     let mut silent = as_user(&kdc, &hosts, &kdc.cache("silent"), Some(&anns));
@@ -126,6 +129,7 @@ fn a_server_of_another_mechanism_is_passed_over() {
     assert_eq!(told.code, Some(69), "{told:?}");
     let said = "it does not take a SASL login by DIGEST-MD5: ";
     assert!(told.err.contains(said), "{told:?}");
+    assert!(told.err.contains("log in by the mechanism"), "{told:?}");
 
     let hosts = format!("localhost:{}", digest.port());
     let (cache, keytab) = (kdc.cache("ann"), kdc.keytab("ann"));

@@ -28,6 +28,7 @@ pub(crate) use self::digest_md5::Digest;
 pub(crate) use self::gssapi::{Kerberos, Waiters};
 pub(super) use self::mechanism::LoginFailure;
 use self::mechanism::{Mechanism, Step};
+use crate::error::NO_SASL_LOGIN;
 use crate::system::random;
 use crate::time::clock::Moment;
 use zklock_jute::{ErrorCode, SaslReply};
@@ -115,7 +116,7 @@ fn run(
             code => {
                 let name = mechanism.name();
                 return Err(LoginFailure::Server(format!(
-                    "it does not take a SASL login by {name}: {code}"
+                    "{NO_SASL_LOGIN} {name}: {code}"
                 )));
             }
         };

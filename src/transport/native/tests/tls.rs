@@ -213,7 +213,10 @@ fn files_that_cannot_be_used_are_named() {
         (Tls::new().ca_file(&key), "client.key"),
         (tls().client_cert(&none, &key), "none.pem"),
         (tls().client_cert(&chain, &none), "none.pem"),
-        (tls().client_cert(&chain, &chain), "client.pem"),
+        (
+            tls().client_cert(&chain, &chain),
+            "client.pem holds no private key",
+        ),
         (tls().client_cert(&chain, &other), "client.pem"),
     ] {
         let error = bad.configure().unwrap_err();
