@@ -25,6 +25,7 @@ use crate::system::{clock, contained};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::token::FencingToken;
+use crate::transport::session_state::SessionState;
 use zklock_core::attempt::{Origin, OwnNode};
 use zklock_core::dialect::Role;
 use zklock_core::predecessor_mark::Mark;
@@ -56,8 +57,8 @@ pub(crate) struct RawGuard {
     at_least_until: Option<Instant>,
     /// The line of the next threads, and how many of them may inherit the lock in a row.
     heirs: Option<(Turnstile, u32)>,
-    /// See [`has_waited`](Self::has_waited).
-    has_waited: bool,
+    /// The connection through which a wait for other clients ended.
+    waited: Option<u64>,
     /// See [`seen`](Self::seen).
     pub(super) seen: Option<SeenAhead>,
     /// Whether the node is deleted already.
@@ -113,7 +114,7 @@ impl RawGuard {
             noted: OnceLock::new(),
             at_least_until: None,
             heirs: None,
-            has_waited: false,
+            waited: None,
             seen: None,
             has_left: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
@@ -158,7 +159,7 @@ impl RawGuard {
             raw.granted(request.limit.spent());
         }
         raw.at_least_until = at_least.map(from_now);
-        raw.has_waited = waited;
+        raw.waited = waited;
         raw.seen = request.seen.clone();
         Ok(Some(raw))
     }
@@ -258,14 +259,21 @@ impl RawGuard {
     }
 
     /// Returns whether other clients were ahead in the queue.
-    ///
-    /// The grant may have come with the event of a deletion. Another server may not have heard of
-    /// the deletion yet, nor of data that was written with it, so a thread asks for a
-    /// [`sync`](crate::transport::Capabilities::sync) before it reads what its predecessor left. A
-    /// grant by a listing rests on a reply, and no server that is behind a reply takes over the
-    /// session.
     pub(crate) fn has_waited(&self) -> bool {
-        self.has_waited
+        self.waited.is_some()
+    }
+
+    /// Returns whether a read may show less than what the holder before has left.
+    ///
+    /// The grant may have come with the event of a deletion. The server that reported it has applied
+    /// all earlier writes too. Another one, to which the client has moved meanwhile, may not have
+    /// heard of them, so a thread asks it for a
+    /// [`sync`](crate::transport::Capabilities::sync). A grant by a listing rests on a reply, and no
+    /// server that is behind a reply takes over the session.
+    pub(crate) fn may_read_less(&self) -> bool {
+        let now = self.session.status.snapshot();
+        let here = |connects| now.state == SessionState::Connected && now.connects == connects;
+        self.waited.is_some_and(|connects| !here(connects))
     }
 
     /// Returns which contenders the call has seen ahead, if it was asked to note them.

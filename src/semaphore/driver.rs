@@ -95,7 +95,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                     self.request.taken |= looked;
                     return self.finish(outcome);
                 }
-                Action::Look => self.look(self.sync_after_wait())?,
+                Action::Look => self.look(false)?,
                 Action::LookAgain => self.look_again()?,
                 Action::Line => self.line()?,
                 Action::Make => self.make()?,
@@ -163,7 +163,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Dialect::LeaderLatch => Dialect::Curator,
             dialect => dialect,
         };
-        let (look, _) = self.questions(None);
+        let (look, _) = self.questions(false);
         let line = Queue {
             dir: &locks,
             reads: &look,

@@ -31,8 +31,8 @@ use zklock_jute::Names;
 pub(crate) struct Reached {
     pub(crate) lease: Lease,
     pub(crate) mine: OwnNode,
-    /// Whether others were ahead.
-    pub(crate) waited: bool,
+    /// The connection through which the wait for others ended, if there was one.
+    pub(crate) waited: Option<u64>,
     /// Whether a semaphore has directories here; its clients use up no numbers of the queue.
     pub(crate) beside_semaphore: bool,
 }
@@ -296,7 +296,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         Reached {
             lease,
             mine,
-            waited,
+            waited: waited.then_some(self.wired.snapshot.connects),
             beside_semaphore: self.acquisition.is_beside_semaphore(),
         }
     }

@@ -37,7 +37,7 @@ impl RawGuard {
             self.watched = None;
             let mut next = Self::watched_as(watched, &self.session, lease, self.token);
             next.heirs.clone_from(&self.heirs);
-            next.has_waited = self.has_waited;
+            next.waited = self.waited;
             Some(next)
         };
         let path = self.lease.clone();
@@ -203,7 +203,7 @@ impl RawGuard {
     fn next_create(&self) -> Option<Arc<EarlyCreate>> {
         let writes = self.closing.is_some() || self.noted.get().is_some();
         let plain = !writes && self.at_least_until.is_none();
-        let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.has_waited)?;
+        let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.has_waited())?;
         turnstile.next_wish(self.lease.path())?
     }
 

@@ -10,10 +10,10 @@ use zklock_core::places::permits_of_kazoos;
 use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 impl PermitDriver<'_, '_> {
-    /// Reads the number and lists the permits, after the `sync` if there is one.
-    pub(super) fn look(&mut self, sync: Option<Request>) -> Result<Event> {
+    /// Reads the number and lists the permits, at a server that `catches_up` if asked for.
+    pub(super) fn look(&mut self, catches_up: bool) -> Result<Event> {
         let path = &*self.semaphore.path;
-        let mut answers = match self.answers(sync) {
+        let mut answers = match self.answers(catches_up) {
             Ok(answers) => answers.into_iter(),
             Err(error) => return error.or(path, Event::Cancel),
         };
@@ -56,15 +56,27 @@ impl PermitDriver<'_, '_> {
         self.request.taken = true;
         let (cleaner, leases) = (&self.session().cleaner, self.semaphore.permits_dir());
         cleaner.finish(&leases, &self.request.limit);
-        self.look(Some(self.sync()))
+        self.look(true)
     }
 
     /// Returns the answers that came with the place in the queue, or asks now.
-    fn answers(&mut self, sync: Option<Request>) -> Result<Replies, CallError> {
+    fn answers(&mut self, catches_up: bool) -> Result<Replies, CallError> {
         if let Some(read) = self.request.read.take() {
             return Ok(read);
         }
-        let (requests, synced) = self.questions(sync);
+        if catches_up || self.may_read_less() {
+            return self.ask(true);
+        }
+        let answers = self.ask(false)?;
+        // They may be another server's.
+        match self.may_read_less() {
+            true => self.ask(true),
+            false => Ok(answers),
+        }
+    }
+
+    fn ask(&self, catches_up: bool) -> Result<Replies, CallError> {
+        let (requests, synced) = self.questions(catches_up);
         let (mut caller, limit) = (self.session().caller(), &self.request.limit);
         let mut answers = caller.call_all(&requests, &self.semaphore.path, limit)?;
         Ok(answers.split_off(synced))
@@ -99,21 +111,16 @@ impl PermitDriver<'_, '_> {
         was_first
     }
 
-    /// Returns the request that brings the server up to date, if the client has waited for its place in the queue.
-    pub(super) fn sync_after_wait(&self) -> Option<Request> {
-        let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
-        waited.then(|| self.sync())
-    }
-
-    /// Returns the request that brings the server up to date.
-    pub(super) fn sync(&self) -> Request {
-        let capabilities = self.session().transport.capabilities();
-        capabilities.sync(&self.semaphore.path)
+    /// Returns whether a look may miss what the client that was first in the queue before has left.
+    fn may_read_less(&self) -> bool {
+        self.first.as_ref().is_some_and(RawGuard::may_read_less)
     }
 
     /// Returns the requests of a look, and how many of the first ones only bring the server up to date.
-    pub(super) fn questions(&self, sync: Option<Request>) -> (Vec<Request>, usize) {
+    pub(super) fn questions(&self, catches_up: bool) -> (Vec<Request>, usize) {
         let path = &*self.semaphore.path;
+        let capabilities = self.session().transport.capabilities();
+        let sync = catches_up.then(|| capabilities.sync(path));
         let mut requests: Vec<_> = sync.into_iter().collect();
         let synced = requests.len();
         requests.extend([Request::get(path), Request::list(path)]);

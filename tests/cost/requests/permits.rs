@@ -10,7 +10,9 @@ use super::scene::{ENTER, Scene};
 use super::tap::Tap;
 use super::{LONG, SHORT};
 use crate::support::fresh_path;
+use crate::support::proxy::Proxy;
 use crate::support::raw::op;
+use crate::transport::wait_for_queue;
 
 #[test]
 fn the_number_of_a_permit_costs_two_round_trips_and_nothing_where_nobody_asks() {
@@ -87,4 +89,33 @@ fn a_permit_that_was_waited_for_is_proven_with_the_listing_that_shows_it_free() 
     });
     let sent = scene.tap.take();
     assert_eq!(sent[0], [op::GET_CHILDREN, op::MULTI], "{sent:?}");
+}
+
+/// Another server than the one that reported the turn may not know yet what the one ahead has left.
+#[test]
+fn who_has_waited_in_the_line_looks_behind_a_write_only_where_it_has_moved_meanwhile() {
+    for moves in [false, true] {
+        let (server, path) = (Server::start().unwrap(), fresh_path("line"));
+        let network = Proxy::start(server.hosts());
+        let [first, second] = [(); 2].map(|()| Client::connect(server.hosts()).unwrap());
+        let third = Client::connect(&network.hosts()).unwrap();
+        let permits = |client: &Client| client.semaphore(&path, 1).unwrap();
+        let held = permits(&first).acquire().unwrap();
+        let (told, waits) = bounded(1);
+        thread::scope(|scope| {
+            scope.spawn(|| drop(permits(&second).acquire().unwrap()));
+            wait_for_queue(&first, &path, 2);
+            scope.spawn(|| {
+                let told = LockOptions::new().on_wait(|_| told.try_send(()).unwrap_or_default());
+                drop(permits(&third).acquire_with(told).unwrap().unwrap());
+            });
+            waits.recv().unwrap();
+            if moves {
+                network.drop_next_reply_to(op::GET_DATA);
+            }
+            drop(held);
+        });
+        assert!(network.fired());
+        assert_eq!(network.requests(op::SET_DATA), usize::from(moves));
+    }
 }
