@@ -1,5 +1,6 @@
 //! The subscribers, which are notified of every change of the status until they leave.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 
 use crate::system::channel::{Receiver, bounded};
@@ -24,6 +25,9 @@ impl Changes {
 pub(crate) struct Subscription(
     #[expect(dead_code, reason = "only its existence counts")] Arc<Notify>,
 );
+
+impl UnwindSafe for Subscription {}
+impl RefUnwindSafe for Subscription {}
 
 type Notify = dyn Fn(&Snapshot) + Send + Sync;
 
