@@ -6,16 +6,30 @@ use crate::error::Result;
 use crate::token::FencingToken;
 use zklock_core::journal::{Journal, PastRun};
 
+/// A job's record, for the program.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Records {
+    /// As [`Job::last`].
+    pub done: Option<RunRecord>,
+    /// As [`Job::last_failure`].
+    pub failed: Option<RunRecord>,
+    /// As [`Job::running`].
+    pub running: Option<RunRecord>,
+    /// As [`Job::history`].
+    pub history: Vec<RunRecord>,
+    /// The slots that are [forgotten](Job::forget_slot) and not run since.
+    pub open: Vec<String>,
+}
+
 impl Job {
-    /// Returns the results of [`last`](Self::last), [`last_failure`](Self::last_failure),
-    /// [`running`](Self::running) and [`history`](Self::history), and the slots that are
-    /// [forgotten](Self::forget_slot) and not run since, all of one moment; for the program.
+    /// Returns the whole record, as of one moment; for the program.
     ///
     /// # Errors
     ///
     /// As [`last`](Self::last).
     #[doc(hidden)]
-    pub fn records(&self) -> Result<([Option<RunRecord>; 3], Vec<RunRecord>, Vec<String>)> {
+    pub fn records(&self) -> Result<Records> {
         loop {
             let journal = self.settled()?;
             match &journal.running {
@@ -24,11 +38,13 @@ impl Job {
                 _ => {}
             }
             let runs = journal.runs().into_iter().cloned();
-            let history = runs.map(RunRecord::new).collect();
-            let open = journal.open_slots().map(str::to_owned).collect();
-            let [done, failed] = [journal.done, journal.failed].map(|run| run.map(RunRecord::new));
-            let running = journal.running.map(RunRecord::under_way);
-            return Ok(([done, failed, running], history, open));
+            return Ok(Records {
+                history: runs.map(RunRecord::new).collect(),
+                open: journal.open_slots().map(str::to_owned).collect(),
+                done: journal.done.map(RunRecord::new),
+                failed: journal.failed.map(RunRecord::new),
+                running: journal.running.map(RunRecord::under_way),
+            });
         }
     }
 

@@ -23,25 +23,26 @@ const OLD: u8 = 2;
 
 pub(crate) fn last(client: &Client, last: &Last) -> Result<u8, Failure> {
     let job = client.job(&last.path)?;
-    let ([done, failed, running], history, open) = job.records()?;
-    let runs = last.runs.map(|most| newest(history, most));
+    let record = job.records()?;
+    let runs = last.runs.map(|most| newest(record.history, most));
     let present = client.contenders(&last.path)?;
     let mut holds = present.iter().filter_map(Contender::hold);
     let paused = holds.find(|hold| !hold.seems_over());
-    let lasts = [&done, &failed, &running];
+    let (done, failed, running) = (&record.done, &record.failed, &record.running);
+    let lasts = [done, failed, running];
     let text = match (last.json, &runs) {
-        (true, runs) => json_of(&last.path, lasts, (runs.as_deref(), &open), paused),
+        (true, runs) => json_of(&last.path, lasts, (runs.as_deref(), &record.open), paused),
         (false, Some(runs)) => told_all(&last.path, runs, running.as_ref()),
         (false, None) => told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref()),
     };
     let mut lines = vec![text];
     if !last.json {
         let again = |slot: &String| format!("again:   slot {} is to be run", plain(slot));
-        lines.extend(open.iter().map(again));
+        lines.extend(record.open.iter().map(again));
         lines.extend(paused.map(|hold| format!("paused:  {}", plain(&hold.to_string()))));
     }
     written(writeln!(io::stdout(), "{}", lines.join("\n")))?;
-    let Some(ended) = done.and_then(|run| run.ended()) else {
+    let Some(ended) = done.as_ref().and_then(RunRecord::ended) else {
         return Ok(NEVER);
     };
     let Some(why) = last.older_than.and_then(|limit| why_old(ended, limit)) else {
