@@ -494,16 +494,16 @@ fn what_is_left_and_what_may_still_come_can_be_told() {
             .map(|(_, orphan)| orphan)
             .collect()
     };
-    let orphan = Orphan::Prefix("_c_me-lock-".to_owned());
+    let orphan = || Orphan::Prefix("_c_me-lock-".to_owned());
     let id = deletions.begin(perhaps(), ());
-    assert_eq!(left(&deletions, NOW), [orphan.clone()], "it is looked for");
+    assert_eq!(left(&deletions, NOW), [orphan()], "it is looked for");
     finds(&mut deletions, id, &[]);
     deletions.ended(id, NOW, T);
-    assert_eq!(left(&deletions, NOW), [orphan]);
+    assert_eq!(left(&deletions, NOW), [orphan()]);
     assert_eq!(left(&deletions, NOW + 10 * T), []);
-    let node = Orphan::Node("_c_me-lock-0000000007".to_owned());
-    deletions.begin(Deletion::new("/m", 1, node.clone()), ());
-    assert_eq!(left(&deletions, NOW + 10 * T), [node], "it is deleted");
+    let node = || Orphan::Node("_c_me-lock-0000000007".to_owned());
+    deletions.begin(Deletion::new("/m", 1, node()), ());
+    assert_eq!(left(&deletions, NOW + 10 * T), [node()], "it is deleted");
 }
 
 /// A daemon whose calls often reach their limits may keep one connection for months.
