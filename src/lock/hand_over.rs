@@ -254,7 +254,12 @@ impl Attempt<'_> {
 
     /// Waits for a connection with the session that was handed over.
     fn connect(&mut self, limit: &Limit) -> Result<()> {
-        match self.caller.connected(limit)? {
+        let connected = self.caller.connected(limit);
+        // Perhaps the client has ended with the session.
+        if self.session.status.expiries() != 0 {
+            return Err(self.lost(LostReason::SessionExpired));
+        }
+        match connected? {
             Some(snapshot) if snapshot.session == self.id() => Ok(()),
             Some(_) => Err(self.lost(LostReason::SessionExpired)),
             None => Err(self.unanswered(limit)),

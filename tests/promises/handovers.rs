@@ -252,10 +252,10 @@ fn a_handover_that_is_late_is_lost(place: Place) {
     place
         .shared()
         .expire(raw::owner(&scene.hosts, guard.node()));
-    assert_eq!(
-        lost(scene.take_over(&handover)),
-        Some(LostReason::SessionExpired)
-    );
+    let network = Proxy::start(&scene.hosts);
+    let taken = Client::builder(&network.hosts()).take_over(&handover);
+    assert_eq!(lost(taken), Some(LostReason::SessionExpired));
+    assert_eq!(network.connections(), 1, "another session is of no use");
 
     let guard = scene.holder(2 * SOON);
     let handover = guard.hand_over().unwrap();

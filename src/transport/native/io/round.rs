@@ -67,6 +67,7 @@ impl Io {
         self.rotation
             .leave(candidate.target, attempted.as_ref().ok());
         let reason = match attempted {
+            Ok(Round::Expired) if self.has_come_too_late() => return Some(Round::Over),
             Ok(round) => return Some(round),
             // The client itself ended the connection.
             Err(_) if !self.shared.rest(Duration::ZERO) => return Some(Round::Over),
@@ -85,6 +86,12 @@ impl Io {
             false => self.turned_away(&target, &reason),
         }
         None
+    }
+
+    /// Returns whether the session of another process had ended before it was continued. Another one is of no use.
+    fn has_come_too_late(&self) -> bool {
+        let inherited = self.shared.config.inherited.as_ref();
+        !self.has_served && inherited.is_some_and(|session| session.is_kept)
     }
 
     /// Pauses for about this long. Returns `false` if the transport must end.
