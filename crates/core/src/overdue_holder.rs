@@ -89,8 +89,8 @@ pub enum Event<'a> {
     Children(Contest, &'a Names, Option<&'a str>, &'a [String]),
     /// The node was created by this transaction; the second field is the time since a fixed moment.
     Born(i64, Duration),
-    /// The action is done.
-    Done,
+    /// The holder has been asked, or cannot be: its grace begins at this time since a fixed moment.
+    Asked(Duration),
     /// Another answer arrived, or none.
     Failed,
 }
@@ -153,6 +153,12 @@ impl Overdue {
                     _ => State::Sleep,
                 }
             }
+            (State::Ask(_), Event::Asked(now)) => {
+                if let Some(head) = &mut self.head {
+                    head.asked = Some(now);
+                }
+                State::Sleep
+            }
             (State::Look(node, caught_up), Event::Born(born, now)) => {
                 let (node, caught_up) = (node.clone(), *caught_up);
                 self.saw(node, born, now, caught_up)
@@ -192,10 +198,7 @@ impl Overdue {
             return State::Look(node, true);
         }
         match head.asked {
-            None => {
-                head.asked = Some(now);
-                State::Ask(node)
-            }
+            None => State::Ask(node),
             Some(_) => State::Evict(node),
         }
     }
@@ -251,7 +254,10 @@ mod tests {
             assert_eq!(overdue.action(), Action::Look(head.clone(), caught_up));
             overdue.handle(Event::Born(born, time * second));
             assert_eq!(overdue.action(), *expected, "at {time}");
-            overdue.handle(Event::Done);
+            overdue.handle(match overdue.action() {
+                Action::Ask(_) => Event::Asked(time * second),
+                _ => Event::Failed,
+            });
         }
     }
 
@@ -279,11 +285,14 @@ mod tests {
         assert_eq!(overdue.action(), Action::Look(head(), true));
         overdue.handle(Event::Born(1, Duration::from_secs(2)));
         assert_eq!(overdue.action(), Action::Ask(head()));
-        overdue.handle(Event::Done);
-        look(&mut overdue, 62);
-        overdue.handle(Event::Born(1, Duration::from_secs(62)));
+        // The question was on its way for a while.
+        overdue.handle(Event::Asked(Duration::from_secs(30)));
+        look(&mut overdue, 89);
+        assert!(matches!(overdue.action(), Action::Sleep(_)));
+        look(&mut overdue, 90);
+        overdue.handle(Event::Born(1, Duration::from_secs(90)));
         assert_eq!(overdue.action(), Action::Evict(head()));
-        overdue.handle(Event::Done);
+        overdue.handle(Event::Failed);
         assert_eq!(overdue.action(), Action::Sleep(PERIODS.0));
     }
 

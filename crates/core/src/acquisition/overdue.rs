@@ -44,7 +44,9 @@ impl Acquisition {
                     self.hurry.at = None;
                     self.hurry.handle(Event::Elapsed);
                 }
-                Action::Ask(name) if !may_ask(&name) => self.hurry.handle(Event::Done),
+                Action::Ask(name) if !may_ask(&name) => {
+                    self.hurry.handle(Event::Asked(wire.now()));
+                }
                 action => self.send_about_head(&action, wire),
             }
         }
@@ -94,7 +96,8 @@ impl Acquisition {
             }
             return Ok(());
         }
-        let presses = matches!(action, Some(Action::Ask(_) | Action::Evict(_)));
+        let asks = matches!(action, Some(Action::Ask(_)));
+        let presses = asks || matches!(action, Some(Action::Evict(_)));
         let event = match &answered {
             Ok(Reply::Children { names, .. }) => {
                 Event::Children(self.contest, names, self.attempt.node(), &self.hurry.held)
@@ -104,15 +107,17 @@ impl Acquisition {
                 self.hurry.version = stat.version;
                 Event::Born(stat.czxid, wire.now())
             }
-            // The node is gone, or another client has asked its holder too.
+            // Another client may have asked the holder too.
+            Ok(_) | Err(Failure::Refused(ErrorCode::BAD_VERSION)) if asks => {
+                Event::Asked(wire.now())
+            }
+            // The node is gone, or another client has asked its holder.
             Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => Event::Failed,
             Err(failure @ (Failure::Refused(_) | Failure::TooLong(_))) if presses => {
                 return Err(*failure);
             }
             // While no answer has arrived, the holder is asked again.
-            Err(Failure::Lost | Failure::NotSent) if matches!(action, Some(Action::Ask(_))) => {
-                return Ok(());
-            }
+            Err(Failure::Lost | Failure::NotSent) if asks => return Ok(()),
             _ => Event::Failed,
         };
         if let Some(overdue) = &mut self.hurry.overdue {

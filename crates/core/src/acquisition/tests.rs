@@ -368,11 +368,14 @@ fn an_overdue_holder_is_asked_again_if_an_answer_is_lost_and_evicted_as_it_was_s
             matches!(&asked[..], [Request::SetData { version: 5, .. }]),
             "{asked:?}"
         );
+        wire.now += rule.grace / 2;
         answers(&mut waiter, &mut wire, vec![Err(Failure::Lost)]);
     }
     sends(&mut waiter, &mut wire);
+    let asked = wire.now;
     answers(&mut waiter, &mut wire, vec![stat(30, 6)]);
     let evicted = presses(&mut waiter, &mut wire, 6);
+    assert!(asked + rule.grace <= wire.now, "evicted within its grace");
     assert!(
         matches!(&evicted[..], [Request::Delete { version: 6, .. }]),
         "{evicted:?}"

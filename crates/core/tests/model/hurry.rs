@@ -18,6 +18,8 @@ const STEP: Duration = Duration::from_secs(1);
 /// How many steps a holder may hold, and how many it has after it was asked.
 const HOLDS: u8 = 4;
 const GRACE: u8 = 2;
+/// How many steps the question may be on its way, because the connection breaks.
+const OUTAGE: u8 = 1;
 /// The thread's own node.
 const OWN: &str = "me-lock-0000000099";
 
@@ -32,6 +34,7 @@ pub(crate) enum Haste {
     AsksItself,
     AsksTheNext,
     OversleepsTheGrace,
+    CountsTheGraceFromTheSending,
 }
 
 /// A contender ahead of the thread.
@@ -56,12 +59,16 @@ pub(crate) struct Hurry {
     next: i64,
     overdue: Overdue,
     wakes_at: Option<u8>,
+    /// How much of the outage is left.
+    outage: u8,
     violations: Vec<Violation>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
     Tick,
+    /// The question is on its way while a step passes.
+    Break,
     /// The thread carries out what the machine says.
     Run,
     /// The head releases.
@@ -87,6 +94,7 @@ impl Hurry {
             next: 0,
             overdue: Overdue::new(rule),
             wakes_at: None,
+            outage: OUTAGE,
             violations: Vec::new(),
         };
         hurry.come();
@@ -148,11 +156,16 @@ impl Hurry {
                 if self.haste != Haste::AsksNobody {
                     self.ask(&name);
                 }
-                self.overdue.handle(Event::Done);
+                let under_way = match self.haste {
+                    Haste::CountsTheGraceFromTheSending => OUTAGE - self.outage,
+                    _ => 0,
+                };
+                self.overdue
+                    .handle(Event::Asked(now - u32::from(under_way) * STEP));
             }
             Action::Evict(name) => {
                 self.evict(&name);
-                self.overdue.handle(Event::Done);
+                self.overdue.handle(Event::Failed);
             }
         }
         self.sleep();
@@ -225,9 +238,13 @@ impl Model for Hurry {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let due = self.wakes_at.is_none_or(|time| time <= self.now);
+        let asks = matches!(self.overdue.action(), Action::Ask(_));
         if due {
             steps.push(Step::Run);
-        } else if self.now < self.end {
+        }
+        if asks && 0 < self.outage {
+            steps.push(Step::Break);
+        } else if !due && self.now < self.end {
             steps.push(Step::Tick);
         }
         if !self.ahead.is_empty() {
@@ -246,6 +263,10 @@ impl Model for Hurry {
         let mut next = self.clone();
         match step {
             Step::Tick => next.now += 1,
+            Step::Break => {
+                next.now += 1;
+                next.outage -= 1;
+            }
             Step::Run => next.run(),
             Step::Leave => {
                 next.leave();
@@ -282,7 +303,8 @@ impl Model for Hurry {
 
     fn check(&mut self, _: bool) {
         // The thread looks at every step, and sees a new head by the next look.
-        let late = |head: &Holder| HOLDS + GRACE + 3 < self.now - head.since;
+        let most = HOLDS + GRACE + 3 + OUTAGE - self.outage;
+        let late = |head: &Holder| most < self.now - head.since;
         if self.ahead.first().is_some_and(late) {
             self.blame(Property::Liveness, "the head is not hurried");
         }
