@@ -173,7 +173,7 @@ impl Rig {
     }
 
     fn receive(&self, mailbox: &Mailbox<Reply>, limit: &Limit) -> Reply {
-        let waits = AssertUnwindSafe(|| mailbox.recv(self, limit));
+        let waits = AssertUnwindSafe(|| (self as &dyn Transport).receive(mailbox, limit));
         let reply = match catch_unwind(waits) {
             Ok(reply) => reply.unwrap_or(Reply::Late),
             Err(_) => Reply::Panicked,
