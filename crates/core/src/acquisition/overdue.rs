@@ -96,7 +96,7 @@ impl Acquisition {
             }
             return Ok(());
         }
-        let asks = matches!(action, Some(Action::Ask(_)));
+        let (asks, now) = (matches!(action, Some(Action::Ask(_))), wire.now());
         let presses = asks || matches!(action, Some(Action::Evict(_)));
         let event = match &answered {
             Ok(Reply::Children { names, .. }) => {
@@ -105,13 +105,10 @@ impl Acquisition {
             // A node without a session belongs to no contender, whatever its name.
             Ok(Reply::Stat(stat)) if stat.has_session() && !presses => {
                 self.hurry.version = stat.version;
-                Event::Born(stat.czxid, wire.now())
+                Event::Born(stat.czxid, now)
             }
             // Another client may have asked the holder too.
-            Ok(_) | Err(Failure::Refused(ErrorCode::BAD_VERSION)) if asks => {
-                Event::Asked(wire.now())
-            }
-            // The node is gone, or another client has asked its holder.
+            Ok(_) | Err(Failure::Refused(ErrorCode::BAD_VERSION)) if asks => Event::Asked(now),
             Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => Event::Failed,
             Err(failure @ (Failure::Refused(_) | Failure::TooLong(_))) if presses => {
                 return Err(*failure);
