@@ -110,6 +110,11 @@ fn what_a_forked_child_drops_waits_for_no_thread_of_the_parent() {
                     drop(guard);
                 });
             }
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    client.metrics();
+                }
+            });
             let all_end = (0..FORKS).all(|_| child_ends(&client));
             over.store(true, Ordering::Relaxed);
             assert!(all_end, "a child hangs");
@@ -117,7 +122,7 @@ fn what_a_forked_child_drops_waits_for_no_thread_of_the_parent() {
     });
 }
 
-/// Returns whether a child that drops everything ends.
+/// Returns whether a child that unlocks a guard and drops everything else ends.
 fn child_ends(client: &Client) -> bool {
     let mutex = client.mutex(&fresh_path("forked")).unwrap();
     let guard = mutex.lock().unwrap();
@@ -126,7 +131,11 @@ fn child_ends(client: &Client) -> bool {
         .unwrap()
         .read()
         .unwrap();
-    ends(|| drop((reader, guard, mutex)))
+    let unlocked = client.mutex(&fresh_path("forked")).unwrap().lock().unwrap();
+    ends(|| {
+        assert_eq!(unlocked.unlock(), Err(Error::Closed));
+        drop((reader, guard, mutex));
+    })
 }
 
 /// Returns whether a child that does this ends well.

@@ -50,6 +50,10 @@ impl RawGuard {
 
     /// Gives up the nodes and waits for the answer, at most until the lock is lost.
     pub(crate) fn release(mut self) -> Result<()> {
+        // In a forked child, a thread that does not exist there may have any of the client's mutexes locked.
+        if self.session.is_inherited() {
+            return Err(Error::Closed);
+        }
         if let Some(until) = self.at_least_until {
             self.hold_until(until);
             // A lock that is lost before that time may still have its nodes, which stay until then.
@@ -67,9 +71,6 @@ impl RawGuard {
         for _ in 0..count {
             match self.session.transport.receive(&endings, &limit) {
                 Ok(Ok(Ended::Deleted | Ended::Presumed)) => {}
-                Ok(Ok(Ended::GoneBefore)) if self.session.is_inherited() => {
-                    return Err(Error::Closed);
-                }
                 Ok(Ok(Ended::GoneBefore)) => return Err(self.found_gone()),
                 Ok(Err(refused)) => return Err(refused),
                 Err(LimitReached) => return Err(self.lease.lost()),
