@@ -273,7 +273,7 @@ impl Job {
         Error::Database {
             what,
             message: format!(
-                "the journal of {name} in database_lock_job cannot be read; if a later version of zklock wrote it, update this program"
+                "the journal of {name} in database_lock_job cannot be read: if a later version of zklock wrote it, update this program; if somebody changed it, correct it"
             ),
         }
     }
