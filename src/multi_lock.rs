@@ -285,7 +285,8 @@ macro_rules! multi_guard {
             /// # Errors
             ///
             /// Fails with [`Error::Lost`] if one of them was lost before: another holder may have
-            /// overlapped with this guard.
+            /// overlapped with this guard. Otherwise as
+            /// [`LockGuard::unlock`](crate::LockGuard::unlock).
             pub fn unlock(self) -> Result<()> {
                 self.grant.raw.release()
             }

@@ -130,7 +130,8 @@ impl<'a> LockOptions<'a> {
     /// the closure is called once, with the number of threads ahead and no contender; other clients
     /// may still come before it. It is called again if the thread then has to queue on the server.
     ///
-    /// The callback runs on the waiting thread, and the wait continues when it returns. In it,
+    /// The callback runs on the waiting thread, and the wait continues when it returns. In it, the
+    /// same path is [`Error::WouldDeadlock`](crate::Error::WouldDeadlock), and
     /// [`Client::blockers`](crate::Client::blockers) returns what the contenders ahead wait for, to
     /// the end of the chain. Defaults to no callback.
     pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {

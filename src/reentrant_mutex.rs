@@ -187,7 +187,8 @@ impl ReentrantMutexGuard {
     /// # Errors
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before: another
-    /// holder may have overlapped with this guard.
+    /// holder may have overlapped with this guard. Otherwise as
+    /// [`LockGuard::unlock`](crate::LockGuard::unlock).
     pub fn unlock(self) -> Result<()> {
         let still = self.check();
         match Arc::try_unwrap(self.held) {

@@ -71,7 +71,7 @@ pub(crate) enum Entry<T, S, W = ()> {
     Turn(Turn<T, S, W>, Option<T>),
     /// The limit was reached.
     Taken,
-    /// The calling thread has the turn already.
+    /// The calling thread has the turn already, or stands in line for it.
     OwnTurn,
     /// The client is closed.
     Closed,
@@ -135,12 +135,12 @@ impl<T, S, W> Turnstile<T, S, W> {
         self.enter_at_once(path, taken).unwrap_or(Entry::Taken)
     }
 
-    /// Returns whether the calling thread has the turn.
-    pub(crate) fn is_mine(&self, path: &str) -> bool {
+    /// Returns whether the calling thread has the turn, or stands in line for it.
+    pub(crate) fn has_me(&self, path: &str) -> bool {
         let lines = self.lines.lock();
-        let is_mine = lines.open.get(path).is_some_and(Line::is_mine);
+        let has_me = lines.open.get(path).is_some_and(Line::has_me);
         // Last, because it is a system call.
-        is_mine && !self.process.is_another()
+        has_me && !self.process.is_another()
     }
 
     /// Returns what the calling thread shares with itself, if it has the turn.
@@ -211,7 +211,7 @@ impl<T, S, W> Turnstile<T, S, W> {
             lines.open.insert(path.clone(), Line::new());
             return Some(Entry::Turn(self.turn(path, false), None));
         };
-        if line.is_mine() {
+        if line.has_me() {
             return Some(Entry::OwnTurn);
         }
         taken(line)
@@ -261,6 +261,12 @@ impl<T, S, W> Line<T, S, W> {
 
     fn is_mine(&self) -> bool {
         self.owner == Some(thread::current().id())
+    }
+
+    /// Returns whether the calling thread has the turn, or stands in line, as while it is told of its wait.
+    fn has_me(&self) -> bool {
+        let me = thread::current().id();
+        self.is_mine() || self.waiting.iter().any(|waiter| waiter.thread == me)
     }
 
     fn next_inherits(&self) -> bool {

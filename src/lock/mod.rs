@@ -115,7 +115,7 @@ impl Locks {
     /// Enters the calling thread as one of those that read or write a path.
     pub(crate) fn enter_shared(&self, path: &str) -> Result<thread_set::Entered> {
         // On the server, the thread would wait for its own mutex.
-        if self.turnstile.is_mine(path) {
+        if self.turnstile.has_me(path) {
             return Err(would_deadlock(path));
         }
         self.threads.enter(path).ok_or_else(|| would_deadlock(path))

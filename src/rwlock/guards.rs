@@ -99,7 +99,7 @@ impl RwLockReadGuard {
     /// # Errors
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: a writer may
-    /// have changed what was read.
+    /// have changed what was read. Otherwise as [`LockGuard::unlock`](crate::LockGuard::unlock).
     pub fn unlock(self) -> Result<()> {
         self.raw.release()
     }
@@ -149,7 +149,8 @@ impl RwLockWriteGuard {
     /// # Errors
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: other
-    /// holders may have overlapped with this guard.
+    /// holders may have overlapped with this guard. Otherwise as
+    /// [`LockGuard::unlock`](crate::LockGuard::unlock).
     pub fn unlock(self) -> Result<()> {
         self.raw.release()
     }

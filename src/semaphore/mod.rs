@@ -320,7 +320,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the permit was lost before.
+    /// Fails with [`Error::Lost`] if the permit was lost before. Otherwise as
+    /// [`LockGuard::unlock`](crate::LockGuard::unlock).
     pub fn unlock(self) -> Result<()> {
         self.raw.release()
     }

@@ -57,7 +57,6 @@ use zklock_core::dialect::Dialect;
 /// How long to wait for the end of a session.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// What users' code that panics interrupts is never half changed: it runs with no mutex locked.
 /// One client's session, with everything that lives as long as it.
 pub(crate) struct Session {
     pub(crate) status: Arc<Status>,
@@ -77,6 +76,7 @@ pub(crate) struct Session {
     next_watch: Arc<AtomicU64>,
 }
 
+// What users' code that panics interrupts is never half changed: it runs with no mutex locked.
 impl RefUnwindSafe for Session {}
 
 /// The user's settings for this client's nodes.

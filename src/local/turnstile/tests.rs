@@ -50,6 +50,29 @@ fn the_same_thread_would_deadlock_until_its_turn_may_change_threads() {
 }
 
 #[test]
+fn a_thread_in_line_would_deadlock_too_while_it_is_told_of_its_wait() {
+    let turnstile = Plain::default();
+    let first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {})).unwrap();
+    let (tell, told) = bounded(1);
+    let waiter = {
+        let turnstile = turnstile.clone();
+        thread::spawn(move || {
+            let over = Limit::new(Some(Instant::now()), None);
+            let again = |_| {
+                let again = turnstile.enter(&path(), &over, || (false, ()), |_| {});
+                let tried = turnstile.try_enter(&path());
+                let both = [again, tried].map(|entry| matches!(entry, Entry::OwnTurn));
+                tell.send((both, turnstile.has_me("/a"))).unwrap();
+            };
+            turn(turnstile.enter(&path(), &for_ever(), || (false, ()), again)).is_some()
+        })
+    };
+    assert_eq!(told.recv(), Ok(([true; 2], true)));
+    drop(first);
+    assert!(waiter.join().unwrap(), "the turn comes nevertheless");
+}
+
+#[test]
 fn the_turn_goes_round_in_order_of_arrival_and_past_those_who_left() {
     let turnstile = Plain::default();
     let first = turn(turnstile.enter(&path(), &for_ever(), || (false, ()), |_| {})).unwrap();
