@@ -50,10 +50,7 @@ impl RawGuard {
 
     /// Gives up the nodes and waits for the answer, at most until the lock is lost.
     pub(crate) fn release(mut self) -> Result<()> {
-        // In a forked child, a thread that does not exist there may have any of the client's mutexes locked.
-        if self.session.is_inherited() {
-            return Err(Error::Closed);
-        }
+        self.may_release()?;
         if let Some(until) = self.at_least_until {
             self.hold_until(until);
             // A lock that is lost before that time may still have its nodes, which stay until then.
@@ -91,6 +88,7 @@ impl RawGuard {
         version: i32,
         limit: &Limit,
     ) -> Result<Result<bool, LimitReached>> {
+        self.may_release()?;
         self.closing = Some(Box::new(Closing::Data(data, version)));
         let endings = Mailbox::new();
         self.give_up(Some(&endings.slot()));
@@ -98,6 +96,14 @@ impl RawGuard {
             Ok(ended) => Ok(ended? == Ended::Deleted),
             Err(late) => Err(late),
         })
+    }
+
+    /// Fails in a forked child: a thread that does not exist there may have a mutex locked.
+    fn may_release(&self) -> Result<()> {
+        match self.session.is_inherited() {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
     }
 
     /// Waits until this time, or until the lock is lost.
