@@ -310,8 +310,11 @@ fn who_waits_behind_another_waiter_is_not_told_that_nobody_runs(place: Place) {
         let second = aside(move || second.once("a", |_| done()));
         wait_for_queue(&one, &path, 2);
         let third = job(&place.connect(&hosts), &path);
-        let shortly = JobOptions::new().deadline(Instant::now() + Duration::from_secs(1));
-        let told = third.once_with("a", shortly, |_| done());
+        let (end, cancelled) = bounded(1);
+        let until_it_waits = JobOptions::new()
+            .cancel(cancelled)
+            .on_wait(|_| end.try_send(()).unwrap_or_default());
+        let told = third.once_with("a", until_it_waits, |_| done());
         let Err(error @ Error::GaveUp { .. }) = told else {
             panic!("{told:?}")
         };
