@@ -168,8 +168,8 @@ pub enum Error {
         /// How long the client waited.
         limit: Duration,
     },
-    /// The wait for a [`Job`](crate::Job) ended, by its limit or by a cancellation, and no client
-    /// was seen running it.
+    /// The wait for a [`Job`](crate::Job) ended, by its limit or by a cancellation, before a
+    /// run began, and who runs it is not known: another waiter may be ahead.
     GaveUp {
         /// The job's path.
         path: String,

@@ -191,7 +191,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Some(read.is_some_and(|last| self.once.has_ended(last.stat.czxid)))
     }
 
-    /// Returns the error of a call that ended without a run, and saw no client running it.
+    /// Returns the error of a call that ended without a run, and does not know who runs it.
     pub(super) fn gave_up(&self) -> Error {
         let refused = self.request.refused::<()>(self.session());
         refused.err().unwrap_or_else(|| Error::GaveUp {

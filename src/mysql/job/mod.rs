@@ -92,8 +92,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// As [`once`](Self::once), with [`Error::GaveUp`] if the wait ended and no client was seen to
-    /// run the job, and with [`Error::SlotForgotten`] for an old slot after runs out of
+    /// As [`once`](Self::once), with [`Error::GaveUp`] if the wait ended and it is not known who
+    /// runs the job, and with [`Error::SlotForgotten`] for an old slot after runs out of
     /// [order](JobOptions::any_order).
     pub fn once_with<T, E>(
         &self,
