@@ -316,7 +316,8 @@ pub(crate) struct Once {
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
 
-    /// Says nothing if it was done before: cron sends what a command says.
+    /// Says nothing if it was done before, unless a wrong clock may be why: cron sends what a
+    /// command says.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 

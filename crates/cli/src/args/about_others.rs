@@ -6,7 +6,7 @@ use crate::values::{absolute, absolute_or_root, number, slot, time, token};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit status: 0 if it was done; 1 if it was never done; 2 with --older-than, if that is too\nlong ago; otherwise that of zklock --help."
+    after_help = "Exit status: 0 if it was done; 1 if it was never done; 2 with --older-than, if that is too\nlong ago or as far in the future; otherwise that of zklock --help."
 )]
 pub(crate) struct Last {
     /// The job.
@@ -21,7 +21,7 @@ pub(crate) struct Last {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Ends with 2 if the last finished run ended longer ago: 26h, 90m, 3600.
+    /// Ends with 2 if the last finished run ended longer ago, or as far in the future: 26h, 90m, 3600.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) older_than: Option<Duration>,
 }
@@ -43,8 +43,8 @@ pub(crate) struct Forget {
     #[arg(value_parser = absolute)]
     pub(crate) path: String,
 
-    /// Gives the job an empty record if its own was replaced, while nobody uses the path. Other data
-    /// stays as it is.
+    /// Gives the job an empty record if its own was replaced or cannot be read, while nobody uses the
+    /// path. Other data stays as it is.
     #[arg(long)]
     pub(crate) repair: bool,
 
