@@ -7,9 +7,10 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, bounded};
 use zklock::{
-    Acl, Client, Error, GuardState, Handover, LostReason, MutexGuard, Permission, Result,
+    Acl, Client, Error, GuardState, Handover, LockOptions, LostReason, MutexGuard, Permission,
+    Result,
 };
 
 use crate::support::proxy::Proxy;
@@ -374,6 +375,8 @@ fn a_thread_that_waits_for_a_permit_stops_no_handover(place: Place) {
 fn a_node_that_cannot_be_given_up_stops_no_handover(place: Place) {
     let scene = Scene::of(place);
     let beside = format!("{}-beside", scene.path);
+    let client = Transport::Wire.connect_with(&scene.hosts, 2 * SOON);
+    let guard = client.mutex(&scene.path).unwrap().lock().unwrap();
     let allowed = [Permission::Create, Permission::Read];
     let owner = Client::builder(&scene.hosts)
         .auth("digest", "owner:password")
@@ -381,11 +384,12 @@ fn a_node_that_cannot_be_given_up_stops_no_handover(place: Place) {
         .connect()
         .unwrap();
     let own = owner.mutex(&beside).unwrap().lock().unwrap();
-    let client = Transport::Wire.connect_with(&scene.hosts, 2 * SOON);
-    let guard = client.mutex(&scene.path).unwrap().lock().unwrap();
     let mutex = client.mutex(&beside).unwrap();
-    let limit = Duration::from_millis(100);
-    assert!(mutex.try_lock_for(limit).unwrap().is_none());
+    let (end, cancelled) = bounded(1);
+    let until_it_waits = LockOptions::new()
+        .cancel(cancelled)
+        .on_wait(|_| end.try_send(()).unwrap_or_default());
+    assert!(mutex.lock_with(until_it_waits).unwrap().is_none());
     wait_for_children(&scene.hosts, &beside, 2);
     let handover = guard.hand_over().unwrap();
     let (_client, guard) = scene.take_over(&handover).unwrap();
