@@ -265,15 +265,16 @@ impl RawGuard {
 
     /// Returns whether a read may show less than what the holder before has left.
     ///
-    /// The grant may have come with the event of a deletion. The server that reported it has applied
-    /// all earlier writes too. Another one, to which the client has moved meanwhile, may not have
-    /// heard of them, so a thread asks it for a
-    /// [`sync`](crate::transport::Capabilities::sync). A grant by a listing rests on a reply, and no
-    /// server that is behind a reply takes over the session.
+    /// The grant may have come with the event of a deletion. The server that reported it has applied all earlier
+    /// writes too. Another one, to which the client has moved meanwhile, may not have heard of them. A grant by a
+    /// listing rests on a reply, and no server that is behind a reply takes over the session.
     pub(crate) fn may_read_less(&self) -> bool {
         let now = self.session.status.snapshot();
-        let here = |connects| now.state == SessionState::Connected && now.connects == connects;
-        self.waited.is_some_and(|connects| !here(connects))
+        // A handle tells of a reconnect on another thread than that of its answers.
+        let tells = self.session.transport.capabilities().resumes;
+        let is_known = tells && now.state == SessionState::Connected;
+        self.waited
+            .is_some_and(|connects| !is_known || now.connects != connects)
     }
 
     /// Returns which contenders the call has seen ahead, if it was asked to note them.
