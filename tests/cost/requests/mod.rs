@@ -90,8 +90,10 @@ fn who_gives_up_takes_back_the_watch_on_others_only() {
     let other = scene.connect();
     let _holder = other.mutex(&scene.path).unwrap().lock().unwrap();
     let mutex = scene.client.mutex(&scene.path).unwrap();
-    let limit = Duration::from_millis(200);
-    assert!(mutex.try_lock_for(limit).unwrap().is_none());
+    let (cancel, cancelled) = bounded(1);
+    let options = LockOptions::new().cancel(cancelled);
+    let options = options.on_wait(|_| cancel.try_send(()).unwrap_or_default());
+    assert!(mutex.lock_with(options).unwrap().is_none());
     scene.tap.wait_for(op::DELETE);
     let left = scene.tap.take().concat();
     let left = left.iter().filter(|one| **one == op::REMOVE_WATCHES);
