@@ -374,7 +374,8 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
                 .iter()
                 .filter(|run| run.slot == call.slot && run.at <= *told_at);
             let few = (count.count() as u32) < call.attempts;
-            let counts = |run: &Written| match call.any_order {
+            // Attempts at a slot that is done by its order alone still count for who runs it nevertheless.
+            let counts = |run: &Written| match call.any_order || call.again {
                 true => call.slot == run.slot,
                 false => call.slot <= run.slot,
             };
