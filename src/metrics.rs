@@ -1,8 +1,9 @@
 //! A client's counters.
 //!
-//! Counting takes a mutex for a moment, in which nothing else is done. With the feature `metrics`, every number also goes to the
-//! recorder of the `metrics` crate, under names that begin with `zklock_`. Locks with counters of
-//! their own have a label with their path there; these are few, however many locks a program uses.
+//! Counting takes a mutex for a moment, in which nothing else is done. With the feature `metrics`,
+//! every number also goes to the recorder of the `metrics` crate, under names that begin with
+//! `zklock_`. Locks with counters of their own have a label with their path there; these are few,
+//! however many locks a program uses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

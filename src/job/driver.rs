@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
-use crate::time::limit::{Limit, LimitReached};
+use crate::time::limit::Limit;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
 use zklock_core::job::{Action, Event, Once, Outcome, Wish};
@@ -304,9 +304,9 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         let recorded = raw.release_writing(data, version, &self.request.limit);
         drop(turn);
         Ok(match recorded? {
-            Ok(true) => Event::Recorded,
-            Ok(false) => Event::Gone,
-            Err(LimitReached) => Event::Cancel,
+            Some(true) => Event::Recorded,
+            Some(false) => Event::Gone,
+            None => Event::Cancel,
         })
     }
 

@@ -113,7 +113,10 @@ impl RawGuard {
         let read = Request::get(dir);
         let answered = match with_the_lock.and_then(|mut answers| answers.pop()) {
             Some(answered) => answered.map_err(CallError::Refused),
-            None => self.read_what_was_left(read, dir, limit),
+            None => self.ask_for_what_was_left(|catches_up| match catches_up {
+                true => self.session().ask_latest(read.clone(), dir, limit),
+                false => self.session().caller().call(&read, dir, limit),
+            }),
         };
         match answered {
             Ok(Reply::Data { data, stat }) => Ok(Event::Data(data.into(), stat.version)),
@@ -121,22 +124,6 @@ impl RawGuard {
             Ok(_) => Ok(Event::Cancel),
             Err(error) => error.or(dir, Event::Cancel),
         }
-    }
-
-    fn read_what_was_left(
-        &self,
-        read: Request,
-        dir: &str,
-        limit: &Limit,
-    ) -> Result<Reply, CallError> {
-        if !self.may_read_less() {
-            let answered = self.session().caller().call(&read, dir, limit);
-            // The answer may be another server's.
-            if !self.may_read_less() {
-                return answered;
-            }
-        }
-        self.session().ask_latest(read, dir, limit)
     }
 
     /// Sets the mark if the guard's node is still there, and the directory has the data that was read.

@@ -3,6 +3,7 @@
 //! Of the parts of a guard only [`RawGuard`] acts on drop: the guards are plain structs around it,
 //! so that they can be destructured. A place that has no guard yet is given up by its driver.
 
+mod after_wait;
 mod release;
 
 use std::fmt;
@@ -25,7 +26,6 @@ use crate::system::{clock, contained};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::token::FencingToken;
-use crate::transport::session_state::SessionState;
 use zklock_core::attempt::{Origin, OwnNode};
 use zklock_core::dialect::Role;
 use zklock_core::predecessor_mark::Mark;
@@ -256,25 +256,6 @@ impl RawGuard {
         renewed.at_least_until = self.at_least_until.take();
         renewed.since = self.since.take();
         renewed
-    }
-
-    /// Returns whether other clients were ahead in the queue.
-    pub(crate) fn has_waited(&self) -> bool {
-        self.waited.is_some()
-    }
-
-    /// Returns whether a read may show less than what the holder before has left.
-    ///
-    /// The grant may have come with the event of a deletion. The server that reported it has applied all earlier
-    /// writes too. Another one, to which the client has moved meanwhile, may not have heard of them. A grant by a
-    /// listing rests on a reply, and no server that is behind a reply takes over the session.
-    pub(crate) fn may_read_less(&self) -> bool {
-        let now = self.session.status.snapshot();
-        // A handle tells of a reconnect on another thread than that of its answers.
-        let tells = self.session.transport.capabilities().resumes;
-        let is_known = tells && now.state == SessionState::Connected;
-        self.waited
-            .is_some_and(|connects| !is_known || now.connects != connects)
     }
 
     /// Returns which contenders the call has seen ahead, if it was asked to note them.

@@ -639,18 +639,18 @@ MUTANTS = [
         "job-gone-is-recorded",
         "a lost answer to the end counts as an end",
         "src/job/driver.rs",
-        "            Ok(false) => Event::Gone,\n",
-        "            Ok(false) => Event::Recorded,\n",
-        "            Ok(false) if !{mutant} => Event::Gone,\n            Ok(false) => Event::Recorded,\n",
+        "            Some(false) => Event::Gone,\n",
+        "            Some(false) => Event::Recorded,\n",
+        "            Some(false) if !{mutant} => Event::Gone,\n            Some(false) => Event::Recorded,\n",
     ),
     (
         "job-late-is-gone",
         "what the end is, is read while it may still come",
         "src/job/driver.rs",
-        "            Err(LimitReached) => Event::Cancel,\n",
-        "            Err(LimitReached) => Event::Gone,\n",
-        "            Err(LimitReached) if {mutant} => Event::Gone,\n"
-        "            Err(LimitReached) => Event::Cancel,\n",
+        "            None => Event::Cancel,\n",
+        "            None => Event::Gone,\n",
+        "            None if {mutant} => Event::Gone,\n"
+        "            None => Event::Cancel,\n",
     ),
     (
         "job-in-another-session",

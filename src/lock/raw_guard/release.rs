@@ -77,8 +77,8 @@ impl RawGuard {
     }
 
     /// Gives up the nodes, writes `data` into the directory over this version, and waits for the
-    /// answer until the limit. Returns whether the data is certainly written; at the limit, it may
-    /// still be written.
+    /// answer until the limit. Returns whether the data is certainly written; `None` at the limit,
+    /// when it may still be written.
     ///
     /// The server decides: if the node is there, the lock was held up to this moment, even if the
     /// client could not know that.
@@ -87,15 +87,13 @@ impl RawGuard {
         data: Vec<u8>,
         version: i32,
         limit: &Limit,
-    ) -> Result<Result<bool, LimitReached>> {
+    ) -> Result<Option<bool>> {
         self.may_release()?;
         self.closing = Some(Box::new(Closing::Data(data, version)));
         let endings = Mailbox::new();
         self.give_up(Some(&endings.slot()));
-        Ok(match self.session.transport.receive(&endings, limit) {
-            Ok(ended) => Ok(ended? == Ended::Deleted),
-            Err(late) => Err(late),
-        })
+        let ended = self.session.transport.receive(&endings, limit).ok();
+        Ok(ended.transpose()?.map(|ended| ended == Ended::Deleted))
     }
 
     /// Fails in a forked child: a thread that does not exist there may have a mutex locked.
@@ -210,7 +208,10 @@ impl RawGuard {
     fn next_create(&self) -> Option<Arc<EarlyCreate>> {
         let writes = self.closing.is_some() || self.noted.get().is_some();
         let plain = !writes && self.at_least_until.is_none();
-        let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.has_waited())?;
+        let (turnstile, _) = self
+            .heirs
+            .as_ref()
+            .filter(|_| plain && self.waited.is_some())?;
         turnstile.next_wish(self.lease.path())?
     }
 

@@ -64,14 +64,9 @@ impl PermitDriver<'_, '_> {
         if let Some(read) = self.request.read.take() {
             return Ok(read);
         }
-        if catches_up || self.may_read_less() {
-            return self.ask(true);
-        }
-        let answers = self.ask(false)?;
-        // They may be another server's.
-        match self.may_read_less() {
-            true => self.ask(true),
-            false => Ok(answers),
+        match &self.first {
+            Some(first) if !catches_up => first.ask_for_what_was_left(|again| self.ask(again)),
+            _ => self.ask(catches_up),
         }
     }
 
@@ -109,11 +104,6 @@ impl PermitDriver<'_, '_> {
             seen.lose_sight();
         }
         was_first
-    }
-
-    /// Returns whether a look may miss what the client that was first in the queue before has left.
-    fn may_read_less(&self) -> bool {
-        self.first.as_ref().is_some_and(RawGuard::may_read_less)
     }
 
     /// Returns the requests of a look, and how many of the first ones only bring the server up to date.
