@@ -13,6 +13,7 @@ use zklock::{Client, Error, GuardEvent, LockGuard, SessionState};
 use crate::support::eventually;
 use crate::support::proxy::Proxy;
 use crate::support::raw::{self, Raw};
+use crate::support::relay::unhurried;
 use crate::support::zookeeper::ZooKeeper;
 
 /// The session timeout of test clients, unless they say otherwise.
@@ -67,7 +68,7 @@ impl Transport {
             Self::Wire => Client::builder(hosts).session_timeout(timeout).connect(),
             #[cfg(feature = "zookeeper")]
             Self::Handle => {
-                let handle = zookeeper::ZooKeeper::connect(hosts, timeout, |_| ());
+                let handle = zookeeper::ZooKeeper::connect(&unhurried(hosts), timeout, |_| ());
                 // The servers of the tests grant the timeout that they are asked for.
                 let builder = Client::builder(hosts).session_timeout(timeout);
                 let builder = builder.granted_at_least(timeout);

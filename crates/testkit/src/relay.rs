@@ -1,9 +1,11 @@
 //! A relay that passes bytes on, as a load balancer does, until a test cuts its connections.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// A relay that connects each client to the next server in turn, even if that server is down.
 pub struct Relay {
@@ -63,6 +65,44 @@ pub fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
         }
     });
     hosts
+}
+
+/// Returns addresses that lead to these, and at which each connection lasts a moment, even to a server that is down:
+/// a handle of the `zookeeper` crate connects again at once, and would keep a core busy meanwhile.
+pub fn unhurried(hosts: &str) -> String {
+    static WAYS: OnceLock<Mutex<HashMap<String, String>>> = OnceLock::new();
+    let (servers, chroot) = hosts.split_at(hosts.find('/').unwrap_or(hosts.len()));
+    let mut ways = WAYS.get_or_init(Mutex::default).lock().unwrap();
+    let ways = servers.split(',').map(|server| {
+        let way = ways.entry(server.to_owned());
+        way.or_insert_with_key(|server| lead_slowly_to(server.clone()))
+            .clone()
+    });
+    ways.collect::<Vec<_>>().join(",") + chroot
+}
+
+fn lead_slowly_to(server: String) -> String {
+    const MOMENT: Duration = Duration::from_millis(50);
+    listen(move |client| {
+        let since = Instant::now();
+        // Whatever ends a connection to the server, its client sees an end.
+        let _ = pass_both_ways(&client, &server);
+        thread::sleep(MOMENT.saturating_sub(since.elapsed()));
+        let _ = client.shutdown(Shutdown::Both);
+    })
+}
+
+fn pass_both_ways(mut client: &TcpStream, server: &str) -> io::Result<()> {
+    let mut server = TcpStream::connect(server)?;
+    server.set_nodelay(true)?;
+    client.set_nodelay(true)?;
+    let (mut requests, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || {
+        let _ = io::copy(&mut requests, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Both);
+    });
+    io::copy(&mut server, &mut client)?;
+    server.shutdown(Shutdown::Both)
 }
 
 /// Copies bytes until either side ends, the first ones as `begin` does.
