@@ -151,11 +151,13 @@ computations() {
   done
 }
 
-# Leaves out of a build for one run what only later builds and debuggers need: the build is a third of the size.
-# Changes nothing if the target folder shows that somebody builds on it.
+# Leaves out of a build for one run what only later builds and debuggers need: the build is a third of the size. One
+# unit for each crate takes a tenth less of the processors than sixteen. Changes nothing if the target folder shows that
+# somebody builds on it.
 build_for_one_run() {
   [ -z "$(ls -A "$CARGO_TARGET_DIR/debug/incremental" 2>/dev/null)" ] || return 0
   export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
+  export CARGO_PROFILE_DEV_CODEGEN_UNITS=${CARGO_PROFILE_DEV_CODEGEN_UNITS:-1}
 }
 
 # Puts the servers' classes into a file from which each start takes them.
