@@ -24,7 +24,7 @@ const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
                        innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                        unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
                        sql_safe_updates = 0, sql_big_selects = 1, group_concat_max_len = 1024, \
-                       wait_timeout = GREATEST(@@SESSION.wait_timeout, 60)\
+                       wait_timeout = CAST(GREATEST(@@SESSION.wait_timeout, 60) AS UNSIGNED)\
                        /*M!100300 , idle_transaction_timeout = 1 */; \
                        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE; \
                        SET NAMES utf8mb4";
@@ -92,5 +92,17 @@ pub(super) fn can_reset(conn: &Conn, to: &Destination) -> bool {
     match conn.server_version() {
         MARIADB => numbers.take(3).ge([10, 2, 7]),
         version => version > (5, 7, 3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MySQL takes the GREATEST of an unsigned number and a literal for a decimal, and refuses that.
+    #[test]
+    fn what_is_computed_for_a_setting_is_an_integer_on_mysql_too() {
+        let mut computed = PREPARE.match_indices("GREATEST(");
+        assert!(computed.all(|(at, _)| PREPARE[..at].ends_with("= CAST(")));
     }
 }
