@@ -46,7 +46,7 @@ pub(super) fn look(
         return vec![finding.advice("set ZKLOCK_AUTH")];
     }
     let Some(queue) = queues.iter().find(|queue| queue.path() == path) else {
-        return vec![Finding::good(path, "nobody holds it or waits for it")];
+        return unused(client, path);
     };
     let (holders, waiters) = (queue.holders().count(), queue.waiters().count());
     findings.push(Finding::good(
@@ -61,6 +61,19 @@ pub(super) fn look(
     findings.extend(ghosts(client, queue, servers));
     findings.extend(circle(client, path));
     findings
+}
+
+/// Examines a lock that no session holds or waits for: a node of no session keeps it from all that come.
+fn unused(client: &Client, path: &str) -> Vec<Finding> {
+    let contenders = match client.contenders(path) {
+        Ok(contenders) => contenders,
+        Err(error) => return vec![Finding::new(Level::Trouble, path, error.to_string())],
+    };
+    let left: Vec<_> = contenders.iter().filter_map(left_behind).collect();
+    match left.is_empty() {
+        true => vec![Finding::good(path, "nobody holds it or waits for it")],
+        false => left.iter().map(|what| ghost(path, what)).collect(),
+    }
 }
 
 /// Reports a deadlock that keeps the lock from its waiters.
@@ -204,11 +217,8 @@ fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> 
         let _ = client.is_current(queue.path(), first.token());
     }
     let what = |one: &Contender| {
-        if one.hold().is_some() {
-            return None;
-        }
         if !has_session(one) {
-            return Some(format!("{} is of no session, and stays", one.node()));
+            return left_behind(one);
         }
         let known = known.as_ref()?;
         let gone = !known.contains(&id(one));
@@ -220,11 +230,18 @@ fn ghosts(client: &Client, queue: &LockQueue, servers: &[View]) -> Vec<Finding> 
         })
     };
     let all = queue.contenders().iter().filter_map(what);
-    all.map(|what| {
-        Finding::new(Level::Trouble, queue.path(), what)
-            .advice("look again; if it stays, zklock revoke --evict-after 0 --node")
-    })
-    .collect()
+    all.map(|what| ghost(queue.path(), &what)).collect()
+}
+
+/// Returns what is wrong with a node without a session, unless that is a hold.
+fn left_behind(one: &Contender) -> Option<String> {
+    let is_left = !has_session(one) && one.hold().is_none();
+    is_left.then(|| format!("{} is of no session, and stays", one.node()))
+}
+
+fn ghost(path: &str, what: &str) -> Finding {
+    Finding::new(Level::Trouble, path, what)
+        .advice("look again; if it stays, zklock revoke --evict-after 0 --node")
 }
 
 /// Returns the sessions that the leader lists, if it does.
