@@ -25,6 +25,7 @@ on_every_server! {
     sessions_of_another_length_are_a_warning
     contenders_that_do_not_wait_for_each_other_are_told
     a_node_of_no_session_at_the_head_of_a_queue_is_told
+    a_path_that_cannot_be_listed_is_told_with_the_reason
     a_path_that_nobody_uses_is_left_as_it_is
     whoever_was_asked_to_let_go_and_whoever_holds_for_long_is_told
 }
@@ -197,6 +198,26 @@ fn a_node_of_no_session_at_the_head_of_a_queue_is_told(hosts: &str) {
     assert_eq!(told.code, Some(2), "{told:?}");
     assert!(told.out.contains("holders: 1, waiters: 1"), "{told:?}");
     assert!(told.out.contains(&stays), "{told:?}");
+}
+
+fn a_path_that_cannot_be_listed_is_told_with_the_reason(hosts: &str) {
+    let path = fresh_path("unlisted");
+    let owner = Client::builder(hosts).auth("digest", "jo:secret");
+    let owner = owner.acl(Acl::creator_all()).connect().expect("a client");
+    owner.nodes().create(&path, b"").expect("a node");
+    let told = Zklock::run(hosts, &format!("{WELL} {path}"), "");
+    assert_eq!(told.code, Some(2), "{told:?}");
+    assert!(told.out.contains("with these credentials"), "{told:?}");
+    let (path, mut raw) = (fresh_path("crowded"), Raw::connect(hosts));
+    raw.create_all(&path);
+    for number in 0..250 {
+        let node = format!("{path}/{}{number}", "x".repeat(5_000));
+        raw.create(&node, b"", PERSISTENT).expect("a node");
+    }
+    let told = Zklock::run(hosts, &format!("{WELL} {path}"), "");
+    assert_eq!(told.code, Some(2), "{told:?}");
+    assert!(told.out.contains("and the limit is"), "{told:?}");
+    assert!(!told.out.contains("credentials"), "{told:?}");
 }
 
 fn a_path_that_nobody_uses_is_left_as_it_is(hosts: &str) {

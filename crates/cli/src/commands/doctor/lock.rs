@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 
 use zklock::diagnostics::LockQueue;
-use zklock::{Client, Contender, Dialect, Role};
+use zklock::{Client, Contender, Dialect, Error, Role};
 use zklock_core::dialect::{Kind, Stance};
 use zklock_core::name::NodeName;
 
@@ -36,23 +36,15 @@ pub(super) fn look(
         Ok(queues) => queues,
         Err(error) => return vec![Finding::new(Level::Trouble, path, error.to_string())],
     };
-    let mut findings = Vec::new();
     if queues.unreadable().iter().any(|node| node == path) {
-        let finding = Finding::new(
-            Level::Trouble,
-            path,
-            "it may not be read with these credentials",
-        );
-        return vec![finding.advice("set ZKLOCK_AUTH")];
+        return vec![unreadable(client, path)];
     }
     let Some(queue) = queues.iter().find(|queue| queue.path() == path) else {
         return unused(client, path);
     };
     let (holders, waiters) = (queue.holders().count(), queue.waiters().count());
-    findings.push(Finding::good(
-        path,
-        format!("holders: {holders}, waiters: {waiters}"),
-    ));
+    let present = format!("holders: {holders}, waiters: {waiters}");
+    let mut findings = vec![Finding::good(path, present)];
     findings.extend(strangers(queue));
     findings.extend(numbers(queue));
     findings.extend(old_holders(queue, older_than));
@@ -61,6 +53,16 @@ pub(super) fn look(
     findings.extend(ghosts(client, queue, servers));
     findings.extend(circle(client, path));
     findings
+}
+
+/// Says why a path's children cannot be read.
+fn unreadable(client: &Client, path: &str) -> Finding {
+    let trouble = |what: String| Finding::new(Level::Trouble, path, what);
+    match client.contenders(path) {
+        Err(error) if !matches!(error, Error::NoAuth { .. }) => trouble(error.to_string()),
+        _ => trouble("it may not be read with these credentials".to_owned())
+            .advice("set ZKLOCK_AUTH"),
+    }
 }
 
 /// Examines a lock that no session holds or waits for: a node of no session keeps it from all that come.
