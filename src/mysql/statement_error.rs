@@ -7,7 +7,10 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 
-use ::mysql::DriverError::{CouldNotConnect, Timeout, TlsNotSupported};
+use ::mysql::DriverError::{
+    CleartextPluginDisabled, CouldNotConnect, OldMysqlPasswordDisabled, Timeout, TlsNotSupported,
+    UnknownAuthPlugin,
+};
 use ::mysql::Error as DriverError;
 
 use crate::error::Error;
@@ -142,7 +145,12 @@ impl StatementError {
             | DriverError::FromValueError(_)
             | DriverError::FromRowError(_)
             | DriverError::TlsError(_)
-            | DriverError::DriverError(TlsNotSupported) => ErrorClass::Refused,
+            | DriverError::DriverError(
+                TlsNotSupported
+                | UnknownAuthPlugin(_)
+                | OldMysqlPasswordDisabled
+                | CleartextPluginDisabled,
+            ) => ErrorClass::Refused,
             _ if is_too_large(error) => ErrorClass::Refused,
             _ if io_error(error).is_some_and(is_of_certificate) => ErrorClass::Refused,
             _ => ErrorClass::InDoubt,

@@ -106,6 +106,26 @@ fn a_wrong_password_and_a_wrong_url() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_login_plugin_that_the_driver_lacks_is_told_at_once() {
+    let database = Database::new();
+    let user = format!("other_{}", database.name);
+    let create = format!("CREATE USER {user}@'%' IDENTIFIED VIA pam");
+    let plugin = "INSTALL SONAME 'auth_pam_v1'";
+    database
+        .conn()
+        .query_drop(format!("{plugin}; {create}"))
+        .unwrap();
+    let url = database.url_of(&format!("{user}:secret"));
+    let (told, took) = timed(|| Client::connect(&url).unwrap_err().to_string());
+    assert!(took < LATE, "{took:?}");
+    assert!(
+        told.contains("Unknown authentication protocol: `dialog`"),
+        "{told}"
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn a_table_that_is_not_there() {
     let database = Database::empty_on(Server::shared());
     let mutex = client(&database.url(), seconds(20)).mutex("a").unwrap();
