@@ -424,9 +424,9 @@ MUTANTS = [
         "cleanup-asked-twice",
         "two requests of one cleanup are under way, and one's answer is taken for the other's",
         "crates/core/src/deletions/deletion.rs",
-        "            (Turn::Asked, _) | (_, Action::Done) => return None,\n",
-        "            (_, Action::Done) => return None,\n",
-        "            (Turn::Asked, _) if !{mutant} => return None,\n            (_, Action::Done) => return None,\n",
+        "        if self.turn == Turn::Asked || self.is_done() {\n",
+        "        if self.is_done() {\n",
+        "        if !{mutant} && self.turn == Turn::Asked || self.is_done() {{\n",
     ),
     (
         "ticket-answered-twice",

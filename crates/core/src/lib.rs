@@ -28,7 +28,7 @@
 //! - [`grant_proof`] says whether a lock may be granted on such a proof,
 //! - [`renewals`] says when held locks are proven again,
 //! - [`hold`] says when a pause in a queue is over,
-//! - [`cleanup`] deletes what an attempt or a guard left behind, and [`deletions`] retries that until it is gone,
+//! - [`deletions`] deletes what attempts and guards have left behind, and retries that until it is gone,
 //! - [`delete_and_create`] puts a deletion and the next create into one transaction, and splits its answer,
 //! - [`refusals`] says why a lock's directory cannot be created, and [`path`] takes paths apart,
 //! - [`connection`] says which server is next, when to leave a server, and what it supports.
@@ -47,7 +47,6 @@ extern crate alloc;
 pub mod acquisition;
 pub mod answer;
 pub mod attempt;
-pub mod cleanup;
 pub mod connection;
 pub mod delete_and_create;
 pub mod deletions;

@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::types::{Access, CreateMode, Data, Secret, WatchLists};
 
 /// A request on an established connection.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Request {
     /// `stat` asks for create2, whose reply has the new node's stat.
     ///

@@ -30,7 +30,7 @@ impl Stat {
 
 /// A node's data. ZooKeeper distinguishes no data, which clients in Java and Python write as
 /// null, from data of no bytes. The default is no data.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Data(Option<Vec<u8>>);
 
 impl Data {
@@ -138,7 +138,7 @@ impl Permissions {
 }
 
 /// Credentials: sent, and never shown.
-#[derive(Clone, Default, Eq, PartialEq)]
+#[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct Secret(pub Vec<u8>);
 
 impl fmt::Debug for Secret {
@@ -158,7 +158,7 @@ impl WatchKind {
 }
 
 /// The watches that a client had on its last connection.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct WatchLists {
     /// The newest change that the client knows of: later events are due at once.
     pub since_zxid: i64,

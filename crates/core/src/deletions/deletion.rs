@@ -1,4 +1,13 @@
-//! The deletion of what is left in one directory.
+//! The deletion of what an attempt or a guard left in one directory.
+//!
+//! ```text
+//!  Sync ──► Find ──► Delete ──► .. ──► Delete ──► ended
+//!  (perhaps a node)  (a node)
+//! ```
+//!
+//! It ends only when the servers have answered that each node is gone, or when the session that owns the
+//! nodes ends, which the driver has to notice. If no node was found, one may still come:
+//! [`Deletion::missed`] says so.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -9,8 +18,8 @@ use core::time::Duration;
 
 use crate::answer::{Answered, BREATHER, Failure};
 use crate::attempt::Orphan;
-use crate::cleanup::{Action, Cleanup, Event};
 use crate::connection::Capabilities;
+use crate::path::{name, node_in, parent};
 use zklock_jute::{ErrorCode, Reply, Request, culprit, failure};
 
 /// How long to wait before a refused request is repeated.
@@ -19,11 +28,13 @@ pub(super) const PAUSE: Duration = Duration::from_secs(1);
 pub(super) const LONG_PAUSE: Duration = Duration::from_secs(600);
 
 /// The deletion of what is left in one directory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Deletion {
     dir: String,
     pub(super) session: i64,
-    cleanup: Cleanup,
+    state: State,
+    /// What was looked for, if no node was there.
+    missed: Option<Orphan>,
     pub(super) turn: Turn,
     /// Whether the listing of the directory is too long for a reply.
     pub(super) crowded: bool,
@@ -37,8 +48,18 @@ pub struct Deletion {
     is_of_before: bool,
 }
 
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum State {
+    Sync(Orphan),
+    Find(Orphan),
+    /// These nodes, the last one first.
+    Delete(Vec<String>),
+    /// A node that has this mark.
+    Pull(String, String),
+}
+
 /// Which side acts next.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Turn {
     /// The client's: the next request is to be sent.
     Due,
@@ -76,7 +97,11 @@ impl Deletion {
         Self {
             dir: dir.to_owned(),
             session,
-            cleanup: Cleanup::new(orphan),
+            state: match orphan {
+                Orphan::Node(name) => State::Delete(vec![name]),
+                perhaps => State::Sync(perhaps),
+            },
+            missed: None,
             turn: Turn::Due,
             crowded: false,
             closing: Vec::new(),
@@ -122,29 +147,59 @@ impl Deletion {
         self
     }
 
-    /// Notes that there is another connection. A look has to start over through it: see [`late`](super::late).
+    /// Notes that there is another connection. A look has to start over through it, see [`late`](super::late), and so
+    /// has one that has found a node whose name may be another's by now.
     pub(super) fn changes_connection(&mut self) {
-        self.is_of_before = self.cleanup.looks_anew() && self.turn == Turn::Asked;
+        self.state = match mem::replace(&mut self.state, State::Delete(Vec::new())) {
+            State::Find(orphan) => State::Sync(orphan),
+            State::Pull(name, mark) => State::Sync(Orphan::Marked(name, mark)),
+            state => state,
+        };
+        self.is_of_before = self.sought().is_some() && self.turn == Turn::Asked;
     }
 
     /// Returns what was looked for, if no node was there.
     pub fn missed(&self) -> Option<&Orphan> {
-        self.cleanup.missed()
+        self.missed.as_ref()
     }
 
     /// Returns what this deletion looks for.
     pub(super) fn sought(&self) -> Option<&Orphan> {
-        self.cleanup.sought()
+        match &self.state {
+            State::Sync(orphan) | State::Find(orphan) => Some(orphan),
+            State::Delete(_) | State::Pull(..) => None,
+        }
     }
 
     /// Returns what is left to find or to delete.
     pub(super) fn left(&self) -> Vec<Orphan> {
-        self.cleanup.left()
+        match &self.state {
+            State::Sync(orphan) | State::Find(orphan) => vec![orphan.clone()],
+            State::Delete(names) => names.iter().cloned().map(Orphan::Node).collect(),
+            State::Pull(name, mark) => vec![Orphan::Marked(name.clone(), mark.clone())],
+        }
     }
 
-    /// Returns the name that this deletion looks for or deletes next, or the beginning of that name.
+    /// Returns the name that this deletion looks for, or the beginning of it, or the name of the node that it
+    /// deletes next.
     pub(super) fn name(&self) -> Option<&str> {
-        self.cleanup.name()
+        match self.sought() {
+            Some(Orphan::Node(name) | Orphan::Prefix(name) | Orphan::Marked(name, _)) => Some(name),
+            None => self.target(),
+        }
+    }
+
+    /// Returns the name of the node that the next request deletes.
+    fn target(&self) -> Option<&str> {
+        match &self.state {
+            State::Sync(_) | State::Find(_) => None,
+            State::Delete(names) => names.last().map(String::as_str),
+            State::Pull(name, _) => Some(name),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(&self.state, State::Delete(names) if names.is_empty())
     }
 
     /// Returns the directory.
@@ -159,36 +214,33 @@ impl Deletion {
 
     /// Returns the node that the next request deletes, if the request does nothing else.
     pub fn node(&self) -> Option<String> {
-        match self.cleanup.action() {
-            Action::Delete(name) if self.closing.is_empty() => Some(format!("{}/{name}", self.dir)),
-            _ => None,
-        }
+        let name = self.target().filter(|_| self.closing.is_empty())?;
+        Some(node_in(&self.dir, name))
     }
 
     /// Returns what the next request does, if it deletes a node.
     pub fn ops(&self) -> Option<Vec<Request>> {
-        let Action::Delete(name) = self.cleanup.action() else {
-            return None;
-        };
-        let delete = Request::delete(format!("{}/{name}", self.dir));
+        let delete = Request::delete(node_in(&self.dir, self.target()?));
         Some(iter::once(delete).chain(self.closing.clone()).collect())
     }
 
     /// Returns the next request, which is sent now; `None` if one is under way.
     pub fn ask(&mut self, capabilities: Capabilities) -> Option<Request> {
-        let request = match (self.turn, self.cleanup.action()) {
-            (Turn::Asked, _) | (_, Action::Done) => return None,
-            (_, Action::Sync) => capabilities.sync(&self.dir),
+        if self.turn == Turn::Asked || self.is_done() {
+            return None;
+        }
+        let request = match &self.state {
+            State::Sync(_) => capabilities.sync(&self.dir),
+            State::Find(Orphan::Marked(name, _)) => Request::get(&node_in(&self.dir, name)),
             // Since ZooKeeper 3.6, a session can ask for its own nodes.
-            (_, Action::List) if self.crowded => Request::GetEphemerals {
+            State::Find(_) if self.crowded => Request::GetEphemerals {
                 below: self.dir.clone(),
             },
-            (_, Action::List) => Request::list(&self.dir),
-            (_, Action::Read(name)) => Request::get(&format!("{}/{name}", self.dir)),
-            (_, Action::Delete(name)) if self.closing.is_empty() => {
-                Request::delete(format!("{}/{name}", self.dir))
-            }
-            (_, Action::Delete(_)) => Request::Multi(self.ops()?),
+            State::Find(_) => Request::list(&self.dir),
+            State::Delete(_) | State::Pull(..) => match self.node() {
+                Some(node) => Request::delete(node),
+                None => Request::Multi(self.ops()?),
+            },
         };
         self.turn = Turn::Asked;
         Some(request)
@@ -205,16 +257,13 @@ impl Deletion {
             self.turn = Turn::Paused(now + BREATHER);
             return Progress::GoesOn(None);
         }
-        let failed = match self.event(answered) {
-            Ok(event) => {
-                self.cleanup.handle(event);
-                None
-            }
+        let failed = match self.take_in(answered) {
+            Ok(()) => None,
             Err(failure) => self.failed(now, failure),
         };
-        match self.cleanup.action() {
-            Action::Done => Progress::Ended(ended),
-            _ => Progress::GoesOn(failed),
+        match self.is_done() {
+            true => Progress::Ended(ended),
+            false => Progress::GoesOn(failed),
         }
     }
 
@@ -259,32 +308,71 @@ impl Deletion {
         }
     }
 
-    /// Returns what the answer to the last request says.
-    fn event(&self, answered: Answered) -> Result<Event, Failure> {
-        match (self.cleanup.action(), answered) {
-            (Action::List, Ok(Reply::Children { names, .. })) => Ok(Event::Children(names)),
-            (Action::List, Ok(Reply::Ephemerals(paths))) => {
-                let name = |path: &'_ String| {
-                    let name = path.strip_prefix(&self.dir)?.strip_prefix('/')?;
-                    Some(name.to_owned())
-                };
-                let names: Vec<_> = paths.iter().filter_map(name).collect();
-                Ok(Event::Children(names.iter().map(String::as_str).collect()))
-            }
-            (Action::Read(_), Ok(Reply::Data { data, .. })) => Ok(Event::Data(data.into())),
-            // The node is not this client's, which may read its own.
-            (Action::Read(_), Err(Failure::Refused(ErrorCode::NO_AUTH))) => Ok(Event::Gone),
-            (Action::Sync, Ok(_)) => Ok(Event::Synced),
+    /// Takes in what the answer to the last request says.
+    fn take_in(&mut self, answered: Answered) -> Result<(), Failure> {
+        match (&self.state, answered) {
             // A refused sync has passed through the quorum as well.
-            (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
-            (Action::Delete(_), Ok(Reply::Multi(results))) => match culprit(&results) {
-                None | Some((0, ErrorCode::NO_NODE)) => Ok(Event::Gone),
-                Some((_, code)) => Err(Failure::Refused(code)),
-            },
-            (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
-            (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
-            (_, Err(failure)) => Err(failure.sorted()),
-            (_, Ok(_)) => Err(Failure::Lost),
+            (State::Sync(_), Err(Failure::Refused(code))) if !code.is_passing() => self.synced(),
+            (State::Sync(_), Ok(_)) => self.synced(),
+            (State::Find(Orphan::Prefix(_)), Ok(Reply::Children { names, .. })) => {
+                self.found(names.iter());
+            }
+            (State::Find(Orphan::Prefix(_)), Ok(Reply::Ephemerals(paths))) => {
+                let dir = self.dir.clone();
+                let here = paths.iter().filter(|path| parent(path) == dir);
+                self.found(here.map(|path| name(path)));
+            }
+            (State::Find(Orphan::Marked(node, mark)), Ok(Reply::Data { data, .. })) => {
+                match *data == *mark.as_bytes() {
+                    true => self.state = State::Pull(node.clone(), mark.clone()),
+                    false => self.gone(),
+                }
+            }
+            // The node is not this client's, which may read its own.
+            (State::Find(Orphan::Marked(..)), Err(Failure::Refused(ErrorCode::NO_AUTH))) => {
+                self.gone();
+            }
+            (State::Delete(_) | State::Pull(..), Ok(Reply::Multi(results))) => {
+                match culprit(&results) {
+                    None | Some((0, ErrorCode::NO_NODE)) => self.gone(),
+                    Some((_, code)) => return Err(Failure::Refused(code)),
+                }
+            }
+            (State::Delete(_) | State::Pull(..), Ok(Reply::Nothing))
+            | (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => self.gone(),
+            (_, Err(failure)) => return Err(failure.sorted()),
+            (_, Ok(_)) => return Err(Failure::Lost),
+        }
+        Ok(())
+    }
+
+    fn synced(&mut self) {
+        if let Some(orphan) = self.sought().cloned() {
+            self.state = State::Find(orphan);
+        }
+    }
+
+    /// Takes in which nodes are there.
+    fn found<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        let prefix = self.name().unwrap_or_default();
+        let ours = names.filter(|name| name.starts_with(prefix));
+        let mut ours: Vec<_> = ours.map(str::to_owned).collect();
+        ours.sort_unstable();
+        match ours.is_empty() {
+            true => self.gone(),
+            false => self.state = State::Delete(ours),
+        }
+    }
+
+    /// Takes in that the node to delete is gone, or that what was looked for is not there.
+    fn gone(&mut self) {
+        match mem::replace(&mut self.state, State::Delete(Vec::new())) {
+            State::Sync(orphan) | State::Find(orphan) => self.missed = Some(orphan),
+            State::Delete(mut names) => {
+                names.pop();
+                self.state = State::Delete(names);
+            }
+            State::Pull(..) => {}
         }
     }
 }

@@ -1,11 +1,13 @@
-//! The steps that happen without the caller: cleanups, the end of sessions, watches.
+//! The steps that happen without the caller: deletions, the end of sessions, watches.
 
+use zklock_core::answer::Answered;
 use zklock_core::attempt::Event;
-use zklock_core::cleanup;
 use zklock_core::dialect::Role;
+use zklock_core::path::name;
 use zklock_core::skip_listing::LastGrant;
+use zklock_jute::{Reply, Request};
 
-use super::client::{Change, Fired, Place};
+use super::client::{Change, Fired, Place, ends_by, listed, request_of};
 use super::directory::Maker;
 use super::mutant::Mutant;
 use super::world::{Transport, World};
@@ -43,19 +45,19 @@ impl World {
     }
 
     pub(crate) fn part(&mut self, i: usize, nth: usize) {
-        let action = self.clients[i].farewells[nth].action();
+        let request = request_of(&self.clients[i].farewells[nth]);
         let skips = self.rules.mutant == Mutant::PartsWithoutSync;
-        if !(skips && action == cleanup::Action::Sync) {
+        if !(skips && matches!(request, Request::Sync { .. })) {
             self.clients[i].unseen = None;
         }
-        match action {
-            cleanup::Action::Sync => self.answer_farewell(i, nth, cleanup::Event::Synced),
-            cleanup::Action::List => self.list_farewell(i, nth, None),
-            cleanup::Action::Delete(name) => {
-                self.part_with(i, &name);
-                self.answer_farewell(i, nth, cleanup::Event::Gone);
+        match request {
+            Request::Sync { path } => self.answer_farewell(i, nth, Ok(Reply::Synced { path })),
+            Request::GetChildren { .. } => self.list_farewell(i, nth, None),
+            Request::Delete { path, .. } => {
+                self.part_with(i, name(&path));
+                self.answer_farewell(i, nth, Ok(Reply::Nothing));
             }
-            cleanup::Action::Read(_) | cleanup::Action::Done => unreachable!("it has ended"),
+            request => unreachable!("{request:?}"),
         }
     }
 
@@ -63,24 +65,20 @@ impl World {
         self.list_farewell(i, nth, self.clients[i].unseen);
     }
 
-    /// Deletes the node, in a cleanup of client `i`.
+    /// Deletes the node, in a deletion of client `i`.
     pub(crate) fn part_with(&mut self, i: usize, name: &str) {
         self.check_ownership(i, name);
         self.remove(name);
     }
 
     fn list_farewell(&mut self, i: usize, nth: usize, until: Option<i64>) {
-        let event = match self.directory.names(until) {
-            Some(names) => cleanup::Event::Children(names),
-            None => cleanup::Event::Gone,
-        };
-        self.answer_farewell(i, nth, event);
+        let names = self.directory.names(until);
+        self.answer_farewell(i, nth, listed(names));
     }
 
-    fn answer_farewell(&mut self, i: usize, nth: usize, event: cleanup::Event) {
+    fn answer_farewell(&mut self, i: usize, nth: usize, answered: Answered) {
         let farewells = &mut self.clients[i].farewells;
-        farewells[nth].handle(event);
-        if farewells[nth].action() == cleanup::Action::Done {
+        if ends_by(&mut farewells[nth], answered) {
             farewells.remove(nth);
         }
     }

@@ -1,10 +1,15 @@
 //! One client: its session, its attempt, and the nodes that it has yet to clean up.
 
+use core::time::Duration;
+
+use zklock_core::answer::{Answered, Failure};
 use zklock_core::attempt::{Action, Attempt, Orphan, OwnNode, Patience};
-use zklock_core::cleanup::Cleanup;
+use zklock_core::connection::Capabilities;
+use zklock_core::deletions::{Deletion, Progress};
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::queue::Contest;
 use zklock_core::skip_listing::LastGrant;
+use zklock_jute::{ErrorCode, Names, Reply, Request};
 
 /// The wish of one client.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -29,7 +34,7 @@ pub(crate) struct Client {
     pub(crate) raw: Option<RawGuard>,
     /// The last grant, if the client wants another one.
     pub(crate) last: Option<LastGrant>,
-    pub(crate) farewells: Vec<Cleanup>,
+    pub(crate) farewells: Vec<Deletion>,
 
     pub(crate) session: i64,
     /// Whether the server has closed the session, and the client has not heard of it.
@@ -196,6 +201,38 @@ impl Client {
     }
 
     pub(crate) fn bid_farewell(&mut self, node: OwnNode) {
-        self.farewells.push(Cleanup::new(Orphan::Node(node.name)));
+        self.farewells.push(deletion_of(Orphan::Node(node.name)));
     }
+}
+
+const ALL: Capabilities = Capabilities {
+    multi: true,
+    sync: true,
+    resumes: true,
+};
+
+/// Returns the deletion of what was left. There is one directory, or the deletion stands beside its number.
+pub(crate) fn deletion_of(orphan: Orphan) -> Deletion {
+    Deletion::new("", 0, orphan)
+}
+
+/// Returns the request that a deletion sends next.
+pub(crate) fn request_of(deletion: &Deletion) -> Request {
+    deletion.clone().ask(ALL).expect("it has not ended")
+}
+
+/// Sends the request of a deletion, and answers it. Returns whether nothing is left to delete.
+pub(crate) fn ends_by(deletion: &mut Deletion, answered: Answered) -> bool {
+    deletion.ask(ALL).expect("it has not ended");
+    matches!(
+        deletion.answered(Duration::ZERO, answered),
+        Progress::Ended(_)
+    )
+}
+
+/// Returns the answer to a listing.
+pub(crate) fn listed(names: Option<Names>) -> Answered {
+    let refused = Failure::Refused(ErrorCode::NO_NODE);
+    let names = names.ok_or(refused)?;
+    Ok(Reply::Children { names, stat: None })
 }

@@ -14,15 +14,14 @@
 //! - events that a new connection delivers late come in any order: they are `Woken`,
 //! - the deletion of the own node is `Woken`, since a server that closes the session reports
 //!   it too; only an answer to a request, in the session, is `Evicted`,
-//! - a cleanup is repeated until it is answered; where the transport knows its session,
-//!   a cleanup ends with the session in which it was begun, which may be a later one
+//! - a deletion is repeated until it is answered; where the transport knows its session,
+//!   a deletion ends with the session in which it was begun, which may be a later one
 //!   than the attempt's.
 
 use zklock_core::attempt::{Action, Event, Outcome};
-use zklock_core::cleanup::Cleanup;
 use zklock_core::queue::Blocked;
 
-use super::client::{Change, Place, RawGuard};
+use super::client::{Change, Place, RawGuard, deletion_of};
 use super::mutant::{Mutant, births_by_number};
 use super::property::{Property, id};
 use super::world::{Step, World};
@@ -215,7 +214,7 @@ impl World {
             _ => false,
         };
         if !forgets {
-            client.farewells.extend(orphans.map(Cleanup::new));
+            client.farewells.extend(orphans.map(deletion_of));
         }
         self.finish(i, outcome);
     }

@@ -1,9 +1,10 @@
 //! The mishaps: broken connections, impatient callers, ended sessions, operators.
 
 use zklock_core::attempt::{Action, Event};
-use zklock_core::cleanup;
+use zklock_core::path::name;
+use zklock_jute::Request;
 
-use super::client::Change;
+use super::client::{Change, request_of};
 use super::directory::Maker;
 use super::mutant::Mutant;
 use super::world::{Step, Transport, Watches, World};
@@ -65,10 +66,10 @@ impl World {
     }
 
     fn lose_farewell(&mut self, i: usize, nth: usize, applied: bool) {
-        if let (cleanup::Action::Delete(name), true) =
-            (self.clients[i].farewells[nth].action(), applied)
+        if let (Request::Delete { path, .. }, true) =
+            (request_of(&self.clients[i].farewells[nth]), applied)
         {
-            self.part_with(i, &name);
+            self.part_with(i, name(&path));
         }
         if self.rules.mutant == Mutant::GivesUpFarewells {
             self.clients[i].farewells.remove(nth);

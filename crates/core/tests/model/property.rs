@@ -25,7 +25,7 @@ pub(crate) enum Property {
     /// A deletion wakes one contender that waits for the node, and the next one behind that, to
     /// look at the queue. Only readers, which can go on together, may be more.
     Herd,
-    /// A cleanup deletes only what its own client is done with.
+    /// A deletion deletes only what its own client is done with.
     Ownership,
     /// A run of a job begins only if it is due, and is done once, under a lock held all the time.
     Once,
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Checks a cleanup of the client's that is about to delete the node.
+    /// Checks a deletion of the client's that is about to delete the node.
     pub(crate) fn check_ownership(&mut self, i: usize, node: &str) {
         let client = &self.clients[i];
         let holds = client.raw.as_ref().is_some_and(|raw| raw.node.name == node);

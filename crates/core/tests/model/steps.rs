@@ -3,9 +3,9 @@
 use std::mem;
 
 use zklock_core::attempt::Action;
-use zklock_core::cleanup;
+use zklock_jute::Request;
 
-use super::client::{Client, RawGuard};
+use super::client::{Client, RawGuard, request_of};
 use super::explore::Model;
 use super::mutant::Mutant;
 use super::property::Violation;
@@ -134,13 +134,13 @@ impl World {
         if !client.is_served() {
             return;
         }
-        for (nth, cleanup) in client.farewells.iter().enumerate() {
+        for (nth, farewell) in client.farewells.iter().enumerate() {
             steps.push(Step::Part(i, nth));
-            match cleanup.action() {
-                cleanup::Action::List if client.unseen.is_some() => {
+            match request_of(farewell) {
+                Request::GetChildren { .. } if client.unseen.is_some() => {
                     steps.push(Step::LagPart(i, nth));
                 }
-                cleanup::Action::Delete(_) if 0 < self.budget.faults => {
+                Request::Delete { .. } if 0 < self.budget.faults => {
                     steps.extend([false, true].map(|applied| Step::LoseFarewell {
                         client: i,
                         nth,

@@ -101,9 +101,9 @@ pub(crate) enum Step {
     Release(usize),
     /// The holder leaves a hold in its place.
     Hold(usize),
-    /// A cleanup's action is carried out and answered.
+    /// A deletion's action is carried out and answered.
     Part(usize, usize),
-    /// A server that lags answers a cleanup's question.
+    /// A server that lags answers a deletion's question.
     LagPart(usize, usize),
     /// The client hears that its session has ended, and has another.
     Hear(usize),
@@ -118,7 +118,7 @@ pub(crate) enum Step {
     LoseReply(usize),
     /// The transport stops waiting for the answer to a create, which may be too early.
     LosePatience(usize),
-    /// The connection breaks while a cleanup deletes.
+    /// The connection breaks while a deletion deletes.
     LoseFarewell {
         client: usize,
         nth: usize,

@@ -15,7 +15,7 @@ mod travel;
 use std::mem;
 
 use zklock_core::attempt::{Attempt, Orphan, OwnNode, Patience};
-use zklock_core::cleanup::Cleanup;
+use zklock_core::deletions::Deletion;
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::downgrade::Downgrade;
 use zklock_core::multi::Multi;
@@ -25,6 +25,7 @@ use zklock_core::queue::Contest;
 
 pub(crate) use self::mutant::Detour;
 pub(crate) use self::steps::Step;
+use super::client::deletion_of;
 use super::directory::{Directory, Maker, Overflow};
 use super::property::{Violation, id};
 use super::setting::budget;
@@ -147,11 +148,11 @@ pub(crate) struct RawGuard {
     pub(crate) trusted: bool,
 }
 
-/// A cleanup, in its directory.
+/// A deletion, in its directory.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Parting {
     pub(crate) dir: usize,
-    pub(crate) cleanup: Cleanup,
+    pub(crate) deletion: Deletion,
     /// The data that the transaction writes which deletes the node.
     pub(crate) closing: Option<(Vec<u8>, i32)>,
     /// How the last holder had ended, if this client set its mark and did not enter.
@@ -293,7 +294,7 @@ impl Traveller {
     pub(crate) fn part_from(&mut self, dir: usize, orphan: Orphan) {
         self.partings.push(Parting {
             dir,
-            cleanup: Cleanup::new(orphan),
+            deletion: deletion_of(orphan),
             closing: None,
             found: None,
         });

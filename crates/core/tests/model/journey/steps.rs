@@ -3,10 +3,11 @@
 use std::mem;
 
 use zklock_core::attempt::Action;
-use zklock_core::cleanup;
 use zklock_core::{downgrade, multi, permit_attempt, predecessor_mark};
+use zklock_jute::Request;
 
 use super::{Detour, Goal, Journey, Plan, Stage, Traveller};
+use crate::client::request_of;
 use crate::explore::Model;
 use crate::property::Violation;
 
@@ -24,7 +25,7 @@ pub(crate) enum Step {
     Learn(usize),
     /// The guard is dropped.
     Release(usize),
-    /// A cleanup's action is carried out and answered.
+    /// A deletion's action is carried out and answered.
     Part(usize, usize),
     /// The client hears that its session has ended, and has another.
     Hear(usize),
@@ -35,7 +36,7 @@ pub(crate) enum Step {
     LoseRequest(usize),
     /// The same, but an open request was carried out.
     LoseReply(usize),
-    /// The connection breaks after a cleanup's action was carried out.
+    /// The connection breaks after a deletion's action was carried out.
     LosePart(usize, usize),
     Cancel(usize),
     Expire(usize),
@@ -146,8 +147,8 @@ impl Journey {
             }
             steps.extend(traveller.loses().then_some(Step::LoseReply(i)));
             let deletes = |nth: &usize| {
-                let action = traveller.partings[*nth].cleanup.action();
-                matches!(action, cleanup::Action::Delete(_))
+                let request = request_of(&traveller.partings[*nth].deletion);
+                matches!(request, Request::Delete { .. })
             };
             let deletes = (0..traveller.partings.len()).filter(deletes);
             steps.extend(deletes.map(|nth| Step::LosePart(i, nth)));

@@ -1,11 +1,15 @@
 //! The steps of a traveller, and what happens to it.
 
+use zklock_core::answer::Answered;
 use zklock_core::attempt::{Action, Attempt, Event, Outcome};
 use zklock_core::dialect::Role;
+use zklock_core::path::name;
 use zklock_core::predecessor_mark::CLEAN;
-use zklock_core::{cleanup, downgrade, multi, permit_attempt, predecessor_mark};
+use zklock_core::{downgrade, multi, permit_attempt, predecessor_mark};
+use zklock_jute::{Reply, Request};
 
 use super::{Detour, Goal, Journey, Last, Plan, RawGuard, Seen, Stage, Step, Watch};
+use crate::client::{ends_by, listed, request_of};
 use crate::property::Property;
 
 impl Journey {
@@ -153,28 +157,29 @@ impl Journey {
 
     fn part(&mut self, i: usize, nth: usize) {
         let parting = &self.travellers[i].partings[nth];
-        let event = match parting.cleanup.action() {
-            cleanup::Action::Sync => cleanup::Event::Synced,
-            cleanup::Action::List => {
+        let answered = match request_of(&parting.deletion) {
+            Request::Sync { path } => Ok(Reply::Synced { path }),
+            Request::GetChildren { .. } => {
                 let names = self.dirs[parting.dir].names(None);
-                cleanup::Event::Children(names.unwrap_or_default())
+                listed(Some(names.unwrap_or_default()))
             }
-            _ if self.delete(i, nth) => cleanup::Event::Gone,
+            _ if self.delete(i, nth) => Ok(Reply::Nothing),
             _ => return,
         };
-        self.answer(i, nth, event);
+        self.answer(i, nth, answered);
     }
 
     /// Deletes a node and writes the data that are due, in one transaction. Returns whether nothing
     /// is left to do.
     fn delete(&mut self, i: usize, nth: usize) -> bool {
         let parting = &mut self.travellers[i].partings[nth];
-        let cleanup::Action::Delete(name) = parting.cleanup.action() else {
+        let Request::Delete { path, .. } = request_of(&parting.deletion) else {
             return true;
         };
+        let name = name(&path);
         let (dir, closing, found) = (parting.dir, parting.closing.clone(), parting.found);
-        let there = self.dirs[dir].find(&name).is_some();
-        self.remove(dir, &name);
+        let there = self.dirs[dir].find(name).is_some();
+        self.remove(dir, name);
         if let Some(found) = found.filter(|_| there) {
             self.last = found;
         }
@@ -207,10 +212,9 @@ impl Journey {
         self.version += 1;
     }
 
-    fn answer(&mut self, i: usize, nth: usize, event: cleanup::Event) {
+    fn answer(&mut self, i: usize, nth: usize, answered: Answered) {
         let partings = &mut self.travellers[i].partings;
-        partings[nth].cleanup.handle(event);
-        if partings[nth].cleanup.action() == cleanup::Action::Done {
+        if ends_by(&mut partings[nth].deletion, answered) {
             partings.remove(nth);
         }
     }
