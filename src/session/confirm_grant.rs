@@ -8,8 +8,7 @@ use super::caller::Caller;
 use crate::error::{Error, Result};
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
-use zklock_core::grant_proof::{GrantProof, Next};
-use zklock_core::proof::{Proof, judge};
+use zklock_core::proof::{GrantProof, Next, Proof, judge};
 use zklock_core::validity::Stamp;
 
 /// The outcome of [`Session::prove`].

@@ -22,7 +22,7 @@ use crate::metrics::RequestCounters;
 use crate::system::channel::{Receiver, Sender, unbounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
-use zklock_core::grant_proof::{GrantProof, Next};
+use zklock_core::proof::{GrantProof, Next};
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Stamp;
 

@@ -235,7 +235,7 @@ MUTANTS = [
     (
         "late-pause-for-a-better-proof",
         "a thread that has a proof pauses until a better one can be had, whether it needs it or not",
-        "crates/core/src/grant_proof.rs",
+        "crates/core/src/proof.rs",
         "        let provable_at = lifetime.provable_at(now).filter(|time| now < *time);\n",
         "        let provable_at = self.stamp.and_then(|stamp| lifetime.better_at(stamp));\n"
         "        let provable_at = provable_at.filter(|time| now < *time);\n",
@@ -274,14 +274,14 @@ MUTANTS = [
     (
         "late-proof-twice",
         "a proof is asked for twice",
-        "crates/core/src/grant_proof.rs",
+        "crates/core/src/proof.rs",
         "        self.stamp = Some(stamp);\n",
         "        self.stamp = (self.proofs > 0).then_some(stamp);\n",
     ),
     (
         "late-proof-for-every-grant",
         "the creation of the node does not count as a proof",
-        "crates/core/src/grant_proof.rs",
+        "crates/core/src/proof.rs",
         "        self.stamp.filter(here)\n",
         "        self.stamp.filter(here).filter(|_| 0 < self.proofs)\n",
         "        self.stamp.filter(here).filter(|_| !{mutant} || 0 < self.proofs)\n",
@@ -289,7 +289,7 @@ MUTANTS = [
     (
         "costly-proof-in-line",
         "the first one in line has its node confirmed eight times as often",
-        "crates/core/src/grant_proof.rs",
+        "crates/core/src/proof.rs",
         "stamp.sent + timeout / 6 - before)",
         "stamp.sent + (timeout / 6 - before) / 8)",
         "stamp.sent + (timeout / 6 - before) / if {mutant} {{ 8 }} else {{ 1 }})",
@@ -581,7 +581,7 @@ MUTANTS = [
     (
         "grant-on-an-old-proof",
         "a lock is granted on a proof of any age",
-        "crates/core/src/grant_proof.rs",
+        "crates/core/src/proof.rs",
         "        if stamp.is_some_and(|stamp| lifetime.supports_a_grant(stamp, self.proofs, now)) {\n",
         "        if self.stamp.is_some() {\n",
         "        if {mutant} && self.stamp.is_some()"

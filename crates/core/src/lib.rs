@@ -23,9 +23,9 @@
 //! - [`overdue_holder`] says which holder to hurry, and when,
 //! - [`answer`] says what became of a request,
 //! - [`validity`] says how long a proof of a lock is valid, and what state a guard is in,
-//! - [`proof`] asks the quorum whether a session and its nodes exist,
+//! - [`proof`] asks the quorum whether a session and its nodes exist, and says whether a lock may be granted on the
+//!   answer,
 //! - [`lifetime`] says which messages of a session the leader has heard of,
-//! - [`grant_proof`] says whether a lock may be granted on such a proof,
 //! - [`renewals`] says when held locks are proven again,
 //! - [`hold`] says when a pause in a queue is over,
 //! - [`deletions`] deletes what attempts and guards have left behind, and retries that until it is gone,
@@ -52,7 +52,6 @@ pub mod delete_and_create;
 pub mod deletions;
 pub mod dialect;
 pub mod downgrade;
-pub mod grant_proof;
 pub mod hold;
 pub mod job;
 pub mod journal;

@@ -10,8 +10,8 @@ use super::ids::id_of;
 use super::link::Link;
 use zklock_core::acquisition::{CallId, Wire};
 use zklock_core::connection::Capabilities;
-use zklock_core::grant_proof::{GrantProof, Next};
 use zklock_core::path::{self, node_in};
+use zklock_core::proof::{GrantProof, Next};
 use zklock_core::validity::Stamp;
 use zklock_jute::{CreateMode, Request};
 

@@ -6,10 +6,9 @@ use super::state::Step;
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Event, Origin};
-use crate::grant_proof::GrantProof;
 use crate::path;
 use crate::places::permits_of_kazoos;
-use crate::proof::{self, Proof};
+use crate::proof::{self, GrantProof, Proof};
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names, Reply, Request, Stat};
 

@@ -6,9 +6,9 @@ use super::*;
 use crate::attempt::Origin;
 use crate::connection::Capabilities;
 use crate::dialect::{Dialect, Role};
-use crate::grant_proof::Next;
 use crate::lifetime::Lifetime;
 use crate::overdue_holder::{Overdue, Rule};
+use crate::proof::Next;
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
 
 const T: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use core::time::Duration;
 use crate::answer::Failure;
 use crate::attempt::OwnNode;
 use crate::connection::Capabilities;
-use crate::grant_proof::{GrantProof, Next};
+use crate::proof::{GrantProof, Next};
 use crate::queue::Foreign;
 use crate::validity::Stamp;
 use zklock_jute::{Data, ErrorCode, Names, Request, Stat};

@@ -161,7 +161,7 @@ MUTANTS = [
     (
         "held-back-for-longer",
         "after a reconnect a lock waits one and a half times as long for the leader to have heard of it",
-        "core/grant_proof.rs",
+        "core/proof.rs",
         "            Some(time) if stamp.is_some() => Next::Pause(time - now),",
         "            Some(time) if stamp.is_some() => Next::Pause((time - now) * 3 / 2),",
     ),
