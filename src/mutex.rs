@@ -290,12 +290,12 @@ impl Mutex {
         let Some(mut grant) = locks.lock(&self.path, &queue, inherits, &mut request)? else {
             return Ok(None);
         };
-        let Some(tracking) = request.tracking else {
+        let Some(delay) = request.tracking else {
             self.locks.share(&mut grant.raw);
             return Ok(Some(MutexGuard::new(grant, None)));
         };
         let Grant { raw, turn } = grant;
-        let settled = raw.settle(tracking, &self.path, &mut request)?;
+        let settled = raw.settle(delay, &self.path, &mut request)?;
         Ok(settled.map(|(raw, abandoned)| MutexGuard::new(Grant { raw, turn }, abandoned)))
     }
 }

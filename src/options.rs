@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
 use crate::error::Result;
-use crate::lock::request::{Ahead, Circles, LockRequest, OnWait, Tracking};
+use crate::lock::request::{Ahead, Circles, LockRequest, OnWait};
 use crate::path;
 use crate::queues;
 use crate::session::Session;
@@ -41,7 +41,7 @@ pub struct LockOptions<'a> {
     circles: Option<String>,
     overdue: Option<Rule>,
     hold_at_least: Option<Duration>,
-    tracking: Option<Tracking>,
+    tracking: Option<Duration>,
     /// How long to wait for an answer, even if the deadline has passed.
     least: Duration,
     sees_ahead: bool,
@@ -204,7 +204,7 @@ impl<'a> LockOptions<'a> {
     /// (Chubby's lock-delay). The deadline of the wait applies to the delay too. Includes
     /// [`track_abandonment`](Self::track_abandonment). Defaults to zero.
     pub fn successor_delay(mut self, delay: Duration) -> Self {
-        self.tracking.get_or_insert_default().delay = delay;
+        self.tracking = Some(delay);
         self
     }
 

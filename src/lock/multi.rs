@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::driver::{self, Progress, Reached};
+use super::driver::{self, Reached};
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
@@ -245,15 +245,15 @@ impl MultiDriver<'_, '_> {
         let queue = queue_of(&self.parts[at]);
         let start = (mine, self.snapshot, self.stamp);
         let listing = self.multi.listing();
-        let progress = driver::stand(self.session, &queue, self.request, start, listing)?;
-        Ok(Event::Queued(match progress {
-            Progress::Reached(Reached { mine, lease, .. }) => {
+        let ended = driver::stand(self.session, &queue, self.request, start, listing)?;
+        Ok(Event::Queued(match ended {
+            ControlFlow::Break(Some(Reached { mine, lease, .. })) => {
                 // The last proof is good for the next queue too.
                 self.stamp = lease.stamp().unwrap_or(self.stamp);
                 attempt::Outcome::Held(mine)
             }
-            Progress::LimitReached => attempt::Outcome::Gone,
-            Progress::Restart => attempt::Outcome::Restart,
+            ControlFlow::Break(None) => attempt::Outcome::Gone,
+            ControlFlow::Continue(()) => attempt::Outcome::Restart,
         }))
     }
 

@@ -7,9 +7,10 @@
 //! other nodes, only directories that were created for marks are used.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::raw_guard::{Closing, RawGuard};
-use super::request::{LockRequest, Tracking};
+use super::request::LockRequest;
 use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::session::call_error::CallError;
@@ -55,18 +56,18 @@ fn unmarked(dir: &str) -> Error {
 }
 
 impl RawGuard {
-    /// Finds out how the predecessor left, waits if the user asked for that, and sets the mark.
+    /// Finds out how the predecessor left, waits for the `delay` if it left without releasing, and sets the mark.
     ///
     /// Returns `None` if the limit was reached; the lock is released then, and the mark is left as
     /// it was.
     pub(crate) fn settle(
         mut self,
-        tracking: Tracking,
+        delay: Duration,
         dir: &str,
         request: &mut LockRequest<'_>,
     ) -> Result<Option<Settled>> {
         let mut mark = Mark::new(self.token().get());
-        let outcome = self.carry_out(&mut mark, tracking, dir, request)?;
+        let outcome = self.carry_out(&mut mark, delay, dir, request)?;
         self.close_with(Closing::Mark(mark));
         match outcome {
             Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
@@ -79,7 +80,7 @@ impl RawGuard {
     fn carry_out(
         &self,
         mark: &mut Mark,
-        tracking: Tracking,
+        delay: Duration,
         dir: &str,
         request: &mut LockRequest<'_>,
     ) -> Result<Outcome> {
@@ -92,7 +93,7 @@ impl RawGuard {
                     log::warn!(
                         "the holder of {dir} with the token {token} went without releasing it"
                     );
-                    match self.session().caller().rest(tracking.delay, limit) {
+                    match self.session().caller().rest(delay, limit) {
                         Ok(()) => Event::Paused,
                         Err(LimitReached) => Event::Cancel,
                     }

@@ -73,17 +73,11 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) overdue: Option<Overdue>,
     /// How long the nodes must stay at least.
     pub(crate) hold_at_least: Option<Duration>,
-    /// How to mark the path while a mutex is held.
-    pub(crate) tracking: Option<Tracking>,
+    /// Set if a mutex is to mark its path while it is held: how long to wait before entering after a predecessor
+    /// that left without releasing.
+    pub(crate) tracking: Option<Duration>,
     /// Whether a hold is to replace the lock.
     pub(crate) for_a_hold: bool,
-}
-
-/// What a mutex does about predecessors that left without releasing.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Tracking {
-    /// How long to wait before entering after such a predecessor.
-    pub(crate) delay: Duration,
 }
 
 /// A callback that gets what is ahead, at first and whenever it changes.

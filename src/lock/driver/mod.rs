@@ -9,6 +9,8 @@ mod tell;
 mod wait;
 mod wired;
 
+use std::ops::ControlFlow;
+
 use self::wired::Wired;
 use super::fresh_id::fresh_id;
 use super::prepared_create::{Early, Prepared};
@@ -35,14 +37,6 @@ pub(crate) struct Reached {
     pub(crate) waited: Option<u64>,
     /// Whether a semaphore has directories here; its clients use up no numbers of the queue.
     pub(crate) beside_semaphore: bool,
-}
-
-/// How an acquisition ended.
-pub(crate) enum Progress {
-    Reached(Reached),
-    LimitReached,
-    /// The caller's node has gone with its session, or there is no directory.
-    Restart,
 }
 
 /// Goes through a queue. Returns `None` if the lock is taken, the limit was reached, or there is no
@@ -78,9 +72,8 @@ pub(super) fn acquire(
     let mut driver = Driver::new(session, queue, request, acquisition, here);
     driver.wired.early = early.map(|(early, _)| early);
     match driver.run()? {
-        Progress::Reached(reached) => Ok(Some(reached)),
-        Progress::LimitReached => Ok(None),
-        Progress::Restart => {
+        ControlFlow::Break(reached) => Ok(reached),
+        ControlFlow::Continue(()) => {
             request.lacks_directory = true;
             Ok(None)
         }
@@ -114,14 +107,15 @@ fn enter(
 
 /// Waits in a queue in which a node of the caller stands already, created through this connection
 /// and with this stamp. If the queue was listed since then through another connection, it is listed
-/// again.
+/// again. Breaks with the lock, or without it at the limit; continues if the node has gone with its
+/// session.
 pub(super) fn stand(
     session: &Session,
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
     listing: Option<Names>,
-) -> Result<Progress> {
+) -> Result<ControlFlow<Option<Reached>>> {
     let mut caller = session.caller();
     let asks = (queue.contest(session), request.patience);
     let mut acquisition = Acquisition::stand(asks, &queue.dir.into(), (mine, stamp));
@@ -182,7 +176,9 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
-    fn run(mut self) -> Result<Progress> {
+    /// Breaks with the lock, or without it at the limit; continues if the caller must start over, because its
+    /// node has gone with its session, or there is no directory.
+    fn run(mut self) -> Result<ControlFlow<Option<Reached>>> {
         loop {
             self.look_at_connection()?;
             let left = self.acquisition.left();
@@ -243,16 +239,16 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
-    fn finish(mut self, outcome: Outcome) -> Result<Progress> {
+    fn finish(mut self, outcome: Outcome) -> Result<ControlFlow<Option<Reached>>> {
         match outcome {
-            Outcome::Held(mine, stamp) => Ok(Progress::Reached(self.reached(mine, stamp))),
+            Outcome::Held(mine, stamp) => Ok(ControlFlow::Break(Some(self.reached(mine, stamp)))),
             Outcome::GaveUp { taken } => {
                 if taken {
                     self.request.note_taken();
                 }
-                Ok(Progress::LimitReached)
+                Ok(ControlFlow::Break(None))
             }
-            Outcome::Restart => Ok(Progress::Restart),
+            Outcome::Restart => Ok(ControlFlow::Continue(())),
             Outcome::Evicted(node) => Err(Error::Evicted { node }),
             Outcome::Foreign(foreign) => Err(self.session.foreign(self.queue.dir, foreign)),
             Outcome::Refused(refused) => Err(self.refused(refused)),
