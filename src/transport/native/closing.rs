@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::connection_end::End;
+use super::channel::End;
 use super::shared::{Shared, Stage, State, answer_all, jittered};
 use crate::time::clock::Moment;
 use crate::transport::Failure;

@@ -15,8 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::channel::{Channel, HUNG_UP};
-use super::connection_end::End;
+use super::channel::{Channel, End, HUNG_UP};
 use super::frame_reader::Inbox;
 use super::greeting::{NOT_GREETED, connect_request, greeting, tell_granted};
 use super::hosts::{Candidate, Target};

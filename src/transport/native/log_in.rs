@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::channel::Channel;
-use super::connection_end::End;
+use super::channel::{Channel, End};
 use super::frame_reader::Inbox;
 use super::greeting::{Complaint, NOT_GREETED, next_frame};
 use super::hosts::Target;

@@ -26,7 +26,6 @@ mod cipher;
 mod cipher;
 mod closing;
 mod config;
-mod connection_end;
 mod following;
 mod frame_reader;
 mod greeting;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, is_timeout};
+use super::channel::{Channel, End, is_timeout};
 use super::chroot::{below, strip};
-use super::connection_end::End;
 use super::frame_reader::{Frame, Inbox};
 use super::request_queue::{Pending, is_read};
 use super::shared::{Shared, Stage};

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, is_timeout};
+use super::channel::{Channel, End, is_timeout};
 use super::config::Config;
-use super::connection_end::End;
 use super::hosts::Target;
 use super::request_queue::{Pending, RequestQueue};
 use super::server_list::ServerList;

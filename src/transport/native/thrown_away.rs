@@ -4,7 +4,7 @@
 
 use std::mem;
 
-use super::connection_end::End;
+use super::channel::End;
 use super::shared::State;
 use crate::time::clock::Moment;
 use zklock_core::answer::BREATHER;

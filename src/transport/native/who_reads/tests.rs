@@ -11,8 +11,8 @@ use crate::system::channel::{Receiver, bounded};
 
 use super::super::Config;
 use super::super::channel::Channel;
+use super::super::channel::End;
 use super::super::config::FRAME_LIMIT;
-use super::super::connection_end::End;
 use super::super::frame_reader::Inbox;
 use super::super::hosts::Target;
 use super::super::receive::{Connection, ConnectionReader};
