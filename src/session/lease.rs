@@ -16,7 +16,7 @@ use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
 use crate::transport::Capabilities;
-use crate::transport::session_validity::SessionValidity;
+use crate::transport::session_state::SessionValidity;
 use zklock_core::validity::{Stamp, Validity};
 
 /// How many unread events a guard keeps; a new event replaces the oldest.

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::system::channel::bounded;
     use crate::transport::native;
-    use crate::transport::session_validity::SessionValidity;
+    use crate::transport::session_state::SessionValidity;
     use crate::transport::status::Status;
     use zklock_core::lifetime::Lifetime;
     use zklock_core::validity::Stamp;

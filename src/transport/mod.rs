@@ -20,7 +20,6 @@ pub(crate) mod mailbox;
 pub(crate) mod native;
 pub(crate) mod session_key;
 pub(crate) mod session_state;
-pub(crate) mod session_validity;
 pub(crate) mod status;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper_crate;

@@ -1,10 +1,14 @@
-//! The state and the events of a session as users see them, and the snapshot that the rest of the
-//! client sees instead.
+//! The state and the events of a session as users see them, the snapshot that the rest of the client
+//! sees instead, and for how long the session is sure to live.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::error::LostReason;
-use crate::time::clock::Moment;
+use crate::error::{LossCell, LostReason};
+use crate::time::clock::{Moment, nanos};
+use zklock_core::lifetime::Lifetime;
+use zklock_core::validity::Terms;
 
 /// The state of a client's session.
 ///
@@ -98,5 +102,56 @@ impl Snapshot {
             SessionState::Closed => LostReason::Closed,
             SessionState::Connecting | SessionState::Connected => LostReason::SessionExpired,
         }
+    }
+}
+
+/// The [`Lifetime`] of one session, which guards read without a mutex.
+#[derive(Debug, Default)]
+pub(crate) struct SessionValidity {
+    /// Why the session has ended, if it has.
+    over: LossCell,
+    timeout: AtomicU64,
+    latest: AtomicU64,
+    connected: AtomicU64,
+}
+
+impl SessionValidity {
+    pub(crate) fn new(lifetime: &Lifetime) -> Arc<Self> {
+        let new = Self::default();
+        new.follow(lifetime);
+        Arc::new(new)
+    }
+
+    /// Returns the current terms.
+    pub(crate) fn terms(&self) -> Terms {
+        let load = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Acquire));
+        let (latest, timeout) = (load(&self.latest), load(&self.timeout));
+        Terms {
+            timeout,
+            latest,
+            connected: load(&self.connected),
+            // Read last: the session may end meanwhile.
+            over: self.over.get().is_some(),
+        }
+    }
+
+    pub(crate) fn follow(&self, lifetime: &Lifetime) {
+        // Stored in this order and read in the opposite one: a reader that sees the later `latest`
+        // must not see the longer timeout.
+        let terms = lifetime.terms();
+        self.timeout.store(nanos(terms.timeout), Ordering::Release);
+        self.latest.store(nanos(terms.latest), Ordering::Release);
+        self.connected
+            .store(nanos(terms.connected), Ordering::Release);
+    }
+
+    /// Notes that the session has ended, for this reason unless it ended before.
+    pub(crate) fn end(&self, why: LostReason) {
+        self.over.settle(why);
+    }
+
+    /// Returns why the session has ended, if it has.
+    pub(crate) fn ended(&self) -> Option<LostReason> {
+        self.over.get()
     }
 }

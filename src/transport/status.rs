@@ -15,15 +15,14 @@ use self::subscribers::Subscribers;
 pub(crate) use self::subscribers::{Changes, Subscription};
 use super::session_key::Inherited;
 pub(crate) use super::session_state::Snapshot;
-use super::session_state::{SessionEvent, SessionState};
-use super::session_validity::SessionValidity;
+use super::session_state::{SessionEvent, SessionState, SessionValidity};
 use crate::error::{Error, LostReason};
 use crate::metrics::RequestCounters;
 use crate::system::channel::{Receiver, Sender, unbounded};
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
-use zklock_core::proof::{GrantProof, Next};
 use zklock_core::lifetime::Lifetime;
+use zklock_core::proof::{GrantProof, Next};
 use zklock_core::validity::Stamp;
 
 /// How many events a user's receiver keeps unread; later ones are dropped.

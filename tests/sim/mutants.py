@@ -212,7 +212,7 @@ MUTANTS = [
     (
         "guards-outlive-a-close",
         "guards are not told at once that their session is over",
-        "src/transport/session_validity.rs",
+        "src/transport/session_state.rs",
         "        self.over.settle(why);\n",
         "        let _ = why;\n",
     ),
