@@ -1,21 +1,39 @@
-//! The thread that runs the heartbeat and the cleaner.
+//! The thread in the background, which proves to every guard of a client that its lock still exists, and
+//! deletes what is left.
 //!
-//! It sleeps while nothing is due, and never blocks on an answer: it sends requests, and the
+//! While there is a guard, the thread asks the quorum every sixth of the session timeout, once for all guards,
+//! and renews their leases with the answer. [`Renewals`](zklock_core::renewals::Renewals) decides what is due,
+//! and when. The [`Cleaner`] deletes.
+//!
+//! The thread sleeps while nothing is due, and never blocks on an answer: it sends requests, and the
 //! answers arrive through channels.
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::error::LostReason;
+use crate::metrics::Counters;
 use crate::session::cleaner::Cleaner;
-use crate::session::heartbeat::Heartbeat;
-use crate::system::channel::{Receiver, Sender, Waitable, bounded, wait_any};
+use crate::session::lease::{self, Lease};
+use crate::session::leases::{Leases, OpenLease};
+use crate::system::channel::{Receiver, Sender, Waitable, bounded, unbounded, wait_any};
 use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};
+use crate::time::clock::Moment;
 use crate::time::limit::from_now;
+use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
+use crate::transport::{Answered, Call, Fired, Transport, Watch, WatchId, gather};
+use zklock_core::renewals::{self, Check, Look, Trust, Verdict};
+use zklock_core::validity::Stamp;
+use zklock_jute::Request;
 
-/// See the module's documentation.
+/// How many messages of a kind are handled before the next look at what is due.
+const AT_ONCE: usize = 1_000;
+
+/// The handle of the thread.
 #[derive(Debug)]
 pub(crate) struct Background {
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -88,5 +106,209 @@ fn run(
             return cleaner.tell();
         }
         heartbeat.drain();
+    }
+}
+
+/// Sends what is due, and owns the channels for the answers.
+pub(crate) struct Heartbeat {
+    status: Arc<Status>,
+    transport: Arc<dyn Transport>,
+    leases: Arc<Leases>,
+    counters: Arc<Counters>,
+    next_watch: Arc<AtomicU64>,
+    checks: Channel<(Check, Vec<Answered>)>,
+    fired: Channel<Fired>,
+    read: Channel<(u64, Answered)>,
+}
+
+/// Both ends of a channel.
+type Channel<T> = (Sender<T>, Receiver<T>);
+
+impl Heartbeat {
+    pub(crate) fn new(
+        status: Arc<Status>,
+        transport: Arc<dyn Transport>,
+        leases: Arc<Leases>,
+        counters: Arc<Counters>,
+        next_watch: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            status,
+            transport,
+            leases,
+            counters,
+            next_watch,
+            checks: unbounded(),
+            fired: unbounded(),
+            read: unbounded(),
+        }
+    }
+
+    /// Returns the channels that have something to drain once they are filled.
+    fn answers(&self) -> [&dyn Waitable; 3] {
+        [&self.fired.1, &self.checks.1, &self.read.1]
+    }
+
+    /// Makes every lease due for a look.
+    fn look_at_all(&self) {
+        self.leases.renewals().look_at_all();
+    }
+
+    /// Does what is due; returns how long nothing more is due. During the look, every registration wakes the
+    /// background thread.
+    fn look(&self) -> Option<Duration> {
+        self.leases.next_look(None);
+        let snapshot = self.status.snapshot();
+        let look = Look {
+            now: Moment::now().since_boot(),
+            timeout: snapshot.timeout,
+            connected: snapshot.state == SessionState::Connected,
+            connects: snapshot.connects,
+        };
+        let due = self.leases.renewals().take_due(look.now);
+        let mut seen = Vec::with_capacity(due.len());
+        for (id, OpenLease { lease, .. }) in due {
+            // A lost lock needs no proof.
+            if self.is_held_as_told(&lease) {
+                seen.push(self.trust(id, &lease, look.now));
+            }
+        }
+        let next = || self.next_watch.fetch_add(1, Ordering::Relaxed);
+        let mut renewals = self.leases.renewals();
+        let due = renewals.settle(&look, &seen, next);
+        let pause = renewals.pause(&look);
+        drop(renewals);
+        self.check(due.checks);
+        self.watch(due.watches);
+        if let Some(pause) = pause {
+            self.leases.next_look(Some(Moment::of(look.now + pause)));
+        }
+        pause
+    }
+
+    fn trust(&self, id: u64, lease: &Lease, now: Duration) -> Trust {
+        let stamp = lease.stamp();
+        Trust {
+            id,
+            stamp,
+            better_at: stamp.and_then(|stamp| self.status.better_at(stamp)),
+            changes_at: lease.steady_for().map(|steady| now + steady),
+        }
+    }
+
+    /// Reports a change of state to the guard; returns whether the lock is held. The lock may be
+    /// lost right after the report, which takes another one.
+    fn is_held_as_told(&self, lease: &Lease) -> bool {
+        lease.tell(&self.counters);
+        let held = lease.check().is_ok();
+        if !held {
+            lease.tell(&self.counters);
+        }
+        held
+    }
+
+    /// Handles all messages that have arrived, so that one look serves many of them.
+    fn drain(&self) {
+        let fired = self.fired.1.clone();
+        let (checks, reads) = (self.checks.1.clone(), self.read.1.clone());
+        fired
+            .try_iter()
+            .take(AT_ONCE)
+            .for_each(|fired| self.node_changed(fired));
+        for (check, answers) in checks.try_iter().take(AT_ONCE) {
+            let capabilities = self.transport.capabilities();
+            let said = self
+                .leases
+                .renewals()
+                .checked(&check, &answers, capabilities);
+            said.into_iter().for_each(|said| self.apply(said));
+        }
+        for (id, answered) in reads.try_iter().take(AT_ONCE) {
+            let said = self.leases.renewals().was_read(id, &answered);
+            said.into_iter().for_each(|said| self.apply(said));
+        }
+    }
+
+    /// Handles what an answer or an event says about a lock. The next look reports a loss to the guard.
+    fn apply(&self, (id, said): (u64, Verdict)) {
+        let Some(lease) = self.leases.get(id) else {
+            return;
+        };
+        match said {
+            Verdict::Confirmed(stamp) => lease.confirm(stamp),
+            Verdict::Missing => lease.lose(lease::gone(self.transport.capabilities())),
+            Verdict::Deleted => {
+                lease.lose(LostReason::NodeGone);
+                self.ask_why(id, &lease);
+            }
+            Verdict::RevokeRequested => lease.note_revoke_request(),
+        }
+    }
+
+    /// Asks the quorum about these leases, except for the lost ones.
+    fn check(&self, leases: Vec<(u64, OpenLease)>) {
+        let stamp = self.status.stamp();
+        let mut nodes = Vec::new();
+        for (id, OpenLease { lease, .. }) in leases {
+            // An answered ping is no proof. The chaos tests compile a client that takes it for one,
+            // and must catch it.
+            if cfg!(zklock_trust_pings) {
+                let touched = stamp.sent;
+                lease.confirm(Stamp { touched, ..stamp });
+                self.leases.renewals().look_at_these(&[id]);
+            } else if lease.stamp().is_some() {
+                nodes.extend(lease.all_nodes().map(|node| (id, node.clone())));
+            }
+        }
+        for (check, requests) in Check::of_all(nodes, stamp, self.transport.capabilities()) {
+            let requests = requests.into_iter().map(|request| (request, None));
+            let to = self.checks.0.clone();
+            let calls = gather(requests.collect(), move |answers| {
+                let _ = to.send((check, answers));
+            });
+            self.transport.send(calls);
+        }
+    }
+
+    /// Reads and watches the nodes of these leases.
+    fn watch(&self, leases: Vec<(u64, OpenLease, u64)>) {
+        let mut calls = Vec::new();
+        for (id, OpenLease { lease, .. }, watch) in leases {
+            calls.extend(lease.all_nodes().map(|node| {
+                let watch = Watch::new(WatchId(watch), self.fired.0.clone());
+                self.read(id, renewals::watch(node), Some(watch))
+            }));
+        }
+        if !calls.is_empty() {
+            self.transport.send(calls);
+        }
+    }
+
+    /// Handles the event of a watch on a held node.
+    fn node_changed(&self, fired: Fired) {
+        let mut renewals = self.leases.renewals();
+        let watched = renewals.watched_by(fired.id.0);
+        let said = watched.and_then(|id| renewals.happened(id, fired.kind));
+        drop(renewals);
+        said.into_iter().for_each(|said| self.apply(said));
+    }
+
+    /// Asks after a deletion whether the session is alive, or the node went with it.
+    fn ask_why(&self, id: u64, lease: &Lease) {
+        let calls = lease
+            .all_nodes()
+            .map(|node| self.read(id, renewals::ask_why(node), None));
+        self.transport.send(calls.collect());
+    }
+
+    fn read(&self, id: u64, request: Request, watch: Option<Watch>) -> Call {
+        let read = self.read.0.clone();
+        Call {
+            request,
+            watch,
+            answer: Box::new(move |answered| {
+                let _ = read.send((id, answered));
+            }),
+        }
     }
 }

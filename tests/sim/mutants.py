@@ -356,7 +356,7 @@ MUTANTS = [
     (
         "proof-at-its-answer",
         "a check counts from its answer instead of its sending",
-        "src/session/heartbeat.rs",
+        "src/session/background.rs",
         "            Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
         "            Verdict::Confirmed(_) => lease.confirm(self.status.stamp()),\n",
         "            Verdict::Confirmed(_) if {mutant} => lease.confirm(self.status.stamp()),\n"
@@ -375,7 +375,7 @@ MUTANTS = [
     (
         "heartbeat-not-armed",
         "a lock that is granted does not wake the background thread in its long sleep",
-        "src/session/heartbeat.rs",
+        "src/session/background.rs",
         "        self.leases.next_look(None);\n",
         "",
     ),

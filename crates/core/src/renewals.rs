@@ -319,10 +319,9 @@ impl<L: Clone> Renewals<L> {
         self.unwatched.insert(id);
     }
 
-    /// Returns the lock that has this watch.
-    pub fn watched_by(&self, watch: u64) -> Option<(u64, L)> {
-        let id = *self.watched.get(&watch)?;
-        Some((id, self.leases.get(&id)?.lease.clone()))
+    /// Returns the number of the lease that has this watch.
+    pub fn watched_by(&self, watch: u64) -> Option<u64> {
+        self.watched.get(&watch).copied()
     }
 }
 
