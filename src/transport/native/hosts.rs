@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::error::{Error, Result};
-use zklock_core::connection::candidates;
+use zklock_core::connection::rotation;
 use zklock_jute::is_refused_in_paths;
 
 const DEFAULT_PORT: u16 = 2181;
@@ -31,7 +31,7 @@ pub(super) struct Target {
 }
 
 /// An address to try.
-pub(super) type Candidate = candidates::Candidate<Target>;
+pub(super) type Candidate = rotation::Candidate<Target>;
 
 /// Removes a user and a password that were given by mistake, as in a URL.
 fn without_user(text: &str) -> String {

@@ -30,8 +30,7 @@ use crate::time::clock::Moment;
 use crate::transport::Failure;
 use crate::transport::session_key::SessionKey;
 use zklock_core::connection::backoff::{Backoff, Service};
-use zklock_core::connection::candidates::Resumption;
-use zklock_core::connection::rotation::{Refusal, Rotation, Round};
+use zklock_core::connection::rotation::{Refusal, Resumption, Rotation, Round};
 use zklock_core::connection::unanswered::Unanswered;
 use zklock_jute::{ConnectReply, Request, Secret, xid};
 

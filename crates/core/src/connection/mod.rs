@@ -1,8 +1,8 @@
 //! The decisions about connections: which server is asked next and for how long, when to leave a server,
 //! how long a client pauses, and which requests a server knows.
 //!
-//! - [`candidates`] puts the addresses of a round in order, and sets the time for each,
-//! - [`rotation`] remembers which servers were tried,
+//! - [`rotation`] remembers which servers were tried, puts the addresses of a round in order, and sets the time
+//!   for each,
 //! - [`backoff`] says how long to pause between two attempts,
 //! - [`promptness`] says when to leave a server that answers no request,
 //! - [`server_features`] puts a request into the form that a server knows,
@@ -10,7 +10,6 @@
 //! - [`watches`] says which users an event is for, and sets watches again.
 
 pub mod backoff;
-pub mod candidates;
 pub mod promptness;
 pub mod rotation;
 pub mod server_features;

@@ -1,9 +1,35 @@
-//! The servers that were tried already, so that the others are tried first.
+//! Which server is asked next, for how long, and for which session: those that were tried already come last.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::backoff::{PART, Service};
+
+/// The longest time for one address to answer.
+const DIAL_LIMIT: Duration = Duration::from_secs(5);
+/// The longest time in the first round, or this part of a short session timeout: a guard is trusted for
+/// half of it after a check, and for a third at the end of a pause between two checks. Each further round
+/// doubles the time. For a lone address, which may be a balancer's with another server behind it each time,
+/// only rounds after the second do.
+const FIRST_ROUND: Duration = Duration::from_millis(1500);
+const FIRST_PART: u32 = 6;
+/// The longest time in the first round where there are other addresses and no session yet. Not less: an ensemble
+/// where thousands begin at once is slow to greet, and opens a session for each dial that was given up.
+const FIRST_ROUND_ANEW: Duration = Duration::from_secs(1);
+/// A lone address where the last greeting was quick has, instead, this many times as long as that took, and
+/// at least this part of the session timeout within these bounds. A balancer may lead twice to a server
+/// that hangs, and a command under a lock goes on for T/30 after its client has left a server.
+///
+/// In the first rounds only: a good server may have become slow.
+const QUICK_ROUNDS: u32 = 2;
+const QUICK_TIMES: u32 = 8;
+const QUICK_PART: u32 = 100;
+const QUICK_LEAST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(250));
+/// The shortest time for one address in other cases, however short the session timeout.
+const DIAL_LEAST: Duration = Duration::from_millis(250);
+/// The shortest time for one address that a short wait for the first connection leaves: as long as a server
+/// on another continent takes.
+const FIRST_LEAST: Duration = Duration::from_millis(500);
 
 /// The least time for a server to greet while others elect a leader: as long as a server on another
 /// continent takes. It grows, with the time without a server, to an equal share for each address of
@@ -23,13 +49,26 @@ pub enum Round {
     Over,
 }
 
-/// The history of earlier rounds, which tells how long a dial takes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Past {
-    /// How many rounds without a server there were since one served.
-    pub rounds: u32,
-    /// How long the last greeting took.
-    pub greeted: Option<Duration>,
+/// The session to ask a server for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Resumption {
+    /// The present session, or a new one if there is none.
+    Resume,
+    /// The present session and no other, because the server may belong to another ensemble.
+    ResumeOnly,
+    /// A new session, as if the client had none.
+    Anew,
+}
+
+/// One address of a round.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Candidate<Address> {
+    /// The address.
+    pub target: Address,
+    /// How long to wait for the server's greeting.
+    pub limit: Duration,
+    /// The session to ask for there.
+    pub wish: Resumption,
 }
 
 /// The servers that were tried; see the module's documentation.
@@ -46,7 +85,10 @@ pub struct Rotation<Address> {
     count: usize,
     /// The servers that were tried since one served.
     tried: Vec<Tried<Address>>,
-    past: Past,
+    /// How many rounds without a server there were since one served.
+    rounds: u32,
+    /// How long the last greeting took.
+    greeted: Option<Duration>,
     /// How many connections in a row were useless.
     useless: usize,
 }
@@ -80,21 +122,94 @@ impl<Address> Default for Rotation<Address> {
             offered: Vec::new(),
             count: 0,
             tried: Vec::new(),
-            past: Past::default(),
+            rounds: 0,
+            greeted: None,
             useless: 0,
         }
     }
 }
 
 impl<Address: Clone + Eq> Rotation<Address> {
-    /// Begins a round with these addresses.
-    pub fn offer(&mut self, targets: &[Address], kept: &[Address]) {
+    /// Begins a round, and returns the addresses to try in it: first the `targets`, then those that names had before,
+    /// `kept`. No server has served for the time `away`. Without a session, the round fits into the time to make
+    /// the `first` connection.
+    pub fn begin(
+        &mut self,
+        (targets, kept): (Vec<Address>, Vec<Address>),
+        timeout: Duration,
+        first: Option<Duration>,
+        away: Duration,
+    ) -> Vec<Candidate<Address>> {
+        self.offer(&targets, &kept);
+        let limit = self.dial_limit(timeout, first);
+        self.in_order(targets, kept, limit, away)
+    }
+
+    fn offer(&mut self, targets: &[Address], kept: &[Address]) {
         self.offered = targets.to_vec();
         self.count = targets.len() + kept.len();
         let is_offered = |one: &Address| targets.contains(one) || kept.contains(one);
         self.left.retain(is_offered);
         self.unreached.retain(is_offered);
         self.tried.retain(|one| is_offered(&one.address));
+    }
+
+    /// Returns the time for one address, so that the session outlasts a round and the next. Without a session,
+    /// a round fits into the time to make the `first` connection.
+    ///
+    /// A silent address costs little in the first round: another one may answer, or the same one if its server
+    /// was just started or a packet was lost. Servers that are slow because they are burdened get more time in
+    /// each further round.
+    fn dial_limit(&self, timeout: Duration, first: Option<Duration>) -> Duration {
+        let share = |whole: Duration| {
+            let share = whole * 2 / 3 / self.count.max(1) as u32;
+            share.clamp(DIAL_LEAST, DIAL_LIMIT)
+        };
+        let begins = first.is_some();
+        let first = first.map_or(Duration::MAX, |first| {
+            share(first.min(timeout)).max(FIRST_LEAST)
+        });
+        let is_alone = self.count <= 1;
+        let was_quick = self.greeted.filter(|_| is_alone);
+        let as_the_first = u32::from(is_alone) + u32::from(was_quick.is_some());
+        let doubled = self.rounds.saturating_sub(as_the_first);
+        let in_first_round = match was_quick.filter(|_| !begins && self.rounds < QUICK_ROUNDS) {
+            Some(took) => quick_round(timeout, took),
+            None if begins && !is_alone => first_round(timeout).min(FIRST_ROUND_ANEW),
+            None => first_round(timeout),
+        };
+        let longest = in_first_round * 2_u32.pow(doubled.min(4));
+        share(timeout).min(first).min(longest)
+    }
+
+    /// Puts the addresses of a round in order. Those that were tried already come last of their kind.
+    ///
+    /// The addresses that names had before are tried after the others. If a server has moved,
+    /// perhaps nothing answers at its old address, and its name is looked up again only after the
+    /// round. If it has not moved, it may be slow. So an old address gets a quarter of the limit,
+    /// and more the longer no server has served.
+    fn in_order(
+        &self,
+        targets: Vec<Address>,
+        kept: Vec<Address>,
+        limit: Duration,
+        away: Duration,
+    ) -> Vec<Candidate<Address>> {
+        let last = self.last();
+        let kept_limit = (away / 2).clamp((limit / 4).max(DIAL_LEAST).min(limit), limit);
+        let of = |mut targets: Vec<Address>, limit, wish| {
+            targets.sort_by_key(|target| last.iter().position(|one| one == target));
+            let candidate = move |target| Candidate {
+                target,
+                limit,
+                wish,
+            };
+            targets.into_iter().map(candidate)
+        };
+        let fresh = of(targets, limit, Resumption::Resume);
+        fresh
+            .chain(of(kept, kept_limit, Resumption::ResumeOnly))
+            .collect()
     }
 
     /// Returns how long to wait for the greeting of a server that has this `limit`, when no other server
@@ -167,7 +282,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     }
 
     fn served(&mut self, service: Service) {
-        self.past.rounds = 0;
+        self.rounds = 0;
         self.tried.clear();
         if service.is_useless() {
             self.useless += 1;
@@ -183,15 +298,20 @@ impl<Address: Clone + Eq> Rotation<Address> {
         }
     }
 
+    /// Returns how many rounds without a server there were since one served.
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
     /// Notes that no server of a round has served.
     pub fn next_round(&mut self) {
-        self.past.rounds = self.past.rounds.saturating_add(1);
+        self.rounds = self.rounds.saturating_add(1);
         // It may have been the client that had no network.
         self.unreached.clear();
     }
 
     /// Returns the addresses to try after all others, in this order.
-    pub fn last(&self) -> Vec<Address> {
+    fn last(&self) -> Vec<Address> {
         let left = self.left.iter().filter(|one| !self.unreached.contains(one));
         left.chain(&self.unreached).cloned().collect()
     }
@@ -206,23 +326,157 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// moving on gains nothing then.
     pub fn trusted_greeting(&self) -> Option<Duration> {
         let is_trusted = self.useless < self.offered.len();
-        self.past.greeted.filter(|_| is_trusted)
+        self.greeted.filter(|_| is_trusted)
     }
 
     /// Notes that a server has greeted, which took this long.
     pub fn greeted(&mut self, took: Duration) {
-        self.past.greeted = Some(took);
+        self.greeted = Some(took);
     }
+}
 
-    /// Returns what to expect of a dial.
-    pub fn past(&self) -> Past {
-        self.past
-    }
+fn first_round(timeout: Duration) -> Duration {
+    FIRST_ROUND.min(timeout / FIRST_PART).max(DIAL_LEAST)
+}
+
+fn quick_round(timeout: Duration, greeted: Duration) -> Duration {
+    let least = (timeout / QUICK_PART).clamp(QUICK_LEAST.0, QUICK_LEAST.1);
+    least.max(greeted * QUICK_TIMES).min(first_round(timeout))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::backoff;
+
+    fn after(rounds: u32, greeted: Option<Duration>, count: usize) -> Rotation<u16> {
+        Rotation {
+            rounds,
+            greeted,
+            count,
+            ..Rotation::default()
+        }
+    }
+
+    fn addresses(candidates: &[Candidate<u16>]) -> Vec<u16> {
+        candidates.iter().map(|it| it.target).collect()
+    }
+
+    #[test]
+    fn a_round_fits_into_the_session_timeout_and_the_first_into_the_wait() {
+        let limit = |timeout, first: Option<u64>, addresses| {
+            let first = first.map(Duration::from_secs);
+            after(9, None, addresses)
+                .dial_limit(Duration::from_secs(timeout), first)
+                .as_millis()
+        };
+        assert_eq!(limit(20, None, 1), 5_000);
+        assert_eq!(limit(18, None, 3), 4_000);
+        assert_eq!(limit(18, Some(9), 3), 2_000);
+        assert_eq!(limit(18, Some(60), 3), 4_000);
+        assert_eq!(limit(18, Some(u64::MAX), 0), 5_000);
+        assert_eq!(limit(18, Some(1), 3), 500);
+        assert_eq!(limit(1, Some(1), 3), 250);
+    }
+
+    #[test]
+    fn a_silent_address_costs_little_at_first_even_if_it_is_the_only_one() {
+        let of = |addresses, rounds| {
+            let wait = Some(Duration::from_secs(60));
+            after(rounds, None, addresses).dial_limit(Duration::from_secs(20), wait)
+        };
+        for (addresses, doubles_in, first_round) in [(1, 2, FIRST_ROUND), (2, 1, FIRST_ROUND_ANEW)]
+        {
+            assert_eq!(of(addresses, doubles_in - 1), first_round);
+            assert_eq!(of(addresses, doubles_in), 2 * first_round);
+            assert_eq!(of(addresses, u32::MAX), DIAL_LIMIT);
+        }
+    }
+
+    /// As behind a balancer, whose only address leads to another server each time.
+    #[test]
+    fn a_guard_outlasts_two_silent_servers() {
+        for seconds in [4, 10, 20] {
+            let timeout = Duration::from_secs(seconds);
+            let silent: Duration = (0..2)
+                .map(|round| after(round, None, 1).dial_limit(timeout, None))
+                .sum();
+            assert!(silent <= timeout / 3, "{silent:?} of {timeout:?}");
+        }
+    }
+
+    /// A client has left a server that hangs T/6 and T/8 after the last proof was sent, and a command is
+    /// told to stop T/2, less an eighth and a twentieth, after that.
+    #[test]
+    fn a_command_outlasts_silent_servers_behind_an_address_that_was_quick() {
+        let limit = |timeout, round| {
+            let took = Some(Duration::from_millis(9));
+            after(round, took, 1).dial_limit(timeout, None)
+        };
+        for (seconds, silent) in [(10, 1), (20, 2), (40, 2)] {
+            let timeout = Duration::from_secs(seconds);
+            let left = timeout / 6 + timeout / 8;
+            let stopped = timeout / 2 - timeout / 8 - timeout / 20;
+            let dials: Duration = (0..silent)
+                .map(|round| limit(timeout, round) + backoff::LEAST)
+                .sum();
+            assert!(left + dials < stopped, "{dials:?} of {timeout:?}");
+        }
+        // Servers that are slow because many dial at once are given time.
+        let timeout = Duration::from_secs(20);
+        let dials: Vec<_> = (0..8).map(|round| limit(timeout, round)).collect();
+        assert_eq!(dials.last(), Some(&DIAL_LIMIT));
+        assert_eq!(dials[1..3], [Duration::from_millis(200), FIRST_ROUND]);
+    }
+
+    #[test]
+    fn where_the_last_greeting_was_slow_the_next_one_may_be() {
+        let timeout = Duration::from_secs(20);
+        let of = |addresses, took| {
+            let took = Some(Duration::from_millis(took));
+            after(0, took, addresses)
+                .dial_limit(timeout, None)
+                .as_millis()
+        };
+        assert_eq!((of(1, 1), of(1, 100), of(1, 1000)), (200, 800, 1500));
+        assert_eq!(of(3, 1), 1500, "another server may be farther away");
+    }
+
+    #[test]
+    fn the_server_that_was_left_last_is_tried_last() {
+        let limit = Duration::from_secs(4);
+        let rotation = Rotation {
+            left: vec![3, 1],
+            ..Rotation::default()
+        };
+        let tried = rotation.in_order(vec![1, 2, 3], Vec::new(), limit, Duration::ZERO);
+        assert_eq!(addresses(&tried), [2, 3, 1]);
+    }
+
+    #[test]
+    fn addresses_that_names_had_before_come_last_and_resume_only() {
+        let rotation = Rotation {
+            left: vec![1],
+            ..Rotation::default()
+        };
+        let limit = Duration::from_secs(4);
+        let tried = |away| rotation.in_order(vec![1, 2], vec![3, 4], limit, away);
+        let all = tried(Duration::ZERO);
+        assert_eq!(addresses(&all), [2, 1, 3, 4]);
+        assert!(
+            all[..2]
+                .iter()
+                .all(|one| one.limit == limit && one.wish == Resumption::Resume)
+        );
+        assert!(all[2..].iter().all(|one| one.limit == limit / 4));
+        assert!(
+            all[2..]
+                .iter()
+                .all(|one| one.wish == Resumption::ResumeOnly)
+        );
+        assert_eq!(tried(limit)[2].limit, limit / 2);
+        assert_eq!(tried(4 * limit)[2].limit, limit);
+    }
 
     fn served(millis: u64, unanswered: bool) -> Round {
         Round::Served(Service {
@@ -245,7 +499,7 @@ mod tests {
             assert_eq!(rotation.has_others(), others, "{port}");
         }
         assert_eq!(rotation.last(), [2, 3, 1]);
-        assert_eq!(rotation.past().rounds, 0);
+        assert_eq!(rotation.rounds(), 0);
         rotation.leave(2, Some(&served(1000)));
         assert_eq!(rotation.last(), [2]);
         assert!(rotation.has_others());

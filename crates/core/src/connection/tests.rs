@@ -7,7 +7,6 @@ use core::ops::Range;
 use core::time::Duration;
 
 use super::backoff::{Backoff, Failed};
-use super::candidates::{candidates, dial_limit};
 use super::rotation::{Refusal, Rotation};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -71,11 +70,8 @@ fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Dura
     let (backoff, mut now) = (Backoff::new(TIMEOUT, away_since), away_since);
     let mut asked = [0; 3];
     loop {
-        let rounds = rotation.past().rounds;
-        let limit = dial_limit(TIMEOUT, None, order.len(), rotation.past());
-        rotation.offer(order, &[]);
-        let left = rotation.last();
-        let tried = candidates(order.to_vec(), Vec::new(), &left, limit, Duration::ZERO);
+        let (rounds, targets) = (rotation.rounds(), order.to_vec());
+        let tried = rotation.begin((targets, Vec::new()), TIMEOUT, None, Duration::ZERO);
         for (number, candidate) in (1..).zip(tried) {
             let (server, began) = (candidate.target, now);
             asked[server] += 1;

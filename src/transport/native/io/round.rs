@@ -12,15 +12,14 @@ use crate::transport::native::hosts::Candidate;
 use crate::transport::native::resolver::{Found, Unresolved};
 use crate::transport::native::shared::jittered;
 use zklock_core::connection::backoff::{Backoff, Failed};
-use zklock_core::connection::candidates::{Resumption, candidates, dial_limit};
-use zklock_core::connection::rotation::{Refusal, Round};
+use zklock_core::connection::rotation::{Refusal, Resumption, Round};
 
 impl Io {
     /// Tries every address once, or until one has served, and pauses after each attempt.
     pub(super) fn round(&mut self) -> Round {
         let (forgotten, before) = (self.may_be_forgotten(), self.session.id);
         let candidates = self.candidates();
-        let (addresses, rounds) = (candidates.len(), self.rotation.past().rounds);
+        let (addresses, rounds) = (candidates.len(), self.rotation.rounds());
         if candidates.is_empty() && !self.pause(|backoff, now| backoff.after_failure(now)) {
             return Round::Over;
         }
@@ -131,8 +130,6 @@ impl Io {
         } = self.shared.look_up(self.session.id != 0);
         let timeout = self.shared.status.snapshot().timeout;
         let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
-        let count = targets.len() + kept.len();
-        let limit = dial_limit(timeout, first, count, self.rotation.past());
         let away = Moment::now().saturating_since(self.served.0);
         for Unresolved { server, .. } in &self.unresolved {
             self.shared.status.note_resolved(&server.to_string());
@@ -152,7 +149,6 @@ impl Io {
             }
         }
         self.unresolved = unresolved;
-        self.rotation.offer(&targets, &kept);
-        candidates(targets, kept, &self.rotation.last(), limit, away)
+        self.rotation.begin((targets, kept), timeout, first, away)
     }
 }
