@@ -1,10 +1,7 @@
 //! The create of a waiting thread, which the thread ahead sends with its release.
 //!
-//! The create and the deletion are then one transaction, and one write of the quorum. The waiting
-//! thread prepares the requests before it goes to sleep, and gets the answers as if it had sent
-//! them. A transaction is carried out as a whole. If the deletion is refused, its thread is told,
-//! and the create counts as not sent. If the create is refused, both count as not sent, and the
-//! create is refused again when it is sent alone.
+//! The create and the deletion are then one transaction ([`delete_and_create`]). The waiting thread
+//! prepares the requests before it goes to sleep, and gets the answers as if it had sent them.
 //!
 //! A thread that gives up cannot know whether its requests have left: the thread ahead may have
 //! taken them and not written them yet. It would be too early to look for the node, so the answer
