@@ -288,13 +288,13 @@ impl Status {
         inner.snapshot.timeout
     }
 
-    /// Notes that a request of this connection, sent at `sent`, was committed through a quorum.
-    pub(crate) fn committed(&self, sent: Moment) {
+    /// Notes that a request of this connection, sent at `sent`, was committed through a quorum. The answer names `zxid`.
+    pub(crate) fn committed(&self, sent: Moment, zxid: i64) {
         if sent.as_nanos() < self.commit_worth.load(Ordering::Acquire) {
             return;
         }
         let mut inner = self.inner.lock();
-        let worth = inner.lifetime.committed(sent.since_boot());
+        let worth = inner.lifetime.committed(sent.since_boot(), zxid);
         inner.bounds.follow(&inner.lifetime);
         self.commit_worth.store(nanos(worth), Ordering::Release);
     }

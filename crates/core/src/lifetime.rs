@@ -40,6 +40,11 @@ pub struct Lifetime {
     handshake: Answer,
     /// The last handshake after which its leader has committed something on the same connection.
     led: Answer,
+    /// The last request that was committed by a leader with a term.
+    last: Commit,
+    /// If a later leader than that of this term commits something on this connection, the session was not due at
+    /// its handshake.
+    renewed_after: Option<i64>,
     /// The messages of this connection that were answered, as far as they matter. Both of their times increase.
     answers: VecDeque<Answer>,
 }
@@ -50,6 +55,14 @@ struct Answer {
     counts_at: Duration,
     /// When the message was sent.
     sent: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+struct Commit {
+    /// When the request was sent; zero if there is none.
+    sent: Duration,
+    /// The term of the leader.
+    term: i64,
 }
 
 impl Lifetime {
@@ -71,6 +84,8 @@ impl Lifetime {
             is_connected: true,
             handshake: opened,
             led: opened,
+            last: Commit::default(),
+            renewed_after: None,
             answers: VecDeque::from([opened]),
         }
     }
@@ -125,6 +140,9 @@ impl Lifetime {
     /// If the session was not due at the last handshake whose leader was the leader, it is not due now either, for
     /// T from then on: both handshakes count from the same moment, when that leader would have ended it.
     ///
+    /// A leader that was elected since the last commit has given the session T from the start of its term, which was
+    /// after that request was sent. Only a commit can tell of it: see [`committed`](Self::committed).
+    ///
     /// The leader that answers may have been deposed without knowing it. Then what earlier connect requests may
     /// have done at the present leader still counts.
     pub fn greeted(&mut self, timeout: Duration, sent: Duration, at: Duration) {
@@ -136,6 +154,7 @@ impl Lifetime {
             !heard_of.is_zero() && at < due.min(self.unheard)
         };
         let ended = at + ended_within(self.timeout);
+        self.renewed_after = lasts(self.last.sent).then_some(self.last.term);
         let counts_at = if lasts(self.heard_of) {
             Duration::ZERO
         } else {
@@ -160,12 +179,30 @@ impl Lifetime {
     /// Notes that a quorum has committed a request of this connection that was sent at `sent`. So the leader that
     /// heard of the connection's handshake was the leader, and earlier connect requests came before the handshake.
     ///
+    /// `zxid` is that of the answer, which tells of the leader's term. Where no leader is elected, it tells of none.
+    ///
     /// Returns the earliest send time of a request whose commit adds anything to this.
-    pub fn committed(&mut self, sent: Duration) -> Duration {
+    pub fn committed(&mut self, sent: Duration, zxid: i64) -> Duration {
+        let term = zxid >> 32;
+        if self.renewed_after.is_some_and(|before| before < term) {
+            self.was_not_due();
+        }
+        if 0 < term {
+            self.last = Commit { sent, term };
+        }
         self.unheard = Duration::MAX;
         self.heard_of = self.heard_of.max(self.stamp(sent).touched);
         self.led = self.handshake;
         sent + self.timeout / 64
+    }
+
+    /// Notes that the session was not due at this connection's handshake, which so counts at once.
+    fn was_not_due(&mut self) {
+        self.handshake.counts_at = Duration::ZERO;
+        let first = self.answers.front_mut();
+        if let Some(answer) = first.filter(|first| first.sent == self.handshake.sent) {
+            *answer = self.handshake;
+        }
     }
 
     /// Notes that the answer to a message that was sent at `sent` arrived `at` this moment.

@@ -286,6 +286,24 @@ mod tests {
         assert_eq!(proof.next(&lifetime, later), Next::Grant);
     }
 
+    #[test]
+    fn after_a_reconnect_to_a_later_leader_two_proofs_are_enough() {
+        let mut lifetime = Lifetime::new(T, START, START);
+        let last = START + T / 2;
+        lifetime.committed(last, 1 << 32);
+        let mut proof = GrantProof::on(lifetime.stamp(last));
+        let back = last + T * 9 / 10;
+        lifetime.greeted(T, back, back);
+        for counts in [false, true] {
+            assert_eq!(proof.next(&lifetime, back), Next::Ask { counts });
+            let stamp = lifetime.stamp(back);
+            lifetime.answered(back, back);
+            lifetime.committed(back, 2 << 32);
+            assert!(!proof.confirmed(stamp, counts, back));
+        }
+        assert_eq!(proof.next(&lifetime, back), Next::Grant);
+    }
+
     /// Waits for a while where answers take this long. Returns whether a lock could have been granted at any time, and
     /// how many proofs that took.
     fn waits_for(took: Duration) -> (bool, u32) {

@@ -258,7 +258,7 @@ impl Core {
             }
             Ok(reply) => {
                 if open.commits {
-                    self.link.lifetime.committed(open.sent);
+                    self.link.lifetime.committed(open.sent, answer.zxid);
                 }
                 Ok(reply)
             }

@@ -296,7 +296,7 @@ impl Connection {
         if header.code == ErrorCode::OK {
             state.features.succeeded(&pending.request);
             if pending.request.commits() {
-                self.shared.status.committed(pending.queued);
+                self.shared.status.committed(pending.queued, header.zxid);
             }
         } else if state.features.refused(&pending.request, header.code) {
             state.queue.repeat_reads();

@@ -118,6 +118,49 @@ fn several_resets_delay_a_waiter_once() {
     }
 }
 
+/// A leader gives each session all of its time when it is elected, and the first answer of a later leader tells the
+/// client that. Nothing else does: the waiter is cut off for so long that its session may be due.
+#[test]
+fn an_election_spares_a_waiter_the_wait_for_the_leader() {
+    let (timeout, freed) = (40_000, 48_000);
+    let granted = |elected: Option<u64>| {
+        let holder = vec![Step::of(0, Lock::Mutex(0), freed)];
+        let waiter = Step::of(100, Lock::Mutex(0), 10).within(freed + timeout * 3 / 20);
+        let clients = vec![
+            ClientPlan::of(vec![holder]),
+            ClientPlan::of(vec![vec![waiter]]),
+        ];
+        let mut plan = Plan {
+            tick: timeout / 10,
+            timeout,
+            ..Plan::quiet(clients)
+        };
+        for server in 0..3 {
+            let cut_off = What::Hold {
+                client: 1,
+                server,
+                up: true,
+                down: true,
+            };
+            plan = plan.with(20_000, timeout * 27 / 40, cut_off);
+        }
+        if let Some(at) = elected {
+            plan = plan.with(at, 1, What::ChangeLeader { to: 2 });
+        }
+        let grants = |seed| {
+            let plan = Plan {
+                seed,
+                ..plan.clone()
+            };
+            let played = play(&plan, false).unwrap_or_else(|story| panic!("{seed}: {story}"));
+            played.summary.grants
+        };
+        (0..20).map(grants).filter(|grants| *grants == 2).count()
+    };
+    assert_eq!(granted(Some(30_000)), 20);
+    assert_eq!(granted(None), 0);
+}
+
 #[test]
 fn a_try_at_a_leader_that_lags_sees_a_release_that_a_follower_has_answered() {
     let steps = |limit: Option<u64>| {

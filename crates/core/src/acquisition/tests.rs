@@ -314,7 +314,7 @@ fn the_next_one_in_line_is_granted_the_lock_by_the_event_however_long_it_has_wai
         let sent = sends(&mut waiter, &mut wire);
         assert!(matches!(&sent[..], [Request::Multi(_)]), "{sent:?}");
         let (stamp, confirmed) = (wire.now, Ok(Reply::Multi(vec![Ok(Reply::Checked)])));
-        wire.lifetime.committed(stamp);
+        wire.lifetime.committed(stamp, 0);
         wire.lifetime.answered(stamp, wire.now);
         answers(&mut waiter, &mut wire, vec![confirmed]);
     }

@@ -134,7 +134,7 @@ fn a_lost_answer_counts_until_something_is_committed_on_a_later_connection() {
     // The leader that greeted may have been deposed.
     lifetime.greeted(T, seconds(112), seconds(113));
     assert_eq!(lifetime.until(stamp), least);
-    lifetime.committed(seconds(114));
+    lifetime.committed(seconds(114), 0);
     assert_eq!(lifetime.until(stamp), seconds(131));
     // A request that was answered leaves no doubt.
     lifetime.greets(seconds(120), Some(seconds(5)));
@@ -146,7 +146,7 @@ fn a_lost_answer_counts_until_something_is_committed_on_a_later_connection() {
 #[test]
 fn servers_are_taken_to_grant_what_they_have_granted_before() {
     let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
-    lifetime.committed(seconds(110));
+    lifetime.committed(seconds(110), 0);
     let stamp = lifetime.stamp(seconds(110));
     let until = lifetime.until(stamp);
     for asked in 111..120 {
@@ -155,7 +155,7 @@ fn servers_are_taken_to_grant_what_they_have_granted_before() {
     }
     // A stated timeout counts only up to what was granted.
     lifetime.greeted(T / 2, seconds(119), seconds(120));
-    lifetime.committed(seconds(121));
+    lifetime.committed(seconds(121), 0);
     lifetime.greets(seconds(122), Some(T));
     assert_eq!(lifetime.latest(), seconds(122) + T / 2 - T / 200);
 }
@@ -173,15 +173,15 @@ fn a_session_that_may_be_due_counts_as_resumed_when_the_leader_must_have_ended_i
     assert_eq!(counts_at(&mut lifetime, 150, 159), Some(159));
     // Nothing was committed since the session began.
     assert_eq!(counts_at(&mut lifetime, 158, 160), Some(175));
-    lifetime.committed(seconds(181));
+    lifetime.committed(seconds(181), 0);
     assert_eq!(counts_at(&mut lifetime, 200, 217), Some(217));
     assert_eq!(counts_at(&mut lifetime, 200, 218), Some(233));
     // A connect request without an answer may have shortened the session.
-    lifetime.committed(seconds(239));
+    lifetime.committed(seconds(239), 0);
     lifetime.greets(seconds(240), Some(seconds(10)));
     lifetime.greets(seconds(241), Some(seconds(10)));
     assert_eq!(counts_at(&mut lifetime, 241, 249), Some(249));
-    lifetime.committed(seconds(249));
+    lifetime.committed(seconds(249), 0);
     lifetime.greets(seconds(250), Some(seconds(10)));
     lifetime.greets(seconds(251), Some(seconds(10)));
     assert_eq!(counts_at(&mut lifetime, 251, 260), Some(275));
@@ -335,11 +335,11 @@ fn several_short_disconnects_cost_the_wait_for_the_leader_once() {
     assert_eq!(counts_at(&mut lifetime, 200, 201), Some(216));
     // The first server may be one of a leader that was deposed.
     assert_eq!(counts_at(&mut lifetime, 203, 204), Some(219));
-    lifetime.committed(seconds(205));
+    lifetime.committed(seconds(205), 0);
     assert_eq!(counts_at(&mut lifetime, 210, 211), Some(219));
-    lifetime.committed(seconds(212));
+    lifetime.committed(seconds(212), 0);
     assert_eq!(counts_at(&mut lifetime, 217, 218), Some(219));
-    lifetime.committed(seconds(218));
+    lifetime.committed(seconds(218), 0);
     assert_eq!(counts_at(&mut lifetime, 250, 251), Some(251));
     // The session may be due again.
     assert_eq!(counts_at(&mut lifetime, 309, 310), Some(325));
@@ -363,12 +363,12 @@ fn a_reconnect_delays_only_who_has_committed_nothing_for_a_part_of_the_timeout()
             while sent < asks {
                 lifetime.answered(sent, sent + trip);
                 if commits {
-                    lifetime.committed(sent);
+                    lifetime.committed(sent, 0);
                 }
                 sent += every;
             }
             lifetime.answered(asks, asks + trip);
-            lifetime.committed(asks);
+            lifetime.committed(asks, 0);
             for ping in (1..4).map(|nth| asks + T * nth / 6) {
                 lifetime.answered(ping, ping + trip);
             }
@@ -382,9 +382,38 @@ fn a_reconnect_delays_only_who_has_committed_nothing_for_a_part_of_the_timeout()
     }
     // One that connected when it asked is known of by its connect request.
     let mut lifetime = Lifetime::new(T, seconds(100), seconds(100) + trip);
-    lifetime.committed(seconds(100) + trip);
+    lifetime.committed(seconds(100) + trip, 0);
     lifetime.greeted(T, seconds(159), seconds(159) + trip);
     assert_eq!(lifetime.provable_at(seconds(160)), None);
+}
+
+/// A leader gives each session all of its time when its term begins, after all that was committed in earlier terms.
+#[test]
+fn a_session_that_a_later_leader_has_renewed_counts_as_resumed_at_once() {
+    let provable_at = |lost: bool, at: u64, term: i64| {
+        let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
+        lifetime.committed(seconds(150), 7 << 32);
+        // A connect request without an answer may have shortened the session.
+        if lost {
+            lifetime.greets(seconds(151), Some(seconds(10)));
+        }
+        lifetime.greets(seconds(at), Some(T));
+        lifetime.greeted(T, seconds(at), seconds(at));
+        assert_eq!(lifetime.provable_at(seconds(at)), Some(seconds(at) + T / 4));
+        lifetime.answered(seconds(at), seconds(at));
+        lifetime.committed(seconds(at), (term << 32) + 5);
+        lifetime.provable_at(seconds(at))
+    };
+    for (lost, at, term, is_renewed) in [
+        (false, 209, 8, true),
+        (false, 209, 9, true),
+        (false, 209, 7, false),
+        (false, 210, 8, false),
+        (true, 209, 8, false),
+    ] {
+        let waits = (!is_renewed).then_some(seconds(at) + T / 4);
+        assert_eq!(provable_at(lost, at, term), waits, "{lost} {at} {term}");
+    }
 }
 
 /// A server that grants less heard the first of three connect requests. The second finds the session due, and
@@ -397,7 +426,7 @@ fn a_session_that_was_due_is_not_excused_by_what_the_leader_had_heard_of_before(
     let sent = seconds(110) + T / 5;
     lifetime.greets(sent, least);
     lifetime.greeted(T, sent, sent);
-    lifetime.committed(sent);
+    lifetime.committed(sent, 0);
     lifetime.greets(sent, least);
     lifetime.greeted(T, sent, sent);
     let stamp = lifetime.stamp(sent);

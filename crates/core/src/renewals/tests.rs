@@ -271,7 +271,7 @@ impl World {
             let arrived: Vec<_> = arrived.collect();
             for (at, stamp, ids) in arrived {
                 self.lifetime.answered(stamp.sent, at);
-                self.lifetime.committed(stamp.sent);
+                self.lifetime.committed(stamp.sent, 0);
                 for id in &ids {
                     if let Some(held) = self.held.get_mut(id) {
                         held.stamp.sent = held.stamp.sent.max(stamp.sent);

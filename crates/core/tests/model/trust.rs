@@ -196,7 +196,7 @@ impl Trust {
         letter.arrived &= stamp.is_none();
         self.lifetime.answered(at(sent), now);
         if stamp.is_some() && self.there {
-            self.lifetime.committed(at(sent));
+            self.lifetime.committed(at(sent), 0);
         }
         match stamp {
             Some(stamp) if self.there => self.confirm(stamp),

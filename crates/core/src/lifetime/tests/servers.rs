@@ -53,13 +53,19 @@ pub(super) enum Broken {
     LedWithoutCommit,
     /// The next handshake counts at once.
     LedAtOnce,
+    /// A commit by the same leader is taken for one by a later leader.
+    RenewedBySameLeader,
+    /// A later leader renews a session, however long ago its last commit was.
+    RenewedLongAgo,
+    /// A message that was answered counts as the last commit.
+    RenewedSinceAnswer,
     /// What an earlier connection was answered vouches for a lock that is granted on this one.
     StampOfAnother,
 }
 
 impl Broken {
     /// Each flaw, and the first history that caught it when it was last looked for.
-    pub(super) const ALL: [(Self, u64); 20] = [
+    pub(super) const ALL: [(Self, u64); 23] = [
         (Self::CommitsTouch, 79),
         (Self::UnansweredMessages, 2306),
         (Self::ReportedAtOnce, 2002),
@@ -80,6 +86,9 @@ impl Broken {
         (Self::LedWithoutCommit, 15619),
         (Self::LedAtOnce, 1857),
         (Self::StampOfAnother, 70196),
+        (Self::RenewedBySameLeader, 5413),
+        (Self::RenewedLongAgo, 1857),
+        (Self::RenewedSinceAnswer, 68837),
     ];
 }
 
@@ -111,6 +120,8 @@ struct Letter {
     opens: bool,
     /// What the client stamped a proof with: when, and what it rested on.
     stamp: (Duration, Duration),
+    /// The term of the leader that answered.
+    term: i64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -169,6 +180,7 @@ struct History {
     stated: Option<Duration>,
 
     // The servers.
+    term: i64,
     touches: u32,
     /// Whether the leader has taken the session out to end it. Until it does, it answers as before, and
     /// touches change nothing (`ExpiryQueue.poll`).
@@ -265,6 +277,7 @@ impl History {
             limits,
             later_limits,
             stated: None,
+            term: 1,
             touches: 0,
             polled: false,
             ended: false,
@@ -417,6 +430,7 @@ impl History {
     /// Lets another leader take over. The previous one learns of it at its next tick, and vouches for
     /// sessions until then.
     fn another_leads(&mut self) {
+        self.term += 1;
         self.polled = false;
         self.touch(self.created);
         if self.one_in(2) {
@@ -534,7 +548,8 @@ impl History {
             return;
         }
         if !self.ended && self.now < self.stops[letter.server] {
-            self.reply(letter);
+            let term = self.term;
+            self.reply(Letter { term, ..letter });
         }
     }
 
@@ -599,6 +614,7 @@ impl History {
             granted: self.granted_by(server),
             opens: kind == Message::Hello && self.lifetime.is_none(),
             stamp,
+            term: 0,
         };
         let arrives = self.now + self.delay();
         self.to_server[server] = self.to_server[server].max(arrives);
@@ -696,6 +712,7 @@ impl History {
                     lifetime.answers.back_mut().unwrap().counts_at = reported;
                 }
                 Broken::HeardWithoutCommit => lifetime.heard_of = letter.sent,
+                Broken::RenewedSinceAnswer => lifetime.last.sent = letter.sent,
                 _ => {}
             }
         }
@@ -731,6 +748,9 @@ impl History {
                 match self.broken {
                     Broken::AnswersVouch => lifetime.unheard = Duration::MAX,
                     Broken::HandshakeOfDue => lifetime.answers[0].counts_at = Duration::ZERO,
+                    Broken::RenewedLongAgo => {
+                        lifetime.renewed_after = Some(lifetime.last.term);
+                    }
                     Broken::HandshakeOfDueSoon => {
                         let half = ended_within(lifetime.timeout()) / 2;
                         let counts_at = &mut lifetime.answers[0].counts_at;
@@ -765,8 +785,12 @@ impl History {
         let Some(lifetime) = &mut self.lifetime else {
             return;
         };
+        if self.broken == Broken::RenewedBySameLeader {
+            lifetime.last.term = 0;
+            lifetime.renewed_after = lifetime.renewed_after.map(|_| 0);
+        }
         if !self.is_handle {
-            lifetime.committed(letter.sent);
+            lifetime.committed(letter.sent, letter.term << 32);
         }
         let (sent, touched) = letter.stamp;
         let mut stamp = Stamp { sent, touched };
