@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::contender::Contender;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guard::GuardEvent;
-use crate::path::name;
+use crate::path::{name, parent};
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
@@ -99,8 +99,8 @@ impl Session {
         }
     }
 
-    /// Returns whether the node was changed or deleted, does not exist, or the guard had an
-    /// event, before the limit was reached.
+    /// Returns whether the node, or its directory if the node may not be read, may have changed, the node does
+    /// not exist, or the guard had an event, before the limit was reached.
     pub(crate) fn touched(
         &self,
         node: &str,
@@ -110,14 +110,13 @@ impl Session {
         let mut caller = self.caller();
         let changes = caller.changes().clone();
         let mut watcher = Watcher::new(self);
-        let read = Request::exists(node).and_watch();
-        match watcher.ask(read, node, &mut caller, limit) {
-            Ok(Some(_)) => {
+        match watcher.finds(node, &mut caller, limit) {
+            Ok(true) => {
                 let touched = watcher.wait(&[&changes, events], limit).is_ok();
                 let _ = events.try_recv();
                 Ok(touched)
             }
-            Ok(None) => Ok(true),
+            Ok(false) => Ok(true),
             Err(error) => error.or(node, false),
         }
     }
@@ -161,6 +160,22 @@ impl<'a> Watcher<'a> {
                     _ => {}
                 }
             }
+        }
+    }
+
+    /// Sets a watch on a node; returns whether the node exists.
+    fn finds(&mut self, node: &str, caller: &mut Caller, limit: &Limit) -> Result<bool, CallError> {
+        let read = Request::get(node).and_watch();
+        match self.ask(read, node, caller, limit) {
+            // A client that may not read a node gets no event of it, not even of its deletion.
+            Err(
+                CallError::Refused(ErrorCode::NO_AUTH)
+                | CallError::Over(Error::ReplyTooLong { .. }),
+            ) => {
+                let names = self.list(parent(node), caller, limit)?;
+                Ok(names.is_some_and(|names| names.contains(name(node))))
+            }
+            answered => Ok(answered?.is_some()),
         }
     }
 

@@ -5,6 +5,7 @@ mod contenders;
 mod layouts;
 mod many;
 mod number;
+mod rights;
 mod which;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

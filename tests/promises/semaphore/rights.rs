@@ -1,0 +1,32 @@
+//! Permits whose nodes a client may not read.
+
+use std::time::Duration;
+
+use zklock::{Acl, Client};
+
+use crate::support::raw::{Raw, wait_for_children};
+use crate::support::{aside, fresh_path};
+use crate::transport::{Place, SOON, on_every_server};
+
+// A handle has no credentials of its own.
+on_every_server! {
+    who_may_not_read_a_permit_of_another_number_is_woken_all_the_same
+}
+
+/// Servers tell a client that may not read a node nothing of it, not even that it is deleted.
+fn who_may_not_read_a_permit_of_another_number_is_woken_all_the_same(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("unreadable"));
+    let mut raw = Raw::connect(&hosts);
+    for dir in ["locks", "leases"] {
+        raw.create_all(&format!("{path}/{dir}"));
+    }
+    let owner = Client::builder(&hosts).auth("digest", "owner:password");
+    let owner = owner.acl(Acl::creator_all()).connect().unwrap();
+    let permit = owner.semaphore(&path, 2).unwrap().acquire().unwrap();
+    let stranger = place.connect(&hosts).semaphore(&path, 3).unwrap();
+    let waiting = aside(move || stranger.try_acquire_for(4 * SOON).map(|got| got.is_some()));
+    wait_for_children(&hosts, &format!("{path}/locks"), 1);
+    assert!(waiting.recv_timeout(Duration::from_millis(300)).is_err());
+    permit.unlock().unwrap();
+    assert_eq!(waiting.recv_timeout(SOON), Ok(Ok(true)));
+}
