@@ -1,16 +1,20 @@
-//! Permits whose nodes a client may not read.
+//! Permits whose nodes, or whose directory, a client may not read.
 
 use std::time::Duration;
 
-use zklock::{Acl, Client};
+use zklock::{Acl, Client, Error};
 
 use crate::support::raw::{Raw, wait_for_children};
 use crate::support::{aside, fresh_path};
-use crate::transport::{Place, SOON, on_every_server};
+use crate::transport::{Place, SOON, in_every_place, on_every_server};
 
 // A handle has no credentials of its own.
 on_every_server! {
     who_may_not_read_a_permit_of_another_number_is_woken_all_the_same
+}
+
+in_every_place! {
+    who_may_not_list_the_permits_any_more_is_told_so
 }
 
 /// Servers tell a client that may not read a node nothing of it, not even that it is deleted.
@@ -29,4 +33,19 @@ fn who_may_not_read_a_permit_of_another_number_is_woken_all_the_same(place: Plac
     assert!(waiting.recv_timeout(Duration::from_millis(300)).is_err());
     permit.unlock().unwrap();
     assert_eq!(waiting.recv_timeout(SOON), Ok(Ok(true)));
+}
+
+fn who_may_not_list_the_permits_any_more_is_told_so(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("no-longer"));
+    let leases = format!("{path}/leases");
+    let (holder, waiter) = (place.connect(&hosts), place.connect(&hosts));
+    let permit = holder.semaphore(&path, 1).unwrap().acquire().unwrap();
+    let theirs = waiter.semaphore(&path, 1).unwrap();
+    let waiting = aside(move || theirs.acquire().map(drop));
+    wait_for_children(&hosts, &leases, 2);
+    assert!(waiting.recv_timeout(Duration::from_millis(300)).is_err());
+    Raw::connect(&hosts).forbid_reads(&leases).unwrap();
+    permit.unlock().unwrap();
+    let told = waiting.recv_timeout(2 * SOON).unwrap();
+    assert_eq!(told, Err(Error::NoAuth { path: leases }));
 }

@@ -10,7 +10,7 @@ use crate::path;
 use crate::places::permits_of_kazoos;
 use crate::proof::{self, GrantProof, Proof};
 use crate::validity::Stamp;
-use zklock_jute::{ErrorCode, EventKind, Names, Reply, Request, Stat};
+use zklock_jute::{ErrorCode, EventKind, Names, Reply, Stat};
 
 const GONE: Failure = Failure::Refused(ErrorCode::NO_NODE);
 
@@ -180,8 +180,7 @@ impl Acquisition {
     }
 
     fn watch_directory(&mut self, wire: &mut dyn Wire) -> Result<(), Failure> {
-        let list = Request::list(&self.path).and_watch();
-        self.send(list, Step::Around, wire);
+        self.ask_around(Step::Around, wire);
         self.watches.around = true;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use core::mem;
 use core::time::Duration;
 
-use super::state::Beside;
+use super::state::{Beside, Watches};
 use super::{Acquisition, Reached, Wire};
 use crate::attempt::{Action, Attempt, Event, Outcome};
 use crate::dialect::Role;
@@ -86,11 +86,22 @@ impl Acquisition {
             self.stays_proven(wire);
         }
         self.hurries(wire);
-        let due = self.is_hold_due(wire);
+        let due = self.is_hold_due(wire) | self.is_look_due(wire);
         if due {
             self.attempt.handle(Event::Woken);
         }
         due
+    }
+
+    /// Returns whether the directory that this contender watches is to be listed again; if not, schedules that.
+    fn is_look_due(&mut self, wire: &dyn Wire) -> bool {
+        let Watches {
+            around, look_at, ..
+        } = self.watches;
+        if around && wire.now() < look_at {
+            self.rest_at(look_at);
+        }
+        around && look_at <= wire.now() && wire.is_connected()
     }
 
     /// Returns what an event of a watched node tells the attempt.

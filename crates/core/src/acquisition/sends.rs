@@ -15,6 +15,10 @@ use crate::queue::{Blocked, Place};
 use crate::refusals::Refusals;
 use zklock_jute::{Names, Request};
 
+/// How long a waiter relies on the watch on a directory. A server does not tell a client of changes that it may not
+/// see any more, and not that it may not see them either.
+const LOOKS_AGAIN: Duration = Duration::from_secs(15);
+
 impl Acquisition {
     /// Sends what this action needs, unless that is on its way. Returns whether an answer was already there.
     pub(super) fn step(&mut self, action: Action, wire: &mut dyn Wire) -> bool {
@@ -142,8 +146,13 @@ impl Acquisition {
 
     fn ask_for_the_crowd(&mut self, queued: bool, wire: &mut dyn Wire) {
         self.unwatch(wire);
-        let list = Request::list(&self.path).and_watch();
-        self.send(list, Step::Crowd(queued), wire);
+        self.ask_around(Step::Crowd(queued), wire);
+    }
+
+    /// Lists the directory and leaves a watch on it.
+    pub(super) fn ask_around(&mut self, step: Step, wire: &mut dyn Wire) {
+        self.watches.look_at = wire.now().saturating_add(LOOKS_AGAIN);
+        self.send(Request::list(&self.path).and_watch(), step, wire);
     }
 
     /// Drops the watches on other nodes, which are not needed any more.
@@ -232,6 +241,7 @@ impl Acquisition {
             is_seen: false,
             around: false,
             own: self.watches.own,
+            look_at: Duration::ZERO,
         };
     }
 

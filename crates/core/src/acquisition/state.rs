@@ -58,6 +58,8 @@ pub(super) struct Watches {
     pub(super) is_seen: bool,
     /// Whether the directory is watched.
     pub(super) around: bool,
+    /// When to look again although the watch on the directory has not fired.
+    pub(super) look_at: Duration,
 }
 
 /// The births of nodes that the answers so far have told.

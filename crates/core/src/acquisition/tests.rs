@@ -729,3 +729,51 @@ fn a_queue_of_two_is_listed_again_only_if_the_farther_one_was_not_heard_to_go() 
         assert_eq!(asked.contains(&Request::list("/l")), !is_heard, "{asked:?}");
     }
 }
+
+/// Servers do not tell a client of changes that it may not see any more.
+#[test]
+fn who_watches_a_directory_looks_again_now_and_then() {
+    let of_a_permit = |request: &Request| match request {
+        Request::GetChildren { .. } => Some(names(&["one", &mine().name])),
+        _ => None,
+    };
+    let behind_a_stranger = |request: &Request| match request {
+        Request::GetChildren { .. } => Some(names(&[HOLDER, &mine().name])),
+        Request::Exists { .. } => Some(stat(30, 0)),
+        Request::GetData { .. } => Some(Err(Failure::Refused(ErrorCode::NO_AUTH))),
+        // Whoever is next stays proven.
+        Request::Multi(_) => Some(Ok(Reply::Multi(vec![Ok(Reply::Checked)]))),
+        _ => None,
+    };
+    type Answers = fn(&Request) -> Option<Answered>;
+    let table: [(Role, Answers); 2] = [
+        (Role::Permit, of_a_permit),
+        (Role::Exclusive, behind_a_stranger),
+    ];
+    for (role, answers) in table {
+        let mut wire = Fake::new();
+        let stands = (mine(), wire.stamp());
+        let asks = (contest(role, 1), Patience::Waits);
+        let mut waiter = Acquisition::stand(asks, &"/l".into(), stands);
+        assert!(wire.serves(&mut waiter, answers).is_none());
+        for _ in 0..3 {
+            let (before, start) = (wire.sent.len(), wire.now);
+            let lists = |request: &Request| matches!(request, Request::GetChildren { .. });
+            while !wire.since(before).iter().any(lists) {
+                wire.now = waiter.rests_until().expect("it looks again");
+                assert!(wire.serves(&mut waiter, answers).is_none());
+            }
+            assert_eq!(wire.now, start + 15 * SECOND, "{role:?}");
+        }
+        let refused = |request: &Request| match request {
+            Request::GetChildren { .. } => Some(Err(Failure::Refused(ErrorCode::NO_AUTH))),
+            _ => None,
+        };
+        wire.now += 15 * SECOND;
+        let reached = wire.serves(&mut waiter, refused);
+        let Some(Reached::Refused(refused)) = reached else {
+            panic!("{role:?}: {reached:?}");
+        };
+        assert_eq!(refused.failure, Failure::Refused(ErrorCode::NO_AUTH));
+    }
+}

@@ -16,6 +16,12 @@ impl Raw {
         self.allow(path, ALL_BUT_DELETE)
     }
 
+    /// Leaves everybody all rights to a node except the right to read it.
+    pub fn forbid_reads(&mut self, path: &str) -> Result<(), i32> {
+        const ALL_BUT_READ: i32 = 30;
+        self.allow(path, ALL_BUT_READ)
+    }
+
     /// Leaves everybody no right to a node except the right to read it.
     pub fn allow_reads_only(&mut self, path: &str) -> Result<(), i32> {
         const READ: i32 = 1;
