@@ -184,7 +184,14 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     fn takes_its_turn(&mut self, locks: &str) -> Result<bool> {
         let limit = self.request.limit.clone();
         self.request.limit = limit.clone().until(self.request.until_if_taken);
-        self.turn = self.semaphore.locks.turn(locks, &mut self.request)?;
+        let turn = self.semaphore.locks.turn(locks, &mut self.request);
+        self.turn = turn.map_err(|error| match error {
+            // The user knows nothing of the line's directory.
+            Error::WouldDeadlock { .. } => Error::WouldDeadlock {
+                path: self.semaphore.path.to_string(),
+            },
+            error => error,
+        })?;
         self.request.limit = limit;
         Ok(self.turn.is_some())
     }

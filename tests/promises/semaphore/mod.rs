@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use zklock::{Client, Dialect, GuardEvent, LockOptions, Permit, Semaphore};
+use zklock::{Client, Dialect, Error, GuardEvent, LockOptions, Permit, Semaphore};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL_SEQUENTIAL, Raw, assert_nothing_left, children, op};
@@ -126,6 +126,10 @@ fn a_waiting_thread_is_told_and_gets_the_next_permit(place: Place) {
             scope.spawn(move || {
                 let options = LockOptions::new().on_wait(|waiting| {
                     assert_eq!(waiting.position(), 1);
+                    // It would wait for itself.
+                    let refused = theirs.acquire().unwrap_err();
+                    let path = theirs.path().to_owned();
+                    assert_eq!(refused, Error::WouldDeadlock { path });
                     let _ = told.try_send(());
                 });
                 let _permit = theirs.acquire_with(options).unwrap().unwrap();
