@@ -7,10 +7,11 @@ use zklock::{Client, Dialect};
 
 use super::contender::Contender;
 use super::crowd::{Mishaps, lasting_path, traffic};
-use super::kinds::{CURATOR_SEMAPHORE, Kind, Side};
+use super::kinds::{CURATOR_SEMAPHORE, KAZOO_SEMAPHORE_OF_TWO, Kind, Side, of_curator, of_ours};
 use super::libraries::Library;
 use super::ours::start_with;
 use super::peer::Peer;
+use super::permits::TWO_AS_KAZOO;
 use super::{
     CURATOR_MUTEX, CURATOR_READ, CURATOR_WRITE, KAZOO_AS_CURATOR, KAZOO_LOCK, KAZOO_MUTEX,
     KAZOO_READ, KAZOO_WRITE, MUTEX, PERMIT, READ, READ_AS_KAZOO, WRITE, WRITE_AS_KAZOO,
@@ -28,12 +29,25 @@ const HANG: Duration = Duration::from_secs(4);
 
 /// The kinds at each path. go-zookeeper is not among them: it leaves its node behind when its
 /// connection breaks.
-const PATHS: [&[Kind]; 5] = [
+const PATHS: [&[Kind]; 7] = [
     &[MUTEX, MUTEX, CURATOR_MUTEX, KAZOO_AS_CURATOR],
     &[READ, WRITE, CURATOR_READ, CURATOR_WRITE],
     &[KAZOO_MUTEX, KAZOO_MUTEX, KAZOO_LOCK, KAZOO_WRITE],
     &[READ_AS_KAZOO, WRITE_AS_KAZOO, KAZOO_READ, KAZOO_WRITE],
     &[PERMIT, PERMIT, CURATOR_SEMAPHORE, CURATOR_SEMAPHORE],
+    // Curator's client takes one permit after the other, so only one that takes one waits without a limit.
+    &[
+        of_ours(Dialect::Curator, "semaphore:4:3"),
+        of_ours(Dialect::Recipe, "semaphore:4:2"),
+        of_curator("semaphore:4:1"),
+        of_curator("semaphore:4:2:700"),
+    ],
+    &[
+        TWO_AS_KAZOO,
+        TWO_AS_KAZOO,
+        KAZOO_SEMAPHORE_OF_TWO,
+        KAZOO_SEMAPHORE_OF_TWO,
+    ],
 ];
 
 #[test]
@@ -83,6 +97,7 @@ fn nobody_is_in_beside_another_while_leaders_die_and_hang() {
             path.clone(),
             format!("{path}/locks"),
             format!("{path}/leases"),
+            format!("{path}-__lock__"),
         ] {
             eventually("nobody has left a node behind", || {
                 let left = witness.children(&dir).unwrap_or_default();
