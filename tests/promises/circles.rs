@@ -45,7 +45,12 @@ fn on_a_thread<'s, T: Send + 's>(
 
 /// Waits for a mutex for a moment, and looks for a circle below `root`.
 fn look(client: &Client, path: &str, root: &str) -> Result<bool> {
-    let options = LockOptions::new().timeout(MOMENT).detect_deadlock(root);
+    look_for(MOMENT, client, path, root)
+}
+
+/// Waits for a mutex for this time, and looks for a circle below `root`. One that is there ends the wait.
+fn look_for(time: Duration, client: &Client, path: &str, root: &str) -> Result<bool> {
+    let options = LockOptions::new().timeout(time).detect_deadlock(root);
     let locked = client.mutex(path).unwrap().lock_with(options);
     locked.map(|guard| guard.is_some())
 }
@@ -100,16 +105,25 @@ fn two_threads(place: Place, asked_to_let_go: bool) {
     });
 }
 
-/// Lets another client hold `y` and wait for `x`, while this thread looks for a circle at `y`.
-fn look_while_another_waits(other: &Client, own: &Client, root: &str) -> Result<bool> {
+/// Lets another client hold `y` and wait for `x`, while this thread looks for a circle at `y` for this time.
+fn look_while_another_waits(
+    time: Duration,
+    other: &Client,
+    own: &Client,
+    root: &str,
+) -> Result<bool> {
     let [x, y] = ["x", "y"].map(|name| format!("{root}/{name}"));
+    let (over, until) = bounded::<()>(0);
     thread::scope(|scope| {
         on_a_thread(scope, "other", || {
             let _guard = other.mutex(&y).unwrap().lock().unwrap();
-            wait(other, &x);
+            let options = LockOptions::new().timeout(2 * SOON).cancel(until);
+            drop(other.mutex(&x).unwrap().lock_with(options));
         });
         someone_waits(own, &x, 2);
-        look(own, &y, root)
+        let told = look_for(time, own, &y, root);
+        drop(over);
+        told
     })
 }
 
@@ -119,7 +133,8 @@ fn a_lock_that_is_kept_for_a_time_is_none_that_its_thread_holds(place: Place) {
     let options = LockOptions::new().hold_at_least(4 * MOMENT);
     let guard = own.mutex(&format!("{root}/x")).unwrap().lock_with(options);
     drop(guard.unwrap());
-    assert_eq!(look_while_another_waits(&other, &own, &root), Ok(false));
+    let told = look_while_another_waits(MOMENT, &other, &own, &root);
+    assert_eq!(told, Ok(false));
 }
 
 fn a_guard_that_may_change_threads_is_nobodys(place: Place) {
@@ -127,10 +142,11 @@ fn a_guard_that_may_change_threads_is_nobodys(place: Place) {
     let [own, other] = [(); 2].map(|()| place.connect(&hosts));
     let x = own.mutex(&format!("{root}/x")).unwrap();
     let guard = x.lock().unwrap().into_send();
-    assert_eq!(look_while_another_waits(&other, &own, &root), Ok(false));
+    let told = look_while_another_waits(MOMENT, &other, &own, &root);
+    assert_eq!(told, Ok(false));
     guard.unlock().unwrap();
     let guard = x.lock().unwrap();
-    let told = look_while_another_waits(&other, &own, &root);
+    let told = look_while_another_waits(SOON, &other, &own, &root);
     assert!(
         matches!(&told, Err(Error::Deadlock { circle, .. }) if circle.len() == 2),
         "{told:?}"
@@ -138,7 +154,8 @@ fn a_guard_that_may_change_threads_is_nobodys(place: Place) {
     guard.unlock().unwrap();
     let x = own.rwlock(&format!("{root}/x")).unwrap();
     let guard = x.write().unwrap().into_send().downgrade().unwrap();
-    assert_eq!(look_while_another_waits(&other, &own, &root), Ok(false));
+    let told = look_while_another_waits(MOMENT, &other, &own, &root);
+    assert_eq!(told, Ok(false));
     guard.unlock().unwrap();
 }
 
@@ -180,16 +197,19 @@ fn a_circle_through_one_of_several_locks_is_seen(place: Place) {
     let _mine = me.mutex(&y).unwrap().lock().unwrap();
     let _work = at_work.mutex(&x).unwrap().lock().unwrap();
     thread::scope(|scope| {
+        let (over, until) = bounded::<()>(0);
         on_a_thread(scope, "other", || {
             let _a = other.mutex(&a).unwrap().lock().unwrap();
             let both = other.multi_lock([&*x, &*y]).unwrap();
-            drop(both.lock_with(LockOptions::new().timeout(4 * MOMENT)));
+            let options = LockOptions::new().timeout(2 * SOON).cancel(until);
+            drop(both.lock_with(options));
         });
         eventually("somebody waits", || {
             let waits = |path: &str| me.contenders(path).unwrap().len() == 2;
             waits(&x) && waits(&y)
         });
-        let told = look(&me, &a, &root);
+        let told = look_for(SOON, &me, &a, &root);
+        drop(over);
         assert!(
             matches!(&told, Err(Error::Deadlock { circle, .. }) if *circle == [a.clone(), y.clone()]),
             "{told:?}"
@@ -306,7 +326,7 @@ fn a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock(place: Place) {
     };
     stand(&y, 0);
     stand(&x, 999);
-    let told = look(&me, &y, &root);
+    let told = look_for(SOON, &me, &y, &root);
     assert!(matches!(told, Err(Error::Deadlock { .. })), "{told:?}");
     stand(&z, 999);
     assert_eq!(look(&me, &y, &root), Ok(false));
