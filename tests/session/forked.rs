@@ -17,7 +17,7 @@ use crate::support::worker::alone;
 use crate::support::{eventually, fresh_path, handle, run, within};
 
 const THREADS: usize = 4;
-const FORKS: usize = 100;
+const FORKS: usize = 30;
 /// A time longer than a child lives unless it hangs.
 const SOON: Duration = Duration::from_secs(10);
 
