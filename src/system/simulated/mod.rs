@@ -18,8 +18,10 @@ pub mod net;
 mod one_core;
 #[cfg(test)]
 mod orders;
+mod pool;
 pub(crate) mod process;
 pub(crate) mod random;
+mod report;
 mod scheduler;
 mod state;
 pub(crate) mod sync;
@@ -33,7 +35,8 @@ pub use self::clock::now;
 pub use self::net::{Link, Network, Output, Peer, build, network};
 #[cfg(test)]
 pub(crate) use self::orders::all_orders;
-pub use self::scheduler::{Failure, Options, Report, run};
+pub use self::report::{Failure, Options, Report};
+pub use self::scheduler::run;
 pub use self::test::{
     elapsed, freeze, freeze_for_ever, is_inside, note, pauses, process, records, roll, sleeps,
     story, suspend, thaw, threads,

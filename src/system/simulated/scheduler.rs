@@ -3,14 +3,15 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
-use std::{fmt, mem, thread};
+use std::{mem, thread};
 
-use super::choice::Choice;
-use super::one_core::stay_here;
+use super::one_core::{core, stay_on};
+use super::pool::Pool;
+use super::report::{Failure, Options, Report};
 use super::state::{Key, State, Task, TaskState, text_of};
 
 /// How long, on the run's clock, threads may take to end after the test's own has.
@@ -20,60 +21,12 @@ const LOOK: Duration = Duration::from_secs(1);
 /// After this many looks in a row without a step, a thread is assumed to wait for something outside the simulation.
 /// Looks are counted, not seconds: whatever stops or starves the run stops the looks.
 const STUCK: u32 = 10;
-const STACK: usize = 512 * 1024;
-
-/// A run's settings.
-#[derive(Debug)]
-pub struct Options {
-    /// The seed of everything that is left to chance.
-    pub seed: u64,
-    /// Decides which thread goes on.
-    pub choice: Choice,
-    /// Whether to keep the lines that are noted, for a story.
-    pub record: bool,
-}
-
-/// The report of a run that ended normally.
-#[derive(Debug)]
-pub struct Report<T> {
-    /// What the test's own thread returned.
-    pub value: T,
-    /// The state of the choice, to continue with the next run.
-    pub choice: Choice,
-    /// How long the run took on its own clock.
-    pub elapsed: Duration,
-    /// The number of points at which another thread could have gone on.
-    pub steps: u64,
-    /// The lines that were noted.
-    pub lines: Vec<String>,
-}
-
-/// The report of a run that failed.
-pub struct Failure {
-    /// What went wrong.
-    pub reason: String,
-    /// What each thread waited for.
-    pub threads: String,
-    /// The lines that were noted.
-    pub lines: Vec<String>,
-    /// The state of the choice, to continue with the next run.
-    pub choice: Choice,
-}
-
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let from = self.lines.len().saturating_sub(400);
-        writeln!(f, "{}", self.reason)?;
-        for line in self.lines.iter().skip(from) {
-            writeln!(f, "{line}")?;
-        }
-        write!(f, "{}", self.threads)
-    }
-}
 
 pub(super) struct World {
     state: Mutex<State>,
     ended: Mutex<Option<mpsc::Sender<Outcome>>>,
+    pool: Mutex<Pool>,
+    core: AtomicUsize,
 }
 
 /// What the test's own thread returned, or why the run failed.
@@ -94,6 +47,8 @@ pub(super) struct Started<T> {
 
 thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+    /// The threads of the runs that this thread makes.
+    static POOL: RefCell<Pool> = RefCell::default();
 }
 
 static KEYS: AtomicU64 = AtomicU64::new(1);
@@ -222,6 +177,10 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for the outcome. A thread that waits for something outside the simulation keeps the
     /// baton, so that no other thread goes on.
     fn await_the_end(&self, ended: &mpsc::Receiver<Outcome>) -> Outcome {
@@ -264,6 +223,8 @@ pub fn run<T: Send + 'static>(
     let world = Arc::new(World {
         state: Mutex::new(State::new(seed, choice, record)),
         ended: Mutex::new(Some(to)),
+        pool: Mutex::new(POOL.take()),
+        core: AtomicUsize::default(),
     });
     let me = world.state().add("main", 0);
     let go = Arc::clone(&world.state().tasks[me].go);
@@ -271,8 +232,8 @@ pub fn run<T: Send + 'static>(
     let inner = Arc::clone(&world);
     let real = thread::Builder::new().name("main".to_owned());
     let real = real.spawn(move || {
-        stay_here();
         let here = Here { world: inner, me };
+        here.world.core.store(core(), Ordering::Relaxed);
         begin(&here, &go, seed);
         let value = catch_unwind(AssertUnwindSafe(main));
         let outcome = match value {
@@ -289,6 +250,11 @@ pub fn run<T: Send + 'static>(
     start.store(true, Ordering::Release);
     real.unpark();
     let outcome = world.await_the_end(&ended);
+    if outcome.is_ok() {
+        let mut pool = mem::take(&mut *world.pool());
+        pool.take_back();
+        POOL.set(pool);
+    }
     let mut state = world.state();
     let lines = mem::take(&mut state.lines).into();
     let choice = state.choice.clone();
@@ -312,6 +278,7 @@ pub fn run<T: Send + 'static>(
 /// Waits for the baton. Until then, nothing in the run may depend on the thread: the machine
 /// decides when it starts.
 fn begin(here: &Here, go: &AtomicBool, seed: u64) {
+    stay_on(here.world.core.load(Ordering::Relaxed));
     HERE.with(|slot| *slot.borrow_mut() = Some(here.clone()));
     fastrand::seed(seed);
     wait_for(go);
@@ -358,26 +325,23 @@ impl Here {
         let seed = self.state().rng.u64(..);
         let result = Arc::new(Mutex::new(None));
         let (slot, world) = (Arc::clone(&result), Arc::clone(&self.world));
-        let real = thread::Builder::new()
-            .name(name.to_owned())
-            .stack_size(STACK);
-        let real = real.spawn(move || {
+        let run = Box::new(move || {
             let here = Self { world, me };
             begin(&here, &go, seed);
             let value = catch_unwind(AssertUnwindSafe(run));
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             here.finish();
         });
-        let real = real.unwrap_or_else(|error| {
+        let real = self.world.pool().start(name, run).unwrap_or_else(|error| {
             let reason = format!("a thread cannot be started: {error}");
             self.world.end(Err(reason));
             stand_still()
         });
-        self.state().tasks[me].thread = Some(real.thread().clone());
+        self.state().tasks[me].thread = Some(real.clone());
         self.step();
         Started {
             task: me,
-            real: real.thread().clone(),
+            real,
             result,
         }
     }
