@@ -46,6 +46,6 @@ fn who_may_not_list_the_permits_any_more_is_told_so(place: Place) {
     assert!(waiting.recv_timeout(Duration::from_millis(300)).is_err());
     Raw::connect(&hosts).forbid_reads(&leases).unwrap();
     permit.unlock().unwrap();
-    let told = waiting.recv_timeout(2 * SOON).unwrap();
+    let told = waiting.recv_timeout(3 * SOON).unwrap();
     assert_eq!(told, Err(Error::NoAuth { path: leases }));
 }
