@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::mysql::server;
 use crate::mysql::source::{Purpose, Source};
 use crate::mysql::sql_session;
-use crate::mysql::statement_error::{ErrorClass, StatementError, in_doubt, is_broken, is_silence};
+use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
 use crate::system::contained;
 
 /// A connection that was unused for this long is pinged first, because servers and firewalls
@@ -40,8 +40,6 @@ const OTHER_ANSWER: &str =
     "the connection has an answer outstanding to what somebody else has asked";
 
 const OTHER_TRANSACTION: &str = "the connection is in a transaction that is somebody else's";
-
-const BAD_ANSWER: &str = "the server's answer makes the driver panic";
 
 const OTHER_DATABASE: &str = "the connection leads to another database than others of the pool";
 
@@ -112,10 +110,9 @@ impl DatabaseConnection {
         &mut self,
         work: impl FnOnce(&mut Conn) -> Result<T>,
     ) -> std::result::Result<T, StatementError> {
-        // The driver panics at some answers that no server should give.
-        catch_unwind(AssertUnwindSafe(|| self.try_run(work))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| self.try_run(work))).unwrap_or_else(|panic| {
             self.discard();
-            Err(StatementError::after_sending(&in_doubt(BAD_ANSWER)))
+            Err(StatementError::of_panic(&*panic))
         })
     }
 

@@ -3,6 +3,7 @@
 //! Two questions decide: whether to try again, and whether a statement that failed may have
 //! been carried out. The connection itself is in `connection`.
 
+use std::any::Any;
 use std::error::Error as _;
 use std::fmt;
 use std::io;
@@ -158,6 +159,20 @@ impl StatementError {
         Self {
             class,
             message: message(error),
+        }
+    }
+
+    /// Returns the error of statements at which the driver has panicked. It panics at some answers that no server should
+    /// give, and at a login plugin that it knows but was built without.
+    pub(super) fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        const BAD_ANSWER: &str = "the server's answer makes the driver panic";
+        let said = panic.downcast_ref::<&str>().copied().unwrap_or_default();
+        match said.contains("authentication plugin") {
+            true => Self {
+                class: ErrorClass::Refused,
+                message: said.to_owned(),
+            },
+            false => Self::after_sending(&in_doubt(BAD_ANSWER)),
         }
     }
 

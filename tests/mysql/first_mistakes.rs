@@ -108,20 +108,28 @@ fn a_wrong_password_and_a_wrong_url() {
 #[ignore = "needs MariaDB"]
 fn a_login_plugin_that_the_driver_lacks_is_told_at_once() {
     let database = Database::new();
-    let user = format!("other_{}", database.name);
-    let create = format!("CREATE USER {user}@'%' IDENTIFIED VIA pam");
-    let plugin = "INSTALL SONAME 'auth_pam_v1'";
-    database
-        .conn()
-        .query_drop(format!("{plugin}; {create}"))
-        .unwrap();
-    let url = database.url_of(&format!("{user}:secret"));
-    let (told, took) = timed(|| Client::connect(&url).unwrap_err().to_string());
-    assert!(took < LATE, "{took:?}");
-    assert!(
-        told.contains("Unknown authentication protocol: `dialog`"),
-        "{told}"
-    );
+    for (library, plugin, reason) in [
+        (
+            "auth_pam_v1",
+            "pam",
+            "Unknown authentication protocol: `dialog`",
+        ),
+        (
+            "auth_ed25519",
+            "ed25519 USING PASSWORD('secret')",
+            "Can't create response for `ed25519` authentication plugin",
+        ),
+    ] {
+        let user = format!("{library}_{}", database.name);
+        let create = format!("CREATE USER {user}@'%' IDENTIFIED VIA {plugin}");
+        let install = format!("INSTALL SONAME '{library}'");
+        let mut root = database.conn();
+        root.query_drop(format!("{install}; {create}")).unwrap();
+        let url = database.url_of(&format!("{user}:secret"));
+        let (told, took) = timed(|| Client::connect(&url).unwrap_err().to_string());
+        assert!(took < LATE, "{took:?}");
+        assert!(told.contains(reason), "{told}");
+    }
 }
 
 #[test]
