@@ -746,11 +746,11 @@ fn who_watches_a_directory_looks_again_now_and_then() {
         _ => None,
     };
     type Answers = fn(&Request) -> Option<Answered>;
-    let table: [(Role, Answers); 2] = [
-        (Role::Permit, of_a_permit),
-        (Role::Exclusive, behind_a_stranger),
+    let table: [(Role, Answers, usize); 2] = [
+        (Role::Permit, of_a_permit, 1),
+        (Role::Exclusive, behind_a_stranger, 4),
     ];
-    for (role, answers) in table {
+    for (role, answers, requests) in table {
         let mut wire = Fake::new();
         let stands = (mine(), wire.stamp());
         let asks = (contest(role, 1), Patience::Waits);
@@ -764,6 +764,9 @@ fn who_watches_a_directory_looks_again_now_and_then() {
                 assert!(wire.serves(&mut waiter, answers).is_none());
             }
             assert_eq!(wire.now, start + 15 * SECOND, "{role:?}");
+            let looks = |request: &&Request| !matches!(request, Request::Multi(_));
+            let looks = wire.since(before).iter().filter(looks).count();
+            assert_eq!(looks, requests, "{role:?}");
         }
         let refused = |request: &Request| match request {
             Request::GetChildren { .. } => Some(Err(Failure::Refused(ErrorCode::NO_AUTH))),
