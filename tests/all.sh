@@ -202,4 +202,4 @@ test_binaries --all-features "${targets[@]}" >"$logs/compiled"
 archive_the_servers_classes
 suites >"$logs/suites"
 computations >"$logs/computations"
-side_by_side 1800 4 "testing, with real servers" "$logs/suites" "$logs/computations"
+side_by_side 1800 3 "testing, with real servers" "$logs/suites" "$logs/computations"

@@ -1,5 +1,6 @@
 //! Many contenders of several kinds on one path.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use super::contender::{Contender, Said};
 use super::kinds::Kind;
 use super::peer::server;
 use crate::support::raw::Raw;
-use crate::support::{eventually, fresh_path, lasting};
+use crate::support::{Ends, eventually, fresh_path, lasting};
 
 /// How much longer the traffic may last, until a contender of each kind was inside.
 const MORE: Duration = Duration::from_secs(60);
@@ -120,6 +121,11 @@ impl Room {
     }
 
     /// Returns how often a contender of this kind was inside.
+    /// Returns whether each of these was in.
+    pub(crate) fn saw_all(&self, crowd: &[(Kind, Contender)]) -> bool {
+        crowd.iter().all(|(kind, _)| self.visits(*kind) != 0)
+    }
+
     pub(crate) fn visits(&self, kind: Kind) -> usize {
         self.visits
             .lock()
@@ -127,15 +133,6 @@ impl Room {
             .filter(|other| **other == kind)
             .count()
     }
-}
-
-/// The failures that contenders which come and go may have; none of them is an overlap.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Mishaps {
-    None,
-    /// A peer may fail in its own way, and then takes no further part. Ours may have to report that
-    /// its release was not confirmed while it had the lock.
-    OfBrokenConnections,
 }
 
 /// Returns a fresh path whose node stays: kazoo takes it for an error if a container is deleted
@@ -147,24 +144,56 @@ pub(crate) fn lasting_path(hosts: &str, name: &str) -> String {
 }
 
 /// Lets them come and go on one path of these servers, and checks that they exclude each other.
-pub(crate) fn traffic(
-    hosts: &str,
-    crowd: &[(Kind, Contender)],
-    path: &str,
-    mishaps: Mishaps,
-) -> Room {
-    let tolerant = mishaps == Mishaps::OfBrokenConnections;
-    let room = Room::default();
-    let end = Instant::now() + duration();
+pub(crate) fn traffic(hosts: &str, crowd: &[(Kind, Contender)], path: &str) -> Room {
+    let (room, end) = (Room::default(), Instant::now() + duration());
     // On a busy machine, a contender that waits for only half a second may have to try for longer.
     let is_over = || {
-        let all_were_in = || crowd.iter().all(|(kind, _)| room.visits(*kind) != 0);
         let now = Instant::now();
-        end <= now && (tolerant || end + MORE <= now || all_were_in())
+        end <= now && (end + MORE <= now || room.saw_all(crowd))
     };
+    come_and_go(hosts, (crowd, path), &room, &is_over, false);
+    room
+}
+
+/// The same on several paths, with mishaps, one after the other, that break connections. They begin once everybody was
+/// in: then a peer may fail in its own way, and takes no further part. Ours may have to report that its release was not
+/// confirmed while it had the lock.
+pub(crate) fn through_mishaps<const N: usize>(
+    hosts: &str,
+    crowds: &[(Vec<(Kind, Contender)>, String); N],
+    mut mishap: impl FnMut(),
+) -> [Room; N] {
+    let rooms = [(); N].map(|()| Room::default());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // The others also end if this panics.
+        let ends = Ends(&over);
+        for ((crowd, path), room) in crowds.iter().zip(&rooms) {
+            let is_over = || over.load(Ordering::Relaxed);
+            scope.spawn(move || come_and_go(hosts, (crowd, path), room, &is_over, true));
+        }
+        eventually("everybody was in", || {
+            let mut crowds = crowds.iter().zip(&rooms);
+            crowds.all(|((crowd, _), room)| room.saw_all(crowd))
+        });
+        let end = Instant::now() + duration();
+        while Instant::now() < end {
+            mishap();
+        }
+        drop(ends);
+    });
+    rooms
+}
+
+fn come_and_go(
+    hosts: &str,
+    (crowd, path): (&[(Kind, Contender)], &str),
+    room: &Room,
+    is_over: &(impl Fn() -> bool + Sync),
+    tolerant: bool,
+) {
     thread::scope(|scope| {
         for (kind, contender) in crowd {
-            let (room, is_over) = (&room, &is_over);
             scope.spawn(move || {
                 while !is_over() {
                     let _complaint = Complaint(*kind, hosts, path);
@@ -192,7 +221,6 @@ pub(crate) fn traffic(
             });
         }
     });
-    room
 }
 
 /// Shows the queue when one of the crowd panics.

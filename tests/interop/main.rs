@@ -29,7 +29,7 @@ use zklock::{Client, Dialect};
 use zklock_testkit as support;
 
 use crate::contender::Said;
-use crate::crowd::{Mishaps, lasting_path, queue_in_order, start_all, traffic};
+use crate::crowd::{lasting_path, queue_in_order, start_all, through_mishaps, traffic};
 use crate::kinds::{
     APACHE, CURATOR_LATCH, CURATOR_LEADER, CURATOR_MUTEX, CURATOR_READ, CURATOR_REVOCABLE,
     CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, GO, KAZOO_AS_CURATOR,
@@ -150,7 +150,7 @@ fn nobody_is_in_beside_another_in_mixed_traffic() {
             scope.spawn(move || {
                 let hosts = server().hosts();
                 let path = lasting_path(&hosts, "traffic");
-                let room = traffic(&hosts, &start_all(kinds, 2), &path, Mishaps::None);
+                let room = traffic(&hosts, &start_all(kinds, 2), &path);
                 for kind in kinds.iter().filter(|kind| kind.is_here()) {
                     println!(
                         "{:?} {}: {} times",
@@ -376,31 +376,15 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
         permits.push((KAZOO_SEMAPHORE_OF_TWO, kazoo.contender()));
     }
     let hosts = server.hosts();
-    let crowds = [&lock, &permits].map(|crowd| (crowd, lasting_path(&hosts, "chaos")));
-    let rooms = thread::scope(|scope| {
-        let start = |(crowd, path): &(&Vec<_>, String)| {
-            traffic(&hosts, crowd, path, Mishaps::OfBrokenConnections)
-        };
-        let traffic = crowds
-            .each_ref()
-            .map(|crowd| scope.spawn(move || start(crowd)));
-        while !traffic.iter().all(|traffic| traffic.is_finished()) {
-            thread::sleep(Duration::from_millis(fastrand::u64(50..500)));
-            proxies[fastrand::usize(..proxies.len())].cut();
-        }
-        traffic.map(|traffic| traffic.join().expect("no overlap"))
+    let crowds = [lock, permits].map(|crowd| (crowd, lasting_path(&hosts, "chaos")));
+    let rooms = through_mishaps(&hosts, &crowds, || {
+        thread::sleep(Duration::from_millis(fastrand::u64(50..500)));
+        proxies[fastrand::usize(..proxies.len())].cut();
     });
     let mut witness = Raw::connect(&hosts);
     for ((crowd, path), room) in crowds.iter().zip(rooms) {
-        for (kind, _) in *crowd {
+        for (kind, _) in crowd {
             println!("{}: {} times", kind.label, room.visits(*kind));
-            // A contender that waits for half a second at a time gets nothing on a slower machine.
-            let is_in_a_hurry = kind.label.ends_with(":500");
-            assert!(
-                is_in_a_hurry || room.visits(*kind) != 0,
-                "{} starved",
-                kind.label
-            );
         }
         for dir in [path.clone(), format!("{path}-__lock__")] {
             eventually("nobody has left a node behind", || {

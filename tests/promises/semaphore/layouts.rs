@@ -83,9 +83,9 @@ fn in_kazoos_dialect_the_directories_of_another_layout_are_no_permits() {
         other.create(&dir, b"", PERSISTENT).unwrap();
     }
     let permit = ours.try_acquire_for(SOON).unwrap();
-    assert!(permit.is_some(), "nobody has one");
+    let permit = permit.expect("nobody has one");
     assert!(ours.try_acquire().unwrap().is_none());
-    drop(permit);
+    permit.unlock().unwrap();
     // With no permit out, another number takes the place of the first one.
     let (_client, two) = semaphore(&server, Dialect::Kazoo, 2);
     assert_eq!(two.acquire_many(2).unwrap().nodes().len(), 2);
