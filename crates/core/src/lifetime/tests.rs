@@ -387,7 +387,8 @@ fn a_reconnect_delays_only_who_has_committed_nothing_for_a_part_of_the_timeout()
     assert_eq!(lifetime.provable_at(seconds(160)), None);
 }
 
-/// A leader gives each session all of its time when its term begins, after all that was committed in earlier terms.
+/// A leader gives each session all of its time when its term begins, after all was sent that earlier leaders have
+/// committed.
 #[test]
 fn a_session_that_a_later_leader_has_renewed_counts_as_resumed_at_once() {
     let provable_at = |lost: bool, at: u64, term: i64| {
