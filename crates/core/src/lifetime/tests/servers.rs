@@ -176,6 +176,10 @@ struct History {
     limits: [Duration; SERVERS],
     /// The limits of the servers once they have been restarted.
     later_limits: [Duration; SERVERS],
+    /// The shortest timeout that any server ever grants, as far as the client can know; delays are fractions of it.
+    shortest: Duration,
+    /// Whether servers grant different timeouts at any time.
+    limits_differ: bool,
     /// What every server grants at least, if the user states it.
     stated: Option<Duration>,
 
@@ -276,6 +280,8 @@ impl History {
             asked,
             limits,
             later_limits,
+            shortest: Duration::ZERO,
+            limits_differ: false,
             stated: None,
             term: 1,
             touches: 0,
@@ -307,8 +313,9 @@ impl History {
             seen: Seen::default(),
             rng,
         };
-        if history.one_in(2) || history.limits_differ() {
-            history.stated = Some(history.shortest());
+        history.look_at_limits();
+        if history.one_in(2) || history.limits_differ {
+            history.stated = Some(history.shortest);
         }
         let restarts = history.later_limits != history.limits || history.one_in(6);
         for server in LEADER + 1..SERVERS {
@@ -344,22 +351,15 @@ impl History {
         self.asked.min(limit).max(2 * self.tick)
     }
 
-    /// Returns the shortest timeout that any server grants, as far as the client can know; delays are
-    /// fractions of it.
-    fn shortest(&self) -> Duration {
+    fn look_at_limits(&mut self) {
         let believed = match self.is_handle {
             true => LEAST_TIMEOUT,
             false => Duration::MAX,
         };
         let limits = self.limits.iter().chain(&self.later_limits);
-        let granted = limits.map(|limit| self.granted_within(*limit));
-        granted.fold(believed, Duration::min)
-    }
-
-    /// Returns whether servers grant different timeouts, now or later.
-    fn limits_differ(&self) -> bool {
-        let mut limits = self.limits.iter().chain(&self.later_limits);
-        limits.any(|limit| *limit != self.limits[LEADER])
+        let granted = limits.clone().map(|limit| self.granted_within(*limit));
+        self.shortest = granted.fold(believed, Duration::min);
+        self.limits_differ = limits.clone().any(|limit| *limit != self.limits[LEADER]);
     }
 
     fn one_in(&mut self, many: u32) -> bool {
@@ -410,7 +410,7 @@ impl History {
     fn expires(&mut self) {
         self.polled = true;
         let others = match self.one_in(2) {
-            true => self.part(self.shortest() / 4 - HOP),
+            true => self.part(self.shortest / 4 - HOP),
             false => Duration::ZERO,
         };
         self.at(self.now + others, Event::Closing(self.touches));
@@ -489,7 +489,7 @@ impl History {
         // A precondition: no connect request comes after the answer to a later one, if servers
         // grant different timeouts.
         let is_late = letter.connection < self.greeted;
-        if letter.kind == Message::Hello && is_late && self.limits_differ() {
+        if letter.kind == Message::Hello && is_late && self.limits_differ {
             return;
         }
         if server == LEADER {
@@ -572,7 +572,7 @@ impl History {
         self.half_ticks[server] += 1;
         let due = self.offset + self.half_ticks[server] * self.tick / 2;
         let late = match self.one_in(4) {
-            true => self.part(self.shortest() / 10 - HOP),
+            true => self.part(self.shortest / 10 - HOP),
             false => Duration::ZERO,
         };
         self.at(due.max(self.now) + late, Event::Pinged(server));
