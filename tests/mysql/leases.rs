@@ -215,12 +215,14 @@ fn a_server_that_needs_long_for_many_leases_is_asked_once_at_a_time() {
         conn.query(all).unwrap()
     };
     eventually("the renewals have a connection", || {
-        connections().len() == 2
+        2 <= connections().len()
     });
     let before = connections();
     for _ in 0..20 {
         thread::sleep(seconds(1));
-        assert_eq!(connections(), before, "a renewal was given up");
+        // A renewal that is given up costs its connection, and the next one takes another.
+        let known = |id: &u64| before.contains(id);
+        assert!(connections().iter().all(known), "a renewal was given up");
     }
     drop(guards);
 }
