@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crossbeam_channel::RecvTimeoutError;
 use zklock::{Acl, Client, Error};
 
 use crate::support::raw::{Raw, wait_for_children};
@@ -30,7 +31,8 @@ fn who_may_not_read_a_permit_of_another_number_is_woken_all_the_same(place: Plac
     let stranger = place.connect(&hosts).semaphore(&path, 3).unwrap();
     let waiting = aside(move || stranger.try_acquire_for(4 * SOON).map(|got| got.is_some()));
     wait_for_children(&hosts, &format!("{path}/locks"), 1);
-    assert!(waiting.recv_timeout(Duration::from_millis(300)).is_err());
+    let early = waiting.recv_timeout(Duration::from_millis(300));
+    assert_eq!(early, Err(RecvTimeoutError::Timeout));
     permit.unlock().unwrap();
     assert_eq!(waiting.recv_timeout(SOON), Ok(Ok(true)));
 }
@@ -43,7 +45,8 @@ fn who_may_not_list_the_permits_any_more_is_told_so(place: Place) {
     let theirs = waiter.semaphore(&path, 1).unwrap();
     let waiting = aside(move || theirs.acquire().map(drop));
     wait_for_children(&hosts, &leases, 2);
-    assert!(waiting.recv_timeout(Duration::from_millis(300)).is_err());
+    let early = waiting.recv_timeout(Duration::from_millis(300));
+    assert_eq!(early, Err(RecvTimeoutError::Timeout));
     Raw::connect(&hosts).forbid_reads(&leases).unwrap();
     permit.unlock().unwrap();
     let told = waiting.recv_timeout(3 * SOON).unwrap();

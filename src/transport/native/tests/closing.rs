@@ -100,14 +100,16 @@ fn end_where_a_server_refuses(code: ErrorCode) -> (bool, usize) {
 #[test]
 fn a_server_that_refuses_is_asked_again_unless_it_knows_no_such_session() {
     let refusals = [
-        (ErrorCode::SESSION_MOVED, 2),
-        (ErrorCode::THROTTLED, 2),
-        (ErrorCode::OPERATION_TIMEOUT, 2),
-        (ErrorCode::SESSION_EXPIRED, 1),
+        (ErrorCode::SESSION_MOVED, true),
+        (ErrorCode::THROTTLED, true),
+        (ErrorCode::OPERATION_TIMEOUT, true),
+        (ErrorCode::SESSION_EXPIRED, false),
     ];
-    for (code, connections) in refusals {
-        let seen = end_where_a_server_refuses(code);
-        assert_eq!(seen, (true, connections), "{code}");
+    for (code, is_asked_again) in refusals {
+        let (ended, connections) = end_where_a_server_refuses(code);
+        assert!(ended, "{code}");
+        // A server that is slow to answer may be asked even more often.
+        assert_eq!(1 < connections, is_asked_again, "{code}: {connections}");
     }
 }
 
