@@ -16,7 +16,7 @@ in_every_place! {
 
 /// Servers tell a client that may not read a node nothing of it, not even that it is deleted.
 ///
-/// The embedded server does as ZooKeeper 3.8.0 does. On 3.9.3 the call ends early.
+/// The embedded server does as ZooKeeper 3.8.0 does. On 3.9.3 the call fails at once with `Error::NoAuth`.
 #[test]
 fn who_may_not_read_a_permit_of_another_number_is_woken_all_the_same() {
     let server = Server::start().unwrap();
