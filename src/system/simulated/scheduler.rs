@@ -26,6 +26,7 @@ pub(super) struct World {
     state: Mutex<State>,
     ended: Mutex<Option<mpsc::Sender<Outcome>>>,
     pool: Mutex<Pool>,
+    /// Where the system has put the main thread, which is new in each run; the others follow it.
     core: AtomicUsize,
 }
 

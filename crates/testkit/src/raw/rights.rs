@@ -35,6 +35,14 @@ impl Raw {
         self.call(op::SET_ACL, &body.0).map(drop)
     }
 
+    /// Returns whether the server does not tell whether this node exists, which may not be read: ZooKeeper 3.8.0 tells,
+    /// and 3.9.3 does not.
+    pub fn is_hidden(&mut self, path: &str) -> bool {
+        const NO_AUTH: i32 = -102;
+        let body = self.read_request(path);
+        self.call(op::EXISTS, &body.0).err() == Some(NO_AUTH)
+    }
+
     /// Adds credentials, such as `("digest", "user:password")`.
     pub fn auth(&mut self, scheme: &str, credentials: &str) -> Result<(), i32> {
         let mut body = Encoder::default();
