@@ -120,12 +120,12 @@ impl Room {
         inside.swap_remove(place.expect("somebody who is inside"));
     }
 
-    /// Returns how often a contender of this kind was inside.
     /// Returns whether each of these was in.
     pub(crate) fn saw_all(&self, crowd: &[(Kind, Contender)]) -> bool {
         crowd.iter().all(|(kind, _)| self.visits(*kind) != 0)
     }
 
+    /// Returns how often a contender of this kind was inside.
     pub(crate) fn visits(&self, kind: Kind) -> usize {
         self.visits
             .lock()
