@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use zklock::Dialect;
 
 /// How long a contender may take for a step that nothing blocks.
@@ -113,14 +113,15 @@ impl Contender {
         }
     }
 
-    /// Returns the contender's next report, except that it waits.
+    /// Returns the contender's next report, except that it waits. The report of who is dead is an error.
     #[track_caller]
     pub(crate) fn hear(&self) -> Said {
         loop {
             match self.said.recv_timeout(PATIENCE) {
                 Ok(Said::Waiting) => {}
                 Ok(said) => return said,
-                Err(error) => panic!("a contender says nothing: {error}"),
+                Err(RecvTimeoutError::Disconnected) => return Said::Error("it is dead".to_owned()),
+                Err(RecvTimeoutError::Timeout) => panic!("a contender says nothing"),
             }
         }
     }

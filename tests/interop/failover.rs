@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use zklock::{Client, Dialect};
 
-use super::contender::Contender;
 use super::crowd::{lasting_path, through_mishaps};
 use super::kinds::{CURATOR_SEMAPHORE, KAZOO_SEMAPHORE_OF_TWO, Kind, Side, of_curator, of_ours};
 use super::libraries::Library;
@@ -17,9 +16,9 @@ use super::{
     KAZOO_READ, KAZOO_WRITE, MUTEX, PERMIT, READ, READ_AS_KAZOO, WRITE, WRITE_AS_KAZOO,
 };
 use crate::support::ensemble::Ensemble;
-use crate::support::eventually;
 use crate::support::raw::Raw;
 use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path};
 
 /// Longer than an election takes: no session ends, so no peer has a reason to lose its lock.
 const SESSION: Duration = Duration::from_secs(20);
@@ -58,20 +57,29 @@ fn nobody_is_in_beside_another_while_leaders_die_and_hang() {
     let hosts = ensemble.hosts();
     let start = |library| Peer::start_with(library, &hosts, SESSION).expect("a library at hand");
     let (java, kazoo) = (start(Library::Java), start(Library::Kazoo));
+    let mut clients = Vec::new();
     let crowds = PATHS.map(|kinds| {
-        let contender = |kind: &Kind| match kind.side {
-            Side::Ours(dialect) => ours(&hosts, dialect),
+        let mut contender = |kind: &Kind| match kind.side {
+            Side::Ours(dialect) => {
+                let client = connect(&hosts, dialect);
+                clients.push(client.clone());
+                start_with(client)
+            }
             Side::Theirs(Library::Java) => java.contender(),
             Side::Theirs(_) => kazoo.contender(),
         };
         let crowd: Vec<_> = kinds.iter().map(|kind| (*kind, contender(kind))).collect();
         (crowd, lasting_path(&hosts, "failover"))
     });
-    let rooms = through_mishaps(&hosts, &crowds, || {
-        let leader = ensemble.wait_for_leader();
+    let calm_leader = || {
+        calm(&clients);
+        ensemble.wait_for_leader()
+    };
+    let rooms = through_mishaps(&hosts, &crowds, [java, kazoo], || {
+        let leader = calm_leader();
         ensemble.kill(leader);
         ensemble.restart(leader);
-        let leader = ensemble.wait_for_leader();
+        let leader = calm_leader();
         ensemble.pause(leader);
         thread::sleep(HANG);
         ensemble.resume(leader);
@@ -101,12 +109,21 @@ fn nobody_is_in_beside_another_while_leaders_die_and_hang() {
     }
 }
 
-fn ours(hosts: &str, dialect: Dialect) -> Contender {
+fn connect(hosts: &str, dialect: Dialect) -> Client {
     let builder = Client::builder(hosts).dialect(dialect);
-    start_with(
-        builder
-            .session_timeout(SESSION)
-            .connect()
-            .expect("a session"),
-    )
+    let builder = builder.session_timeout(SESSION);
+    builder.connect().expect("a session")
+}
+
+/// Waits until the servers have confirmed each session anew: two outages in a row may last longer than a guard may go
+/// without.
+fn calm(clients: &[Client]) {
+    for client in clients {
+        let mutex = client.mutex(&fresh_path("calm")).expect("a path");
+        mutex
+            .lock()
+            .expect("a lock that nobody else has")
+            .unlock()
+            .expect("a lock");
+    }
 }

@@ -377,7 +377,7 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
     }
     let hosts = server.hosts();
     let crowds = [lock, permits].map(|crowd| (crowd, lasting_path(&hosts, "chaos")));
-    let rooms = through_mishaps(&hosts, &crowds, || {
+    let rooms = through_mishaps(&hosts, &crowds, [java, kazoo], || {
         thread::sleep(Duration::from_millis(fastrand::u64(50..500)));
         proxies[fastrand::usize(..proxies.len())].cut();
     });
