@@ -2,9 +2,11 @@
 //!
 //! The number is the same on every machine: only a change of the code makes it grow.
 
+use std::alloc::System;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use zklock::embedded::Server;
 use zklock::{Client, LockOptions, Mutex};
 use zklock_testkit as support;
@@ -13,9 +15,9 @@ use crate::support::worker::{self, Worker};
 use crate::support::{eventually, fresh_path};
 
 #[global_allocator]
-static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const CYCLES: u64 = 200;
+const CYCLES: usize = 200;
 
 /// The most allocations for a free mutex that is locked and unlocked: three requests and the guard,
 /// or two requests if nobody else is expected.
@@ -25,7 +27,7 @@ const MOST: [u64; 2] = [80, 70];
 const EVENTS: u64 = 600;
 
 /// The most blocks that may be left then: some tables let go of what has ended later, and of much at a time.
-const LEFT: u64 = 400;
+const LEFT: i64 = 400;
 
 #[test]
 fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {
@@ -56,12 +58,11 @@ fn worker_that_locks() {
 fn count(cycle: impl Fn()) {
     // The first cycles create the directory, buffers and tables.
     (0..20).for_each(|_| cycle());
-    let profiler = dhat::Profiler::builder().testing().build();
+    let region = Region::new(ALLOCATOR);
     (0..CYCLES).for_each(|_| cycle());
-    let stats = dhat::HeapStats::get();
-    drop(profiler);
-    let (blocks, bytes) = (stats.total_blocks / CYCLES, stats.total_bytes / CYCLES);
-    worker::say(&format!("{blocks} {bytes}"));
+    let stats = region.change();
+    let blocks = (stats.allocations + stats.reallocations) / CYCLES;
+    worker::say(&format!("{blocks} {}", stats.bytes_allocated / CYCLES));
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn what_has_ended_leaves_nothing_behind_in_the_client_and_at_the_server() {
     for _ in 0..KINDS {
         let [kind, blocks] = worker::words(&worker.hear());
         println!("{blocks} blocks are left of {EVENTS} times {kind}");
-        assert!(blocks.parse::<u64>().unwrap() <= LEFT, "{kind}: {blocks}");
+        assert!(blocks.parse::<i64>().unwrap() <= LEFT, "{kind}: {blocks}");
     }
     let parts: Vec<_> = guard.node().match_indices('/').skip(1).collect();
     let above = parts.iter().map(|(at, _)| guard.node()[..*at].to_owned());
@@ -131,14 +132,15 @@ fn until_it_waits(call: impl FnOnce(LockOptions<'_>)) {
 }
 
 /// Returns how many blocks are left of many such events.
-fn left(event: &dyn Fn(u64)) -> u64 {
+fn left(event: &dyn Fn(u64)) -> i64 {
     (0..100).for_each(event);
-    let profiler = dhat::Profiler::builder().testing().build();
+    let region = Region::new(ALLOCATOR);
     (0..EVENTS).for_each(event);
-    let blocks = || dhat::HeapStats::get().curr_blocks as u64;
+    let blocks = || {
+        let stats = region.change();
+        stats.allocations as i64 - stats.deallocations as i64
+    };
     // What is left at the server is still being deleted.
     support::within(Duration::from_secs(10), || blocks() <= LEFT);
-    let left = blocks();
-    drop(profiler);
-    left
+    blocks()
 }
