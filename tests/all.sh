@@ -98,11 +98,6 @@ rustup_gets() {
   return 1
 }
 
-# The features of Cargo.toml, one a line.
-features() {
-  sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z-]*\) *=.*/\1/p' Cargo.toml | grep -vx default
-}
-
 # The targets that are compiled for the tests. The benches are tests here: each runs once.
 targets=(--workspace --lib --bins --tests --benches)
 
@@ -134,6 +129,8 @@ computations() {
   # These are seeds that no run has played; a seed that fails is named, and its story is told.
   sed -n "s/^tests\/play /&env ZKLOCK_PLAY_FIRST=$((RANDOM * 32768 + RANDOM)) /p" "$logs/compiled"
   echo "sim/seeds tests/sim.sh --fresh"
+  echo "documentation env RUSTDOCFLAGS='$verdict' cargo doc --quiet --workspace --no-deps --all-features"
+  echo "features tests/features.sh"
   # This checks the packages with the oldest Rust that Cargo.toml allows.
   oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
   cargo "+$oldest" --version >/dev/null 2>&1 || rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal || true
@@ -183,13 +180,6 @@ exec 8>"$CARGO_TARGET_DIR/all.sh.lock"
 [ "$verdict" != "-D warnings" ] ||
   step 60 "checking the simulation's format" cargo fmt --manifest-path tests/sim/Cargo.toml --check
 lint 1500 "with all features" --workspace --all-targets --all-features
-lint 600 "without features" --lib --no-default-features
-for feature in $(features); do
-  check 300 "$feature alone" --lib --no-default-features --features "$feature"
-done
-check 300 "the program alone" -p zklock-cli
-RUSTDOCFLAGS=$verdict \
-  step 600 "writing the documentation" cargo doc --quiet --workspace --no-deps --all-features
 if command -v cargo-deny >/dev/null; then
   step 60 "looking at licences and sources" cargo deny --offline check licenses bans sources
 fi

@@ -206,16 +206,6 @@ judge_by_the_toolchain() {
   echo "$here is not Rust $known: its warnings are shown, the format is left alone"
 }
 
-# check LIMIT WHAT ARGUMENT..: runs `cargo check`, which is quiet unless it warns.
-check() {
-  local limit=$1 what=$2
-  shift 2
-  # shellcheck disable=SC2016 # The other shell expands it.
-  step "$limit" "checking $what" bash -c '
-    said=$(cargo check --quiet "$@" 2>&1) || { echo "$said"; exit 1; }
-    [ -z "$said" ] || { echo "$said"; [ "$verdict" != "-D warnings" ]; }' check "$@"
-}
-
 # lint LIMIT WHAT ARGUMENT..: runs clippy.
 lint() {
   local limit=$1 what=$2
