@@ -349,46 +349,4 @@ impl Renewal {
 }
 
 #[cfg(test)]
-mod tests {
-    use ::mysql::Opts;
-
-    use super::*;
-    use crate::mysql::source::{Purpose, Source};
-
-    /// The thread used to spin while a deletion was left.
-    #[test]
-    fn what_is_closed_sleeps_when_the_time_to_clean_has_come() {
-        const HOUR: Duration = Duration::from_secs(3600);
-        let source = Arc::new(Source::Server(Opts::default()));
-        let pool = |purpose| WorkerPool::new("test", source.clone(), purpose, HOUR, 1);
-        let workers = (Arc::new(pool(Purpose::Rest)), pool(Purpose::Renewals));
-        let mut renewal = Renewal::new(HOUR, HOUR, unbounded().1, workers);
-        let now = renewal.clean_at;
-        assert_eq!(renewal.until_next(now), Duration::ZERO);
-        renewal.clean(now, false);
-        assert_eq!(renewal.until_next(now), HOUR);
-    }
-
-    #[test]
-    fn a_job_that_never_ran_or_panicked_is_reported_all_the_same() {
-        let (to, done) = unbounded();
-        let none = Err(StatementError::no_answer());
-        drop(Report {
-            done: Some(Done::Renewed(7, none)),
-            to: to.clone(),
-        });
-        let report = Report {
-            done: Some(Done::Deleted(None)),
-            to,
-        };
-        report.tell(Done::Renewed(8, Ok(())));
-        let told: Vec<_> = done.iter().collect();
-        assert!(
-            matches!(
-                told[..],
-                [Done::Renewed(7, Err(_)), Done::Renewed(8, Ok(()))]
-            ),
-            "{told:?}"
-        );
-    }
-}
+mod tests;
