@@ -199,11 +199,13 @@ impl AcquireRequest<'_> {
 
     /// Pauses before another attempt; returns `false` if there is none.
     fn pause(&self, refused: &RefusedAttempts) -> bool {
-        // The queue of another kind may be gone by now.
-        if self.limit.is_over() && MIN_ATTEMPTS <= refused.count {
-            return false;
-        }
-        let until = self.limit.soon(refused.pause());
+        let until = match self.limit.is_over() {
+            // A lock that nobody has is not taken: the next attempts show whether what refused this one stays.
+            true if refused.met_nobody() => Instant::now() + refused.pause(),
+            // The queue of another kind may be gone by now.
+            true if MIN_ATTEMPTS <= refused.count => return false,
+            _ => self.limit.soon(refused.pause()),
+        };
         self.cancel.recv_deadline(until).is_err()
     }
 

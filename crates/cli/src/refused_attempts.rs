@@ -32,6 +32,11 @@ impl RefusedAttempts {
         MAX_EMPTY <= self.empty
     }
 
+    /// Returns whether the last attempt was refused although no contender was there.
+    pub(crate) fn met_nobody(&self) -> bool {
+        self.empty > 0
+    }
+
     /// Notes how long the other contenders stayed.
     pub(crate) fn stayed(&mut self, time: Duration) {
         if self.longest_pause() < time {

@@ -20,6 +20,7 @@ on_every_server! {
     of_two_that_start_at_once_and_do_not_wait_one_runs
     fifty_that_wait_run_one_after_the_other
     a_lock_without_permits_waits_for_a_semaphore_on_its_path
+    an_idle_semaphore_that_no_lock_waits_for_is_not_called_taken
     locks_of_every_kind_at_once_wait_for_each_other
     a_semaphore_leaves_the_record_of_a_job_as_it_is
     a_picture_says_since_when_nobody_answers
@@ -201,6 +202,19 @@ fn a_lock_without_permits_waits_for_a_semaphore_on_its_path(hosts: &str) {
     holder.kill();
     let ended = Zklock::run(hosts, &format!("run {path}"), &log.write("ran"));
     assert_eq!(ended.code, Some(0), "{}", ended.err);
+}
+
+/// Curator's semaphore stays in use, as far as anybody can tell, until the server removes its directory.
+fn an_idle_semaphore_that_no_lock_waits_for_is_not_called_taken(hosts: &str) {
+    let path = fresh_path("idle");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&format!("{path}/leases"));
+    for args in ["-n", "-s -n", "-w 0", "-w 1", ""] {
+        let ended = Zklock::run(hosts, &format!("run {args} {path}"), ":");
+        assert_eq!(ended.code, Some(78), "{args}: {ended:?}");
+        assert!(ended.err.contains("InterProcessSemaphoreV2"), "{ended:?}");
+    }
+    assert_eq!(raw.children(&path), Some(vec!["leases".to_owned()]));
 }
 
 fn locks_of_every_kind_at_once_wait_for_each_other(hosts: &str) {
