@@ -36,7 +36,7 @@ impl StateFiles {
     pub(crate) fn make(state: &[u8]) -> io::Result<Self> {
         let id = uuid::Uuid::new_v4().simple();
         // The command may go to another folder, and the keeper is in another one.
-        let folder = path::absolute(env::temp_dir().join(format!("{PREFIX}{id}")))?;
+        let folder = path::absolute(temporary().join(format!("{PREFIX}{id}")))?;
         DirBuilder::new().mode(0o700).create(&folder)?;
         let made = Self { folder };
         let mut options = OpenOptions::new();
@@ -87,6 +87,15 @@ impl Drop for StateFiles {
         if let Err(error) = fs::remove_dir_all(&self.folder) {
             log::warn!("cannot remove {}: {error}", self.folder.display());
         }
+    }
+}
+
+/// Returns the folder for temporary files. An empty `TMPDIR` names none, as for mktemp(1).
+pub(crate) fn temporary() -> PathBuf {
+    let folder = env::temp_dir();
+    match folder.as_os_str().is_empty() {
+        true => "/tmp".into(),
+        false => folder,
     }
 }
 

@@ -1,7 +1,6 @@
 //! Runs a command once per slot.
 
 use std::cell::{Cell, RefCell};
-use std::env;
 use std::time::{Duration, Instant};
 
 use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord};
@@ -14,7 +13,7 @@ use crate::failure::{Failure, LOST};
 use crate::metrics::Metrics;
 use crate::run_setup::{AFTER_A_SIGNAL, Stage, check_answered, longest_connect};
 use crate::sanitize::plain;
-use crate::state_files::{STATE_OUT, StateFiles};
+use crate::state_files::{STATE_OUT, StateFiles, temporary};
 use crate::stderr::say;
 use crate::supervisor::Ended;
 use crate::table::{brief, time_ahead, who};
@@ -190,7 +189,7 @@ fn why_failed(once: &Once, ended: &Ended) -> String {
 /// Creates the files for the state of the runs. If there is no room for them, the command of a job
 /// without a state runs all the same.
 fn state_files(run: &Run<'_>) -> Result<Option<StateFiles>, Failure> {
-    let folder = env::temp_dir();
+    let folder = temporary();
     let made = StateFiles::make(run.state().unwrap_or_default());
     match (made, run.state()) {
         (Ok(files), _) => Ok(Some(files)),

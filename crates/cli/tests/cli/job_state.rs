@@ -17,6 +17,7 @@ on_every_server! {
     what_cannot_be_kept_is_told_and_the_run_is_not_done
     the_files_are_private_and_gone_at_the_end
     the_files_are_found_from_every_folder
+    an_empty_name_of_a_folder_names_none
     a_lock_inside_has_no_files
     without_room_for_the_files_nothing_is_lost
     a_cursor_moves_with_its_mark_whenever_the_program_is_killed
@@ -151,6 +152,15 @@ fn the_files_are_found_from_every_folder(hosts: &str) {
     killed.kill();
     let left = || left_in(&folder.path("tmp"));
     eventually("they are gone", || left().is_empty());
+}
+
+fn an_empty_name_of_a_folder_names_none(hosts: &str) {
+    let mut command = command(hosts);
+    command.env("TMPDIR", "");
+    command.args(["once", "--slot", "1", &fresh_path("no-folder"), "--"]);
+    command.args(["sh", "-c", "echo $ZKLOCK_STATE_OUT"]);
+    let ended = Zklock::spawn(&mut command).end();
+    assert!(ended.out.starts_with("/tmp/zklock-state-"), "{ended:?}");
 }
 
 fn a_lock_inside_has_no_files(hosts: &str) {
