@@ -14,6 +14,7 @@ use crate::exit::Ending;
 use crate::failure::{Failure, written};
 use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
+use crate::stderr::say;
 use crate::wanted::Wanted;
 
 pub(crate) fn hold(args: &Args, hold: &Hold) -> Result<Ending, Failure> {
@@ -56,14 +57,26 @@ pub(crate) fn wanted(reason: &str, lasting: Option<Duration>, until: Option<Syst
     }
 }
 
-/// Reports the contenders that are there now.
+/// Reports the hold that is there now.
 fn tell(client: &Client, path: &str, node: &str) -> Result<(), Failure> {
-    let present = client.contenders(path)?;
+    let Some(present) = present(client, path) else {
+        return Ok(());
+    };
     let one = present.iter().find(|one| one.node() == node);
     let hold = one.and_then(Contender::hold).map(ToString::to_string);
     let hold = hold.unwrap_or_else(|| "free again: somebody has released it".to_owned());
     let line = format!("{} is {}", plain(path), plain(&hold));
     written(writeln!(io::stdout(), "{line}"))
+}
+
+/// Returns the contenders of a path that is on hold by now. Says so if they cannot be listed, which changes nothing.
+pub(crate) fn present(client: &Client, path: &str) -> Option<Vec<Contender>> {
+    let present = client.contenders(path);
+    let unseen = |error: &_| {
+        let path = plain(path);
+        say(&format!("{path} is on hold, and cannot be listed: {error}"));
+    };
+    present.inspect_err(unseen).ok()
 }
 
 /// Returns the options of a command that waits like one that would run under the lock.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use zklock::{Client, Contender, Error};
 
 use crate::args::Pause;
-use crate::commands::hold::wanted;
+use crate::commands::hold::{present, wanted};
 use crate::failure::{Failure, written};
 use crate::sanitize::plain;
 use crate::stderr::say;
@@ -16,7 +16,9 @@ pub(crate) fn pause(client: &Client, pause: &Pause) -> Result<u8, Failure> {
     let hold = wanted(&pause.reason, pause.lasting, pause.until);
     let node = client.pause(&pause.path, &hold);
     let node = node.map_err(|error| refused(&path, error))?;
-    let present = client.contenders(&pause.path)?;
+    let Some(present) = present(client, &pause.path) else {
+        return Ok(0);
+    };
     let below = client.strangers(&pause.path).unwrap_or_default();
     let Some(place) = present.iter().position(|one| one.node() == node) else {
         say(&format!("{path} is free again: somebody has resumed it"));

@@ -656,3 +656,20 @@ fn a_hold_whose_answer_is_lost_is_found() {
     assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
     assert_nothing_left(hosts, &path);
 }
+
+#[test]
+fn a_hold_that_cannot_be_listed_is_one() {
+    let (hosts, path) = (embedded(), fresh_path("hold"));
+    let network = Proxy::start(hosts);
+    // The contenders are read after the hold was made.
+    network.swallow(op::GET_DATA);
+    let held = run(
+        &network.hosts(),
+        &format!("hold {path} --for 1h --reason freeze"),
+    );
+    assert_eq!(held.code, Some(0), "{held:?}");
+    let told = format!("zklock: {path} is on hold, and cannot be listed: ");
+    assert!(held.err.starts_with(&told), "{held:?}");
+    assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+    assert_nothing_left(hosts, &path);
+}
