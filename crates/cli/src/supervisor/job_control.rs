@@ -12,6 +12,9 @@ use crate::stderr::say;
 use crate::terminal::has_job_control;
 use crate::terminal_listener::TerminalListener;
 
+/// The signals that end programs and that a terminal sends for a key.
+const TYPED: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
+
 impl Supervisor<'_> {
     /// Handles a stopped command: stops every process that it has started, and then this process,
     /// so that the shell takes over.
@@ -76,7 +79,7 @@ impl Supervisor<'_> {
 
     /// Also sends a signal of the terminal to this process's own group. After Ctrl-Z, the command
     /// reports that it has stopped, unless it has ended before.
-    pub(super) fn tell_foreground(&self, signal: i32) {
+    pub(super) fn tell_foreground(&mut self, signal: i32) {
         let Ok(signal) = Signal::try_from(signal) else {
             return;
         };
@@ -87,14 +90,23 @@ impl Supervisor<'_> {
             return;
         }
         self.signals.tell_group(signal);
+        self.end_what_is_left(signal);
         if signal == Signal::SIGHUP {
             // The terminal is gone, so no shell continues what is stopped.
             self.child.ask(Kind::Continue);
         }
     }
 
+    /// Ends what the command has left, once that was reported: what a script starts in the background ignores
+    /// these signals.
+    pub(super) fn end_what_is_left(&mut self, signal: Signal) {
+        if TYPED.contains(&signal) && self.has_left {
+            self.child.signal(Signal::SIGTERM);
+        }
+    }
+
     pub(super) fn hear_the_rest(&mut self) {
-        let typed = [Signal::SIGINT, Signal::SIGQUIT].map(|one| one as i32);
+        let typed = TYPED.map(|one| one as i32);
         match (self.listener.take(), self.child.ending) {
             (Some(listener), _) => {
                 let rest = listener.end().into_iter();

@@ -98,6 +98,8 @@ pub(crate) struct Supervisor<'a> {
     revoked: bool,
     /// Whether a signal other than SIGHUP that ends programs was passed on to the command.
     by_signal: bool,
+    /// Whether it was reported that processes are left after the end of the command.
+    has_left: bool,
     /// The last signal that ends programs, and its number in `child`.
     last: Option<(Signal, i32)>,
     /// Present once the command has the terminal.
@@ -130,6 +132,7 @@ impl<'a> Supervisor<'a> {
             trusted: Duration::ZERO,
             revoked: false,
             by_signal: false,
+            has_left: false,
             last: None,
             listener: None,
             had_terminal: false,
@@ -229,6 +232,7 @@ impl<'a> Supervisor<'a> {
             Kind::Suspended => self.suspended(&report.text()),
             Kind::Killing => self.was_stopped_alone(),
             Kind::Left => {
+                self.has_left = true;
                 let what = match self.killed {
                     true => "the command was killed, what does not end keeps the lock",
                     false => "the command has ended, what it has started keeps the lock",
@@ -293,6 +297,7 @@ impl<'a> Supervisor<'a> {
             }
             _ => {
                 self.last = Some((signal, self.child.signal(signal)));
+                self.end_what_is_left(signal);
                 self.by_signal |= signal != Signal::SIGHUP;
                 log::info!("passed {signal} on to the command");
             }

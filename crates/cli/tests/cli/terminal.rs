@@ -24,6 +24,7 @@ on_every_server! {
     a_command_in_the_background_stops_for_the_terminal_and_gets_it_with_fg
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
+    ctrl_c_ends_what_keeps_the_lock
     a_terminal_that_shows_nothing_does_not_delay_anything
     a_wait_that_ends_in_the_background_leaves_the_line_to_the_shell
     a_wait_for_a_server_in_the_background_leaves_the_line_to_the_shell
@@ -137,6 +138,19 @@ fn ctrl_c_that_a_command_takes_for_itself_ends_nothing_else(hosts: &str) {
     assert_eq!(log.words(), ["ready", "caught"], "{seen:?}");
     assert_eq!(seen.code, Some(3), "{seen:?}");
     assert!(seen.shown.ends_with("[status]"), "{seen:?}");
+}
+
+/// The command has the terminal, or waits behind a pipe and has not.
+fn ctrl_c_ends_what_keeps_the_lock(hosts: &str) {
+    for (before, leave) in [("", ""), ("", "setsid "), ("echo in | ", "")] {
+        let (path, log) = (fresh_path("ctrl-c"), Log::new());
+        let left = format!("{leave}sh -c \"{}\" & exit 3", log.beat("beat"));
+        let script = format!("{before}{} -- sh -c '{left}'; exit $?", zklock(&path));
+        let seen = end(start(hosts, &log, "@keeps the lock=^C", "bash", &script));
+        assert!(log.is_still(), "{script}: {seen:?}");
+        assert!(seen.shown.contains("keeps the lock"), "{seen:?}");
+        await_queue(hosts, &path, 0);
+    }
 }
 
 fn ctrl_z_stops_all_that_a_command_has_started(hosts: &str) {
