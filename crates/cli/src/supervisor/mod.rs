@@ -64,7 +64,8 @@ pub(crate) struct Ended {
     pub(crate) lost: bool,
     /// Whether the command was stopped because it ran for too long.
     pub(crate) over_time: bool,
-    /// Whether a signal that ends programs was passed on to the command; SIGHUP counts only if it ended the command.
+    /// Whether a signal that ends programs was passed on to the command, or typed for it; SIGHUP counts only if it
+    /// ended the command.
     pub(crate) by_signal: bool,
     /// A signal that ends programs and came too late for the command.
     pub(crate) late: Option<Signal>,
@@ -96,7 +97,7 @@ pub(crate) struct Supervisor<'a> {
     trusted: Duration,
     /// Whether another client has asked for the lock.
     revoked: bool,
-    /// Whether a signal other than SIGHUP that ends programs was passed on to the command.
+    /// Whether a signal other than SIGHUP that ends programs was passed on to the command, or typed for it.
     by_signal: bool,
     /// Whether it was reported that processes are left after the end of the command.
     has_left: bool,
@@ -204,7 +205,7 @@ impl<'a> Supervisor<'a> {
             by_lock: self.revoked || self.was_stopped(),
             lost: self.is_doubted() || self.order.lock.state() == GuardState::Lost,
             over_time: self.over_time.is_some(),
-            by_signal: self.last.is_some() && (self.by_signal || self.has_died_of_hangup()),
+            by_signal: self.by_signal || self.last.is_some() && self.has_died_of_hangup(),
             late: late.map(|last| last.0),
         };
         Ok((ended, self.child))

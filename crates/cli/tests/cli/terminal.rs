@@ -25,6 +25,7 @@ on_every_server! {
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     ctrl_c_ends_what_keeps_the_lock
+    ctrl_c_ends_a_standby_that_would_begin_again
     a_terminal_that_shows_nothing_does_not_delay_anything
     a_wait_that_ends_in_the_background_leaves_the_line_to_the_shell
     a_wait_for_a_server_in_the_background_leaves_the_line_to_the_shell
@@ -149,6 +150,19 @@ fn ctrl_c_ends_what_keeps_the_lock(hosts: &str) {
         let seen = end(start(hosts, &log, "@keeps the lock=^C", "bash", &script));
         assert!(log.is_still(), "{script}: {seen:?}");
         assert!(seen.shown.contains("keeps the lock"), "{seen:?}");
+        await_queue(hosts, &path, 0);
+    }
+}
+
+fn ctrl_c_ends_a_standby_that_would_begin_again(hosts: &str) {
+    for (trap, code) in [("", 130), ("trap \"exit 0\" INT; ", 0)] {
+        let (path, log) = (fresh_path("ctrl-c"), Log::new());
+        let begins = format!("{}; while :; do sleep 0.02; done", log.write("begun"));
+        let standby = format!("standby --restart always {path} -- sh -c '{trap}{begins}'");
+        let script = format!("{} {standby}; exit $?", env!("CARGO_BIN_EXE_zklock"));
+        let seen = end(start(hosts, &log, "begun=^C", "bash", &script));
+        assert_eq!(log.words(), ["begun"], "{seen:?}");
+        assert_eq!(seen.code, Some(code), "{seen:?}");
         await_queue(hosts, &path, 0);
     }
 }
