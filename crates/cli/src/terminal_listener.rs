@@ -4,7 +4,7 @@
 //! the command has the terminal, Ctrl-C therefore does not reach `zklock run`, the script that
 //! waits for it, or the rest of a pipeline. A helper in the command's group gets the signal too,
 //! and reports it; the command itself decides how to react. Signals that a process sends to that
-//! group are not reported.
+//! group are not reported, but for those that another `zklock` in it has heard of.
 
 use std::io;
 use std::net::Shutdown;

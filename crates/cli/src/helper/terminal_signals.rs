@@ -1,18 +1,20 @@
 //! The helper in the command's group, which reports what a terminal sends to that group.
 
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 
 use crate::helper::wire::{Kind, send};
 
-/// The code of a signal that the kernel sends, as it does for a terminal.
+/// The code of a signal that the kernel sends, as it does for a terminal, and of one that a process sends.
 const SI_KERNEL: i32 = 0x80;
+const SI_USER: i32 = 0;
 
 /// Reports each signal from the terminal, until the end of the input, which brings nothing else.
 pub(super) fn listen() -> io::Result<()> {
@@ -33,7 +35,7 @@ pub(super) fn listen() -> io::Result<()> {
         retry_on_intr(|| poll(&mut both, None))?;
         // Signals that came before the end of the input are still reported.
         while let Some(signal) = signals.read_signal()? {
-            if signal.ssi_code == SI_KERNEL {
+            if signal.ssi_code == SI_KERNEL || is_passed_on(&signal) {
                 send(&zklock, Kind::Heard, signal.ssi_signo as i32, b"")?;
             }
         }
@@ -41,4 +43,14 @@ pub(super) fn listen() -> io::Result<()> {
             return Ok(());
         }
     }
+}
+
+/// Returns whether a `zklock` in the group has sent this signal: what a terminal has sent to that one's command, which
+/// is passed on to the other foreground processes. Others mean their own group, as timeout(1) does.
+fn is_passed_on(signal: &siginfo) -> bool {
+    let typed = [Signal::SIGINT, Signal::SIGQUIT].map(|one| one as u32);
+    let from = || fs::read_to_string(format!("/proc/{}/comm", signal.ssi_pid));
+    signal.ssi_code == SI_USER
+        && typed.contains(&signal.ssi_signo)
+        && from().is_ok_and(|name| name == "zklock\n")
 }

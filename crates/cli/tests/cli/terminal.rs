@@ -12,6 +12,7 @@ use crate::support::{eventually, fresh_path, run};
 
 on_every_server! {
     ctrl_c_ends_a_script_around_a_command
+    ctrl_c_ends_a_script_around_two_locks
     ctrl_c_ends_a_script_around_a_wait
     ctrl_z_stops_all_that_a_command_has_started
     ctrl_z_stops_what_a_command_that_has_ended_has_left
@@ -24,6 +25,7 @@ on_every_server! {
     a_command_in_the_background_stops_for_the_terminal_and_gets_it_with_fg
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
+    an_interrupt_that_is_not_typed_ends_nothing_else
     ctrl_c_ends_what_keeps_the_lock
     ctrl_c_ends_a_standby_that_would_begin_again
     a_terminal_that_shows_nothing_does_not_delay_anything
@@ -108,6 +110,22 @@ fn ctrl_c_ends_a_script_around_a_command(hosts: &str) {
     }
 }
 
+/// The inner `zklock` has the terminal for its command.
+fn ctrl_c_ends_a_script_around_two_locks(hosts: &str) {
+    for shell in ["bash", "sh"] {
+        let ([path, inner], log) = (["outer", "inner"].map(fresh_path), Log::new());
+        let run = format!("{} -- {}", zklock(&path), zklock(&inner));
+        let run = format!("{run} -- sh -c '{}'", log.beat("ready"));
+        let script = format!("for i in 1 2 3; do {run}; done; {}", log.write("next"));
+        let seen = end(start(hosts, &log, "ready=^C", shell, &script));
+        let ended = log.words().iter().all(|word| word == "ready") && log.is_still();
+        assert!(ended, "{shell} {script}: {seen:?}");
+        assert_eq!(seen.code, Some(130), "{shell} {script}: {seen:?}");
+        await_queue(hosts, &path, 0);
+        await_queue(hosts, &inner, 0);
+    }
+}
+
 fn ctrl_c_ends_a_script_around_a_wait(hosts: &str) {
     let (path, _held, mut holder) = taken(hosts, "ctrl-c");
     for shell in ["bash", "sh"] {
@@ -139,6 +157,15 @@ fn ctrl_c_that_a_command_takes_for_itself_ends_nothing_else(hosts: &str) {
     assert_eq!(log.words(), ["ready", "caught"], "{seen:?}");
     assert_eq!(seen.code, Some(3), "{seen:?}");
     assert!(seen.shown.ends_with("[status]"), "{seen:?}");
+}
+
+/// `timeout` sends its signal to the group that it leads.
+fn an_interrupt_that_is_not_typed_ends_nothing_else(hosts: &str) {
+    let (path, log) = (fresh_path("interrupt"), Log::new());
+    let run = format!("{} -- timeout -s INT 0.2 sleep 60", zklock(&path));
+    let script = format!("{run}; {}", log.write("next"));
+    let seen = end(start(hosts, &log, "never=^C", "sh", &script));
+    assert_eq!((seen.code, log.words()), (Some(0), vec!["next".to_owned()]));
 }
 
 /// The command has the terminal, or waits behind a pipe and has not.
