@@ -27,6 +27,8 @@ pub(crate) mod lease;
 pub(crate) mod leases;
 pub(crate) mod queries;
 pub(crate) mod silence;
+#[cfg(test)]
+mod tests;
 
 use std::mem;
 use std::panic::RefUnwindSafe;

@@ -12,7 +12,7 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{aside, fresh_path, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const CLOSES: usize = 200;
+const CLOSES: usize = 50;
 /// The number of threads that keep the processors from a thread that is interrupted.
 const LOAD: usize = 3;
 
