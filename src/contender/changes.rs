@@ -127,7 +127,7 @@ impl<'a> Watcher<'a> {
         let (to, fired) = unbounded();
         Self {
             session,
-            id: session.next_watch(),
+            id: session.leases.next_watch(),
             to,
             fired,
             nodes: Vec::new(),

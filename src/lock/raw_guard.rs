@@ -187,9 +187,7 @@ impl RawGuard {
 
     /// Notes whether the guard belongs to the calling thread; otherwise it may change threads.
     pub(crate) fn belongs(&self, to_this_thread: bool) {
-        if let Some(watched) = self.watched {
-            self.session.leases.belongs(watched, to_this_thread);
-        }
+        self.lease.belongs(to_this_thread);
     }
 
     /// Lets the threads in this line inherit the lock, at most `most` times in a row.

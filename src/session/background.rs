@@ -10,14 +10,13 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::LostReason;
 use crate::metrics::Counters;
 use crate::session::cleaner::Cleaner;
 use crate::session::lease::{self, Lease};
-use crate::session::leases::{Leases, OpenLease};
+use crate::session::leases::Leases;
 use crate::system::channel::{Receiver, Sender, Waitable, bounded, unbounded, wait_any};
 use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};
@@ -115,7 +114,6 @@ pub(crate) struct Heartbeat {
     transport: Arc<dyn Transport>,
     leases: Arc<Leases>,
     counters: Arc<Counters>,
-    next_watch: Arc<AtomicU64>,
     checks: Channel<(Check, Vec<Answered>)>,
     fired: Channel<Fired>,
     read: Channel<(u64, Answered)>,
@@ -130,14 +128,12 @@ impl Heartbeat {
         transport: Arc<dyn Transport>,
         leases: Arc<Leases>,
         counters: Arc<Counters>,
-        next_watch: Arc<AtomicU64>,
     ) -> Self {
         Self {
             status,
             transport,
             leases,
             counters,
-            next_watch,
             checks: unbounded(),
             fired: unbounded(),
             read: unbounded(),
@@ -167,13 +163,13 @@ impl Heartbeat {
         };
         let due = self.leases.renewals().take_due(look.now);
         let mut seen = Vec::with_capacity(due.len());
-        for (id, OpenLease { lease, .. }) in due {
+        for (id, lease) in due {
             // A lost lock needs no proof.
             if self.is_held_as_told(&lease) {
                 seen.push(self.trust(id, &lease, look.now));
             }
         }
-        let next = || self.next_watch.fetch_add(1, Ordering::Relaxed);
+        let next = || self.leases.next_watch().0;
         let mut renewals = self.leases.renewals();
         let due = renewals.settle(&look, &seen, next);
         let pause = renewals.pause(&look);
@@ -246,10 +242,10 @@ impl Heartbeat {
     }
 
     /// Asks the quorum about these leases, except for the lost ones.
-    fn check(&self, leases: Vec<(u64, OpenLease)>) {
+    fn check(&self, leases: Vec<(u64, Arc<Lease>)>) {
         let stamp = self.status.stamp();
         let mut nodes = Vec::new();
-        for (id, OpenLease { lease, .. }) in leases {
+        for (id, lease) in leases {
             // An answered ping is no proof. The chaos tests compile a client that takes it for one,
             // and must catch it.
             if cfg!(zklock_trust_pings) {
@@ -271,9 +267,9 @@ impl Heartbeat {
     }
 
     /// Reads and watches the nodes of these leases.
-    fn watch(&self, leases: Vec<(u64, OpenLease, u64)>) {
+    fn watch(&self, leases: Vec<(u64, Arc<Lease>, u64)>) {
         let mut calls = Vec::new();
-        for (id, OpenLease { lease, .. }, watch) in leases {
+        for (id, lease, watch) in leases {
             calls.extend(lease.all_nodes().map(|node| {
                 let watch = Watch::new(WatchId(watch), self.fired.0.clone());
                 self.read(id, renewals::watch(node), Some(watch))

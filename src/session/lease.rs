@@ -6,6 +6,7 @@
 use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::error::{Error, LossCell, LostReason, Result};
@@ -34,6 +35,8 @@ pub(crate) struct Lease {
     life: Arc<Life>,
     /// Whether this lock is only the place from which its thread waits for another one.
     waits: bool,
+    /// The thread that has the guard; `None` if the guard may change threads.
+    thread: Mutex<Option<ThreadId>>,
     /// From this time on the guard must not be relied on, although the lock is held.
     until: AtomicU64,
     reported: Mutex<GuardState>,
@@ -105,6 +108,7 @@ impl Lease {
         Self {
             life,
             waits: false,
+            thread: Mutex::default(),
             until: AtomicU64::new(NEVER),
             reported: Mutex::new(GuardState::Held),
             events: bounded(UNREAD_EVENTS),
@@ -122,6 +126,15 @@ impl Lease {
     /// Returns whether this lock is only the place from which its thread waits for another one.
     pub(crate) fn waits(&self) -> bool {
         self.waits
+    }
+
+    /// Notes whether the guard belongs to the calling thread; otherwise it may change threads.
+    pub(crate) fn belongs(&self, to_this_thread: bool) {
+        *self.thread.lock() = to_this_thread.then(|| thread::current().id());
+    }
+
+    pub(crate) fn is_of_this_thread(&self) -> bool {
+        *self.thread.lock() == Some(thread::current().id())
     }
 
     pub(crate) fn nodes(&self) -> &[String] {

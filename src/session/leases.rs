@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::path::parent;
@@ -13,23 +12,17 @@ use crate::session::lease::Lease;
 use crate::system::channel::Sender;
 use crate::system::sync::{Mutex, MutexGuard};
 use crate::time::clock::Moment;
-use crate::transport::Transport;
+use crate::transport::{Transport, WatchId};
 use zklock_core::renewals::{Renewals, WATCH_AFTER};
 
 /// See the module's documentation.
 pub(crate) struct Leases {
-    open: Arc<Mutex<Renewals<OpenLease>>>,
+    open: Arc<Mutex<Renewals<Arc<Lease>>>>,
     transport: Arc<dyn Transport>,
     /// When the background thread looks next; a lease that is due later need not wake it.
     next_look: AtomicU64,
+    next_watch: AtomicU64,
     wake: Sender<()>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct OpenLease {
-    pub(super) lease: Arc<Lease>,
-    /// The thread that has the guard; `None` if the guard may change threads.
-    thread: Option<ThreadId>,
 }
 
 impl Leases {
@@ -38,6 +31,7 @@ impl Leases {
             open: Arc::default(),
             transport,
             next_look: AtomicU64::new(u64::MAX),
+            next_watch: AtomicU64::new(0),
             wake,
         }
     }
@@ -50,9 +44,8 @@ impl Leases {
         let steady = lease.steady_for().unwrap_or(Duration::MAX);
         let look = WATCH_AFTER.min(steady / 2);
         let asked = lease.stamp().map_or(Duration::ZERO, |stamp| stamp.sent);
-        let thread = Some(thread::current().id());
-        let open = OpenLease { lease, thread };
-        let id = self.open.lock().begin(open, asked, since.since_boot());
+        lease.belongs(true);
+        let id = self.open.lock().begin(lease, asked, since.since_boot());
         if (since + look).as_nanos() < self.next_look.load(Ordering::Acquire) {
             self.wake(look);
         }
@@ -77,36 +70,25 @@ impl Leases {
     /// Passes a lease on to another guard, if the lock is held and no revoke is requested.
     pub(crate) fn succeed(&self, id: u64) -> Option<Arc<Lease>> {
         let mut open = self.open.lock();
-        let entry = open.get(id)?;
+        let lease = open.get(id)?;
         // Checks in progress for the old lease confirm the new one.
-        let next = Arc::new(entry.lease.succeed()?);
-        entry.lease = next.clone();
-        entry.thread = None;
-        Some(next)
-    }
-
-    /// Notes whether the guard belongs to the calling thread; otherwise it may change threads.
-    pub(crate) fn belongs(&self, id: u64, to_this_thread: bool) {
-        if let Some(entry) = self.open.lock().get(id) {
-            entry.thread = to_this_thread.then(|| thread::current().id());
-        }
+        *lease = Arc::new(lease.succeed()?);
+        Some(lease.clone())
     }
 
     /// Returns the nodes of the guards that the calling thread has.
     pub(crate) fn of_this_thread(&self) -> Vec<String> {
-        let me = Some(thread::current().id());
         let open = self.open.lock();
-        let mine = open.iter().filter(|entry| entry.thread == me);
-        mine.flat_map(|entry| entry.lease.nodes().to_vec())
-            .collect()
+        let mine = open.iter().filter(|lease| lease.is_of_this_thread());
+        mine.flat_map(|lease| lease.nodes().to_vec()).collect()
     }
 
     /// Returns whether a guard of this client holds the lock at `path`, or one of its permits.
     pub(crate) fn is_held(&self, path: &str) -> bool {
         let open = self.open.lock();
-        let mut leases = open.iter().map(|entry| &entry.lease);
         let here = |lease: &Lease| lease.nodes().iter().any(|node| parent(node) == path);
-        leases.any(|lease| here(lease) && lease.check().is_ok())
+        open.iter()
+            .any(|lease| here(lease) && lease.check().is_ok())
     }
 
     /// Makes the background thread look at a lease again, which may end sooner than was known.
@@ -122,7 +104,7 @@ impl Leases {
     /// Returns the number of guards.
     pub(crate) fn len(&self) -> usize {
         let open = self.open.lock();
-        open.iter().filter(|entry| !entry.lease.waits()).count()
+        open.iter().filter(|lease| !lease.waits()).count()
     }
 
     /// Notes that the lock is no longer watched.
@@ -131,12 +113,17 @@ impl Leases {
     }
 
     /// Returns the renewals, which decide what the background thread does.
-    pub(super) fn renewals(&self) -> MutexGuard<'_, Renewals<OpenLease>> {
+    pub(super) fn renewals(&self) -> MutexGuard<'_, Renewals<Arc<Lease>>> {
         self.open.lock()
     }
 
     pub(super) fn get(&self, id: u64) -> Option<Arc<Lease>> {
-        Some(self.open.lock().get(id)?.lease.clone())
+        self.open.lock().get(id).cloned()
+    }
+
+    /// Returns the number of a watch that nobody has had.
+    pub(crate) fn next_watch(&self) -> WatchId {
+        WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Notes when the background thread looks next; before it looks, every registration wakes it.

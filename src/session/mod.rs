@@ -33,7 +33,7 @@ mod tests;
 use std::mem;
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use self::background::{Background, Heartbeat};
@@ -50,8 +50,8 @@ use crate::system::channel::bounded;
 use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::limit::Limit;
+use crate::transport::Transport;
 use crate::transport::status::Status;
-use crate::transport::{Transport, WatchId};
 use zklock_core::dialect::Dialect;
 
 /// How long to wait for the end of a session.
@@ -73,7 +73,6 @@ pub(crate) struct Session {
     held_back: AtomicU64,
     process: Process,
     background: Background,
-    next_watch: Arc<AtomicU64>,
 }
 
 // What users' code that panics interrupts is never half changed: it runs with no mutex locked.
@@ -115,7 +114,6 @@ impl Session {
     ) -> Result<Self> {
         let (wake, woken) = bounded(1);
         let counters = Arc::new(Counters::by_lock(settings.locks_counted));
-        let next_watch = Arc::<AtomicU64>::default();
         let leases = Arc::new(Leases::new(transport.clone(), wake.clone()));
         let cleaner = Arc::new(Cleaner::new(
             status.clone(),
@@ -128,7 +126,6 @@ impl Session {
             transport.clone(),
             leases.clone(),
             counters.clone(),
-            next_watch.clone(),
         );
         let background = Background::start(heartbeat, cleaner.clone(), &status, woken);
         let background = background.map_err(Error::no_thread)?;
@@ -143,7 +140,6 @@ impl Session {
             held_back: AtomicU64::default(),
             process: Process::this(),
             background,
-            next_watch,
         })
     }
 
@@ -208,10 +204,6 @@ impl Session {
 
     pub(crate) fn caller(&self) -> Caller {
         Caller::new(&self.status, &self.transport)
-    }
-
-    pub(crate) fn next_watch(&self) -> WatchId {
-        WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))
     }
 }
 

@@ -131,7 +131,7 @@ impl<'a> Wired<'a> {
 
     /// Creates a watch that reports to this thread.
     pub(super) fn new_watch(&self) -> Watch {
-        Watch::new(self.session.next_watch(), self.fired.slot())
+        Watch::new(self.session.leases.next_watch(), self.fired.slot())
     }
 
     fn post(&mut self, request: Request) -> CallId {
