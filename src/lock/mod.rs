@@ -27,7 +27,7 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
-use self::prepared_create::Prepared;
+use self::prepared_create::Early;
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile, Wish};
 use self::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, Result};
@@ -152,8 +152,8 @@ impl Locks {
     ) -> Result<Option<Grant>> {
         let mut prepared = None;
         let wish = |request: &LockRequest<'_>| {
-            prepared = Prepared::new(&self.session, queue, request);
-            let create = prepared.as_ref().map(|it| it.early.create.clone());
+            prepared = Early::prepare(&self.session, queue, request);
+            let create = prepared.as_ref().map(|(_, early)| early.create.clone());
             (inherits, create)
         };
         let Some((turn, handed)) = self.enter(path, wish, request)? else {

@@ -16,14 +16,8 @@ use zklock_core::attempt::{Action, Attempt, Orphan};
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
 
-/// The requests of a thread in line, and the caller that reads their answers.
-pub(crate) struct Prepared {
-    pub(super) caller: Caller,
-    pub(super) early: Early,
-}
-
 /// A create that another thread may have sent.
-pub(super) struct Early {
+pub(crate) struct Early {
     session: Arc<Session>,
     dir: String,
     pub(super) id: String,
@@ -32,14 +26,15 @@ pub(super) struct Early {
     pub(super) call_id: CallId,
 }
 
-impl Prepared {
-    /// Prepares a create and a listing. Returns `None` if an attempt would begin with another
-    /// request, or if the transport has no transactions or does not resume sessions.
-    pub(super) fn new(
+impl Early {
+    /// Prepares a create and a listing, with the caller that reads their answers. Returns `None` if an
+    /// attempt would begin with another request, or if the transport has no transactions or does not
+    /// resume sessions.
+    pub(super) fn prepare(
         session: &Arc<Session>,
         queue: &Queue<'_>,
         request: &LockRequest<'_>,
-    ) -> Option<Self> {
+    ) -> Option<(Caller, Self)> {
         let capabilities = session.transport.capabilities();
         if !(capabilities.multi && capabilities.resumes) {
             return None;
@@ -53,18 +48,16 @@ impl Prepared {
         let mut caller = session.caller();
         let requests = [create, Request::list(queue.dir)].map(|request| (request, None));
         let (call_id, calls) = caller.prepare(requests);
-        let early = Early {
+        let early = Self {
             session: session.clone(),
             dir: queue.dir.to_owned(),
             id,
             create: EarlyCreate::new(prefix, calls),
             call_id,
         };
-        Some(Self { caller, early })
+        Some((caller, early))
     }
-}
 
-impl Early {
     /// Returns itself and the stamp of its requests, if they were sent in this session.
     pub(super) fn sent_in(self, session: i64) -> Option<(Self, Stamp)> {
         let sent = self.create.settle()?;

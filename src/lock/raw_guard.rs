@@ -12,13 +12,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::driver::{self, Reached};
-use super::prepared_create::Prepared;
+use super::prepared_create::Early;
 use super::request::{LockRequest, Queue};
 use crate::error::{LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::local::turnstile;
 use crate::path;
 use crate::session::Session;
+use crate::session::caller::Caller;
 use crate::session::early_create::EarlyCreate;
 use crate::session::lease::Lease;
 use crate::system::channel::Receiver;
@@ -128,7 +129,7 @@ impl RawGuard {
         session: &Arc<Session>,
         queue: &Queue<'_>,
         request: &mut LockRequest<'_>,
-        prepared: Option<Prepared>,
+        prepared: Option<(Caller, Early)>,
     ) -> Result<Option<Self>> {
         // Whatever the outcome, the previous grant is no longer the last one.
         let before = queue.last.and_then(|last| last.lock().take());

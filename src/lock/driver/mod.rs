@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 
 use self::wired::Wired;
 use super::fresh_id::fresh_id;
-use super::prepared_create::{Early, Prepared};
+use super::prepared_create::Early;
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::session::Session;
@@ -49,11 +49,11 @@ pub(super) fn acquire(
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     last: Option<LastGrant>,
-    prepared: Option<Prepared>,
+    prepared: Option<(Caller, Early)>,
 ) -> Result<Option<Reached>> {
     request.read = None;
     let (mut caller, early) = match prepared {
-        Some(Prepared { caller, early }) => (caller, Some(early)),
+        Some((caller, early)) => (caller, Some(early)),
         None => (session.caller(), None),
     };
     let Some(snapshot) = caller.connected(&request.limit)? else {
