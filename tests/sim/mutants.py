@@ -799,9 +799,9 @@ MUTANTS = [
         "hold-by-own-clock",
         "a hold is removed when it is over by the clock of the waiter's machine",
         "crates/core/src/acquisition/holds.rs",
-        "        let time = wire.servers_time();",
+        "        let time = self.holds.clock.time(wire.now());",
         "        let time = wire.probable_time();",
-        "        let time = if {mutant} {{ wire.probable_time() }} else {{ wire.servers_time() }};",
+        "        let time = if {mutant} {{ wire.probable_time() }} else {{ self.holds.clock.time(wire.now()) }};",
     ),
     (
         "hold-looked-at-once",

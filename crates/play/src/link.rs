@@ -8,7 +8,6 @@ use super::calls::{Calls, Purpose};
 use zklock_core::acquisition::CallId;
 use zklock_core::connection::Capabilities;
 use zklock_core::connection::promptness::Promptness;
-use zklock_core::hold::ServersClock;
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
@@ -41,7 +40,6 @@ pub(super) struct Link {
     /// Whether the connection is of no use any more.
     pub(super) hangs_up: bool,
     ids: u128,
-    clock: ServersClock,
 }
 
 impl Link {
@@ -66,7 +64,6 @@ impl Link {
             received: Time::ZERO,
             promptness: Promptness::new(Duration::ZERO),
             hangs_up: false,
-            clock: ServersClock::default(),
         }
     }
 
@@ -158,16 +155,6 @@ impl Link {
         if let Some(sent) = self.calls.pong() {
             self.lifetime.answered(sent, self.now);
         }
-    }
-
-    /// Notes that the servers have shown this time, in milliseconds since the epoch.
-    pub(super) fn saw_clock(&mut self, millis: i64) {
-        self.clock.saw(millis, self.now);
-    }
-
-    /// Returns the least that the time at the servers can be, since the epoch; 0 if that is unknown.
-    pub(super) fn servers_time(&self) -> Duration {
-        self.clock.time(self.now)
     }
 
     /// Notes that something arrived.

@@ -110,19 +110,8 @@ impl Wire for Link {
     // A watch that fires for nothing costs less than its removal.
     fn unwatch(&mut self, _: &str) {}
 
-    fn saw_clock(&mut self, millis: i64) {
-        Self::saw_clock(self, millis);
-    }
-
-    fn servers_time(&self) -> Duration {
-        Self::servers_time(self)
-    }
-
-    // A client that does not know the time enters the queue, where its own node tells.
+    // A client enters the queue, where its own node tells the time.
     fn probable_time(&self) -> Duration {
-        match Self::servers_time(self) {
-            Duration::ZERO => Duration::MAX,
-            time => time,
-        }
+        Duration::MAX
     }
 }

@@ -21,7 +21,6 @@ use crate::transport::{Fired, Reading, Watch, WatchId};
 use zklock_core::acquisition::{CallId, Note, Wire};
 use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Role;
-use zklock_core::hold::ServersClock;
 use zklock_core::name::{LAST_SEQUENCE, NodeName};
 use zklock_core::proof::{GrantProof, Next};
 use zklock_core::queue::strangers;
@@ -47,7 +46,6 @@ pub(super) struct Wired<'a> {
     pub(super) fired: Mailbox<Fired>,
     /// The watches that are set or requested, and their paths.
     watches: Vec<(String, WatchId)>,
-    clock: ServersClock,
     /// Set while the thread waits for others and reads from the connection.
     pub(super) reading: Option<Reading<'a>>,
     /// The create that another thread has sent.
@@ -73,7 +71,6 @@ impl<'a> Wired<'a> {
             reads: Reads::new(queue.reads),
             fired: Mailbox::new(),
             watches: Vec::new(),
-            clock: ServersClock::default(),
             reading: None,
             early: None,
             is_held_back: false,
@@ -217,14 +214,6 @@ impl Wire for Wired<'_> {
             let (path, id) = self.watches.swap_remove(at);
             self.session.transport.unwatch(&path, id);
         }
-    }
-
-    fn saw_clock(&mut self, millis: i64) {
-        self.clock.saw(millis, Moment::now().since_boot());
-    }
-
-    fn servers_time(&self) -> Duration {
-        self.clock.time(Moment::now().since_boot())
     }
 
     fn probable_time(&self) -> Duration {

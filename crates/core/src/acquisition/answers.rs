@@ -1,6 +1,7 @@
 //! The answers to an attempt's requests, and the events that they amount to.
 
 use core::mem;
+use core::time::Duration;
 
 use super::state::Step;
 use super::{Acquisition, Note, Wire};
@@ -42,7 +43,7 @@ impl Acquisition {
             Step::Birth => self.born(&answered),
             Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answered, wire),
             step => {
-                saw_clock(&answered, wire);
+                self.saw_clock(&answered, wire.now());
                 if let Some(event) = self.said(step, answered, wire)? {
                     self.attempt.handle(event);
                 }
@@ -249,17 +250,17 @@ impl Acquisition {
             Proof::Unanswered => Err(proof::failure(answers)),
         }
     }
-}
 
-/// Passes on when a node was born, which shows how late it was at the servers.
-fn saw_clock(answered: &Answered, wire: &mut dyn Wire) {
-    let stat = match answered {
-        Ok(Reply::Created { stat, .. }) => stat.as_ref(),
-        Ok(Reply::Stat(stat)) => Some(stat),
-        _ => None,
-    };
-    if let Some(stat) = stat {
-        wire.saw_clock(stat.ctime);
+    /// Notes when a node was born, which shows how late it was at the servers.
+    fn saw_clock(&mut self, answered: &Answered, now: Duration) {
+        let stat = match answered {
+            Ok(Reply::Created { stat, .. }) => stat.as_ref(),
+            Ok(Reply::Stat(stat)) => Some(stat),
+            _ => None,
+        };
+        if let Some(stat) = stat {
+            self.holds.clock.saw(stat.ctime, now);
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl Acquisition {
         let mut hold = look.asked.remove(0);
         match answered {
             Ok(Reply::Data { data, stat }) if !stat.has_session() => {
-                wire.saw_clock(stat.mtime);
+                self.holds.clock.saw(stat.mtime, wire.now());
                 hold.version = stat.version;
                 hold.end = hold::end(&data, &stat);
                 if look.seen.is_empty() {
@@ -124,7 +124,7 @@ impl Acquisition {
     /// node may never learn what goes before that. The listing, and the proof that a grant may need, leave
     /// in the same write. Schedules a look for when the next hold is over. Returns whether it removes any.
     fn removes_past(&mut self, seen: Vec<SeenHold>, wire: &mut dyn Wire) -> bool {
-        let time = wire.servers_time();
+        let time = self.holds.clock.time(wire.now());
         for hold in seen {
             let Some(end) = hold.end.filter(|_| !self.holds.kept.contains(&hold.name)) else {
                 continue;

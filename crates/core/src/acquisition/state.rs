@@ -8,6 +8,7 @@ use core::mem;
 use core::time::Duration;
 
 use super::wire::About;
+use crate::hold::ServersClock;
 use crate::overdue_holder::{Action, Event, Overdue};
 use crate::path::node_in;
 use crate::validity::Stamp;
@@ -101,6 +102,8 @@ pub(super) struct Holds {
     pub(super) ours: Vec<SeenHold>,
     /// The holds that this client may not remove.
     pub(super) kept: Vec<String>,
+    /// The clock that says when a hold is over.
+    pub(super) clock: ServersClock,
 }
 
 /// A listing with holds whose data is being read.

@@ -28,7 +28,6 @@ struct Fake {
     open: Vec<(CallId, Request)>,
     unwatched: Vec<String>,
     sees_to_creates: bool,
-    clock: Duration,
 }
 
 impl Fake {
@@ -43,7 +42,6 @@ impl Fake {
             open: Vec::new(),
             unwatched: Vec::new(),
             sees_to_creates: false,
-            clock: Duration::ZERO,
         }
     }
 
@@ -145,16 +143,8 @@ impl Wire for Fake {
         self.unwatched.push(path.into());
     }
 
-    fn saw_clock(&mut self, millis: i64) {
-        self.clock = Duration::from_millis(millis as u64);
-    }
-
-    fn servers_time(&self) -> Duration {
-        self.clock
-    }
-
     fn probable_time(&self) -> Duration {
-        self.clock
+        Duration::ZERO
     }
 }
 

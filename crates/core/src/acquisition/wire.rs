@@ -80,12 +80,6 @@ pub trait Wire {
     /// Notes that the watch on this node, or this directory, is not needed any more.
     fn unwatch(&mut self, path: &str);
 
-    /// Notes that the servers have shown this time, in milliseconds since the epoch.
-    fn saw_clock(&mut self, millis: i64);
-
-    /// Returns the least that the time at the servers can be, since the epoch; 0 if that is unknown.
-    fn servers_time(&self) -> Duration;
-
     /// Returns the probable time at the servers, since the epoch.
     fn probable_time(&self) -> Duration;
 
