@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::system::channel::Receiver;
 use crate::system::clock;
 use crate::time::limit::{Limit, LimitReached, from_now};
-use crate::transport::mailbox::Mailbox;
+use crate::transport::Mailbox;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Changes, Snapshot, Status};
 use crate::transport::{Answered, Call, CallId, Failure, Transport, Watch, gather};

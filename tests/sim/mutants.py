@@ -77,14 +77,14 @@ MUTANTS = [
     (
         "slot-wakes-nobody",
         "whoever puts an answer into a mailbox does not wake its thread",
-        "src/transport/mailbox.rs",
+        "src/transport/mod.rs",
         "            reader.unpark();\n",
         "",
     ),
     (
         "slot-wakes-too-early",
         "a thread is woken before its answer is in the mailbox",
-        "src/transport/mailbox.rs",
+        "src/transport/mod.rs",
         "        if self.to.try_send(letter).is_err() {\n"
         "            return;\n"
         "        }\n"

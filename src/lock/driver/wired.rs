@@ -15,7 +15,7 @@ use crate::session::confirm_grant::tell_late;
 use crate::session::queries::Lasting;
 use crate::system::process;
 use crate::time::clock::Moment;
-use crate::transport::mailbox::Mailbox;
+use crate::transport::Mailbox;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Reading, Watch, WatchId};
 use zklock_core::acquisition::{CallId, Note, Wire};

@@ -13,7 +13,7 @@ use crate::session::early_create::EarlyCreate;
 use crate::system::channel::{Waitable, wait_any};
 use crate::system::{clock, contained};
 use crate::time::limit::{Limit, LimitReached, from_now, since_boot};
-use crate::transport::mailbox::{Mailbox, Slot};
+use crate::transport::{Mailbox, Slot};
 use zklock_core::attempt::Orphan;
 use zklock_core::release_note::Note;
 

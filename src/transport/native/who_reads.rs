@@ -19,7 +19,7 @@ use crate::system::clock;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::system::thread::{self, Thread};
 use crate::transport::Errand;
-use crate::transport::mailbox::park;
+use crate::transport::park;
 
 /// How long the I/O thread waits for another leader before it reclaims the lead: longer than a
 /// nearby server takes to answer, or each answer would wake it.

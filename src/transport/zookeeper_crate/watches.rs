@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use zookeeper::{WatchedEvent, WatchedEventType};
 
-use crate::transport::mailbox::Slot;
+use crate::transport::Slot;
 use crate::transport::{Fired, Watch, WatchId};
 use zklock_jute::EventKind;
 

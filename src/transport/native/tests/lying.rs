@@ -8,7 +8,7 @@ use super::fake::{Act, Fake, Script, frame_of, greeting, greeting_for};
 use super::*;
 use crate::support::{eventually, timed};
 use crate::time::limit::Limit;
-use crate::transport::mailbox::Mailbox;
+use crate::transport::Mailbox;
 use zklock_jute::{ConnectReply, Event, Reply, ReplyHeader, Request, xid};
 
 const TIMEOUT: Duration = Duration::from_secs(4);

@@ -8,8 +8,8 @@ use super::*;
 use crate::system::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::system::simulated::{JoinHandle, all_orders, elapsed, spawn};
 use crate::time::limit::Limit;
-use crate::transport::mailbox::{Mailbox, Slot};
 use crate::transport::{Call, Capabilities, Errand, Reading, Transport, WatchId};
+use crate::transport::{Mailbox, Slot};
 
 const SOON: Duration = Duration::from_secs(1);
 
