@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::owner::Card;
 use crate::session::{Session, Settings};
 use crate::time::limit::Limit;
+use crate::transport::handover::Inherited;
 use crate::transport::native::{self, Credentials};
-use crate::transport::session_key::Inherited;
 use crate::transport::status::Status;
 #[cfg(feature = "zookeeper")]
 use crate::transport::zookeeper_crate::{self, ZooKeeper};

@@ -12,7 +12,7 @@ use crate::path;
 use crate::session::Session;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
-use crate::transport::session_key::{Inherited, SessionKey};
+use crate::transport::handover::{Inherited, SessionKey};
 use zklock_core::release_note::is_note;
 use zklock_jute::{Reply, Request};
 

@@ -33,7 +33,7 @@ use crate::system::clock;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use crate::transport::handover::Handover;
-use crate::transport::session_key::{Inherited, SessionKey};
+use crate::transport::handover::{Inherited, SessionKey};
 use crate::transport::{CallId, Failure};
 use zklock_core::attempt::Orphan;
 use zklock_core::dialect::Kind;

@@ -17,9 +17,6 @@ use crate::transport::{Answered, Call, CallId, Failure, Transport, Watch, gather
 use zklock_core::answer::BREATHER;
 use zklock_jute::{ErrorCode, Reply, Request, failure};
 
-/// The answers to requests that were sent together, and the id of the first.
-type Delivery = (CallId, Vec<Answered>);
-
 /// The servers' answers to several requests, refusals included.
 pub(crate) type Replies = Vec<Result<Reply, ErrorCode>>;
 
@@ -28,7 +25,8 @@ pub(crate) struct Caller {
     status: Arc<Status>,
     transport: Arc<dyn Transport>,
     next: u64,
-    answers: Mailbox<Delivery>,
+    /// The answers to requests that were sent together, each time with the id of the first.
+    answers: Mailbox<(CallId, Vec<Answered>)>,
     /// Answers that arrived while the thread waited for another one.
     early: Vec<(CallId, Answered)>,
     changes: Option<Changes>,
@@ -106,7 +104,7 @@ impl Caller {
     }
 
     /// Returns the channel of answers, to wait for it together with others.
-    pub(crate) fn letters(&self) -> &Receiver<Delivery> {
+    pub(crate) fn letters(&self) -> &Receiver<(CallId, Vec<Answered>)> {
         self.answers.letters()
     }
 

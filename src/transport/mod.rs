@@ -17,7 +17,6 @@
 
 pub(crate) mod handover;
 pub(crate) mod native;
-pub(crate) mod session_key;
 pub(crate) mod session_state;
 pub(crate) mod status;
 #[cfg(feature = "zookeeper")]
@@ -27,7 +26,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::session_key::SessionKey;
+use self::handover::SessionKey;
 use crate::system::channel::{Receiver, Sender, unbounded};
 use crate::system::clock;
 use crate::system::sync::Mutex;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use self::subscribers::Subscribers;
 pub(crate) use self::subscribers::{Changes, Subscription};
-use super::session_key::Inherited;
+use super::handover::Inherited;
 pub(crate) use super::session_state::Snapshot;
 use super::session_state::{SessionEvent, SessionState, SessionValidity};
 use crate::error::{Error, LostReason};

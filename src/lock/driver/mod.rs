@@ -5,7 +5,6 @@
 //! gets the nodes that the acquisition leaves in the directory.
 
 mod reads;
-mod tell;
 mod wait;
 mod wired;
 

@@ -11,7 +11,7 @@ use super::channel::End;
 use super::shared::{Shared, Stage, State, answer_all, jittered};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
-use crate::transport::session_key::SessionKey;
+use crate::transport::handover::SessionKey;
 use zklock_core::connection::backoff::LEAST;
 use zklock_jute::{ErrorCode, Request};
 

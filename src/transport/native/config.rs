@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::cipher::Security;
 use super::hosts::Hosts;
-use crate::transport::session_key::Inherited;
+use crate::transport::handover::Inherited;
 use zklock_jute::Secret;
 
 /// The default of the frame limit, which ZooKeeper calls `jute.maxbuffer`.

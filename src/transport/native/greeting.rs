@@ -9,7 +9,7 @@ use super::hosts::Target;
 use crate::error::{ANSWERS_IN_TLS, OTHER_SERVICE};
 use crate::system::contained;
 use crate::time::clock::Moment;
-use crate::transport::session_key::SessionKey;
+use crate::transport::handover::SessionKey;
 use zklock_jute::{ConnectReply, ConnectRequest, Malformed};
 
 /// The longest greeting.

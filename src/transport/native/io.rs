@@ -28,7 +28,7 @@ use super::who_reads::LeaderFollowers;
 use crate::system::contained;
 use crate::time::clock::Moment;
 use crate::transport::Failure;
-use crate::transport::session_key::SessionKey;
+use crate::transport::handover::SessionKey;
 use zklock_core::connection::backoff::{Backoff, Service};
 use zklock_core::connection::rotation::{Refusal, Resumption, Rotation, Round};
 use zklock_core::connection::unanswered::Unanswered;

@@ -67,7 +67,7 @@ use crate::local::owning_process::Process;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};
-use crate::transport::session_key::SessionKey;
+use crate::transport::handover::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Errand, Failure, Transport, WatchId};
 

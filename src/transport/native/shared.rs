@@ -18,7 +18,7 @@ use crate::system::random;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
-use crate::transport::session_key::SessionKey;
+use crate::transport::handover::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, Watch, WatchId};
 use zklock_core::connection::server_features::Features;

@@ -14,7 +14,7 @@ use super::*;
 use crate::support::proxy::Proxy;
 use crate::support::relay::listen;
 use crate::support::{eventually, timed};
-use crate::transport::session_key::{Inherited, SessionKey};
+use crate::transport::handover::{Inherited, SessionKey};
 
 /// The session timeout in most tests; the server's tick is 500 ms.
 const SHORT: Duration = Duration::from_secs(6);
