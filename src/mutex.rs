@@ -12,14 +12,16 @@ use crate::error::{Error, Result};
 use crate::guard::finish_with;
 use crate::guard::{NotSend, guard_methods};
 use crate::lock::raw_guard::{Grant, RawGuard};
-use crate::lock::request::{LastTurn, LockRequest, Queue};
+use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
 use crate::session::queries::Lasting;
+use crate::system::sync;
 use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
 use zklock_core::journal::Journal;
+use zklock_core::skip_listing::LastGrant;
 use zklock_jute::Request;
 
 /// A mutual exclusion lock that works across processes and machines.
@@ -83,7 +85,8 @@ use zklock_jute::Request;
 pub struct Mutex {
     locks: Arc<Locks>,
     path: Arc<str>,
-    last: Arc<LastTurn>,
+    /// The last grant, which only the thread that has the turn reads and writes.
+    last: Arc<sync::Mutex<Option<LastGrant>>>,
     /// Whether a call that tracks abandonment has looked at the path.
     looked: Arc<AtomicBool>,
 }

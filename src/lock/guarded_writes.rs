@@ -13,8 +13,6 @@ use crate::transport::Failure;
 use zklock_core::validity::Stamp;
 use zklock_jute::{Access, ErrorCode, Reply, Request, culprit};
 
-type Results = [Result<Reply, ErrorCode>];
-
 impl Lock for RawGuard {
     fn acl(&self) -> Vec<Access> {
         self.session().acl()
@@ -88,7 +86,12 @@ impl RawGuard {
         Ok(())
     }
 
-    fn committed(&self, results: &Results, ops: &[Request], stamp: Stamp) -> Result<()> {
+    fn committed(
+        &self,
+        results: &[Result<Reply, ErrorCode>],
+        ops: &[Request],
+        stamp: Stamp,
+    ) -> Result<()> {
         let Some((place, code)) = culprit(results) else {
             // The check of the nodes was committed too, which proves the lock.
             self.lease().confirm(stamp);

@@ -21,9 +21,6 @@ use crate::token::FencingToken;
 use zklock_core::predecessor_mark::{Action, CLEAN, Event, Mark, Outcome, parse};
 use zklock_jute::{ErrorCode, Reply, Request};
 
-/// The guard, with the mark set, and the token of a predecessor that left without releasing.
-pub(crate) type Settled = (RawGuard, Option<FencingToken>);
-
 /// Returns what becomes of the directory of a mutex that tracks its predecessors. Fails if the
 /// directory exists and keeps no marks, before this client creates a node in it. Looks only if it
 /// has not `looked` before: each holder reads the mark again before it writes.
@@ -58,14 +55,14 @@ fn unmarked(dir: &str) -> Error {
 impl RawGuard {
     /// Finds out how the predecessor left, waits for the `delay` if it left without releasing, and sets the mark.
     ///
-    /// Returns `None` if the limit was reached; the lock is released then, and the mark is left as
+    /// Returns the token of a predecessor that left without releasing, too. Returns `None` if the limit was reached; the lock is released then, and the mark is left as
     /// it was.
     pub(crate) fn settle(
         mut self,
         delay: Duration,
         dir: &str,
         request: &mut LockRequest<'_>,
-    ) -> Result<Option<Settled>> {
+    ) -> Result<Option<(Self, Option<FencingToken>)>> {
         let mut mark = Mark::new(self.token().get());
         let outcome = self.carry_out(&mut mark, delay, dir, request)?;
         self.close_with(Closing::Mark(mark));

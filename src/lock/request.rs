@@ -43,11 +43,8 @@ pub(crate) struct Queue<'a> {
     /// Another lock, which must be held all the while.
     pub(crate) under: Option<&'a Lease>,
     /// The last grant to the threads that take turns here.
-    pub(crate) last: Option<&'a LastTurn>,
+    pub(crate) last: Option<&'a Mutex<Option<LastGrant>>>,
 }
-
-/// Only the thread that has the turn reads and writes the last grant.
-pub(crate) type LastTurn = Mutex<Option<LastGrant>>;
 
 /// How a call waits: the options of its user, always with a limit.
 pub(crate) struct LockRequest<'a> {
