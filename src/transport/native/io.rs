@@ -29,7 +29,7 @@ use crate::system::contained;
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 use crate::transport::handover::SessionKey;
-use zklock_core::connection::backoff::{Backoff, Service};
+use zklock_core::connection::backoff::Service;
 use zklock_core::connection::rotation::{Refusal, Resumption, Rotation, Round};
 use zklock_core::connection::unanswered::Unanswered;
 use zklock_jute::{ConnectReply, Request, Secret, xid};
@@ -53,7 +53,6 @@ struct Io {
     /// Whether a server has served.
     has_served: bool,
     rotation: Rotation<Target>,
-    backoff: Backoff,
     /// When a server last served, and the session timeout that it granted.
     served: (Moment, Duration),
     /// Whether a server closed the connection in the last round when it was asked to resume the session.
@@ -74,15 +73,14 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
     let least = shared.config.granted_at_least;
     shared.status.continues(inherited.as_ref(), least);
     let timeout = inherited.as_ref().map_or(Duration::ZERO, |it| it.timeout);
-    let backoff = Backoff::new(shared.config.session_timeout, Moment::now().since_boot());
+    let rotation = Rotation::new(shared.config.session_timeout, Moment::now().since_boot());
     let mut io = Io {
         shared,
         reading,
         session: inherited.map(|it| it.key).unwrap_or_default(),
         last_zxid: 0,
         has_served: false,
-        rotation: Rotation::default(),
-        backoff,
+        rotation,
         served: (Moment::now(), timeout),
         hung_up: false,
         asked_at: Moment::now(),
@@ -92,18 +90,8 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
     };
     loop {
         let round = io.round();
-        let now = Moment::now().since_boot();
-        let rest = match round {
-            Round::Over => break,
-            Round::Expired => io.backoff.after_expiry(now),
-            // `round` has paused after each attempt.
-            Round::Refused => Duration::ZERO,
-            Round::Served(service) => {
-                let others = io.rotation.has_others();
-                io.backoff.after_service(service, others, now)
-            }
-        };
-        if !io.shared.rest(jittered(rest)) {
+        let pause = io.rotation.pause_after(&round, Moment::now().since_boot());
+        if matches!(round, Round::Over) || !io.shared.rest(jittered(pause)) {
             break;
         }
     }

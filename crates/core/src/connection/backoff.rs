@@ -20,22 +20,9 @@ const RESTLESS_PART: u32 = 12;
 /// session, long enough not to burden the servers.
 const CAP: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_millis(2500));
 
-/// An attempt of a round that has failed.
-#[derive(Clone, Copy, Debug)]
-pub struct Failed {
-    /// How many rounds without a server came before this one.
-    pub rounds: u32,
-    /// The addresses of this round.
-    pub addresses: usize,
-    /// Whether it was the last address of the round.
-    pub last: bool,
-    /// How long the attempt took, if the server was hurried; zero otherwise.
-    pub hurried_for: Duration,
-}
-
 /// The pauses of one client between its attempts to connect.
 #[derive(Debug)]
-pub struct Backoff {
+pub(super) struct Backoff {
     cap: Duration,
     restless_cap: Duration,
     /// The end of the last connection that served, or the beginning.
@@ -48,7 +35,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Creates the state of a client that begins now.
-    pub fn new(session_timeout: Duration, now: Duration) -> Self {
+    pub(super) fn new(session_timeout: Duration, now: Duration) -> Self {
         Self {
             cap: (session_timeout / 3).clamp(CAP.0, CAP.1),
             restless_cap: (session_timeout / RESTLESS_PART).clamp(LEAST, CAP.1),
@@ -59,23 +46,17 @@ impl Backoff {
     }
 
     /// Returns the pause after a round in which no server gave a session.
-    pub fn after_failure(&self, now: Duration) -> Duration {
+    pub(super) fn after_failure(&self, now: Duration) -> Duration {
         pause(now.saturating_sub(self.away_since), self.cap)
     }
 
-    /// Returns the pause after an attempt: its share of the round's pause, because one of several servers
-    /// may serve again long before the round is over. The first round asks each server at once. The time of
-    /// a hurried attempt is part of the pause; one that had all its time may be to a server that many ask.
-    pub fn after_attempt(&self, failed: Failed, now: Duration) -> Duration {
-        if failed.rounds == 0 && !failed.last {
-            return Duration::ZERO;
-        }
-        let share = self.after_failure(now) / failed.addresses.max(1) as u32;
-        share.saturating_sub(failed.hurried_for)
-    }
-
     /// Returns the pause after a connection: none, unless it was short and no `others` are left to try.
-    pub fn after_service(&mut self, service: Service, others: bool, now: Duration) -> Duration {
+    pub(super) fn after_service(
+        &mut self,
+        service: Service,
+        others: bool,
+        now: Duration,
+    ) -> Duration {
         if service.is_worthwhile() {
             (self.away_since, self.restless_since, self.expired) = (now, now, false);
         }
@@ -93,7 +74,7 @@ impl Backoff {
     }
 
     /// Returns the pause after an expiry: none for the first, because the server answers.
-    pub fn after_expiry(&mut self, now: Duration) -> Duration {
+    pub(super) fn after_expiry(&mut self, now: Duration) -> Duration {
         match mem::replace(&mut self.expired, true) {
             false => Duration::ZERO,
             true => self.after_failure(now),

@@ -1,9 +1,10 @@
-//! Which server is asked next, for how long, and for which session: those that were tried already come last.
+//! Which server is asked next, for how long, for which session, and after which pause: those that were tried
+//! already come last.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::backoff::{PART, Service};
+use super::backoff::{Backoff, PART, Service};
 
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
@@ -91,6 +92,7 @@ pub struct Rotation<Address> {
     greeted: Option<Duration>,
     /// How many connections in a row were useless.
     useless: usize,
+    backoff: Backoff,
 }
 
 /// How a server was tried since one served.
@@ -114,8 +116,9 @@ pub enum Refusal {
     Silent,
 }
 
-impl<Address> Default for Rotation<Address> {
-    fn default() -> Self {
+impl<Address: Clone + Eq> Rotation<Address> {
+    /// Creates the rotation of a client that begins now, and asks for this session timeout.
+    pub fn new(session_timeout: Duration, now: Duration) -> Self {
         Self {
             left: Vec::new(),
             unreached: Vec::new(),
@@ -125,11 +128,10 @@ impl<Address> Default for Rotation<Address> {
             rounds: 0,
             greeted: None,
             useless: 0,
+            backoff: Backoff::new(session_timeout, now),
         }
     }
-}
 
-impl<Address: Clone + Eq> Rotation<Address> {
     /// Begins a round, and returns the addresses to try in it: first the `targets`, then those that names had before,
     /// `kept`. No server has served for the time `away`. Without a session, the round fits into the time to make
     /// the `first` connection.
@@ -298,9 +300,28 @@ impl<Address: Clone + Eq> Rotation<Address> {
         }
     }
 
-    /// Returns how many rounds without a server there were since one served.
-    pub fn rounds(&self) -> u32 {
-        self.rounds
+    /// Returns the pause after an attempt, perhaps the `last` of its round: its share of the round's pause,
+    /// because one of several servers may serve again long before the round is over. The first round asks each
+    /// server at once. The time of an attempt that was `hurried` is part of the pause; one that had all its time
+    /// may be to a server that many ask.
+    pub fn pause_after_attempt(&self, last: bool, hurried: Duration, now: Duration) -> Duration {
+        if self.rounds == 0 && !last {
+            return Duration::ZERO;
+        }
+        let share = self.backoff.after_failure(now) / self.count.max(1) as u32;
+        share.saturating_sub(hurried)
+    }
+
+    /// Returns the pause after a round, in which each attempt had one of its own.
+    pub fn pause_after(&mut self, round: &Round, now: Duration) -> Duration {
+        match round {
+            Round::Expired => self.backoff.after_expiry(now),
+            Round::Served(service) => {
+                let others = self.has_others();
+                self.backoff.after_service(*service, others, now)
+            }
+            Round::Refused | Round::Over => Duration::ZERO,
+        }
     }
 
     /// Notes that no server of a round has served.
@@ -317,7 +338,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     }
 
     /// Returns whether an address of the last round is left to try.
-    pub fn has_others(&self) -> bool {
+    fn has_others(&self) -> bool {
         let is_last = |one| self.left.contains(one) || self.unreached.contains(one);
         self.offered.iter().any(|one| !is_last(one))
     }
@@ -349,12 +370,17 @@ mod tests {
     use super::*;
     use crate::connection::backoff;
 
+    /// A client that begins.
+    fn begun<Address: Clone + Eq>() -> Rotation<Address> {
+        Rotation::new(Duration::from_secs(20), Duration::ZERO)
+    }
+
     fn after(rounds: u32, greeted: Option<Duration>, count: usize) -> Rotation<u16> {
         Rotation {
             rounds,
             greeted,
             count,
-            ..Rotation::default()
+            ..begun()
         }
     }
 
@@ -447,7 +473,7 @@ mod tests {
         let limit = Duration::from_secs(4);
         let rotation = Rotation {
             left: vec![3, 1],
-            ..Rotation::default()
+            ..begun()
         };
         let tried = rotation.in_order(vec![1, 2, 3], Vec::new(), limit, Duration::ZERO);
         assert_eq!(addresses(&tried), [2, 3, 1]);
@@ -457,7 +483,7 @@ mod tests {
     fn addresses_that_names_had_before_come_last_and_resume_only() {
         let rotation = Rotation {
             left: vec![1],
-            ..Rotation::default()
+            ..begun()
         };
         let limit = Duration::from_secs(4);
         let tried = |away| rotation.in_order(vec![1, 2], vec![3, 4], limit, away);
@@ -489,7 +515,7 @@ mod tests {
     #[test]
     fn the_others_are_tried_first_until_a_connection_lasts() {
         let all = [1, 2, 3];
-        let mut rotation = Rotation::default();
+        let mut rotation = begun();
         rotation.offer(&all, &[]);
         rotation.next_round();
         let served = |millis| served(millis, false);
@@ -499,7 +525,7 @@ mod tests {
             assert_eq!(rotation.has_others(), others, "{port}");
         }
         assert_eq!(rotation.last(), [2, 3, 1]);
-        assert_eq!(rotation.rounds(), 0);
+        assert_eq!(rotation.rounds, 0);
         rotation.leave(2, Some(&served(1000)));
         assert_eq!(rotation.last(), [2]);
         assert!(rotation.has_others());
@@ -510,7 +536,7 @@ mod tests {
     #[test]
     fn servers_that_answer_nothing_are_left_soon_once_each() {
         let all = [1, 2];
-        let mut rotation = Rotation::default();
+        let mut rotation = begun();
         rotation.offer(&all, &[]);
         rotation.greeted(Duration::ZERO);
         for port in [1, 2] {
@@ -532,7 +558,7 @@ mod tests {
 
     #[test]
     fn addresses_that_accept_no_connection_are_tried_after_the_server_that_was_left() {
-        let mut rotation = Rotation::default();
+        let mut rotation = begun();
         rotation.offer(&[1, 2, 3], &[]);
         for port in [1, 2] {
             rotation.leave(port, None);
@@ -545,7 +571,7 @@ mod tests {
         assert_eq!(rotation.last(), [3, 1, 2], "it has refused");
         rotation.leave(3, Some(&served(1000, false)));
         assert_eq!(rotation.last(), [3, 2]);
-        let mut other = Rotation::default();
+        let mut other = begun();
         other.offer(&[1, 2], &[]);
         other.leave(1, None);
         other.unreached();
@@ -564,7 +590,7 @@ mod tests {
     }
 
     fn offered() -> Rotation<i32> {
-        let mut rotation = Rotation::default();
+        let mut rotation = begun();
         rotation.offer(&[1, 2, 3], &[]);
         rotation
     }
@@ -598,7 +624,7 @@ mod tests {
     #[test]
     fn servers_whose_names_are_not_resolved_any_more_are_counted() {
         for (targets, kept) in [(&[][..], &[1, 2, 3][..]), (&[1], &[2, 3])] {
-            let mut rotation = Rotation::default();
+            let mut rotation = begun();
             rotation.offer(targets, kept);
             rotation.leave(1, None);
             rotation.refused(Refusal::Silent);

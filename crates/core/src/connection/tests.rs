@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
 
-use super::backoff::{Backoff, Failed};
 use super::rotation::{Refusal, Rotation};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -65,13 +64,11 @@ impl Servers {
 /// Asks as a client that has lost its connection until it is served. Returns when that is, and how often it
 /// has asked each server.
 fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Duration, [u32; 3]) {
-    let mut rotation = Rotation::default();
+    let (mut rotation, mut now) = (Rotation::new(TIMEOUT, away_since), away_since);
     rotation.greeted(Duration::from_millis(2));
-    let (backoff, mut now) = (Backoff::new(TIMEOUT, away_since), away_since);
     let mut asked = [0; 3];
     loop {
-        let (rounds, targets) = (rotation.rounds(), order.to_vec());
-        let tried = rotation.begin((targets, Vec::new()), TIMEOUT, None, Duration::ZERO);
+        let tried = rotation.begin((order.to_vec(), Vec::new()), TIMEOUT, None, Duration::ZERO);
         for (number, candidate) in (1..).zip(tried) {
             let (server, began) = (candidate.target, now);
             asked[server] += 1;
@@ -84,16 +81,11 @@ fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Dura
             if did == Does::HangsUp {
                 rotation.refused(Refusal::HungUp);
             }
-            let failed = Failed {
-                rounds,
-                addresses: order.len(),
-                last: number == order.len(),
-                hurried_for: match limit < candidate.limit {
-                    true => ended - began,
-                    false => Duration::ZERO,
-                },
+            let hurried = match limit < candidate.limit {
+                true => ended - began,
+                false => Duration::ZERO,
             };
-            now = ended + backoff.after_attempt(failed, ended);
+            now = ended + rotation.pause_after_attempt(number == order.len(), hurried, ended);
         }
         rotation.next_round();
     }

@@ -11,7 +11,6 @@ use crate::transport::native::channel::{HUNG_UP, NO_ROUTE, UNREACHED};
 use crate::transport::native::hosts::Candidate;
 use crate::transport::native::resolver::{Found, Unresolved};
 use crate::transport::native::shared::jittered;
-use zklock_core::connection::backoff::{Backoff, Failed};
 use zklock_core::connection::rotation::{Refusal, Resumption, Round};
 
 impl Io {
@@ -19,8 +18,8 @@ impl Io {
     pub(super) fn round(&mut self) -> Round {
         let (forgotten, before) = (self.may_be_forgotten(), self.session.id);
         let candidates = self.candidates();
-        let (addresses, rounds) = (candidates.len(), self.rotation.rounds());
-        if candidates.is_empty() && !self.pause(|backoff, now| backoff.after_failure(now)) {
+        let addresses = candidates.len();
+        if candidates.is_empty() && !self.pause_after_attempt(true, Duration::ZERO) {
             return Round::Over;
         }
         for (number, mut candidate) in (1..).zip(candidates) {
@@ -35,16 +34,11 @@ impl Io {
                 // It was given up: at the other addresses, a client without a session may get one of another ensemble.
                 return Round::Expired;
             }
-            let failed = Failed {
-                rounds,
-                addresses,
-                last: number == addresses,
-                hurried_for: match is_hurried {
-                    true => Moment::now().saturating_since(began),
-                    false => Duration::ZERO,
-                },
+            let hurried = match is_hurried {
+                true => Moment::now().saturating_since(began),
+                false => Duration::ZERO,
             };
-            if !self.pause(|backoff, now| backoff.after_attempt(failed, now)) {
+            if !self.pause_after_attempt(number == addresses, hurried) {
                 return Round::Over;
             }
         }
@@ -93,10 +87,11 @@ impl Io {
         !self.has_served && inherited.is_some_and(|session| session.is_kept)
     }
 
-    /// Pauses for about this long. Returns `false` if the transport must end.
-    fn pause(&self, rest: impl Fn(&Backoff, Duration) -> Duration) -> bool {
-        let rest = rest(&self.backoff, Moment::now().since_boot());
-        self.shared.rest(jittered(rest))
+    /// Pauses before the next attempt. Returns `false` if the transport must end.
+    fn pause_after_attempt(&self, last: bool, hurried: Duration) -> bool {
+        let now = Moment::now().since_boot();
+        let pause = self.rotation.pause_after_attempt(last, hurried, now);
+        self.shared.rest(jittered(pause))
     }
 
     /// Returns whether the last round suggests that no server will ever resume the session.
