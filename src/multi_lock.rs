@@ -312,7 +312,7 @@ impl MultiGuard {
     pub fn into_send(mut self) -> SendMultiGuard {
         self.grant.turns.iter().for_each(Turn::detach);
         self.grant.readers.clear();
-        self.grant.raw.belongs(false);
+        self.grant.raw.lease().belongs(false);
         SendMultiGuard { grant: self.grant }
     }
 }

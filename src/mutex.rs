@@ -356,7 +356,7 @@ impl MutexGuard {
     #[doc(alias = "owned")]
     pub fn into_send(self) -> SendMutexGuard {
         self.grant.turn.detach();
-        self.grant.raw.belongs(false);
+        self.grant.raw.lease().belongs(false);
         SendMutexGuard {
             grant: self.grant,
             abandoned: self.abandoned,
@@ -368,7 +368,7 @@ impl SendMutexGuard {
     /// Assigns the lock to the calling thread.
     pub(crate) fn into_local(self) -> MutexGuard {
         self.grant.turn.attach();
-        self.grant.raw.belongs(true);
+        self.grant.raw.lease().belongs(true);
         MutexGuard::new(self.grant, self.abandoned)
     }
 

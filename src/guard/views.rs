@@ -61,13 +61,13 @@ macro_rules! guard_checks {
 
             /// Returns the state of the lock, without I/O.
             pub fn $state(&self) -> $crate::GuardState {
-                self.$($raw).+.state()
+                self.$($raw).+.lease().state()
             }
 
             /// Returns why the lock was lost, without I/O; `None` as long as
             /// [`check`](Self::check) passes.
             pub fn lost_reason(&self) -> Option<$crate::LostReason> {
-                self.$($raw).+.lost_reason()
+                self.$($raw).+.lease().lost_reason()
             }
 
             /// Returns how long the lock can be trusted if the server sends nothing more.
@@ -79,7 +79,7 @@ macro_rules! guard_checks {
             ///
             /// It keeps the sixteen newest events.
             pub fn events(&self) -> &$crate::system::channel::Receiver<$crate::GuardEvent> {
-                self.$($raw).+.events()
+                self.$($raw).+.lease().events()
             }
 
             /// Returns the full path of the node that stands for the lock; for a multi-lock, or

@@ -132,7 +132,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         };
         let done = run(&this);
         self.patience = *this.patience.lock();
-        let over = self.max_time.filter(|_| grant.raw.is_over());
+        let over = self.max_time.filter(|_| grant.raw.lease().is_over());
         let end = this.end(done.is_ok(), over);
         self.is_over = over.is_some();
         self.once.handle(Event::Ran(end));

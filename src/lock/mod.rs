@@ -162,7 +162,7 @@ impl Locks {
         };
         request.taken |= turn.follows_an_answer();
         if let Some(mut raw) = handed {
-            if raw.state() == GuardState::Held {
+            if raw.lease().state() == GuardState::Held {
                 raw.inherited(request.limit.spent());
                 return Ok(Some(Grant { raw, turn }));
             }

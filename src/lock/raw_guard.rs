@@ -3,7 +3,6 @@
 //! Of the parts of a guard only [`RawGuard`] acts on drop: the guards are plain structs around it,
 //! so that they can be destructured. A place that has no guard yet is given up by its driver.
 
-mod after_wait;
 mod release;
 
 use std::fmt;
@@ -14,19 +13,17 @@ use std::time::{Duration, Instant};
 use super::driver::{self, Reached};
 use super::prepared_create::Early;
 use super::request::{LockRequest, Queue};
-use crate::error::{LostReason, Result};
-use crate::guard::{GuardEvent, GuardState};
+use crate::error::Result;
 use crate::local::turnstile;
 use crate::path;
 use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::session::early_create::EarlyCreate;
 use crate::session::lease::Lease;
-use crate::system::channel::Receiver;
 use crate::system::{clock, contained};
-use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::token::FencingToken;
+use crate::transport::session_state::SessionState;
 use zklock_core::attempt::{Origin, OwnNode};
 use zklock_core::dialect::Role;
 use zklock_core::predecessor_mark::Mark;
@@ -182,13 +179,8 @@ impl RawGuard {
     /// Counts the lock as handed on by another thread of this client.
     pub(super) fn inherited(&mut self, after: Duration) {
         self.session.counters.handed_on();
-        self.belongs(true);
+        self.lease.belongs(true);
         self.granted(after);
-    }
-
-    /// Notes whether the guard belongs to the calling thread; otherwise it may change threads.
-    pub(crate) fn belongs(&self, to_this_thread: bool) {
-        self.lease.belongs(to_this_thread);
     }
 
     /// Lets the threads in this line inherit the lock, at most `most` times in a row.
@@ -298,10 +290,6 @@ impl RawGuard {
         self.lease.check()
     }
 
-    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        self.lease.lost_reason()
-    }
-
     /// Marks the guard Lost after this time, while it keeps the lock.
     pub(crate) fn limit(&self, time: Duration) {
         self.lease.limit(time);
@@ -310,21 +298,8 @@ impl RawGuard {
         }
     }
 
-    /// Returns whether the time of [`limit`](Self::limit) has passed.
-    pub(crate) fn is_over(&self) -> bool {
-        self.lease.is_over(Moment::now().since_boot())
-    }
-
-    pub(crate) fn state(&self) -> GuardState {
-        self.lease.state()
-    }
-
     pub(crate) fn valid_for(&self) -> Duration {
         self.lease.valid_for()
-    }
-
-    pub(crate) fn events(&self) -> &Receiver<GuardEvent> {
-        self.lease.events()
     }
 
     /// Formats a guard for [`fmt::Debug`].
@@ -336,8 +311,8 @@ impl RawGuard {
     ) -> fmt::Result {
         let mut told = f.debug_struct(name);
         told.field("path", &self.lease.path());
-        told.field("state", &self.state());
-        if let Some(why) = self.lost_reason() {
+        told.field("state", &self.lease.state());
+        if let Some(why) = self.lease.lost_reason() {
             told.field("why", &why);
         }
         if let Some(token) = token {
@@ -346,6 +321,32 @@ impl RawGuard {
         let session = self.lease.session();
         told.field("session", &format_args!("{session:#x}"));
         told.finish()
+    }
+
+    /// Asks, and asks again at a server that `catches_up` if the answer may show less than what the holder before has
+    /// left.
+    ///
+    /// The grant may have come with the event of a deletion. The server that reported it has applied all earlier
+    /// writes too. Another one, to which the client has moved meanwhile, may not have heard of them. A grant by a
+    /// listing rests on a reply, and no server that is behind a reply takes over the session.
+    pub(crate) fn ask_for_what_was_left<T>(&self, ask: impl Fn(bool) -> T) -> T {
+        if !self.may_read_less() {
+            let answered = ask(false);
+            // It may be another server's.
+            if !self.may_read_less() {
+                return answered;
+            }
+        }
+        ask(true)
+    }
+
+    fn may_read_less(&self) -> bool {
+        let now = self.session.status.snapshot();
+        // A handle tells of a reconnect on another thread than that of its answers.
+        let tells = self.session.transport.capabilities().resumes;
+        let is_known = tells && now.state == SessionState::Connected;
+        self.waited
+            .is_some_and(|connects| !is_known || now.connects != connects)
     }
 
     /// Leaves the nodes to another guard.

@@ -123,7 +123,7 @@ impl RwLockReadGuard {
     /// ```
     #[doc(alias = "owned")]
     pub fn into_send(self) -> SendReadGuard {
-        self.raw.belongs(false);
+        self.raw.lease().belongs(false);
         SendReadGuard { raw: self.raw }
     }
 }
@@ -177,7 +177,7 @@ impl RwLockWriteGuard {
     /// In exchange, the lock no longer knows which thread holds it: a thread that has such a guard
     /// and locks again waits for itself.
     pub fn into_send(self) -> SendWriteGuard {
-        self.raw.belongs(false);
+        self.raw.lease().belongs(false);
         SendWriteGuard { raw: self.raw }
     }
 }
@@ -190,7 +190,7 @@ impl SendWriteGuard {
     /// As [`RwLockWriteGuard::downgrade`].
     pub fn downgrade(self) -> Result<SendReadGuard> {
         let raw = self.raw.downgrade()?;
-        raw.belongs(false);
+        raw.lease().belongs(false);
         Ok(SendReadGuard { raw })
     }
 }

@@ -233,7 +233,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             return Ok(Event::Lost);
         };
         let (last, limit) = (self.lease(&others.last), &self.request.limit);
-        if self.session().touched(&last, first.events(), limit)? {
+        if self
+            .session()
+            .touched(&last, first.lease().events(), limit)?
+        {
             return Ok(Event::Woken);
         }
         let late = |deadline| deadline <= clock::now();

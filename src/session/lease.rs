@@ -173,7 +173,7 @@ impl Lease {
     pub(crate) fn check(&self) -> Result<()> {
         let now = now();
         match self.last_proof(now) {
-            Some(_) if !self.is_over(now) => Ok(()),
+            Some(_) if !self.is_over_at(now) => Ok(()),
             _ => Err(self.lost()),
         }
     }
@@ -185,7 +185,12 @@ impl Lease {
         self.until.store(nanos(until), Ordering::Release);
     }
 
-    pub(crate) fn is_over(&self, now: Duration) -> bool {
+    /// Returns whether the time of [`limit`](Self::limit) has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over_at(now())
+    }
+
+    fn is_over_at(&self, now: Duration) -> bool {
         self.until.load(Ordering::Acquire) <= nanos(now)
     }
 
@@ -199,7 +204,7 @@ impl Lease {
     }
 
     fn state_at(&self, now: Duration) -> GuardState {
-        let validity = self.validity(now).filter(|_| !self.is_over(now));
+        let validity = self.validity(now).filter(|_| !self.is_over_at(now));
         validity.map_or(GuardState::Lost, |validity| validity.state(now))
     }
 
@@ -256,7 +261,7 @@ impl Lease {
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         let now = now();
         match self.last_proof(now) {
-            Some(_) => self.is_over(now).then_some(LostReason::OverTime),
+            Some(_) => self.is_over_at(now).then_some(LostReason::OverTime),
             None => Some(self.why_lost()),
         }
     }

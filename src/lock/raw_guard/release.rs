@@ -107,7 +107,7 @@ impl RawGuard {
     /// Waits until this time, or until the lock is lost.
     fn hold_until(&self, until: Instant) {
         let changes = self.session.status.changes();
-        let events = self.events();
+        let events = self.lease.events();
         while self.check().is_ok() && clock::now() < until {
             let next = from_now(self.valid_for().min(LOOK)).min(until);
             let mut channels: Vec<&dyn Waitable> = vec![changes.receiver()];
