@@ -12,7 +12,8 @@ use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::session::early_create::EarlyCreate;
 use crate::transport::CallId;
-use zklock_core::attempt::{Action, Attempt, Orphan};
+use zklock_core::acquisition::Acquisition;
+use zklock_core::attempt::Orphan;
 use zklock_core::validity::Stamp;
 use zklock_jute::Request;
 
@@ -39,11 +40,9 @@ impl Early {
         if !(capabilities.multi && capabilities.resumes) {
             return None;
         }
-        let (id, contest) = (fresh_id(), queue.contest(session));
-        let attempt = Attempt::enter(contest, &id, None, request.patience);
-        let Action::Create(prefix) = attempt.action() else {
-            return None;
-        };
+        let (id, dir) = (fresh_id(), queue.dir.into());
+        let asks = (queue.contest(session), request.patience);
+        let prefix = Acquisition::enter(asks, (&dir, &id), None, None).begins_with_create()?;
         let create = creation(session, queue, request.note.as_deref(), &prefix);
         let mut caller = session.caller();
         let requests = [create, Request::list(queue.dir)].map(|request| (request, None));

@@ -90,20 +90,9 @@ pub struct Acquisition {
 }
 
 impl Acquisition {
-    /// Creates a contender without a node. If it has released the lock since its `last` grant, that may
-    /// spare it a listing.
+    /// Creates a contender without a node; the `id` must be fresh. If it has released the lock since its `last`
+    /// grant, that may spare it a listing.
     pub fn enter(
-        (contest, patience): (Contest, Patience),
-        path: &Arc<str>,
-        last: Option<LastGrant>,
-        wire: &mut dyn Wire,
-    ) -> Self {
-        let id = wire.fresh_id();
-        Self::enter_as((contest, patience), (path, &id), last, wire.session())
-    }
-
-    /// As [`enter`](Self::enter), with this id, which must be fresh.
-    pub fn enter_as(
         (contest, patience): (Contest, Patience),
         (path, id): (&Arc<str>, &str),
         last: Option<LastGrant>,

@@ -10,7 +10,7 @@ use super::asked::{Alarm, Wants};
 use super::leases::Lease;
 use super::line::{Acquires, Line, Turn, Waiter};
 use super::releases::Told;
-use zklock_core::acquisition::{Acquisition, Reached, Refused};
+use zklock_core::acquisition::{Acquisition, Reached, Refused, Wire};
 use zklock_core::answer::Failure;
 use zklock_core::attempt::{Orphan, OwnNode, Patience};
 use zklock_core::dialect::Role;
@@ -74,7 +74,8 @@ impl Core {
             },
         );
         let asks = (contest, waiter.patience);
-        let mut acquisition = Acquisition::enter(asks, path, line.last, &mut self.link);
+        let (id, session) = (Wire::fresh_id(&mut self.link), Wire::session(&self.link));
+        let mut acquisition = Acquisition::enter(asks, (path, &id), line.last, session);
         if notes {
             acquisition.record_seen(SeenAhead::default());
         }

@@ -102,11 +102,6 @@ impl Wire for Link {
         true
     }
 
-    // Requests that are lost with a connection have failed before there is another one.
-    fn sends_late(&self) -> bool {
-        false
-    }
-
     // A watch that fires for nothing costs less than its removal.
     fn unwatch(&mut self, _: &str) {}
 

@@ -93,7 +93,7 @@ fn enter(
     let resumes = session.transport.capabilities().resumes;
     let known = resumes.then_some(snapshot.session);
     let (asks, dir) = ((queue.contest(session), patience), queue.dir.into());
-    let mut acquisition = Acquisition::enter_as(asks, (&dir, &id), last, known);
+    let mut acquisition = Acquisition::enter(asks, (&dir, &id), last, known);
     if queue.has_room {
         acquisition.note_room();
     }

@@ -205,10 +205,6 @@ impl Wire for Wired<'_> {
             .is_some_and(|early| early.call_id == create)
     }
 
-    fn sends_late(&self) -> bool {
-        true
-    }
-
     fn unwatch(&mut self, path: &str) {
         while let Some(at) = self.watches.iter().position(|(other, _)| other == path) {
             let (path, id) = self.watches.swap_remove(at);

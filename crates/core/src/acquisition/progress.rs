@@ -151,11 +151,8 @@ impl Acquisition {
     /// Starts over at the end of the queue, because the session is another, or the node is another session's.
     pub(super) fn restart(&mut self, wire: &mut dyn Wire) {
         self.attempt.handle(Event::NewSession);
-        let left = self.attempt.orphans();
-        // Unless requests may arrive late, the former session took its nodes with it, all but one never ours.
-        if wire.sends_late() {
-            self.left.extend(left);
-        }
+        // A request that was lost with the session may have been carried out in the next one.
+        self.left.extend(self.attempt.orphans());
         self.broke();
         // A client of the semaphore that came after the former node was gone has seen nobody here.
         self.beside = Beside::default();

@@ -135,10 +135,6 @@ impl Wire for Fake {
         self.sees_to_creates
     }
 
-    fn sends_late(&self) -> bool {
-        true
-    }
-
     fn unwatch(&mut self, path: &str) {
         self.unwatched.push(path.into());
     }
@@ -441,7 +437,7 @@ fn the_idle_semaphore_at_a_path_is_looked_at_after_its_queue() {
 fn a_permit_lists_with_a_watch_and_counts_who_has_to_go() {
     let mut wire = Fake::new();
     let asks = (contest(Role::Permit, 1), Patience::Waits);
-    let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
+    let mut comer = Acquisition::enter(asks, (&"/s".into(), ID), None, Some(SESSION));
     assert!(comer.advance(&mut wire).is_none());
     let name = format!("_c_{ID}-lease-0000000002");
     let created = |stat| {
@@ -473,7 +469,7 @@ fn a_permit_lists_with_a_watch_and_counts_who_has_to_go() {
 fn a_permit_keeps_the_listing_that_came_before_it_knew_its_node() {
     let mut wire = Fake::new();
     let asks = (contest(Role::Permit, 1), Patience::Waits);
-    let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
+    let mut comer = Acquisition::enter(asks, (&"/s".into(), ID), None, Some(SESSION));
     assert!(comer.advance(&mut wire).is_none());
     let name = format!("_c_{ID}-lease-0000000002");
     let created = Ok(Reply::Created {
@@ -515,7 +511,7 @@ fn a_directory_that_is_not_to_be_made_says_nothing_of_the_lock() {
     for (patience, told) in [(Patience::Waits, &[2][..]), (Patience::Tries, &[1, 2])] {
         let mut wire = Fake::new();
         let asks = (contest(Role::Permit, 1), patience);
-        let mut comer = Acquisition::enter(asks, &"/s".into(), None, &mut wire);
+        let mut comer = Acquisition::enter(asks, (&"/s".into(), ID), None, Some(SESSION));
         for asked in told {
             assert!(comer.advance(&mut wire).is_none());
             answers(
@@ -535,7 +531,7 @@ fn whoever_gives_up_while_its_create_is_under_way_leaves_a_prefix_unless_the_cli
         let mut wire = Fake::new();
         wire.sees_to_creates = sees_to_creates;
         let asks = (contest(Role::Exclusive, 0), Patience::Waits);
-        let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+        let mut comer = Acquisition::enter(asks, (&"/l".into(), ID), None, Some(SESSION));
         assert!(comer.advance(&mut wire).is_none());
         comer.cancel(&mut wire);
         let reached = comer.advance(&mut wire);
@@ -552,7 +548,7 @@ fn whoever_gives_up_while_its_create_is_under_way_leaves_a_prefix_unless_the_cli
 fn a_node_that_may_be_of_the_next_session_is_left_at_once() {
     let mut wire = Fake::new();
     let asks = (contest(Role::Exclusive, 0), Patience::Waits);
-    let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+    let mut comer = Acquisition::enter(asks, (&"/l".into(), ID), None, Some(SESSION));
     assert!(comer.advance(&mut wire).is_none());
     answers(&mut comer, &mut wire, vec![Err(Failure::Lost); 2]);
     comer.broke();
@@ -590,7 +586,7 @@ fn a_node_without_an_owner_is_looked_at_together_with_the_nearest_in_every_diale
             ..contest(Role::Exclusive, 0)
         };
         let asks = (contest, Patience::Waits);
-        let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+        let mut comer = Acquisition::enter(asks, (&"/l".into(), ID), None, Some(SESSION));
         assert!(comer.advance(&mut wire).is_none());
         let created = Ok(Reply::Created {
             path: format!("/l/{ID}{token}0000000004"),
@@ -632,7 +628,7 @@ fn a_look_at_its_own_node_that_was_refused_in_passing_sets_its_watch_again() {
 fn a_create_that_a_server_has_thrown_away_is_sent_again_without_a_look() {
     let mut wire = Fake::new();
     let asks = (contest(Role::Exclusive, 0), Patience::Waits);
-    let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+    let mut comer = Acquisition::enter(asks, (&"/l".into(), ID), None, Some(SESSION));
     assert!(comer.advance(&mut wire).is_none());
     let first = wire.since(0).to_vec();
     let throttled = Failure::Refused(ErrorCode::THROTTLED).sorted();

@@ -74,9 +74,6 @@ pub trait Wire {
     /// care of the node that the answer may show; otherwise the node is left behind.
     fn abandon(&mut self, create: CallId) -> bool;
 
-    /// Returns whether a request that was lost with its session may have been carried out in the next one.
-    fn sends_late(&self) -> bool;
-
     /// Notes that the watch on this node, or this directory, is not needed any more.
     fn unwatch(&mut self, path: &str);
 

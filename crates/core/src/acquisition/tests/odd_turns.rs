@@ -112,7 +112,7 @@ fn what_has_ended_does_not_begin_again_in_another_session() {
     ];
     for end in ends {
         let mut desk = Fake::new();
-        let mut it = Acquisition::enter(asks(), &"/a".into(), None, &mut desk);
+        let mut it = Acquisition::enter(asks(), (&"/a".into(), ID), None, Some(SESSION));
         end(&mut it, &mut desk);
         desk.session += 1;
         desk.open.clear();
@@ -165,7 +165,7 @@ fn a_holder_that_is_gone_is_not_taken_for_our_own_node_while_the_connection_brea
 
 fn a_holder_goes_as_the_connection_breaks(about_the_holder: ErrorCode) {
     let mut desk = Fake::new();
-    let mut it = Acquisition::enter_as(asks(), (&"/a".into(), "one"), None, Some(SESSION));
+    let mut it = Acquisition::enter(asks(), (&"/a".into(), "one"), None, Some(SESSION));
     let create = |request: &Request| match request {
         Request::Create { path, .. } => Some(Ok(Reply::Created {
             path: format!("{path}0000000002"),
@@ -213,7 +213,7 @@ fn a_holder_goes_as_the_connection_breaks(about_the_holder: ErrorCode) {
 #[test]
 fn a_create_that_was_not_found_is_asked_for_again_by_another_name() {
     let mut desk = Fake::new();
-    let mut it = Acquisition::enter_as(asks(), (&"/a".into(), "one"), None, Some(SESSION));
+    let mut it = Acquisition::enter(asks(), (&"/a".into(), "one"), None, Some(SESSION));
     let mut is_lost = false;
     let nothing = |request: &Request| {
         Some(match request {
@@ -251,7 +251,7 @@ fn who_may_have_left_its_last_node_there_lists_whatever_its_number_says() {
             (contest(Role::Exclusive, 0), Patience::Waits),
             LastGrant::new(&before, None),
         );
-        let mut it = Acquisition::enter_as(asks, (&"/l".into(), ID), last, Some(SESSION));
+        let mut it = Acquisition::enter(asks, (&"/l".into(), ID), last, Some(SESSION));
         assert!(it.advance(&mut wire).is_none());
         if left {
             it.lists();
@@ -326,7 +326,7 @@ fn the_holds_and_the_semaphore_in_a_listing_are_looked_at_whoever_has_asked_for_
 fn a_permit_is_not_looked_for_in_a_listing_that_is_older_than_its_create() {
     let mut wire = Fake::new();
     let asks = (contest(Role::Permit, 3), Patience::Waits);
-    let mut comer = Acquisition::enter(asks, &"/l".into(), None, &mut wire);
+    let mut comer = Acquisition::enter(asks, (&"/l".into(), ID), None, Some(SESSION));
     assert!(comer.advance(&mut wire).is_none());
     let throttled = || Err(Failure::Refused(ErrorCode::THROTTLED).sorted());
     let created = Ok(Reply::Created {
