@@ -213,11 +213,9 @@ impl Locks {
         told.finish()
     }
 
-    /// Lets the threads of this client that wait for the same lock inherit it, as far as the
-    /// client's settings allow.
+    /// Lets the threads of this client that wait for the same lock inherit it.
     pub(crate) fn share(&self, raw: &mut RawGuard) {
-        let most = self.session.settings.local_handoffs;
-        raw.share(&self.turnstile, most);
+        raw.share(&self.turnstile);
     }
 }
 

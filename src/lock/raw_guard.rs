@@ -53,8 +53,8 @@ pub(crate) struct RawGuard {
     noted: OnceLock<Replaces>,
     /// The time until which the nodes must stay.
     at_least_until: Option<Instant>,
-    /// The line of the next threads, and how many of them may inherit the lock in a row.
-    heirs: Option<(Turnstile, u32)>,
+    /// The line of the next threads, which may inherit the lock.
+    heirs: Option<Turnstile>,
     /// The connection through which a wait for other clients ended.
     waited: Option<u64>,
     /// See [`seen`](Self::seen).
@@ -183,9 +183,9 @@ impl RawGuard {
         self.granted(after);
     }
 
-    /// Lets the threads in this line inherit the lock, at most `most` times in a row.
-    pub(super) fn share(&mut self, turnstile: &Turnstile, most: u32) {
-        self.heirs = Some((turnstile.clone(), most));
+    /// Lets the threads in this line inherit the lock, as far as the client's settings allow.
+    pub(super) fn share(&mut self, turnstile: &Turnstile) {
+        self.heirs = Some(turnstile.clone());
     }
 
     /// Gives the lock back to the server, not to another thread.

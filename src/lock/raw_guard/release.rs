@@ -28,8 +28,9 @@ impl RawGuard {
         if kept || *self.in_doubt.get_mut() || *self.has_left.get_mut() {
             return false;
         }
-        let heirs = self.heirs.clone().filter(|(_, most)| 0 < *most);
-        let (Some(watched), Some((turnstile, most))) = (self.watched, heirs) else {
+        let most = self.session.settings.local_handoffs;
+        let heirs = self.heirs.clone().filter(|_| 0 < most);
+        let (Some(watched), Some(turnstile)) = (self.watched, heirs) else {
             return false;
         };
         let cede = || {
@@ -208,10 +209,8 @@ impl RawGuard {
     fn next_create(&self) -> Option<Arc<EarlyCreate>> {
         let writes = self.closing.is_some() || self.noted.get().is_some();
         let plain = !writes && self.at_least_until.is_none();
-        let (turnstile, _) = self
-            .heirs
-            .as_ref()
-            .filter(|_| plain && self.waited.is_some())?;
+        let heirs = self.heirs.as_ref();
+        let turnstile = heirs.filter(|_| plain && self.waited.is_some())?;
         turnstile.next_wish(self.lease.path())?
     }
 
