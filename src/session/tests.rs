@@ -1,7 +1,7 @@
 //! What the end of a session tells first: the server may grant its locks to other clients at once.
 
 use super::*;
-use crate::transport::{Call, Capabilities};
+use crate::transport::{Call, Capabilities, WatchId};
 
 /// Notes whether the guards have heard of the end when the server is to be told.
 struct Last {

@@ -259,6 +259,8 @@ fn who_does_not_wait_or_not_for_long_is_told_who_runs() {
             assert_eq!(runner.note.as_deref(), Some("ask Jo"));
         }
         canceller.join().unwrap().unwrap();
+        let running = other.running().unwrap().expect("a run");
+        assert!(running.to_string().ends_with(": under way"), "{running}");
         // This is so even for a thread of the same client.
         let same = one.clone();
         let told = thread::spawn(move || {

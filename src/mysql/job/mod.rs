@@ -180,7 +180,7 @@ impl Job {
     /// As [`last`](Self::last).
     pub fn running(&self) -> Result<Option<RunRecord>> {
         match self.journal()?.running {
-            Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::new(run))),
+            Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::under_way(run))),
             _ => Ok(None),
         }
     }
