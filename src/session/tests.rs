@@ -34,7 +34,8 @@ impl Transport for Last {
 
 #[test]
 fn the_guards_hear_of_the_end_of_a_session_before_the_server() {
-    let ends: [fn(Session); 2] = [|session| drop(session.close(CLOSE_LIMIT)), drop];
+    let close = |session: Session| assert!(session.close(CLOSE_LIMIT));
+    let ends: [fn(Session); 2] = [close, drop];
     for end in ends {
         let status = Arc::new(Status::new(Duration::from_secs(10), true));
         status.connected(7);
