@@ -42,6 +42,27 @@ fn addresses_that_accept_no_connection_delay_one_reconnect_and_no_more() {
     delay_one_reconnect(hosts, Duration::from_millis(2500));
 }
 
+/// Servers hang up while they elect a leader. Once, the addresses took two seconds each in every other round.
+#[test]
+fn addresses_that_accept_no_connection_keep_nobody_from_servers_that_hang_up() {
+    let server = Server::start().unwrap();
+    let servers = [(); 2].map(|()| Proxy::start(server.hosts()));
+    let dead = [(); 3].map(|()| Unreachable::new());
+    let dead = dead.each_ref().map(|one| one.hosts.clone());
+    let hosts: Vec<_> = servers.iter().map(Proxy::hosts).chain(dead).collect();
+    let _client = connect(&hosts.join(","), Duration::from_secs(20));
+    drop(server);
+    let both_hang_up_again = || {
+        let before = servers.each_ref().map(Proxy::connections);
+        let asked = |(one, before): (&Proxy, _)| before < one.connections();
+        eventually("they are asked", || servers.iter().zip(before).all(asked));
+    };
+    both_hang_up_again();
+    let ((), took) = timed(|| (0..2).for_each(|_| both_hang_up_again()));
+    // The pauses of two rounds, and three times half a second in each.
+    assert!(took < Duration::from_secs(9), "{took:?}");
+}
+
 /// The network says so only after a while.
 #[test]
 #[ignore = "needs a network namespace"]

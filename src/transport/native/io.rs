@@ -131,7 +131,7 @@ impl Io {
     fn attempt(&mut self, to: &Candidate) -> Result<Round, String> {
         let (Shared { status, config, .. }, target) = (&*self.shared, &to.target);
         status.asks(target, "it has not accepted a connection");
-        let limit = self.shared.at_most(to.limit);
+        let limit = self.shared.at_most(to.accept_limit);
         let channel = Arc::new(Channel::connect(target, limit, config.tls.as_ref())?);
         status.asks(target, NOT_GREETED);
         if !self.shared.attach(&channel, target) {

@@ -66,6 +66,8 @@ pub enum Resumption {
 pub struct Candidate<Address> {
     /// The address.
     pub target: Address,
+    /// How long to wait for it to accept the connection.
+    pub accept_limit: Duration,
     /// How long to wait for the server's greeting.
     pub limit: Duration,
     /// The session to ask for there.
@@ -203,6 +205,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
             targets.sort_by_key(|target| last.iter().position(|one| one == target));
             let candidate = move |target| Candidate {
                 target,
+                accept_limit: limit,
                 limit,
                 wish,
             };
@@ -224,7 +227,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     pub fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
         let most_elect = self.most(Refusal::HungUp);
         let none_elects = self.refusals(Refusal::HungUp) == 0;
-        let count = self.count.max(1) as u32;
+        let count = self.count;
         let one = self.tried(target);
         let is_spared = none_elects || one.refusal == Some(Refusal::HungUp);
         if is_spared || !most_elect && (!one.had_all || one.was_hurried) {
@@ -232,7 +235,21 @@ impl<Address: Clone + Eq> Rotation<Address> {
             return limit;
         }
         one.was_hurried = true;
-        limit.min(ELECTING.max(away / PART / count))
+        limit.min(while_electing(away, count))
+    }
+
+    /// Returns how long to wait for an address that has this `limit` to accept the connection.
+    ///
+    /// A server that is slow to greet accepts connections at once, or after a round trip if it is far away. So an
+    /// address that accepts none, although others elect a leader, would only keep the client from these.
+    pub fn accept_limit(&self, target: &Address, limit: Duration, away: Duration) -> Duration {
+        let elects = |one: &Tried<Address>| one.refusal == Some(Refusal::HungUp);
+        let is_other = |one: &&Tried<Address>| one.address != *target;
+        let others_elect = self.tried.iter().filter(is_other).any(elects);
+        self.greeted.filter(|_| others_elect).map_or(limit, |took| {
+            let least = while_electing(away, self.count);
+            limit.min(least.max(2 * took))
+        })
     }
 
     fn tried(&mut self, target: &Address) -> &mut Tried<Address> {
@@ -354,6 +371,11 @@ impl<Address: Clone + Eq> Rotation<Address> {
     pub fn greeted(&mut self, took: Duration) {
         self.greeted = Some(took);
     }
+}
+
+/// Returns how long to wait for a server that may be the one whose loss makes the others elect.
+fn while_electing(away: Duration, addresses: usize) -> Duration {
+    ELECTING.max(away / PART / addresses.max(1) as u32)
 }
 
 fn first_round(timeout: Duration) -> Duration {
@@ -648,6 +670,27 @@ mod tests {
         rotation.leave(2, None);
         rotation.leave(3, None);
         assert_eq!(limits(&mut rotation, 0), [3000; 3], "none hung up last");
+    }
+
+    #[test]
+    fn while_one_looks_for_a_leader_the_others_must_soon_accept_a_connection() {
+        let mut rotation = offered();
+        let limits = |rotation: &Rotation<i32>, away| {
+            let (limit, away) = (Duration::from_secs(3), Duration::from_secs(away));
+            [1, 2, 3].map(|port| rotation.accept_limit(&port, limit, away).as_millis())
+        };
+        hangs_up(&mut rotation, 2);
+        assert_eq!(limits(&rotation, 0), [3000; 3], "they may be far away");
+        rotation.greeted(Duration::from_millis(400));
+        assert_eq!(limits(&rotation, 0), [800, 3000, 800]);
+        rotation.greeted(Duration::ZERO);
+        assert_eq!(limits(&rotation, 0), [500, 3000, 500]);
+        assert_eq!(limits(&rotation, 15), [1000, 3000, 1000]);
+        hangs_up(&mut rotation, 3);
+        assert_eq!(limits(&rotation, 0), [500; 3]);
+        rotation.leave(2, None);
+        rotation.leave(3, None);
+        assert_eq!(limits(&rotation, 0), [3000; 3], "none hung up last");
     }
 
     #[test]

@@ -25,7 +25,9 @@ impl Io {
         for (number, mut candidate) in (1..).zip(candidates) {
             let (began, whole) = (Moment::now(), candidate.limit);
             let away = began.saturating_since(self.served.0);
-            candidate.limit = self.rotation.limit(&candidate.target, whole, away);
+            let target = &candidate.target;
+            candidate.accept_limit = self.rotation.accept_limit(target, whole, away);
+            candidate.limit = self.rotation.limit(target, whole, away);
             let is_hurried = candidate.limit < whole;
             if let Some(round) = self.tries(candidate, forgotten) {
                 return round;
