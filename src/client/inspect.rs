@@ -105,7 +105,8 @@ impl Client {
     ///
     /// Blocks for at most `limit` while nothing changes, and then returns the contenders as they
     /// are; after a change, as long as [`contenders`](Self::contenders). Costs no request while
-    /// nothing changes. The path does not have to exist, and is not created.
+    /// nothing changes. The path does not have to exist, and is not created. Servers do not tell a client that
+    /// loses the right to read the path of changes; the next call fails.
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ pub(super) fn no_lock(
 fn unanswered(f: &mut fmt::Formatter<'_>, limit: Duration, tried: &[String]) -> fmt::Result {
     if tried.is_empty() && limit.is_zero() {
         return f.write_str(
-            "the limit of zero ended before a server could answer: use try_lock, or allow more time",
+            "the limit of zero ended before a server could answer: use the method without a limit, such as try_lock or try_acquire, or allow more time",
         );
     }
     if tried.is_empty() {
@@ -179,7 +179,8 @@ mod tests {
             };
             error.to_string()
         };
-        assert!(told(Duration::ZERO).contains("use try_lock"));
+        let of_a_mutex_or_a_semaphore = "such as try_lock or try_acquire";
+        assert!(told(Duration::ZERO).contains(of_a_mutex_or_a_semaphore));
         assert!(told(Duration::from_secs(1)).contains("look whether the servers run"));
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use zklock::{Client, Contender};
@@ -22,6 +22,9 @@ const REDRAW: Duration = Duration::from_secs(1);
 
 /// The shortest time between two lists, however often the contenders change.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long the watch of a server is relied on, which does not tell a client of changes that it may not see any more.
+const LOOKS_AGAIN: Duration = Duration::from_secs(15);
 
 /// The contenders after a change.
 type Listing = zklock::Result<Vec<Contender>>;
@@ -105,9 +108,10 @@ fn start_watching(
 fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Listing>) {
     let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
     loop {
-        let changed = client.wait_for_change_until(path, &known, None, &never());
+        let deadline = Some(Instant::now() + LOOKS_AGAIN);
+        let changed = client.wait_for_change_until(path, &known, deadline, &never());
         let Some(present) = changed.transpose() else {
-            return;
+            continue;
         };
         if let Ok(present) = &present {
             thread::sleep(PAUSE);

@@ -1,7 +1,10 @@
 //! The commands of `zklock`: their effects, output and status.
 
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use zklock::Client;
 
 use crate::program::{
     Lines, Log, Zklock, assert_keeps_the_lock_until_a_signal, await_queue, command, masked,
@@ -36,6 +39,7 @@ on_every_server! {
     what_may_not_be_read_is_not_called_free
     a_watching_list_hears_of_every_change
     a_watching_list_hears_of_what_it_is_asked_for
+    a_watching_list_ends_when_it_may_not_list_any_more
     a_watching_list_ends_with_its_reader_and_tells_of_a_full_disk
     a_revoked_command_is_told_to_stop
     whoever_does_not_let_go_is_evicted
@@ -634,6 +638,20 @@ fn a_watching_list_hears_of_what_it_is_asked_for(hosts: &str) {
     log.await_word("held");
     assert_eq!(locks(&list.hear()), 1);
     holder.kill();
+}
+
+/// A server does not tell a client of changes that it may not see.
+fn a_watching_list_ends_when_it_may_not_list_any_more(hosts: &str) {
+    let path = fresh_path("no-longer");
+    let client = Client::connect(hosts).unwrap();
+    let guard = client.mutex(&path).unwrap().lock().unwrap();
+    let list = Lines::of(command(hosts).args(["list", "--watch", "--json", &path]));
+    assert!(list.hear().contains(guard.node()));
+    // By then it has set its watch.
+    thread::sleep(Duration::from_millis(300));
+    Raw::connect(hosts).forbid_reads(&path).unwrap();
+    guard.unlock().unwrap();
+    list.end();
 }
 
 fn a_watching_list_ends_with_its_reader_and_tells_of_a_full_disk(hosts: &str) {

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
 use zklock::embedded::Server;
 
 use crate::support::leash::Leashed;
@@ -194,6 +194,13 @@ impl Lines {
     #[track_caller]
     pub(crate) fn hear(&self) -> String {
         self.said.recv_timeout(SOON).expect("another line")
+    }
+
+    /// Waits for the end of the output, before which there is no other line.
+    #[track_caller]
+    pub(crate) fn end(&self) {
+        let said = self.said.recv_timeout(SOON);
+        assert_eq!(said, Err(RecvTimeoutError::Disconnected));
     }
 }
 
