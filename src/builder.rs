@@ -281,6 +281,11 @@ impl ClientBuilder {
         (self, chroot)
     }
 
+    /// Returns the prefix of every path.
+    pub(crate) fn chroot(&self) -> Result<String> {
+        native::Hosts::parse(&self.hosts).map(|hosts| hosts.chroot().to_owned())
+    }
+
     /// Returns the session timeout to ask for.
     pub(crate) fn asked_timeout(&self) -> Duration {
         self.config.session_timeout

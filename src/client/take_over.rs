@@ -19,7 +19,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is gone:
+    /// Fails with [`Error::BadArgument`](crate::Error::BadArgument) if the builder names another chroot, and with
+    /// [`Error::Lost`](crate::Error::Lost) if the lock is gone:
     /// [`LostReason::SessionExpired`](crate::LostReason::SessionExpired) if it was not taken over
     /// in time, [`LostReason::HandedOver`](crate::LostReason::HandedOver) if another process has
     /// taken it over, and [`LostReason::Evicted`](crate::LostReason::Evicted) if another client has
@@ -27,6 +28,7 @@ impl ClientBuilder {
     /// its session times out. After [`Error::ConnectTimeout`](crate::Error::ConnectTimeout),
     /// another try may find that this one has taken it over.
     pub fn take_over(self, handover: &Handover) -> Result<(Client, MutexGuard)> {
+        handover.check_chroot(&self.chroot()?)?;
         let (session, limit) = self.open_inherited(handover.inherited())?;
         let client = Client::over(session);
         let guard = client.locks.take_over(handover, &limit)?;

@@ -69,6 +69,7 @@ impl RawGuard {
         Ok(Handover {
             session: inherited,
             clock: clock::name(),
+            chroot: Some(session.transport.chroot().to_owned()),
             path: self.lease().path().to_owned(),
             node: self.node().to_owned(),
             token: self.token().get(),

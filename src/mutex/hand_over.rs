@@ -19,8 +19,8 @@ impl MutexGuard {
     ///
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before, and with
     /// [`Error::Suspect`](crate::Error::Suspect) if no quorum answered in time. Fails with
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the client has other locks or is still
-    /// releasing some, over a handle of the `zookeeper` crate, for
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the client has other locks, also those of its shards,
+    /// or is still releasing some, over a handle of the `zookeeper` crate, for
     /// [`Dialect::LeaderLatch`](crate::Dialect::LeaderLatch), for a guard of
     /// [`LockOptions::track_abandonment`](crate::LockOptions::track_abandonment) or
     /// [`LockOptions::hold_at_least`](crate::LockOptions::hold_at_least), after a transaction whose

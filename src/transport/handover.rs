@@ -53,6 +53,8 @@ pub struct Handover {
     pub(crate) session: Inherited,
     /// The name of the clock that the session's times are from.
     pub(crate) clock: Option<String>,
+    /// The chroot of the client, below which the paths are; `None` in the text of an earlier version.
+    pub(crate) chroot: Option<String>,
     pub(crate) path: String,
     pub(crate) node: String,
     pub(crate) token: i64,
@@ -75,6 +77,7 @@ impl Handover {
             "timeout_ms": self.session_timeout().as_millis() as u64,
             "heard_of_ns": nanos(self.session.heard_of),
             "clock": self.clock,
+            "chroot": self.chroot,
             "path": self.path,
             "node": self.node,
             "token": self.token,
@@ -98,6 +101,18 @@ impl Handover {
     /// Returns the session timeout: if no process takes the lock over for this long, the lock is free.
     pub fn session_timeout(&self) -> Duration {
         self.session.timeout
+    }
+
+    /// Fails if a client with this chroot would look for the lock where it is not.
+    pub(crate) fn check_chroot(&self, chroot: &str) -> Result<()> {
+        let Some(its) = self.chroot.as_deref().filter(|its| *its != chroot) else {
+            return Ok(());
+        };
+        let rule = format!("its client has the chroot {its:?}, and this one has {chroot:?}");
+        Err(Error::BadArgument {
+            name: "handover",
+            rule: rule.into(),
+        })
     }
 
     /// Returns the session, without its times if they are from another clock.
@@ -140,6 +155,7 @@ impl Handover {
             left,
             session,
             clock: text("clock"),
+            chroot: text("chroot"),
             path,
             node,
             token: read.get("token")?.as_i64()?,
@@ -254,6 +270,7 @@ mod tests {
                 is_kept: true,
             },
             clock: clock::name(),
+            chroot: Some("/app".to_owned()),
             path: "/locks/a".to_owned(),
             node: "/locks/a/lock-0000000003".to_owned(),
             token: 1 << 40,
@@ -310,11 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_an_earlier_version_tells_of_nothing_that_may_still_come() {
+    fn a_text_of_an_earlier_version_tells_of_no_chroot_and_of_nothing_that_may_still_come() {
         let mut text: Value = serde_json::from_str(&handover().text()).unwrap();
-        text.as_object_mut().unwrap().remove("late");
+        for key in ["late", "chroot"] {
+            text.as_object_mut().unwrap().remove(key);
+        }
         let read: Handover = text.to_string().parse().unwrap();
         assert!(read.left.is_empty());
+        read.check_chroot("/any").unwrap();
     }
 
     #[test]

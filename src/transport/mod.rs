@@ -83,6 +83,11 @@ pub(crate) trait Transport: Send + Sync {
         None
     }
 
+    /// Returns the prefix of every path, which users do not see.
+    fn chroot(&self) -> &str {
+        ""
+    }
+
     /// Sets whether this session is kept for another process when the transport closes, instead of ended.
     fn keep_session(&self, _kept: bool) {}
 

@@ -24,6 +24,7 @@ on_every_server! {
     a_process_that_replaces_its_program_keeps_its_lock
     a_lock_whose_new_process_never_comes_is_free_after_the_session_timeout
     of_all_that_take_over_one_holds
+    a_client_with_another_chroot_is_told_so_and_takes_nothing_over
     an_old_process_takes_its_own_handover_back
     a_handover_that_is_late_is_lost
     a_lost_reply_leaves_the_lock_with_who_has_marked_it
@@ -225,6 +226,24 @@ fn of_all_that_take_over_one_holds(place: Place) {
     assert!(waiting.is_empty(), "it was let in");
     drop(won);
     lets_in(&waiting, token.get());
+}
+
+/// It would look for the lock where there is none.
+fn a_client_with_another_chroot_is_told_so_and_takes_nothing_over(place: Place) {
+    let scene = Scene::of(place);
+    let below = format!("{}{}", scene.hosts, fresh_path("chroot"));
+    let client = Client::builder(&below).create_chroot(true);
+    let client = client.session_timeout(2 * SOON).connect().unwrap();
+    let guard = client.mutex(&scene.path).unwrap().lock().unwrap();
+    let handover = copy(&guard.hand_over().unwrap());
+    for elsewhere in [scene.hosts.clone(), format!("{below}x")] {
+        let refused = Client::builder(&elsewhere).take_over(&handover);
+        let refused = refused.unwrap_err();
+        assert!(refused.is_bad_input(), "{refused}");
+        assert!(refused.to_string().contains("has the chroot"), "{refused}");
+    }
+    let (_client, guard) = Client::builder(&below).take_over(&handover).unwrap();
+    guard.verify().unwrap();
 }
 
 fn an_old_process_takes_its_own_handover_back(place: Place) {

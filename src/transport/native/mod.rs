@@ -170,6 +170,10 @@ impl Transport for Native {
         self.shared.state.lock().key.clone()
     }
 
+    fn chroot(&self) -> &str {
+        self.shared.config.hosts.chroot()
+    }
+
     fn keep_session(&self, kept: bool) {
         if !self.process.is_another() {
             self.shared.keep_session(kept);
