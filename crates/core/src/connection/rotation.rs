@@ -165,8 +165,9 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// was just started or a packet was lost. Servers that are slow because they are burdened get more time in
     /// each further round.
     fn dial_limit(&self, timeout: Duration, first: Option<Duration>) -> Duration {
+        let count = self.count.max(1) as u32;
         let share = |whole: Duration| {
-            let share = whole * 2 / 3 / self.count.max(1) as u32;
+            let share = whole * 2 / 3 / count;
             share.clamp(DIAL_LEAST, DIAL_LIMIT)
         };
         let begins = first.is_some();
@@ -180,7 +181,10 @@ impl<Address: Clone + Eq> Rotation<Address> {
         let in_first_round = match was_quick.filter(|_| !begins && self.rounds < QUICK_ROUNDS) {
             Some(took) => quick_round(timeout, took),
             None if begins && !is_alone => first_round(timeout).min(FIRST_ROUND_ANEW),
-            None => first_round(timeout),
+            // Silent ones among many addresses may all come first.
+            None => first_round(timeout)
+                .min(timeout / 2 / count)
+                .max(DIAL_LEAST),
         };
         let longest = in_first_round * 2_u32.pow(doubled.min(4));
         share(timeout).min(first).min(longest)
@@ -438,6 +442,17 @@ mod tests {
             assert_eq!(of(addresses, doubles_in - 1), first_round);
             assert_eq!(of(addresses, doubles_in), 2 * first_round);
             assert_eq!(of(addresses, u32::MAX), DIAL_LIMIT);
+        }
+    }
+
+    /// A guard is trusted for T/2, and its last proof may be T/6 old.
+    #[test]
+    fn a_guard_outlasts_a_first_round_whose_silent_half_comes_first() {
+        for (seconds, addresses) in [(4, 6), (10, 4), (10, 6), (20, 6), (20, 10), (40, 10)] {
+            let timeout = Duration::from_secs(seconds);
+            let limit = after(0, None, addresses).dial_limit(timeout, None);
+            let silent = limit * addresses as u32 / 2;
+            assert!(silent <= timeout / 4, "{silent:?} of {timeout:?}");
         }
     }
 
