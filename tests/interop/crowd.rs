@@ -241,7 +241,7 @@ impl Drop for Complaint<'_> {
 
 /// Returns how long the traffic lasts.
 pub(crate) fn duration() -> Duration {
-    lasting(15)
+    lasting(10)
 }
 
 /// Starts `each` of each kind that is available.
