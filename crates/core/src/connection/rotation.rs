@@ -103,6 +103,8 @@ struct Tried<Address> {
     address: Address,
     /// What the server did instead of greeting when it was tried last, if it took the connection.
     refusal: Option<Refusal>,
+    /// Whether the address accepted no connection when it was tried last.
+    is_unreached: bool,
     /// Whether the server was given all of its time to greet.
     had_all: bool,
     /// Whether the server was given little time to greet.
@@ -245,12 +247,12 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// Returns how long to wait for an address that has this `limit` to accept the connection.
     ///
     /// A server that is slow to greet accepts connections at once, or after a round trip if it is far away. So an
-    /// address that accepts none, although others elect a leader, would only keep the client from these.
+    /// address that accepted none when it was tried last would only keep the client from servers that elect a leader.
     pub fn accept_limit(&self, target: &Address, limit: Duration, away: Duration) -> Duration {
-        let elects = |one: &Tried<Address>| one.refusal == Some(Refusal::HungUp);
-        let is_other = |one: &&Tried<Address>| one.address != *target;
-        let others_elect = self.tried.iter().filter(is_other).any(elects);
-        self.greeted.filter(|_| others_elect).map_or(limit, |took| {
+        let is_it = |one: &Tried<Address>| one.address == *target && one.is_unreached;
+        let was_unreached = self.unreached.contains(target) || self.tried.iter().any(is_it);
+        let is_hurried = was_unreached && self.refusals(Refusal::HungUp) > 0;
+        self.greeted.filter(|_| is_hurried).map_or(limit, |took| {
             let least = while_electing(away, self.count);
             limit.min(least.max(2 * took))
         })
@@ -263,6 +265,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
             self.tried.push(Tried {
                 address: target.clone(),
                 refusal: None,
+                is_unreached: false,
                 had_all: false,
                 was_hurried: false,
             });
@@ -275,7 +278,8 @@ impl<Address: Clone + Eq> Rotation<Address> {
         if let Some(Round::Served(service)) = outcome {
             self.served(*service);
         }
-        self.tried(&target).refusal = None;
+        let one = self.tried(&target);
+        (one.refusal, one.is_unreached) = (None, false);
         for places in [&mut self.left, &mut self.unreached] {
             places.retain(|one| *one != target);
         }
@@ -284,7 +288,10 @@ impl<Address: Clone + Eq> Rotation<Address> {
 
     /// Notes that the server that was just left did not accept the connection.
     pub fn unreached(&mut self) {
-        self.unreached.extend(self.left.last().cloned());
+        if let Some(target) = self.left.last().cloned() {
+            self.tried(&target).is_unreached = true;
+            self.unreached.push(target);
+        }
     }
 
     /// Notes what the server that was just left did instead of greeting.
@@ -688,24 +695,33 @@ mod tests {
     }
 
     #[test]
-    fn while_one_looks_for_a_leader_the_others_must_soon_accept_a_connection() {
+    fn while_one_looks_for_a_leader_an_address_that_accepted_no_connection_has_little_time() {
         let mut rotation = offered();
         let limits = |rotation: &Rotation<i32>, away| {
             let (limit, away) = (Duration::from_secs(3), Duration::from_secs(away));
             [1, 2, 3].map(|port| rotation.accept_limit(&port, limit, away).as_millis())
         };
+        let goes_unreached = |rotation: &mut Rotation<i32>, port| {
+            rotation.leave(port, None);
+            rotation.unreached();
+        };
+        goes_unreached(&mut rotation, 1);
         hangs_up(&mut rotation, 2);
         assert_eq!(limits(&rotation, 0), [3000; 3], "they may be far away");
         rotation.greeted(Duration::from_millis(400));
-        assert_eq!(limits(&rotation, 0), [800, 3000, 800]);
+        assert_eq!(limits(&rotation, 0), [800, 3000, 3000]);
         rotation.greeted(Duration::ZERO);
+        assert_eq!(limits(&rotation, 0), [500, 3000, 3000]);
+        assert_eq!(limits(&rotation, 15), [1000, 3000, 3000]);
+        goes_unreached(&mut rotation, 3);
         assert_eq!(limits(&rotation, 0), [500, 3000, 500]);
-        assert_eq!(limits(&rotation, 15), [1000, 3000, 1000]);
-        hangs_up(&mut rotation, 3);
-        assert_eq!(limits(&rotation, 0), [500; 3]);
+        rotation.leave(1, None);
+        assert_eq!(limits(&rotation, 0), [3000, 3000, 500], "it is there");
         rotation.leave(2, None);
-        rotation.leave(3, None);
         assert_eq!(limits(&rotation, 0), [3000; 3], "none hung up last");
+        rotation.leave(1, Some(&served(1000, false)));
+        hangs_up(&mut rotation, 2);
+        assert_eq!(limits(&rotation, 0), [3000, 3000, 500], "nor before");
     }
 
     #[test]

@@ -21,6 +21,8 @@ enum Does {
     Serves,
     /// It serves, and takes this long to greet, because many clients ask it at once.
     ServesAfter(Duration),
+    /// It serves, and is so far away that its address accepts a connection, and it greets, only after this long.
+    ServesFrom(Duration),
 }
 
 /// The servers: what each does, and from which moment on something else.
@@ -65,6 +67,11 @@ impl Servers {
             (Does::Nothing, until) => (Does::HangsUp, until),
             (Does::ServesAfter(slow), _) if limit < slow => (Does::Nothing, now + limit),
             (Does::ServesAfter(slow), _) => (Does::Serves, now + slow),
+            (Does::ServesFrom(far), _) if accept_limit < far => {
+                (Does::Unreached, now + accept_limit)
+            }
+            (Does::ServesFrom(far), _) if limit < far => (Does::Nothing, now + far + limit),
+            (Does::ServesFrom(far), _) => (Does::Serves, now + 2 * far),
             (does, _) => (does, now + Duration::from_millis(2)),
         }
     }
@@ -220,6 +227,21 @@ fn servers_that_are_slow_to_greet_are_given_time_although_another_one_hangs_up()
             };
             assert!(back < slow + first, "{slow:?}: {back:?}");
             assert!(asked.iter().all(|asked| *asked <= 3), "{slow:?}: {asked:?}");
+        }
+    }
+}
+
+/// The server that the client has left was near, and is gone.
+#[test]
+fn a_server_that_is_far_away_is_reached_at_once_although_another_one_hangs_up() {
+    for far in [300, 600, 1_000, 1_400].map(Duration::from_millis) {
+        for order in ORDERS {
+            let all = [Does::HangsUp, Does::Unreached, Does::ServesFrom(far)];
+            let servers = Servers(all.map(|does| vec![(Duration::ZERO, does)]).into());
+            let (back, asked) = comes_back(&servers, &order, Duration::ZERO);
+            let first = Duration::from_millis(1_600);
+            assert!(back < 2 * far + first, "{far:?}: {back:?}");
+            assert!(asked.iter().all(|asked| *asked <= 1), "{far:?}: {asked:?}");
         }
     }
 }
