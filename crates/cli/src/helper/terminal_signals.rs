@@ -48,9 +48,8 @@ pub(super) fn listen() -> io::Result<()> {
 /// Returns whether a `zklock` in the group has sent this signal: what a terminal has sent to that one's command, which
 /// is passed on to the other foreground processes. Others mean their own group, as timeout(1) does.
 fn is_passed_on(signal: &siginfo) -> bool {
-    let typed = [Signal::SIGINT, Signal::SIGQUIT].map(|one| one as u32);
     let from = || fs::read_to_string(format!("/proc/{}/comm", signal.ssi_pid));
     signal.ssi_code == SI_USER
-        && typed.contains(&signal.ssi_signo)
+        && signal.ssi_signo != Signal::SIGTSTP as u32
         && from().is_ok_and(|name| name == "zklock\n")
 }

@@ -90,7 +90,7 @@ impl Supervisor<'_> {
             return;
         }
         self.signals.tell_group(signal);
-        self.by_signal |= TYPED.contains(&signal);
+        self.by_signal = true;
         self.end_what_is_left(signal);
         if signal == Signal::SIGHUP {
             // The terminal is gone, so no shell continues what is stopped.

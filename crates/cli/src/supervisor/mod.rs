@@ -64,8 +64,8 @@ pub(crate) struct Ended {
     pub(crate) lost: bool,
     /// Whether the command was stopped because it ran for too long.
     pub(crate) over_time: bool,
-    /// Whether a signal that ends programs was passed on to the command, or typed for it; SIGHUP counts only if it
-    /// ended the command.
+    /// Whether a signal that ends programs was passed on to the command, or came to it from the terminal; a SIGHUP
+    /// that was passed on counts only if it ended the command.
     pub(crate) by_signal: bool,
     /// A signal that ends programs and came too late for the command.
     pub(crate) late: Option<Signal>,
@@ -97,7 +97,8 @@ pub(crate) struct Supervisor<'a> {
     trusted: Duration,
     /// Whether another client has asked for the lock.
     revoked: bool,
-    /// Whether a signal other than SIGHUP that ends programs was passed on to the command, or typed for it.
+    /// Whether a signal other than SIGHUP that ends programs was passed on to the command, or any of them came to it
+    /// from the terminal.
     by_signal: bool,
     /// Whether it was reported that processes are left after the end of the command.
     has_left: bool,

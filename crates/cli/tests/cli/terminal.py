@@ -4,7 +4,7 @@ Usage: terminal.py LOG STEPS COMMAND..
 
 Each step, separated by a comma, is `WORD=KEY`: when WORD is in the file LOG, or with `@`
 before it on the terminal, KEY is typed: a character, or ^ and a letter; with `!` before it,
-it is written to LOG instead. Writes what the terminal showed to stdout, and ends with the
+it is written to LOG instead. The key `~` hangs the terminal up. Writes what the terminal showed to stdout, and ends with the
 command's status as a shell tells it, after 30 s with 99.
 """
 
@@ -44,6 +44,10 @@ while status is None:
                 with open(log, "a") as lines:
                     lines.write(key[1:] + "\n")
                 continue
+            if key == "~":
+                os.close(terminal)
+                open_ = False
+                continue
             key = chr(ord(key[1]) - 64) if key.startswith("^") else key
             os.write(terminal, key.encode())
     ended, code = os.waitpid(pid, os.WNOHANG)
@@ -53,7 +57,6 @@ while status is None:
         shown += b"\n[signal]" if os.WIFSIGNALED(code) else b"\n[status]"
     elif until < time.monotonic():
         os.kill(pid, signal.SIGKILL)
-        os.close(terminal)
         sys.stdout.buffer.write(shown)
         sys.exit(99)
 sys.stdout.buffer.write(shown)

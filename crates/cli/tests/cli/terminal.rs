@@ -28,6 +28,7 @@ on_every_server! {
     an_interrupt_that_is_not_typed_ends_nothing_else
     ctrl_c_ends_what_keeps_the_lock
     ctrl_c_ends_a_standby_that_would_begin_again
+    the_end_of_the_terminal_ends_a_standby_that_would_begin_again
     a_terminal_that_shows_nothing_does_not_delay_anything
     a_wait_that_ends_in_the_background_leaves_the_line_to_the_shell
     a_wait_for_a_server_in_the_background_leaves_the_line_to_the_shell
@@ -191,6 +192,25 @@ fn ctrl_c_ends_a_standby_that_would_begin_again(hosts: &str) {
         assert_eq!(log.words(), ["begun"], "{seen:?}");
         assert_eq!(seen.code, Some(code), "{seen:?}");
         await_queue(hosts, &path, 0);
+    }
+}
+
+/// The kernel tells the shell and the group that has the terminal, and `sh` tells nobody.
+fn the_end_of_the_terminal_ends_a_standby_that_would_begin_again(hosts: &str) {
+    for (before, after) in [(false, false), (true, false), (false, true)] {
+        let ([path, other], log) = (["hangup", "other"].map(fresh_path), Log::new());
+        let run = |is_there| match is_there {
+            true => format!("{} -- ", zklock(&other)),
+            false => String::new(),
+        };
+        let standby = format!("{} standby --restart always", env!("CARGO_BIN_EXE_zklock"));
+        let standby = format!("{}{standby} {path} -- {}", run(before), run(after));
+        let script = format!("{standby}sh -c '{}'; exit $?", log.beat("begun"));
+        let seen = end(start(hosts, &log, "begun=~", "sh", &script));
+        assert_eq!(seen.code, Some(129), "{seen:?}");
+        await_queue(hosts, &path, 0);
+        await_queue(hosts, &other, 0);
+        assert!(log.is_still(), "{script}: {seen:?}");
     }
 }
 
