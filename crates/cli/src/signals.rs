@@ -153,6 +153,14 @@ impl Signals {
         let _ = self.continued.recv_timeout(STOP_LIMIT);
         self.state.lock().own.remove(Signal::SIGTSTP);
     }
+
+    /// Stops the group of this process as the system stops one that reads from a terminal which it does not have:
+    /// another `zklock` around this one gives it the terminal. Returns when this process continues.
+    pub(crate) fn stop_for_terminal(&self) {
+        let _ = self.continued.try_recv();
+        let _ = kill(GROUP, Signal::SIGTTIN);
+        let _ = self.continued.recv_timeout(STOP_LIMIT);
+    }
 }
 
 /// How a signal was handled.
@@ -209,6 +217,9 @@ fn forward(
     let mut last: Option<(Signal, Instant)> = None;
     // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
+        if signal == Signal::SIGCONT {
+            let _ = continues.try_send(());
+        }
         let is_echo = last.is_some_and(|(same, at)| same == signal && at.elapsed() < ECHO);
         match take(state, signal, is_echo, to) {
             Taken::Stops => {

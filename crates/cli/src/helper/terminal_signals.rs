@@ -28,6 +28,8 @@ pub(super) fn listen() -> io::Result<()> {
         ]),
         SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
     )?;
+    // Another `zklock` in the group stops it with this signal.
+    SigSet::from_iter([Signal::SIGTTIN]).thread_block()?;
     let zklock = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     loop {
         let both = [signals.as_fd(), zklock.as_fd()];

@@ -34,6 +34,7 @@ impl Supervisor<'_> {
         if wants_terminal && !terminal.is_there() {
             say("the command wants the terminal of another process namespace, and has stopped");
         }
+        self.wants_terminal = wants_terminal && !asked;
         // A signal that was sent only to the command does not cost it its lock.
         if asked || terminal.is_there() && !is(Signal::SIGSTOP) {
             self.child.ask(Kind::Suspend);
@@ -44,11 +45,14 @@ impl Supervisor<'_> {
     /// unless the lock is lost by then.
     pub(super) fn suspended(&mut self, failure: &str) {
         let alone = mem::take(&mut self.stops_alone);
+        let wants_terminal = mem::take(&mut self.wants_terminal);
         // Without this process, the lock would be lost while other processes go on.
         if !failure.is_empty() {
             say(&format!(
                 "cannot stop what the command has started, it goes on: {failure}"
             ));
+        } else if has_job_control() && wants_terminal {
+            self.signals.stop_for_terminal();
         } else if has_job_control() {
             // This process's group must get what the terminal has sent to the command's group
             // alone: a script in it waits for this process.

@@ -111,6 +111,8 @@ pub(crate) struct Supervisor<'a> {
     passed_stop: bool,
     /// Whether the command has stopped for it: this process got SIGTSTP, as its group did if it was typed.
     stops_alone: bool,
+    /// Whether everything is being stopped because the command wants a terminal that this process does not have.
+    wants_terminal: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -140,6 +142,7 @@ impl<'a> Supervisor<'a> {
             had_terminal: false,
             passed_stop: false,
             stops_alone: false,
+            wants_terminal: false,
         }
     }
 

@@ -24,6 +24,7 @@ on_every_server! {
     a_zklock_whose_command_stops_its_group_when_told_to_stops_once
     a_command_in_the_background_stops_for_the_terminal_and_gets_it_with_fg
     a_command_that_stops_its_group_or_has_another_zklock_inside_gives_the_shell_its_terminal
+    a_command_under_two_locks_reads_from_the_terminal
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     an_interrupt_that_is_not_typed_ends_nothing_else
     ctrl_c_ends_what_keeps_the_lock
@@ -146,6 +147,20 @@ fn ctrl_c_ends_a_script_around_a_wait(hosts: &str) {
         }
     }
     holder.kill();
+}
+
+/// Behind a pipe, it gets the terminal when it reads from it, and the inner `zklock` has not got it before.
+fn a_command_under_two_locks_reads_from_the_terminal(hosts: &str) {
+    for before in ["", "set -m; "] {
+        let ([path, inner], log) = (["outer", "inner"].map(fresh_path), Log::new());
+        let reads = format!("{}; read word; {}", log.write("ready"), log.write("$word"));
+        let run = format!("{} -- {} -- sh -c '{reads}'", zklock(&path), zklock(&inner));
+        let script = format!("{before}{run} | cat; {}", log.write("next"));
+        let seen = end(start(hosts, &log, "ready=x,ready=^J", "bash", &script));
+        assert_eq!(log.words(), ["ready", "x", "next"], "{script}: {seen:?}");
+        await_queue(hosts, &path, 0);
+        await_queue(hosts, &inner, 0);
+    }
 }
 
 fn ctrl_c_that_a_command_takes_for_itself_ends_nothing_else(hosts: &str) {
