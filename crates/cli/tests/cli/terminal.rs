@@ -151,13 +151,19 @@ fn ctrl_c_ends_a_script_around_a_wait(hosts: &str) {
 
 /// Behind a pipe, it gets the terminal when it reads from it, and the inner `zklock` has not got it before.
 fn a_command_under_two_locks_reads_from_the_terminal(hosts: &str) {
-    for before in ["", "set -m; "] {
+    for (before, after, stop) in [("", ":", ""), ("set -m; ", "fg", ",x=^Z")] {
         let ([path, inner], log) = (["outer", "inner"].map(fresh_path), Log::new());
-        let reads = format!("{}; read word; {}", log.write("ready"), log.write("$word"));
+        let read = format!("read word; {}", log.write("$word"));
+        let reads = format!("{}; {read}; {read}", log.write("ready"));
         let run = format!("{} -- {} -- sh -c '{reads}'", zklock(&path), zklock(&inner));
-        let script = format!("{before}{run} | cat; {}", log.write("next"));
-        let seen = end(start(hosts, &log, "ready=x,ready=^J", "bash", &script));
-        assert_eq!(log.words(), ["ready", "x", "next"], "{script}: {seen:?}");
+        let again = format!("{}; {after}", log.write("again"));
+        let script = format!("{before}{run} | cat; {again}");
+        let go = if stop.is_empty() { "x" } else { "again" };
+        let steps = format!("ready=x,ready=^J{stop},{go}=y,{go}=^J");
+        let seen = end(start(hosts, &log, &steps, "bash", &script));
+        let mut words = log.words();
+        words.retain(|word| word != "again");
+        assert_eq!(words, ["ready", "x", "y"], "{script}: {seen:?}");
         await_queue(hosts, &path, 0);
         await_queue(hosts, &inner, 0);
     }
