@@ -55,8 +55,8 @@ fn unmarked(dir: &str) -> Error {
 impl RawGuard {
     /// Finds out how the predecessor left, waits for the `delay` if it left without releasing, and sets the mark.
     ///
-    /// Returns the token of a predecessor that left without releasing, too. Returns `None` if the limit was reached; the lock is released then, and the mark is left as
-    /// it was.
+    /// Returns the token of a predecessor that left without releasing, too. Returns `None` if the limit was
+    /// reached; the lock is released then, and the mark is left as it was.
     pub(crate) fn settle(
         mut self,
         delay: Duration,
