@@ -666,6 +666,42 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_pauses_for_its_share_and_the_first_round_only_when_it_is_over() {
+        let (mut rotation, away) = (offered(), Duration::from_secs(9));
+        let pause = |rotation: &Rotation<i32>, last, hurried| {
+            let hurried = Duration::from_millis(hurried);
+            rotation
+                .pause_after_attempt(last, hurried, away)
+                .as_millis()
+        };
+        let each = [(false, 0), (true, 0), (false, 500), (false, 700)];
+        let all = |rotation: &_| each.map(|(last, hurried)| pause(rotation, last, hurried));
+        assert_eq!(all(&rotation), [0, 600, 0, 0]);
+        rotation.next_round();
+        assert_eq!(all(&rotation), [600, 600, 100, 0]);
+        rotation.offer(&[1], &[2, 3]);
+        assert_eq!(pause(&rotation, true, 0), 600, "three are asked");
+        rotation.offer(&[], &[]);
+        assert_eq!(pause(&rotation, true, 0), 1800, "nobody is asked");
+    }
+
+    #[test]
+    fn a_round_is_followed_by_a_pause_unless_its_attempts_paused_or_a_server_is_left_to_try() {
+        let (mut rotation, away) = (offered(), Duration::from_secs(9));
+        let pause = |rotation: &mut Rotation<i32>, round: &Round| {
+            rotation.pause_after(round, away).as_millis()
+        };
+        assert_eq!(pause(&mut rotation, &Round::Refused), 0);
+        let again = [0, 1800].map(|_| pause(&mut rotation, &Round::Expired));
+        assert_eq!(again, [0, 1800], "the server answers");
+        let short = served(0, false);
+        for (port, expected) in [(1, 0), (2, 0), (3, 1800)] {
+            rotation.leave(port, Some(&short));
+            assert_eq!(pause(&mut rotation, &short), expected, "{port}");
+        }
+    }
+
+    #[test]
     fn servers_whose_names_are_not_resolved_any_more_are_counted() {
         for (targets, kept) in [(&[][..], &[1, 2, 3][..]), (&[1], &[2, 3])] {
             let mut rotation = begun();
