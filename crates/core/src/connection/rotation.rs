@@ -168,10 +168,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     /// each further round.
     fn dial_limit(&self, timeout: Duration, first: Option<Duration>) -> Duration {
         let count = self.count.max(1) as u32;
-        let share = |whole: Duration| {
-            let share = whole * 2 / 3 / count;
-            share.clamp(DIAL_LEAST, DIAL_LIMIT)
-        };
+        let share = |whole: Duration| (whole * 2 / 3 / count).clamp(DIAL_LEAST, DIAL_LIMIT);
         let begins = first.is_some();
         let first = first.map_or(Duration::MAX, |first| {
             share(first.min(timeout)).max(FIRST_LEAST)
@@ -223,14 +220,22 @@ impl<Address: Clone + Eq> Rotation<Address> {
             .collect()
     }
 
-    /// Returns how long to wait for the greeting of a server that has this `limit`, when no other server
-    /// has served for the time `away`.
+    /// Gives a server less time, perhaps, while others elect a leader. No server has served for the time `away`.
+    /// Returns whether that is less for the greeting.
+    pub fn hurry(&mut self, candidate: &mut Candidate<Address>, away: Duration) -> bool {
+        let (target, whole) = (&candidate.target, candidate.limit);
+        candidate.limit = self.limit(target, whole, away);
+        candidate.accept_limit = self.accept_limit(target, candidate.limit, away);
+        candidate.limit < whole
+    }
+
+    /// Returns how long to wait for the greeting of a server that has this `limit`.
     ///
     /// While others elect a leader, a server that does not answer at all may have been that leader, and
     /// would keep the client from the servers that find another. A server that hung up before, and now does
     /// not, is about to serve, and perhaps many clients at once. Where it is not most that hang up, the
     /// rest may have a leader and be slow: each of them is hurried once, after it had all of its time.
-    pub fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
+    fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
         let most_elect = self.most(Refusal::HungUp);
         let none_elects = self.refusals(Refusal::HungUp) == 0;
         let count = self.count;
@@ -248,7 +253,7 @@ impl<Address: Clone + Eq> Rotation<Address> {
     ///
     /// A server that is slow to greet accepts connections at once, or after a round trip if it is far away. So an
     /// address that accepted none when it was tried last would only keep the client from servers that elect a leader.
-    pub fn accept_limit(&self, target: &Address, limit: Duration, away: Duration) -> Duration {
+    fn accept_limit(&self, target: &Address, limit: Duration, away: Duration) -> Duration {
         let is_it = |one: &Tried<Address>| one.address == *target && one.is_unreached;
         let was_unreached = self.unreached.contains(target) || self.tried.iter().any(is_it);
         let is_hurried = was_unreached && self.refusals(Refusal::HungUp) > 0;
@@ -758,6 +763,28 @@ mod tests {
         rotation.leave(1, Some(&served(1000, false)));
         hangs_up(&mut rotation, 2);
         assert_eq!(limits(&rotation, 0), [3000, 3000, 500], "nor before");
+    }
+
+    /// A client that has not been greeted yet does not know how far away the servers are.
+    #[test]
+    fn who_gets_little_time_to_greet_gets_no_more_to_accept_the_connection() {
+        for greeted in [None, Some(Duration::from_secs(1))] {
+            let mut rotation = offered();
+            rotation.greeted = greeted;
+            rotation.leave(1, None);
+            rotation.unreached();
+            hangs_up(&mut rotation, 2);
+            hangs_up(&mut rotation, 3);
+            let limit = Duration::from_secs(3);
+            let tried = rotation.in_order(vec![1], Vec::new(), limit, Duration::ZERO);
+            for mut candidate in tried {
+                assert!(rotation.hurry(&mut candidate, Duration::ZERO));
+                assert_eq!(
+                    (candidate.accept_limit, candidate.limit),
+                    (ELECTING, ELECTING)
+                );
+            }
+        }
     }
 
     #[test]

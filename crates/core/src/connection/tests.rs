@@ -85,13 +85,12 @@ fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Dura
     let mut asked = vec![0; order.len()];
     loop {
         let tried = rotation.begin((order.to_vec(), Vec::new()), TIMEOUT, None, Duration::ZERO);
-        for (number, candidate) in (1..).zip(tried) {
+        for (number, mut candidate) in (1..).zip(tried) {
             let (server, began) = (candidate.target, now);
             asked[server] += 1;
-            let (whole, away) = (candidate.limit, began - away_since);
-            let accept_limit = rotation.accept_limit(&server, whole, away);
-            let limit = rotation.limit(&server, whole, away);
-            let (did, ended) = servers.asked(server, began, (accept_limit, limit));
+            let is_hurried = rotation.hurry(&mut candidate, began - away_since);
+            let limits = (candidate.accept_limit, candidate.limit);
+            let (did, ended) = servers.asked(server, began, limits);
             if did == Does::Serves {
                 return (ended, asked);
             }
@@ -101,7 +100,7 @@ fn comes_back(servers: &Servers, order: &[usize], away_since: Duration) -> (Dura
                 Does::HangsUp => rotation.refused(Refusal::HungUp),
                 _ => {}
             }
-            let hurried = match limit < whole {
+            let hurried = match is_hurried {
                 true => ended - began,
                 false => Duration::ZERO,
             };

@@ -23,12 +23,9 @@ impl Io {
             return Round::Over;
         }
         for (number, mut candidate) in (1..).zip(candidates) {
-            let (began, whole) = (Moment::now(), candidate.limit);
+            let began = Moment::now();
             let away = began.saturating_since(self.served.0);
-            let target = &candidate.target;
-            candidate.accept_limit = self.rotation.accept_limit(target, whole, away);
-            candidate.limit = self.rotation.limit(target, whole, away);
-            let is_hurried = candidate.limit < whole;
+            let is_hurried = self.rotation.hurry(&mut candidate, away);
             if let Some(round) = self.tries(candidate, forgotten) {
                 return round;
             }
