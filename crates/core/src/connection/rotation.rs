@@ -1,10 +1,12 @@
 //! Which server is asked next, for how long, for which session, and after which pause: those that were tried
 //! already come last.
 
+mod hurry;
+
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::backoff::{Backoff, PART, Service};
+use super::backoff::{Backoff, Service};
 
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
@@ -31,11 +33,6 @@ const DIAL_LEAST: Duration = Duration::from_millis(250);
 /// The shortest time for one address that a short wait for the first connection leaves: as long as a server
 /// on another continent takes.
 const FIRST_LEAST: Duration = Duration::from_millis(500);
-
-/// The least time for a server to greet while others elect a leader: as long as a server on another
-/// continent takes. It grows, with the time without a server, to an equal share for each address of
-/// the pause between rounds.
-const ELECTING: Duration = Duration::from_millis(500);
 
 /// The outcome of a round of attempts.
 #[derive(Debug)]
@@ -220,49 +217,6 @@ impl<Address: Clone + Eq> Rotation<Address> {
             .collect()
     }
 
-    /// Gives a server less time, perhaps, while others elect a leader. No server has served for the time `away`.
-    /// Returns whether that is less for the greeting.
-    pub fn hurry(&mut self, candidate: &mut Candidate<Address>, away: Duration) -> bool {
-        let (target, whole) = (&candidate.target, candidate.limit);
-        candidate.limit = self.limit(target, whole, away);
-        candidate.accept_limit = self.accept_limit(target, candidate.limit, away);
-        candidate.limit < whole
-    }
-
-    /// Returns how long to wait for the greeting of a server that has this `limit`.
-    ///
-    /// While others elect a leader, a server that does not answer at all may have been that leader, and
-    /// would keep the client from the servers that find another. A server that hung up before, and now does
-    /// not, is about to serve, and perhaps many clients at once. Where it is not most that hang up, the
-    /// rest may have a leader and be slow: each of them is hurried once, after it had all of its time.
-    fn limit(&mut self, target: &Address, limit: Duration, away: Duration) -> Duration {
-        let most_elect = self.most(Refusal::HungUp);
-        let none_elects = self.refusals(Refusal::HungUp) == 0;
-        let count = self.count;
-        let one = self.tried(target);
-        let is_spared = none_elects || one.refusal == Some(Refusal::HungUp);
-        if is_spared || !most_elect && (!one.had_all || one.was_hurried) {
-            one.had_all = true;
-            return limit;
-        }
-        one.was_hurried = true;
-        limit.min(while_electing(away, count))
-    }
-
-    /// Returns how long to wait for an address that has this `limit` to accept the connection.
-    ///
-    /// A server that is slow to greet accepts connections at once, or after a round trip if it is far away. So an
-    /// address that accepted none when it was tried last would only keep the client from servers that elect a leader.
-    fn accept_limit(&self, target: &Address, limit: Duration, away: Duration) -> Duration {
-        let is_it = |one: &Tried<Address>| one.address == *target && one.is_unreached;
-        let was_unreached = self.unreached.contains(target) || self.tried.iter().any(is_it);
-        let is_hurried = was_unreached && self.refusals(Refusal::HungUp) > 0;
-        self.greeted.filter(|_| is_hurried).map_or(limit, |took| {
-            let least = while_electing(away, self.count);
-            limit.min(least.max(2 * took))
-        })
-    }
-
     fn tried(&mut self, target: &Address) -> &mut Tried<Address> {
         let known = self.tried.iter().position(|one| one.address == *target);
         let at = known.unwrap_or(self.tried.len());
@@ -387,11 +341,6 @@ impl<Address: Clone + Eq> Rotation<Address> {
     pub fn greeted(&mut self, took: Duration) {
         self.greeted = Some(took);
     }
-}
-
-/// Returns how long to wait for a server that may be the one whose loss makes the others elect.
-fn while_electing(away: Duration, addresses: usize) -> Duration {
-    ELECTING.max(away / PART / addresses.max(1) as u32)
 }
 
 fn first_round(timeout: Duration) -> Duration {
@@ -779,10 +728,8 @@ mod tests {
             let tried = rotation.in_order(vec![1], Vec::new(), limit, Duration::ZERO);
             for mut candidate in tried {
                 assert!(rotation.hurry(&mut candidate, Duration::ZERO));
-                assert_eq!(
-                    (candidate.accept_limit, candidate.limit),
-                    (ELECTING, ELECTING)
-                );
+                let limits = [candidate.accept_limit, candidate.limit];
+                assert_eq!(limits, [Duration::from_millis(500); 2]);
             }
         }
     }
