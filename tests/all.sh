@@ -123,14 +123,15 @@ suites() {
 # The steps that compile and compute, which give way to suites that wait.
 computations() {
   local oldest system packages
+  # These are over before tests/chaos.sh asks Cargo for anything, which would wait for them.
+  echo "features tests/features.sh"
+  echo "documentation env RUSTDOCFLAGS='$verdict' cargo doc --quiet --workspace --no-deps --all-features"
   echo "sim/compile tests/sim.sh --compile"
   echo "sim/test tests/sim.sh --test"
   sed -n 's/^tests\/model /&/p' "$logs/compiled"
   # These are seeds that no run has played; a seed that fails is named, and its story is told.
   sed -n "s/^tests\/play /&env ZKLOCK_PLAY_FIRST=$((RANDOM * 32768 + RANDOM)) /p" "$logs/compiled"
   echo "sim/seeds tests/sim.sh --fresh"
-  echo "documentation env RUSTDOCFLAGS='$verdict' cargo doc --quiet --workspace --no-deps --all-features"
-  echo "features tests/features.sh"
   # This checks the packages with the oldest Rust that Cargo.toml allows.
   oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
   cargo "+$oldest" --version >/dev/null 2>&1 || rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal || true
