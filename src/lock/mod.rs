@@ -22,6 +22,8 @@ pub(crate) mod prepared_create;
 pub(crate) mod raw_guard;
 mod release_note;
 pub(crate) mod request;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use std::fmt;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use self::prepared_create::Early;
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile, Wish};
 use self::request::{Ahead, LockRequest, Queue};
-use crate::error::{Error, Result};
+use crate::error::{Error, LostReason, Result};
 use crate::guard::GuardState;
 use crate::local::thread_set::{self, ThreadSet};
 use crate::local::turnstile::Entry;
@@ -188,10 +190,21 @@ impl Locks {
 
     /// Takes over a lock that another process has handed over; see [`Session::take_over`].
     pub(crate) fn take_over(&self, handover: &Handover, limit: &Limit) -> Result<Grant> {
-        let Entry::Turn(turn, _) = self.turnstile.try_enter(&handover.path().into()) else {
-            return Err(self.session.over());
+        let taken = match self.turnstile.try_enter(&handover.path().into()) {
+            Entry::Turn(turn, _) => self
+                .session
+                .take_over(handover, limit)
+                .map(|raw| (raw, turn)),
+            _ => Err(self.session.over()),
         };
-        let mut raw = self.session.take_over(handover, limit)?;
+        let (mut raw, turn) = taken.map_err(|error| match error {
+            // The client has ended with the session.
+            Error::Closed if self.session.status.expiries() != 0 => Error::Lost {
+                path: handover.path().to_owned(),
+                why: LostReason::SessionExpired,
+            },
+            error => error,
+        })?;
         self.share(&mut raw);
         Ok(Grant { raw, turn })
     }
