@@ -32,8 +32,7 @@ use crate::session::lease::Lease;
 use crate::system::clock;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
-use crate::transport::handover::Handover;
-use crate::transport::handover::{Inherited, SessionKey};
+use crate::transport::handover::{Handover, Inherited, SessionKey};
 use crate::transport::{CallId, Failure};
 use zklock_core::attempt::Orphan;
 use zklock_core::dialect::Kind;
@@ -255,12 +254,7 @@ impl Attempt<'_> {
 
     /// Waits for a connection with the session that was handed over.
     fn connect(&mut self, limit: &Limit) -> Result<()> {
-        let connected = self.caller.connected(limit);
-        // Perhaps the client has ended with the session.
-        if self.session.status.expiries() != 0 {
-            return Err(self.lost(LostReason::SessionExpired));
-        }
-        match connected? {
+        match self.caller.connected(limit)? {
             Some(snapshot) if snapshot.session == self.id() => Ok(()),
             Some(_) => Err(self.lost(LostReason::SessionExpired)),
             None => Err(self.unanswered(limit)),

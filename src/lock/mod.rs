@@ -198,12 +198,13 @@ impl Locks {
             _ => Err(self.session.over()),
         };
         let (mut raw, turn) = taken.map_err(|error| match error {
-            // The client has ended with the session.
-            Error::Closed if self.session.status.expiries() != 0 => Error::Lost {
+            Error::Lost { .. } => error,
+            // Perhaps the client has ended with the session.
+            _ if self.session.status.expiries() != 0 => Error::Lost {
                 path: handover.path().to_owned(),
                 why: LostReason::SessionExpired,
             },
-            error => error,
+            _ => error,
         })?;
         self.share(&mut raw);
         Ok(Grant { raw, turn })

@@ -8,37 +8,20 @@ use crate::session::Settings;
 use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::transport::handover::{Inherited, SessionKey};
+use crate::transport::mute::Mute;
 use crate::transport::status::Status;
-use crate::transport::{Call, Capabilities, Transport, WatchId};
 use zklock_jute::Secret;
-
-/// A transport whose client has ended.
-struct Ended;
-
-impl Transport for Ended {
-    fn send(&self, _: Vec<Call>) {}
-
-    fn unwatch(&self, _: &str, _: WatchId) {}
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            multi: true,
-            sync: true,
-            resumes: true,
-        }
-    }
-
-    fn close(&self, _: Duration) -> bool {
-        true
-    }
-}
 
 /// The thread that takes a lock over may be paused while its client connects.
 #[test]
 fn who_takes_over_in_a_session_that_has_expired_by_then_is_told_so() {
     let timeout = Duration::from_secs(8);
     let status = Arc::new(Status::new(timeout, true));
-    let session = Session::new(status.clone(), Arc::new(Ended), Settings::default());
+    let session = Session::new(
+        status.clone(),
+        Arc::new(Mute::default()),
+        Settings::default(),
+    );
     let locks = Locks::new(Arc::new(session.expect("a thread")));
     status.expired();
     status.closed();

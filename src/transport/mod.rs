@@ -16,6 +16,8 @@
 //! request and decides nothing about locks.
 
 pub(crate) mod handover;
+#[cfg(test)]
+pub(crate) mod mute;
 pub(crate) mod native;
 pub(crate) mod session_state;
 pub(crate) mod status;
@@ -332,31 +334,14 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use super::mute::Mute;
     use super::*;
     use crate::support::aside;
     use crate::time::limit::{Limit, LimitReached};
 
-    /// A transport that never has anything to read.
-    #[derive(Debug)]
-    struct Parked;
-
-    impl Transport for Parked {
-        fn send(&self, _: Vec<Call>) {}
-
-        fn unwatch(&self, _: &str, _: WatchId) {}
-
-        fn capabilities(&self) -> Capabilities {
-            unreachable!("no test asks")
-        }
-
-        fn close(&self, _: Duration) -> bool {
-            true
-        }
-    }
-
     /// Waits for the next letter.
     pub(super) fn recv<T>(mailbox: &Mailbox<T>, limit: &Limit) -> Result<T, LimitReached> {
-        let transport: &dyn Transport = &Parked;
+        let transport: &dyn Transport = &Mute::default();
         transport.receive(mailbox, limit)
     }
 
@@ -365,7 +350,7 @@ mod tests {
         let rested = aside(|| {
             let mailbox = Mailbox::new();
             mailbox.slot().put(7);
-            Parked.rest(&|| !mailbox.letters().is_empty(), None);
+            Mute::default().rest(&|| !mailbox.letters().is_empty(), None);
             mailbox.try_recv()
         });
         let letter = rested.recv_timeout(Duration::from_secs(10));

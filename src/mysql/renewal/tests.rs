@@ -1,3 +1,5 @@
+//! What the thread does with commands, and what its jobs report.
+
 use ::mysql::Opts;
 
 use super::*;

@@ -3,33 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::transport::{Capabilities, WatchId};
+use crate::transport::mute::Mute;
 use zklock_jute::{Reply, Request};
-
-/// A transport that records the requests it is given.
-#[derive(Debug, Default)]
-struct Mute(Mutex<Vec<Request>>);
-
-impl Transport for Mute {
-    fn send(&self, calls: Vec<Call>) {
-        let requests = calls.into_iter().map(|call| call.request);
-        self.0.lock().extend(requests);
-    }
-
-    fn unwatch(&self, _: &str, _: WatchId) {}
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            multi: true,
-            sync: true,
-            resumes: true,
-        }
-    }
-
-    fn close(&self, _: Duration) -> bool {
-        true
-    }
-}
 
 fn cleaner() -> (Arc<Cleaner>, Arc<Mute>) {
     let status = Arc::new(Status::new(Duration::from_secs(1), true));
@@ -46,11 +21,11 @@ fn the_background_thread_sends_nothing_that_is_under_way() {
     let perhaps = Orphan::Prefix("_c_me-lock-".to_owned());
     cleaner.add("/m", 1, vec![perhaps]);
     cleaner.push();
-    assert_eq!(mute.0.lock().len(), 1);
+    assert_eq!(mute.sent.lock().len(), 1);
     cleaner.answered(1, Ok(Reply::Synced { path: "/m".into() }));
     cleaner.push();
     cleaner.push();
-    assert_eq!(mute.0.lock().len(), 2);
+    assert_eq!(mute.sent.lock().len(), 2);
 }
 
 /// A paused thread may write its create after the next session has started to let requests in and
@@ -66,7 +41,7 @@ fn what_is_left_between_two_sessions_is_looked_for_in_the_next_one() {
     cleaner.push();
     assert_eq!(cleaner.len(), 1, "a known node has gone with its session");
     let synced = Request::Sync { path: "/m".into() };
-    assert_eq!(mute.0.lock().first(), Some(&synced));
+    assert_eq!(mute.sent.lock().first(), Some(&synced));
     cleaner.status.expired();
     cleaner.status.connected(3);
     cleaner.push();

@@ -1,0 +1,42 @@
+//! A transport for tests, which answers nothing.
+
+use std::time::Duration;
+
+use super::{Call, Capabilities, Transport, WatchId};
+use crate::system::sync::Mutex;
+use zklock_jute::Request;
+
+/// A transport that never has anything to read.
+#[derive(Default)]
+pub(crate) struct Mute {
+    /// The requests that it was given.
+    pub(crate) sent: Mutex<Vec<Request>>,
+    /// What to do when it is to end the session.
+    pub(crate) ends: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Transport for Mute {
+    fn send(&self, calls: Vec<Call>) {
+        let requests = calls.into_iter().map(|call| call.request);
+        self.sent.lock().extend(requests);
+    }
+
+    fn unwatch(&self, _: &str, _: WatchId) {}
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            multi: true,
+            sync: true,
+            resumes: true,
+        }
+    }
+
+    fn leave(&self) {
+        self.ends.iter().for_each(|ends| ends());
+    }
+
+    fn close(&self, _: Duration) -> bool {
+        self.leave();
+        true
+    }
+}
