@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::free_port;
+
 /// A relay that connects each client to the next server in turn, even if that server is down.
 pub struct Relay {
     pub hosts: String,
@@ -16,7 +18,7 @@ pub struct Relay {
 
 impl Relay {
     pub fn start(servers: Vec<String>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind(("127.0.0.1", free_port())).unwrap();
         let hosts = listener.local_addr().unwrap().to_string();
         let (open, picked) = (Arc::<Mutex<Vec<TcpStream>>>::default(), Arc::default());
         let (sockets, turns) = (Arc::clone(&open), Arc::<Mutex<Vec<usize>>>::clone(&picked));
@@ -55,7 +57,7 @@ impl Relay {
 
 /// Serves each connection in a thread of its own until the process ends; returns the address.
 pub fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let listener = TcpListener::bind(("127.0.0.1", free_port())).expect("a free port");
     let hosts = listener.local_addr().expect("its port").to_string();
     let serve = Arc::new(serve);
     thread::spawn(move || {

@@ -5,8 +5,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::support::eventually;
 use crate::support::raw::op;
+use crate::support::{eventually, free_port};
 
 /// A connection to a server on which everything that passes is recorded.
 pub(super) struct Tap {
@@ -16,7 +16,7 @@ pub(super) struct Tap {
 
 impl Tap {
     pub(super) fn start(server: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind(("127.0.0.1", free_port())).unwrap();
         let hosts = listener.local_addr().unwrap().to_string();
         let log = Arc::<Mutex<Vec<Vec<i32>>>>::default();
         let (server, ours) = (server.to_owned(), log.clone());

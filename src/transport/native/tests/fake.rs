@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use zklock_jute::{ConnectReply, ConnectRequest, ErrorCode, Reply, ReplyHeader, Request};
 
+use crate::support;
+
 /// The server's reaction to a request.
 pub(super) enum Act {
     Reply(Reply),
@@ -72,7 +74,8 @@ impl Script {
 
 impl Fake {
     pub(super) fn start(script: Script) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        // The clients of another test may still try a port that the system had given to its server before.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, support::free_port())).unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, stop) = (Arc::default(), Arc::default());
         let (count, stopped) = (Arc::clone(&connections), Arc::clone(&stop));
