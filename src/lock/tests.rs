@@ -6,7 +6,6 @@ use super::*;
 use crate::error::LostReason;
 use crate::session::Settings;
 use crate::system::clock;
-use crate::time::clock::Moment;
 use crate::transport::handover::{Inherited, SessionKey};
 use crate::transport::mute::Mute;
 use crate::transport::status::Status;
@@ -33,7 +32,7 @@ fn who_takes_over_in_a_session_that_has_expired_by_then_is_told_so() {
         session: Inherited {
             key,
             timeout,
-            heard_of: Moment::now().since_boot(),
+            heard_of: clock::since_boot(),
             is_kept: true,
         },
         clock: clock::name(),

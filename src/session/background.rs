@@ -18,9 +18,9 @@ use crate::session::cleaner::Cleaner;
 use crate::session::lease::{self, Lease};
 use crate::session::leases::Leases;
 use crate::system::channel::{Receiver, Sender, Waitable, bounded, unbounded, wait_any};
+use crate::system::clock;
 use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};
-use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
@@ -156,7 +156,7 @@ impl Heartbeat {
         self.leases.next_look(None);
         let snapshot = self.status.snapshot();
         let look = Look {
-            now: Moment::now().since_boot(),
+            now: clock::since_boot(),
             timeout: snapshot.timeout,
             connected: snapshot.state == SessionState::Connected,
             connects: snapshot.connects,
@@ -177,7 +177,7 @@ impl Heartbeat {
         self.check(due.checks);
         self.watch(due.watches);
         if let Some(pause) = pause {
-            self.leases.next_look(Some(Moment::of(look.now + pause)));
+            self.leases.next_look(Some(look.now + pause));
         }
         pause
     }

@@ -14,9 +14,8 @@ use crate::error::{Error, Result};
 use crate::metrics::Counters;
 use crate::path;
 use crate::system::channel::Sender;
-use crate::system::contained;
 use crate::system::sync::Mutex;
-use crate::time::clock::Moment;
+use crate::system::{clock, contained};
 use crate::time::limit::{Limit, from_now};
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
@@ -147,7 +146,7 @@ impl Cleaner {
             ids.push(self.entries.lock().begin(deletion, interest));
         }
         match release.not_before {
-            Some(time) if Moment::now().since_boot() < time => {
+            Some(time) if clock::since_boot() < time => {
                 let _ = self.wake.try_send(());
             }
             _ => self.send(&ids),
@@ -234,7 +233,7 @@ impl Cleaner {
     pub(crate) fn push(self: &Arc<Self>) -> Option<Instant> {
         let snapshot = self.status.snapshot();
         let connected = snapshot.state == SessionState::Connected;
-        let now = Moment::now().since_boot();
+        let now = clock::since_boot();
         let mut entries = self.entries.lock();
         if snapshot.is_over() {
             entries.clear();
@@ -257,7 +256,7 @@ impl Cleaner {
     /// Returns the nodes that attempts have left, and those that may still appear because attempts have asked for
     /// them, with their directories; `None` while a guard's nodes are to be deleted.
     pub(crate) fn leftovers(&self) -> Option<Vec<(String, Orphan)>> {
-        let (mut entries, now) = (self.entries.lock(), Moment::now().since_boot());
+        let (mut entries, now) = (self.entries.lock(), clock::since_boot());
         if entries.find(|one| !one.from_attempt).is_some() {
             return None;
         }
@@ -279,7 +278,7 @@ impl Cleaner {
     /// Returns the time until the last delayed release is due, if there is one.
     pub(crate) fn delayed_for(&self) -> Option<Duration> {
         let until = self.entries.lock().delayed_until()?;
-        Some(until.saturating_sub(Moment::now().since_boot()))
+        Some(until.saturating_sub(clock::since_boot()))
     }
 
     fn send(self: &Arc<Self>, ids: &[u64]) {
@@ -342,7 +341,7 @@ impl Cleaner {
         let Some((deletion, interest)) = entries.get(id) else {
             return;
         };
-        let now = Moment::now().since_boot();
+        let now = clock::since_boot();
         match deletion.answered(now, answered) {
             Progress::GoesOn(failure) => {
                 let failed = failure.map(|failure| (failure, deletion.dir().to_owned()));

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::Session;
 use super::caller::Caller;
 use crate::error::{Error, Result};
-use crate::time::clock::Moment;
+use crate::system::clock;
+use crate::time::clock::nanos;
 use crate::time::limit::{Limit, LimitReached};
 use zklock_core::proof::{GrantProof, Next, Proof, judge};
 use zklock_core::validity::Stamp;
@@ -26,7 +27,9 @@ impl Session {
     /// Returns how long a lock that nobody is ahead for is held back, if that takes long: after a
     /// reconnect, the leader must first have heard of the session.
     pub(crate) fn held_back(&self) -> Option<Duration> {
-        pause_until(Duration::from_nanos(self.held_back.load(Ordering::Relaxed)))
+        let until = Duration::from_nanos(self.held_back.load(Ordering::Relaxed));
+        let pause = until.checked_sub(clock::since_boot());
+        pause.filter(|pause| !pause.is_zero())
     }
 
     /// Notes that no lock is held back any more.
@@ -39,8 +42,8 @@ impl Session {
         let mut level = log::Level::Debug;
         if LONG <= pause {
             level = log::Level::Info;
-            let until = Moment::now() + pause;
-            self.held_back.store(until.as_nanos(), Ordering::Relaxed);
+            let until = clock::since_boot() + pause;
+            self.held_back.store(nanos(until), Ordering::Relaxed);
         }
         log::log!(
             level,
@@ -94,7 +97,7 @@ impl Session {
             let Ok(answers) = caller.prove(nodes, limit) else {
                 return Ok(Proven::LimitReached);
             };
-            let now = Moment::now().since_boot();
+            let now = clock::since_boot();
             match judge(self.transport.capabilities(), &answers) {
                 Proof::Confirmed if proof.confirmed(stamp, counts, now) => tell_late(proof.took),
                 Proof::Confirmed => {}
@@ -118,10 +121,4 @@ pub(crate) fn tell_late(took: Duration) {
 pub(crate) fn hidden(nodes: &[String], at: usize) -> Error {
     let path = nodes.get(at).cloned().unwrap_or_default();
     Error::NoAuth { path }
-}
-
-/// Returns the time until this moment, unless it has passed.
-fn pause_until(moment: Duration) -> Option<Duration> {
-    let now = Moment::now().since_boot();
-    moment.checked_sub(now).filter(|pause| !pause.is_zero())
 }

@@ -13,9 +13,10 @@ use crate::error::{Error, LossCell, LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
 use crate::system::channel::{Receiver, Sender, bounded};
+use crate::system::clock::since_boot;
 use crate::system::contained;
 use crate::system::sync::Mutex;
-use crate::time::clock::{Moment, nanos};
+use crate::time::clock::nanos;
 use crate::transport::Capabilities;
 use crate::transport::session_state::SessionValidity;
 use zklock_core::validity::{Stamp, Validity};
@@ -171,7 +172,7 @@ impl Lease {
 
     /// Fails from the moment when another client can have the lock.
     pub(crate) fn check(&self) -> Result<()> {
-        let now = now();
+        let now = since_boot();
         match self.last_proof(now) {
             Some(_) if !self.is_over_at(now) => Ok(()),
             _ => Err(self.lost()),
@@ -181,13 +182,13 @@ impl Lease {
     /// Makes the guard Lost after this time. The nodes stay: no other client may have them while
     /// code runs under the guard.
     pub(crate) fn limit(&self, time: Duration) {
-        let until = now().saturating_add(time);
+        let until = since_boot().saturating_add(time);
         self.until.store(nanos(until), Ordering::Release);
     }
 
     /// Returns whether the time of [`limit`](Self::limit) has passed.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over_at(now())
+        self.is_over_at(since_boot())
     }
 
     fn is_over_at(&self, now: Duration) -> bool {
@@ -196,11 +197,11 @@ impl Lease {
 
     /// Returns the stamp of the last check that a quorum committed, unless the lock is lost.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
-        self.last_proof(now())
+        self.last_proof(since_boot())
     }
 
     pub(crate) fn state(&self) -> GuardState {
-        self.state_at(now())
+        self.state_at(since_boot())
     }
 
     fn state_at(&self, now: Duration) -> GuardState {
@@ -210,7 +211,7 @@ impl Lease {
 
     /// Returns how long the lock can be trusted if nothing more arrives.
     pub(crate) fn valid_for(&self) -> Duration {
-        let now = now();
+        let now = since_boot();
         let until = self.validity(now).map(|validity| validity.until);
         let limit = Duration::from_nanos(self.until.load(Ordering::Acquire));
         until.unwrap_or_default().min(limit).saturating_sub(now)
@@ -218,7 +219,7 @@ impl Lease {
 
     /// Returns how long the state lasts if nothing more arrives.
     pub(crate) fn steady_for(&self) -> Option<Duration> {
-        let now = now();
+        let now = since_boot();
         let state = self.state_at(now);
         // A change that was not reported to the guard is due now, even a loss.
         if state != *self.reported.lock() {
@@ -246,7 +247,7 @@ impl Lease {
     /// Marks the lock as lost, for this reason unless it was lost before.
     pub(crate) fn lose(&self, why: LostReason) {
         let life = &self.life;
-        if self.last_proof(now()).is_some() {
+        if self.last_proof(since_boot()).is_some() {
             life.why.settle(why);
         } else if why != LostReason::NodeGone {
             self.why_lost();
@@ -259,7 +260,7 @@ impl Lease {
 
     /// Returns why the lock is lost; `None` if it is not.
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        let now = now();
+        let now = since_boot();
         match self.last_proof(now) {
             Some(_) => self.is_over_at(now).then_some(LostReason::OverTime),
             None => Some(self.why_lost()),
@@ -374,10 +375,6 @@ pub(crate) fn gone(capabilities: Capabilities) -> LostReason {
         true => LostReason::Evicted,
         false => LostReason::NodeGone,
     }
-}
-
-fn now() -> Duration {
-    Moment::now().since_boot()
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use std::time::Duration;
 use crate::path::parent;
 use crate::session::lease::Lease;
 use crate::system::channel::Sender;
+use crate::system::clock;
 use crate::system::sync::{Mutex, MutexGuard};
-use crate::time::clock::Moment;
+use crate::time::clock::nanos;
 use crate::transport::{Transport, WatchId};
 use zklock_core::renewals::{Renewals, WATCH_AFTER};
 
@@ -38,15 +39,15 @@ impl Leases {
 
     /// Registers a lease; returns the id to end it with.
     pub(crate) fn begin(&self, lease: Arc<Lease>) -> u64 {
-        let since = Moment::now();
+        let since = clock::since_boot();
         // The proof behind a grant need not be the latest one, and a short session leaves little
         // time for the next proof.
         let steady = lease.steady_for().unwrap_or(Duration::MAX);
         let look = WATCH_AFTER.min(steady / 2);
         let asked = lease.stamp().map_or(Duration::ZERO, |stamp| stamp.sent);
         lease.belongs(true);
-        let id = self.open.lock().begin(lease, asked, since.since_boot());
-        if (since + look).as_nanos() < self.next_look.load(Ordering::Acquire) {
+        let id = self.open.lock().begin(lease, asked, since);
+        if nanos(since + look) < self.next_look.load(Ordering::Acquire) {
             self.wake(look);
         }
         id
@@ -127,8 +128,8 @@ impl Leases {
     }
 
     /// Notes when the background thread looks next; before it looks, every registration wakes it.
-    pub(super) fn next_look(&self, at: Option<Moment>) {
-        let at = at.map_or(u64::MAX, Moment::as_nanos);
+    pub(super) fn next_look(&self, at: Option<Duration>) {
+        let at = at.map_or(u64::MAX, nanos);
         self.next_look.store(at, Ordering::Release);
     }
 }
@@ -153,10 +154,10 @@ mod tests {
             let config = native::Config::plain("127.0.0.1:1", SHORT);
             let transport = native::open(config, Arc::new(Status::new(SHORT, true))).unwrap();
             let leases = Leases::new(transport, wake);
-            let now = Moment::now();
+            let now = clock::since_boot();
             let next = now + Duration::from_millis(45);
             leases.next_look(Some(next));
-            let sent = now.since_boot().saturating_sub(Duration::from_millis(age));
+            let sent = now.saturating_sub(Duration::from_millis(age));
             let touched = sent.saturating_sub(SHORT / 100);
             let bounds =
                 SessionValidity::new(&Lifetime::new(SHORT, Duration::ZERO, Duration::ZERO));

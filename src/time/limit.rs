@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use crate::system::channel::{Receiver, Waitable, wait_any};
 use crate::system::clock;
-use crate::time::clock::Moment;
 
 /// A century, which is longer than any wait.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -22,7 +21,7 @@ pub(crate) fn since_boot(time: Instant) -> Duration {
     let ahead = time.saturating_duration_since(clock::now());
     match FAR / 2 < ahead {
         true => Duration::MAX,
-        false => (Moment::now() + ahead).since_boot(),
+        false => clock::since_boot() + ahead,
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::system::clock;
-use crate::time::clock::{Moment, nanos};
+use crate::time::clock::nanos;
 use crate::token::FencingToken;
 use zklock_core::attempt::Orphan;
 use zklock_jute::Secret;
@@ -117,7 +117,7 @@ impl Handover {
 
     /// Returns the session, without its times if they are from another clock.
     pub(crate) fn inherited(&self) -> Inherited {
-        let now = Moment::now().since_boot();
+        let now = clock::since_boot();
         let same = self.clock.is_some() && self.clock == clock::name();
         let mut session = self.session.clone();
         if !same || now < session.heard_of {
@@ -258,7 +258,7 @@ mod tests {
     use crate::support::worker::{self, Worker};
 
     fn handover() -> Handover {
-        let heard_of = Moment::now().since_boot();
+        let heard_of = clock::since_boot();
         Handover {
             session: Inherited {
                 key: SessionKey {

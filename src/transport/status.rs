@@ -19,6 +19,7 @@ use super::session_state::{SessionEvent, SessionState, SessionValidity};
 use crate::error::{Error, LostReason};
 use crate::metrics::RequestCounters;
 use crate::system::channel::{Receiver, Sender, unbounded};
+use crate::system::clock;
 use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
 use zklock_core::lifetime::Lifetime;
@@ -116,7 +117,7 @@ impl Status {
     /// Returns the stamp of a check that is sent now.
     pub(crate) fn stamp(&self) -> Stamp {
         let inner = self.inner.lock();
-        inner.lifetime.stamp(Moment::now().since_boot())
+        inner.lifetime.stamp(clock::since_boot())
     }
 
     /// Returns when a check can have a better stamp than this one, if that is known.
@@ -127,12 +128,12 @@ impl Status {
     /// Returns what to do next before a lock is granted.
     pub(crate) fn next_for_a_grant(&self, proof: &GrantProof) -> Next {
         let inner = self.inner.lock();
-        proof.next(&inner.lifetime, Moment::now().since_boot())
+        proof.next(&inner.lifetime, clock::since_boot())
     }
 
     /// Returns how long no lock can be granted yet although a server answers, because the session may be due.
     pub(crate) fn holds_back_for(&self) -> Option<Duration> {
-        let now = Moment::now().since_boot();
+        let now = clock::since_boot();
         let provable_at = self.inner.lock().lifetime.provable_at(now);
         let answers = self.silent_for().is_none();
         provable_at?.checked_sub(now).filter(|_| answers)
@@ -140,7 +141,7 @@ impl Status {
 
     /// Returns when to renew this proof, so that a lock can be granted on it at any time.
     pub(crate) fn renews_at(&self, proof: &GrantProof) -> Duration {
-        proof.renews_at(&self.inner.lock().lifetime, Moment::now().since_boot())
+        proof.renews_at(&self.inner.lock().lifetime, clock::since_boot())
     }
 
     /// Returns when the last message was sent that the leader had received in time, or zero.
@@ -272,7 +273,7 @@ impl Status {
     /// on; requests may be sent soon. Returns the timeout that counts.
     pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Moment) -> Duration {
         let mut inner = self.inner.lock();
-        let (sent, at) = (sent.since_boot(), Moment::now().since_boot());
+        let (sent, at) = (sent.since_boot(), clock::since_boot());
         if inner.granted == session {
             inner.lifetime.greeted(timeout, sent, at);
             inner.bounds.follow(&inner.lifetime);

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lock::request::Ahead;
 use crate::owner::Owner;
 use crate::system::channel::Waitable;
-use crate::time::clock::Moment;
+use crate::system::clock;
 use crate::time::limit::{LimitReached, from_now};
 use crate::transport::status::Snapshot;
 use crate::transport::{Failure, Fired, Reading, Watch};
@@ -131,7 +131,7 @@ impl Driver<'_, '_> {
             true => self.wired.caller.silence(),
             false => None,
         };
-        let now = Moment::now().since_boot();
+        let now = clock::since_boot();
         let rests = rests_until.map(|at| at.saturating_sub(now));
         let pause = [rests, silence].into_iter().flatten().min();
         // A thread that awaits an answer reads it itself, and checks the other lock afterwards.

@@ -13,8 +13,7 @@ use crate::session::Session;
 use crate::session::caller::{Caller, Replies};
 use crate::session::confirm_grant::tell_late;
 use crate::session::queries::Lasting;
-use crate::system::process;
-use crate::time::clock::Moment;
+use crate::system::{clock, process};
 use crate::transport::Mailbox;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Reading, Watch, WatchId};
@@ -148,7 +147,7 @@ impl<'a> Wired<'a> {
 
 impl Wire for Wired<'_> {
     fn now(&self) -> Duration {
-        Moment::now().since_boot()
+        clock::since_boot()
     }
 
     fn session(&self) -> Option<i64> {

@@ -52,7 +52,7 @@ fn what_is_left_between_two_sessions_is_looked_for_in_the_next_one() {
 #[test]
 fn what_is_kept_for_less_than_a_session_that_was_given_up_is_released_in_the_next_one() {
     let (cleaner, _mute) = cleaner();
-    let now = Moment::now().since_boot();
+    let now = clock::since_boot();
     for (node, kept) in [("/m/a", Duration::from_millis(500)), ("/m/b", PASSING * 60)] {
         let release = Release {
             session: 1,

@@ -7,7 +7,7 @@ use zklock_core::validity::LEAST_TIMEOUT;
 const T: Duration = Duration::from_secs(60);
 
 fn stamp(age: Duration) -> Stamp {
-    let sent = now() - age;
+    let sent = since_boot() - age;
     Stamp {
         sent,
         touched: sent - T / 4,
@@ -30,7 +30,7 @@ fn reconnect(lease: &Lease) {
     lifetime.broke();
     lease.life.bounds.follow(&lifetime);
     assert_eq!(lease.state(), GuardState::Suspect);
-    lifetime.greeted(T, now(), now());
+    lifetime.greeted(T, since_boot(), since_boot());
     lease.life.bounds.follow(&lifetime);
 }
 
@@ -115,7 +115,7 @@ fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
     let lease = lease(seconds(3));
     let mut lifetime = lifetime();
     for (granted, least, most) in [(120, 20, 27), (8, 0, 1), (60, 0, 1), (4, 0, 0)] {
-        lifetime.greeted(seconds(granted), now(), now());
+        lifetime.greeted(seconds(granted), since_boot(), since_boot());
         lease.life.bounds.follow(&lifetime);
         let valid = lease.valid_for();
         assert!(
@@ -130,10 +130,10 @@ fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
 fn a_connect_request_without_an_answer_may_have_shortened_the_session() {
     let lease = lease(seconds(3));
     let mut lifetime = lifetime();
-    lifetime.greets(now(), Some(LEAST_TIMEOUT));
+    lifetime.greets(since_boot(), Some(LEAST_TIMEOUT));
     lease.life.bounds.follow(&lifetime);
     assert!(lease.valid_for() <= seconds(4));
-    lifetime.greeted(T, now(), now());
+    lifetime.greeted(T, since_boot(), since_boot());
     lease.life.bounds.follow(&lifetime);
     assert!(lease.valid_for() > seconds(20));
 }
@@ -146,7 +146,7 @@ fn an_answer_that_shortens_the_session_gives_no_moment_of_trust() {
         let mut lifetime = lifetime();
         lifetime.greets(stamp.sent, Some(LEAST_TIMEOUT));
         lease.life.bounds.follow(&lifetime);
-        lifetime.greeted(seconds(4), now(), now());
+        lifetime.greeted(seconds(4), since_boot(), since_boot());
         let longest = thread::scope(|scope| {
             let looks = scope.spawn(|| {
                 let mut longest = Duration::ZERO;
