@@ -97,7 +97,7 @@ fn run(
         let stops = !stopping.try_recv().is_err_and(|error| error.is_empty());
         let _ = woken.try_recv();
         if changes.try_recv().is_ok() {
-            heartbeat.look_at_all();
+            heartbeat.leases.renewals().look_at_all();
         }
         if stops {
             // The client may have been closed since the last look: the guards must be told.
@@ -143,11 +143,6 @@ impl Heartbeat {
     /// Returns the channels that have something to drain once they are filled.
     fn answers(&self) -> [&dyn Waitable; 3] {
         [&self.fired.1, &self.checks.1, &self.read.1]
-    }
-
-    /// Makes every lease due for a look.
-    fn look_at_all(&self) {
-        self.leases.renewals().look_at_all();
     }
 
     /// Does what is due; returns how long nothing more is due. During the look, every registration wakes the
@@ -227,7 +222,8 @@ impl Heartbeat {
 
     /// Handles what an answer or an event says about a lock. The next look reports a loss to the guard.
     fn apply(&self, (id, said): (u64, Verdict)) {
-        let Some(lease) = self.leases.get(id) else {
+        let lease = self.leases.renewals().get(id).cloned();
+        let Some(lease) = lease else {
             return;
         };
         match said {

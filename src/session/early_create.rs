@@ -81,12 +81,12 @@ impl EarlyCreate {
     /// Takes the calls to send them now; returns `None` if they were taken or given up.
     pub(super) fn take(&self, sent: Sent) -> Option<Vec<Call>> {
         let mut state = self.state.lock();
-        let State::Ready(_) = *state else {
-            return None;
-        };
         match mem::replace(&mut *state, State::Sent(sent)) {
             State::Ready(calls) => Some(calls),
-            _ => None,
+            before => {
+                *state = before;
+                None
+            }
         }
     }
 }

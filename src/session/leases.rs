@@ -118,10 +118,6 @@ impl Leases {
         self.open.lock()
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<Arc<Lease>> {
-        self.open.lock().get(id).cloned()
-    }
-
     /// Returns the number of a watch that nobody has had.
     pub(crate) fn next_watch(&self) -> WatchId {
         WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))

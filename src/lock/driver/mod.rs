@@ -216,7 +216,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             return Ok(());
         }
         let resumed = snapshot.session == self.wired.snapshot.session;
-        self.wired.unwatch_all();
+        self.wired.unwatch_others(None);
         self.wired.snapshot = snapshot;
         self.wired.connected = true;
         self.wired.reads.forget();

@@ -102,11 +102,7 @@ impl<'a> Wired<'a> {
         Some(self.watches.swap_remove(at).0)
     }
 
-    pub(super) fn unwatch_all(&mut self) {
-        self.unwatch_others(None);
-    }
-
-    /// Removes all watches but the one on this node, which goes with the node.
+    /// Removes all watches but the one on this node, if one is named: that watch goes with the node.
     pub(super) fn unwatch_others(&mut self, node: Option<&str>) {
         for (path, id) in self.watches.drain(..) {
             if Some(&*path) != node {

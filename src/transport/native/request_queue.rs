@@ -137,13 +137,9 @@ impl RequestQueue {
     /// Queues a ping if nothing was sent for this long.
     pub(super) fn ping_after(&mut self, pause: Duration, now: Moment) {
         if pause <= now.saturating_since(self.sent) {
-            self.ping();
+            self.push_aside(|out| Request::Ping.encode(xid::PING, out));
+            self.pings.push_back(Moment::now());
         }
-    }
-
-    fn ping(&mut self) {
-        self.push_aside(|out| Request::Ping.encode(xid::PING, out));
-        self.pings.push_back(Moment::now());
     }
 
     /// Takes the oldest ping, which was answered; returns when it was queued.
