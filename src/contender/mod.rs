@@ -19,6 +19,7 @@ use crate::system::process;
 use crate::time::limit::Limit;
 use crate::time::utc;
 use crate::token::FencingToken;
+use zklock_core::connection::sync;
 use zklock_core::dialect::Role;
 use zklock_core::name::{NodeName, may_ask};
 use zklock_core::permits::number;
@@ -255,8 +256,7 @@ impl Session {
     /// Lists the holders of the lock at a path, and then its waiters, in the order of the queue, at
     /// a server that has caught up with its leader.
     pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
-        let sync = self.transport.capabilities().sync(path);
-        let listed = self.listed(&[sync], path, Self::query_limit);
+        let listed = self.listed(&[sync(path)], path, Self::query_limit);
         listed.map_err(|error| error.into_error(path, || self.unanswered()))
     }
 

@@ -25,6 +25,7 @@ use crate::session::caller::Caller;
 use crate::system::clock;
 use crate::time::limit::{Limit, from_now};
 use zklock_core::attempt::{Orphan, Patience};
+use zklock_core::connection::sync;
 use zklock_core::journal::Journal;
 use zklock_core::mending::{Standing, is_free, standing};
 use zklock_core::release_note::is_note;
@@ -151,7 +152,7 @@ impl Job {
     fn looks(&self) -> [Request; 4] {
         let path = &*self.path;
         [
-            self.locks.session.transport.capabilities().sync(path),
+            sync(path),
             Request::get(path),
             Request::list(path),
             Request::GetAcl {

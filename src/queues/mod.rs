@@ -21,6 +21,7 @@ use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::system::process;
 use crate::time::limit::Limit;
+use zklock_core::connection::sync;
 
 /// The locks below one path that a client holds or waits for.
 ///
@@ -157,8 +158,7 @@ fn circle(
         return Ok(None);
     }
     // If two waiters close a circle together, the later one sees the other.
-    let sync = session.transport.capabilities().sync(path);
-    match session.caller().call(&sync, path, limit) {
+    match session.caller().call(&sync(path), path, limit) {
         Ok(_) | Err(CallError::Refused(_)) => {}
         Err(error) => return Err(error),
     }

@@ -290,13 +290,12 @@ impl Cleaner {
 
     /// Returns the calls of an entry, unless the background thread has sent them already.
     fn calls(self: &Arc<Self>, id: u64) -> Vec<Call> {
-        let capabilities = self.transport.capabilities();
         let mut entries = self.entries.lock();
         let Some((deletion, interest)) = entries.get(id) else {
             return Vec::new();
         };
         let node = interest.next.as_ref().and_then(|_| deletion.node());
-        let Some(request) = deletion.ask(capabilities) else {
+        let Some(request) = deletion.ask() else {
             return Vec::new();
         };
         if let Some((node, next)) = node.and_then(|node| Some((node, interest.next.take()?))) {

@@ -9,6 +9,7 @@ use crate::session::Session;
 use crate::session::caller::{Caller, Replies};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
+use zklock_core::connection::sync;
 use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_core::queue::{Foreign, strangers};
 use zklock_core::refusals::Refusals;
@@ -138,7 +139,7 @@ impl Session {
         path: &str,
         limit: &Limit,
     ) -> Result<Reply, CallError> {
-        let requests = [self.transport.capabilities().sync(path), request];
+        let requests = [sync(path), request];
         let mut answers = self.caller().call_all(&requests, path, limit)?;
         let answer = answers.pop().ok_or(LimitReached)?;
         answer.map_err(CallError::Refused)
@@ -154,8 +155,7 @@ impl Session {
 
     /// Makes the server that answers catch up with its leader.
     pub(crate) fn catch_up(&self, path: &str, limit: &Limit) -> Result<()> {
-        let sync = self.transport.capabilities().sync(path);
-        match self.caller().call(&sync, path, limit) {
+        match self.caller().call(&sync(path), path, limit) {
             Ok(_) | Err(CallError::Refused(_)) => Ok(()),
             Err(error) => Err(error.into_error(path, || self.unanswered_within(limit.spent()))),
         }

@@ -26,7 +26,6 @@ impl Transport for Mute {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             multi: true,
-            sync: true,
             resumes: true,
         }
     }

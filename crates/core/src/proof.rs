@@ -186,12 +186,10 @@ mod tests {
 
     const OURS: Capabilities = Capabilities {
         multi: true,
-        sync: true,
         resumes: true,
     };
     const HANDLE: Capabilities = Capabilities {
         multi: false,
-        sync: false,
         resumes: false,
     };
 

@@ -57,7 +57,6 @@ impl Link {
             lifetime: Lifetime::new(Duration::ZERO, Time::ZERO, Time::ZERO),
             knows: Capabilities {
                 multi: true,
-                sync: false,
                 resumes: true,
             },
             last_zxid: 0,

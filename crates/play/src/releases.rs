@@ -111,7 +111,7 @@ impl Releases {
         let Some((deletion, _)) = self.deletions.get(id).filter(|_| link.is_connected()) else {
             return;
         };
-        if let Some(request) = deletion.ask(link.knows) {
+        if let Some(request) = deletion.ask() {
             link.send(request, Purpose::Deletion(id));
         }
     }
@@ -135,7 +135,7 @@ impl Releases {
         next.note_create(call, stamp);
         next.list_too(link);
         // The transaction is the deletion's request.
-        let _ = deletion.ask(link.knows);
+        let _ = deletion.ask();
     }
 
     /// Takes in an answer, which may end its deletion.

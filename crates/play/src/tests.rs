@@ -47,7 +47,6 @@ impl Desk {
             asked: self.now,
             knows: Capabilities {
                 multi: true,
-                sync: false,
                 resumes: true,
             },
         };

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::lock::raw_guard::RawGuard;
 use crate::session::call_error::{CallError, refused};
 use crate::session::caller::Replies;
+use zklock_core::connection::sync;
 use zklock_core::permit_attempt::{Event, Look};
 use zklock_core::places::permits_of_kazoos;
 use zklock_jute::{ErrorCode, Names, Reply, Request};
@@ -109,8 +110,7 @@ impl PermitDriver<'_, '_> {
     /// Returns the requests of a look, and how many of the first ones only bring the server up to date.
     pub(super) fn questions(&self, catches_up: bool) -> (Vec<Request>, usize) {
         let path = &*self.semaphore.path;
-        let capabilities = self.session().transport.capabilities();
-        let sync = catches_up.then(|| capabilities.sync(path));
+        let sync = catches_up.then(|| sync(path));
         let mut requests: Vec<_> = sync.into_iter().collect();
         let synced = requests.len();
         requests.extend([Request::get(path), Request::list(path)]);

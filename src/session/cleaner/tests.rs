@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::transport::mute::Mute;
-use zklock_jute::{Reply, Request};
+use zklock_core::connection::sync;
+use zklock_jute::Reply;
 
 fn cleaner() -> (Arc<Cleaner>, Arc<Mute>) {
     let status = Arc::new(Status::new(Duration::from_secs(1), true));
@@ -40,7 +41,7 @@ fn what_is_left_between_two_sessions_is_looked_for_in_the_next_one() {
     cleaner.status.connected(2);
     cleaner.push();
     assert_eq!(cleaner.len(), 1, "a known node has gone with its session");
-    let synced = Request::Sync { path: "/m".into() };
+    let synced = sync("/m");
     assert_eq!(mute.sent.lock().first(), Some(&synced));
     cleaner.status.expired();
     cleaner.status.connected(3);

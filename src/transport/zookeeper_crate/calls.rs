@@ -4,7 +4,6 @@ use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
 
 use super::watches::Watches;
 use crate::transport::{Failure, Watch};
-use zklock_core::connection::refused_write;
 use zklock_jute::{Access, ErrorCode, Reply, Request, Stat};
 
 /// Carries out one request. Blocks until the crate returns, perhaps forever.
@@ -69,18 +68,8 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
         Request::Exists { path, .. } => found(handle.exists(&path, false)),
         Request::GetData { path, .. } => data(handle.get_data(&path, false)),
         Request::GetChildren { path, .. } => children(handle.get_children(&path, false)),
-        Request::Sync { path } => sync(handle, path),
         // The crate has no calls for the other requests.
         _ => Err(Failure::Refused(ErrorCode::UNIMPLEMENTED)),
-    }
-}
-
-/// Syncs. The crate has no sync, but a write that fails has the same effect, because its refusal
-/// passes through the quorum.
-fn sync(handle: &ZooKeeper, path: String) -> Result<Reply, Failure> {
-    match carry_out(handle, refused_write(format!("{path}/_sync"))) {
-        Err(Failure::Lost) => Err(Failure::Lost),
-        _ => Ok(Reply::Synced { path }),
     }
 }
 

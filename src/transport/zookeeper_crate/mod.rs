@@ -129,7 +129,6 @@ impl Transport for Handle {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             multi: false,
-            sync: true,
             resumes: false,
         }
     }

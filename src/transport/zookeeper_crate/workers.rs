@@ -7,6 +7,7 @@ use super::calls;
 use super::shared::{Job, Link, LinkNews, Owned, Shared, Task};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
+use zklock_core::connection::is_sync;
 use zklock_jute::{Reply, Request};
 
 impl Shared {
@@ -45,7 +46,7 @@ impl Shared {
                 self.answer(task.id, Err(Failure::NotSent));
                 continue;
             }
-            if matches!(task.request, Request::Sync { .. }) {
+            if is_sync(&task.request) {
                 self.wait_for_those_before(task.id);
             }
             let sent = Moment::now();

@@ -7,7 +7,7 @@ use alloc::string::String;
 use super::state::Step;
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
-use crate::connection::NO_VERSION;
+use crate::connection::{NO_VERSION, sync};
 use crate::name::may_ask;
 use crate::overdue_holder::{Action, Event, Overdue};
 use crate::path::node_in;
@@ -62,7 +62,7 @@ impl Acquisition {
                 self.hurry.version = NO_VERSION;
                 if *caught_up {
                     self.hurry.before = 1;
-                    self.send(wire.capabilities().sync(&self.path), Step::Head, wire);
+                    self.send(sync(&self.path), Step::Head, wire);
                 }
                 let look = Request::exists(&node_in(&self.path, name));
                 self.send(look, Step::Head, wire);

@@ -7,6 +7,7 @@ use core::time::Duration;
 use super::state::{Births, Step, Watches};
 use super::{Acquisition, Note, Wire};
 use crate::attempt::{Action, Event, Patience};
+use crate::connection::sync;
 use crate::dialect::Role;
 use crate::name::may_be_hold;
 use crate::path::node_in;
@@ -98,7 +99,7 @@ impl Acquisition {
     fn sync(&mut self, wire: &mut dyn Wire) {
         if !self.is_on_its_way(|step| *step == Step::Sync) {
             self.forget_listings();
-            self.send(wire.capabilities().sync(&self.path), Step::Sync, wire);
+            self.send(sync(&self.path), Step::Sync, wire);
             self.send(Request::list(&self.path), Step::List, wire);
         }
     }

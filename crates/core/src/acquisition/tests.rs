@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use super::*;
 use crate::attempt::Origin;
-use crate::connection::Capabilities;
+use crate::connection::{Capabilities, is_sync};
 use crate::dialect::{Dialect, Role};
 use crate::lifetime::Lifetime;
 use crate::overdue_holder::{Overdue, Rule};
@@ -92,7 +92,6 @@ impl Wire for Fake {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             multi: true,
-            sync: true,
             resumes: true,
         }
     }
@@ -341,8 +340,8 @@ fn an_overdue_holder_is_asked_again_if_an_answer_is_lost_and_evicted_as_it_was_s
         match &sent[..] {
             [Request::GetChildren { .. }] => answers(waiter, wire, vec![listing()]),
             [Request::Exists { .. }] => answers(waiter, wire, vec![stat(30, version)]),
-            [Request::Sync { .. }, Request::Exists { .. }] => {
-                let synced = Ok(Reply::Synced { path: "/l".into() });
+            [sync, Request::Exists { .. }] if is_sync(sync) => {
+                let synced = Err(Failure::Refused(ErrorCode::NO_NODE));
                 answers(waiter, wire, vec![synced, stat(30, version)]);
             }
             _ => return sent,

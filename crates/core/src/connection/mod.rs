@@ -16,10 +16,10 @@ pub mod server_features;
 pub mod unanswered;
 pub mod watches;
 
-use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::path::{name, node_in};
 use zklock_jute::Request;
 
 /// A version that no node has: a write that names it fails, even if the node exists.
@@ -30,25 +30,25 @@ pub const NO_VERSION: i32 = i32::MIN;
 pub struct Capabilities {
     /// Whether `Request::Multi` works.
     pub multi: bool,
-    /// Whether `Request::Sync` works: the transport sends it as a refused write, after all earlier requests.
-    pub sync: bool,
     /// Whether the same session may continue after a break, in which case the transport reports whether it does.
     pub resumes: bool,
 }
 
-impl Capabilities {
-    /// Returns the request after whose answer a read in `dir` is up to date: a write that is refused.
-    ///
-    /// A refusal passes through the quorum, too. ZooKeeper's own sync is answered even by a
-    /// leader that has been deposed and does not know it.
-    pub fn sync(self, dir: &str) -> Request {
-        match self.sync {
-            true => Request::Sync {
-                path: dir.to_owned(),
-            },
-            false => refused_write(format!("{dir}/_sync")),
-        }
-    }
+/// The name of a node that nobody creates.
+const SYNC: &str = "_sync";
+
+/// Returns the request after whose answer a read in `dir` is up to date: a write that is refused.
+///
+/// A refusal passes through the quorum, too. ZooKeeper's own sync is answered even by a leader that has been deposed
+/// and does not know it. A leader answers that of its own client at once, and it waits for what the session asked of
+/// another server only if the leader passes that through its commit processor (ZOOKEEPER-3690).
+pub fn sync(dir: &str) -> Request {
+    refused_write(node_in(dir, SYNC))
+}
+
+/// Returns whether this is a [`sync`], which is sent after the answers to all earlier requests.
+pub fn is_sync(request: &Request) -> bool {
+    matches!(request, Request::SetData { path, version: NO_VERSION, .. } if name(path) == SYNC)
 }
 
 /// Returns a write to a node that does not exist: the quorum refuses it.

@@ -42,10 +42,6 @@ impl Features {
     pub fn capabilities(self) -> Capabilities {
         Capabilities {
             multi: self.multi != Knowledge::Missing,
-            // A leader answers a sync of its own client at once. The sync waits for what the session asked
-            // of another server only if the leader passes that through its commit processor
-            // (ZOOKEEPER-3690). A write is always carried out after such a request.
-            sync: false,
             resumes: true,
         }
     }

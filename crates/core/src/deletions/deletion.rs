@@ -18,7 +18,7 @@ use core::time::Duration;
 
 use crate::answer::{Answered, BREATHER, Failure};
 use crate::attempt::Orphan;
-use crate::connection::Capabilities;
+use crate::connection::sync;
 use crate::path::{name, node_in, parent};
 use zklock_jute::{ErrorCode, Reply, Request, culprit, failure};
 
@@ -225,12 +225,12 @@ impl Deletion {
     }
 
     /// Returns the next request, which is sent now; `None` if one is under way.
-    pub fn ask(&mut self, capabilities: Capabilities) -> Option<Request> {
+    pub fn ask(&mut self) -> Option<Request> {
         if self.turn == Turn::Asked || self.is_done() {
             return None;
         }
         let request = match &self.state {
-            State::Sync(_) => capabilities.sync(&self.dir),
+            State::Sync(_) => sync(&self.dir),
             State::Find(Orphan::Marked(name, _)) => Request::get(&node_in(&self.dir, name)),
             // Since ZooKeeper 3.6, a session can ask for its own nodes.
             State::Find(_) if self.crowded => Request::GetEphemerals {

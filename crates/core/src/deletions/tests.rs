@@ -8,14 +8,9 @@ use super::deletion::{LONG_PAUSE, PAUSE};
 use super::*;
 use crate::answer::{Answered, Failure, TooLong};
 use crate::attempt::Orphan;
-use crate::connection::Capabilities;
+use crate::connection::{is_sync, sync};
 use zklock_jute::{ErrorCode, Names, Reply, Request, Stat};
 
-const OURS: Capabilities = Capabilities {
-    multi: true,
-    sync: true,
-    resumes: true,
-};
 const NOW: Duration = Duration::from_secs(100);
 const TOO_LONG: Failure = Failure::TooLong(TooLong {
     reply: true,
@@ -47,11 +42,11 @@ fn delete(path: &str) -> Option<Request> {
 #[test]
 fn one_request_at_a_time_is_under_way() {
     let mut deletion = perhaps();
-    assert!(deletion.ask(OURS).is_some());
-    assert_eq!(deletion.ask(OURS), None);
+    assert!(deletion.ask().is_some());
+    assert_eq!(deletion.ask(), None);
     let synced = Reply::Synced { path: "/m".into() };
     deletion.answered(NOW, Ok(synced.clone()));
-    assert_eq!(deletion.ask(OURS), Some(Request::list("/m")));
+    assert_eq!(deletion.ask(), Some(Request::list("/m")));
     let names = ["_c_me-lock-0000000001"].iter().collect();
     let listed = Reply::Children { names, stat: None };
     deletion.answered(NOW, Ok(listed.clone()));
@@ -68,7 +63,7 @@ fn one_request_at_a_time_is_under_way() {
 fn in_a_directory_that_is_too_long_to_be_listed_the_session_is_asked_for_its_own_nodes() {
     let mut deletion = perhaps();
     let mut ask = |answered| {
-        let request = deletion.ask(OURS);
+        let request = deletion.ask();
         deletion.answered(NOW, answered);
         request
     };
@@ -85,10 +80,10 @@ fn in_a_directory_that_is_too_long_to_be_listed_the_session_is_asked_for_its_own
 fn what_may_not_be_written_neither_keeps_the_node_nor_delays_its_deletion() {
     for refused in [Failure::Refused(ErrorCode::NO_AUTH), TOO_LONG] {
         let mut deletion = node().closing(Some((b"{}", -1)));
-        assert!(matches!(deletion.ask(OURS), Some(Request::Multi(_))));
+        assert!(matches!(deletion.ask(), Some(Request::Multi(_))));
         let progress = deletion.answered(NOW, Err(refused));
         assert_eq!(progress, Progress::GoesOn(None));
-        assert_eq!(deletion.ask(OURS), delete("/m/n"));
+        assert_eq!(deletion.ask(), delete("/m/n"));
         let ended = deletion.answered(NOW, Ok(Reply::Nothing));
         assert_eq!(ended, Progress::Ended(Ended::Presumed));
     }
@@ -105,7 +100,7 @@ fn a_refusal_is_told_and_the_request_is_repeated_after_a_pause() {
         refused.crowded = failure == TOO_LONG;
         let id = deletions.begin(refused, ());
         let (deletion, ()) = deletions.get(id).unwrap();
-        deletion.ask(OURS);
+        deletion.ask();
         let told = deletion.answered(NOW, Err(failure));
         assert_eq!(told, Progress::GoesOn(Some(failure)));
         assert!(deletions.due(NOW).is_empty());
@@ -120,14 +115,14 @@ fn what_a_server_has_thrown_away_is_repeated_in_a_moment_and_leaves_no_doubt() {
     let mut deletions = Deletions::default();
     let id = deletions.begin(node(), ());
     let (deletion, ()) = deletions.get(id).unwrap();
-    deletion.ask(OURS);
+    deletion.ask();
     let throttled = Err(Failure::Refused(ErrorCode::THROTTLED));
     let progress = deletion.answered(NOW, throttled);
     assert_eq!(progress, Progress::GoesOn(None));
     assert!(deletions.due(NOW).is_empty());
     assert_eq!(deletions.due(NOW + PAUSE / 100), [id]);
     let (deletion, ()) = deletions.get(id).unwrap();
-    deletion.ask(OURS);
+    deletion.ask();
     let ended = deletion.answered(NOW, Ok(Reply::Nothing));
     assert_eq!(ended, Progress::Ended(Ended::Deleted));
 }
@@ -212,7 +207,7 @@ impl Server {
 
     fn serve(&mut self, request: &Request) -> Answered {
         match request {
-            Request::Sync { path } => Ok(Reply::Synced { path: path.clone() }),
+            request if is_sync(request) => Err(Failure::Refused(ErrorCode::NO_NODE)),
             Request::GetChildren { .. } if !self.lists => Err(TOO_LONG),
             Request::GetChildren { .. } => Ok(Reply::Children {
                 names: self.nodes.iter().collect(),
@@ -289,8 +284,8 @@ proptest! {
         let ended = loop {
             asked += 1;
             prop_assert!(asked <= mishaps.len() + 6, "it goes on for ever");
-            let request = deletion.ask(OURS).expect("a request is due");
-            prop_assert_eq!(deletion.ask(OURS), None, "two at once");
+            let request = deletion.ask().expect("a request is due");
+            prop_assert_eq!(deletion.ask(), None, "two at once");
             let answer = match mishaps.get(asked - 1).copied().unwrap_or(Mishap::None) {
                 Mishap::None => server.serve(&request),
                 Mishap::Fails(failure) => Err(failure),
@@ -328,7 +323,7 @@ fn finds(deletions: &mut Deletions<()>, id: u64, names: &[&str]) -> Progress {
     let mut progress = Progress::GoesOn(None);
     for answer in [synced, listed] {
         let (deletion, ()) = deletions.get(id).expect("it goes on");
-        assert!(deletion.ask(OURS).is_some());
+        assert!(deletion.ask().is_some());
         progress = deletion.answered(NOW, Ok(answer));
     }
     progress
@@ -356,7 +351,7 @@ fn a_create_that_was_not_found_is_looked_for_through_each_new_connection() {
     let found = finds(&mut deletions, id, &["_c_me-lock-0000000004"]);
     assert_eq!(found, Progress::GoesOn(None));
     let (deletion, ()) = deletions.get(id).expect("it goes on");
-    assert_eq!(deletion.ask(OURS), delete("/m/_c_me-lock-0000000004"));
+    assert_eq!(deletion.ask(), delete("/m/_c_me-lock-0000000004"));
     deletion.answered(NOW, Ok(Reply::Nothing));
     deletions.ended(id, NOW, T);
     deletions.connected(5, NOW, || ());
@@ -388,10 +383,10 @@ fn a_look_that_a_new_connection_cuts_in_two_begins_again() {
         deletions.connected(1, NOW, || ());
         let id = deletions.begin(perhaps(), ());
         let (deletion, ()) = deletions.get(id).expect("it goes on");
-        assert!(deletion.ask(OURS).is_some());
+        assert!(deletion.ask().is_some());
         deletion.answered(NOW, Ok(Reply::Synced { path: "/m".into() }));
         if is_under_way {
-            assert_eq!(deletion.ask(OURS), Some(Request::list("/m")));
+            assert_eq!(deletion.ask(), Some(Request::list("/m")));
         }
         deletions.connected(2, NOW, || ());
         let (deletion, ()) = deletions.get(id).expect("it goes on");
@@ -402,7 +397,7 @@ fn a_look_that_a_new_connection_cuts_in_two_begins_again() {
             };
             assert_eq!(deletion.answered(NOW, Ok(listed)), Progress::GoesOn(None));
         }
-        assert_eq!(deletion.ask(OURS), Some(OURS.sync("/m")));
+        assert_eq!(deletion.ask(), Some(sync("/m")));
     }
 }
 
@@ -436,7 +431,7 @@ fn a_hold_that_was_not_found_is_looked_for_in_the_next_session() {
             finds(&mut deletions, id, &[&node]);
         }
         let (deletion, ()) = deletions.get(id).expect("it goes on");
-        assert_eq!(deletion.ask(OURS), delete(&format!("/m/{node}")));
+        assert_eq!(deletion.ask(), delete(&format!("/m/{node}")));
         deletion.answered(later, Ok(Reply::Nothing));
         deletions.ended(id, later, T);
         deletions.connected(3, later, || ());
@@ -463,14 +458,14 @@ fn a_node_whose_name_others_use_is_looked_for_again_and_deleted_if_it_is_ours() 
     for (connection, found) in (2..).zip(looks) {
         let id = the_one_due(&deletions);
         let (deletion, ()) = deletions.get(id).expect("it goes on");
-        assert_eq!(deletion.ask(OURS), Some(OURS.sync("/m")));
+        assert_eq!(deletion.ask(), Some(sync("/m")));
         deletion.answered(NOW, Ok(Reply::Synced { path: "/m".into() }));
-        assert_eq!(deletion.ask(OURS), Some(Request::get("/m/stake")));
+        assert_eq!(deletion.ask(), Some(Request::get("/m/stake")));
         let is_ours = found == Ok(data("ours"));
         let progress = deletion.answered(NOW, found);
         assert_eq!(matches!(progress, Progress::Ended(_)), !is_ours);
         match is_ours {
-            true => assert_eq!(deletion.ask(OURS), delete("/m/stake")),
+            true => assert_eq!(deletion.ask(), delete("/m/stake")),
             false => drop(deletions.ended(id, NOW, T)),
         }
         // If the deletion was carried out, another may have the name by now.
@@ -481,7 +476,7 @@ fn a_node_whose_name_others_use_is_looked_for_again_and_deleted_if_it_is_ours() 
         deletion.answered(NOW, Err(Failure::Lost)),
         Progress::GoesOn(None)
     );
-    assert_eq!(deletion.ask(OURS), Some(OURS.sync("/m")));
+    assert_eq!(deletion.ask(), Some(sync("/m")));
 }
 
 #[test]

@@ -101,7 +101,6 @@ mod tests {
 
     const KNOWS: Capabilities = Capabilities {
         multi: true,
-        sync: true,
         resumes: true,
     };
     const STAMP: Stamp = Stamp {

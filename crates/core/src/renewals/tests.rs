@@ -15,7 +15,6 @@ const T: Duration = Duration::from_secs(20);
 const START: Duration = Duration::from_secs(1_000);
 const KNOWS: Capabilities = Capabilities {
     multi: true,
-    sync: true,
     resumes: true,
 };
 

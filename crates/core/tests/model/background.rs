@@ -1,11 +1,12 @@
 //! The steps that happen without the caller: deletions, the end of sessions, watches.
 
-use zklock_core::answer::Answered;
+use zklock_core::answer::{Answered, Failure};
 use zklock_core::attempt::Event;
+use zklock_core::connection::is_sync;
 use zklock_core::dialect::Role;
 use zklock_core::path::name;
 use zklock_core::skip_listing::LastGrant;
-use zklock_jute::{Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 use super::client::{Change, Fired, Place, ends_by, listed, request_of};
 use super::directory::Maker;
@@ -47,11 +48,13 @@ impl World {
     pub(crate) fn part(&mut self, i: usize, nth: usize) {
         let request = request_of(&self.clients[i].farewells[nth]);
         let skips = self.rules.mutant == Mutant::PartsWithoutSync;
-        if !(skips && matches!(request, Request::Sync { .. })) {
+        if !(skips && is_sync(&request)) {
             self.clients[i].unseen = None;
         }
         match request {
-            Request::Sync { path } => self.answer_farewell(i, nth, Ok(Reply::Synced { path })),
+            request if is_sync(&request) => {
+                self.answer_farewell(i, nth, Err(Failure::Refused(ErrorCode::NO_NODE)));
+            }
             Request::GetChildren { .. } => self.list_farewell(i, nth, None),
             Request::Delete { path, .. } => {
                 self.part_with(i, name(&path));

@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use zklock_core::answer::{Answered, Failure};
 use zklock_core::attempt::{Action, Attempt, Orphan, OwnNode, Patience};
-use zklock_core::connection::Capabilities;
 use zklock_core::deletions::{Deletion, Progress};
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::queue::Contest;
@@ -205,12 +204,6 @@ impl Client {
     }
 }
 
-const ALL: Capabilities = Capabilities {
-    multi: true,
-    sync: true,
-    resumes: true,
-};
-
 /// Returns the deletion of what was left. There is one directory, or the deletion stands beside its number.
 pub(crate) fn deletion_of(orphan: Orphan) -> Deletion {
     Deletion::new("", 0, orphan)
@@ -218,12 +211,12 @@ pub(crate) fn deletion_of(orphan: Orphan) -> Deletion {
 
 /// Returns the request that a deletion sends next.
 pub(crate) fn request_of(deletion: &Deletion) -> Request {
-    deletion.clone().ask(ALL).expect("it has not ended")
+    deletion.clone().ask().expect("it has not ended")
 }
 
 /// Sends the request of a deletion, and answers it. Returns whether nothing is left to delete.
 pub(crate) fn ends_by(deletion: &mut Deletion, answered: Answered) -> bool {
-    deletion.ask(ALL).expect("it has not ended");
+    deletion.ask().expect("it has not ended");
     matches!(
         deletion.answered(Duration::ZERO, answered),
         Progress::Ended(_)

@@ -389,7 +389,6 @@ impl World {
                     asked: self.clients[client].greeted,
                     knows: Capabilities {
                         multi: true,
-                        sync: false,
                         resumes: true,
                     },
                 };

@@ -198,7 +198,6 @@ impl Shared {
             asked,
             knows: Capabilities {
                 multi: true,
-                sync: false,
                 resumes: true,
             },
         };

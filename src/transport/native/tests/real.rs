@@ -8,6 +8,7 @@ use super::*;
 use crate::support::proxy::Proxy;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, timed};
+use zklock_core::connection::sync;
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -15,13 +16,13 @@ const LONG: Duration = Duration::from_secs(10);
 #[ignore = "needs a ZooKeeper server"]
 fn the_write_that_is_to_fail_changes_no_node_of_others() {
     let rig = Rig::connect(&server().hosts(), LONG);
-    let (dir, capabilities) = (node(), rig.transport.capabilities());
+    let dir = node();
     let theirs = format!("{dir}/_sync");
     assert!(rig.ask(create(&dir, CreateMode::Container)).is_ok());
-    let absent = rig.ask(capabilities.sync(&dir));
+    let absent = rig.ask(sync(&dir));
     assert_eq!(absent, Err(Failure::Refused(ErrorCode::NO_NODE)));
     assert!(rig.ask(create(&theirs, CreateMode::Ephemeral)).is_ok());
-    let refused = rig.ask(capabilities.sync(&dir));
+    let refused = rig.ask(sync(&dir));
     assert_eq!(refused, Err(Failure::Refused(ErrorCode::BAD_VERSION)));
     assert!(rig.ask(exists(&theirs, false)).is_ok());
 }

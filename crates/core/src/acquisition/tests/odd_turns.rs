@@ -3,6 +3,7 @@
 use super::super::*;
 use super::{Fake, ID, SECOND, SESSION, contest, mine, names};
 use crate::attempt::Origin;
+use crate::connection::is_sync;
 use crate::dialect::{Dialect, Role};
 use crate::overdue_holder::{Overdue, Rule};
 use zklock_jute::{ErrorCode, Reply, Request, Stat};
@@ -55,7 +56,7 @@ fn answers(request: &Request) -> Option<Answered> {
             stat,
         },
         Request::Exists { .. } => Reply::Stat(stat),
-        Request::Sync { .. } => Reply::Nothing,
+        request if is_sync(request) => Reply::Nothing,
         _ => return None,
     }))
 }

@@ -1,12 +1,13 @@
 //! The steps of a traveller, and what happens to it.
 
-use zklock_core::answer::Answered;
+use zklock_core::answer::{Answered, Failure};
 use zklock_core::attempt::{Action, Attempt, Event, Outcome};
+use zklock_core::connection::is_sync;
 use zklock_core::dialect::Role;
 use zklock_core::path::name;
 use zklock_core::predecessor_mark::CLEAN;
 use zklock_core::{downgrade, multi, permit_attempt, predecessor_mark};
-use zklock_jute::{Reply, Request};
+use zklock_jute::{ErrorCode, Reply, Request};
 
 use super::{Detour, Goal, Journey, Last, Plan, RawGuard, Seen, Stage, Step, Watch};
 use crate::client::{ends_by, listed, request_of};
@@ -158,7 +159,7 @@ impl Journey {
     fn part(&mut self, i: usize, nth: usize) {
         let parting = &self.travellers[i].partings[nth];
         let answered = match request_of(&parting.deletion) {
-            Request::Sync { path } => Ok(Reply::Synced { path }),
+            request if is_sync(&request) => Err(Failure::Refused(ErrorCode::NO_NODE)),
             Request::GetChildren { .. } => {
                 let names = self.dirs[parting.dir].names(None);
                 listed(Some(names.unwrap_or_default()))
