@@ -91,7 +91,7 @@ impl<'a> DowngradeDriver<'a> {
         if snapshot.session != self.writer.lease().session() {
             return Ok(Event::Lost);
         }
-        let transacts = session.transport.capabilities().multi;
+        let transacts = session.transport.transacts();
         self.stamp = session.status.stamp();
         let path = self.writer.lease().path();
         let request = self.request(reader, transacts);

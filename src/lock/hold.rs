@@ -75,7 +75,7 @@ impl RawGuard {
     fn hold_node(&self) -> Result<String> {
         let session = self.session();
         let unsupported = || Error::Unsupported { what: "a hold" };
-        if !session.transport.capabilities().multi || self.nodes().len() != 1 {
+        if !session.transport.transacts() || self.nodes().len() != 1 {
             return Err(unsupported());
         }
         let name = NodeName::parse(path::name(self.node()));

@@ -98,10 +98,9 @@ fn begin(
     snapshot: &Snapshot,
 ) -> Multi {
     let roles: Vec<_> = parts.iter().map(|part| part.role).collect();
-    let capabilities = session.transport.capabilities();
     let (dialect, patience) = (session.settings.dialect, request.patience);
-    let known = capabilities.resumes.then_some(snapshot.session);
-    match capabilities.multi {
+    let known = snapshot.known_session();
+    match session.transport.transacts() {
         true => Multi::together(&roles, dialect, &fresh_id(), known, patience),
         false => Multi::one_by_one(&roles, patience),
     }

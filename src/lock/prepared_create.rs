@@ -36,8 +36,7 @@ impl Early {
         queue: &Queue<'_>,
         request: &LockRequest<'_>,
     ) -> Option<(Caller, Self)> {
-        let capabilities = session.transport.capabilities();
-        if !(capabilities.multi && capabilities.resumes) {
+        if !(session.transport.transacts() && session.status.snapshot().resumes) {
             return None;
         }
         let (id, dir) = (fresh_id(), queue.dir.into());

@@ -343,8 +343,7 @@ impl RawGuard {
     fn may_read_less(&self) -> bool {
         let now = self.session.status.snapshot();
         // A handle tells of a reconnect on another thread than that of its answers.
-        let tells = self.session.transport.capabilities().resumes;
-        let is_known = tells && now.state == SessionState::Connected;
+        let is_known = now.resumes && now.state == SessionState::Connected;
         self.waited
             .is_some_and(|connects| !is_known || now.connects != connects)
     }

@@ -46,8 +46,8 @@ impl RawGuard {
     /// shared, and does not wait for the answer.
     pub(crate) fn leave_note(&self) {
         let replaces = Replaces::default();
-        let multi = self.session().transport.capabilities().multi;
-        if self.nodes().len() != 1 || !multi || !self.note_over(replaces.clone()) {
+        let transacts = self.session().transport.transacts();
+        if self.nodes().len() != 1 || !transacts || !self.note_over(replaces.clone()) {
             return;
         }
         if self.is_shared() {

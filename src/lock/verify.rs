@@ -6,7 +6,6 @@ use super::raw_guard::RawGuard;
 use crate::error::{Error, LostReason, Result};
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::hidden;
-use crate::session::lease;
 use crate::time::limit::Limit;
 use crate::transport::{Answered, Failure};
 use zklock_core::proof::{self, Proof};
@@ -34,11 +33,10 @@ impl RawGuard {
     }
 
     fn ask(&self, caller: &mut Caller, limit: &Limit) -> Result<()> {
-        let capabilities = self.session().transport.capabilities();
         let stamp = self.session().status.stamp();
         let nodes: Vec<_> = self.lease().all_nodes().cloned().collect();
         let answers = caller.prove(&nodes, limit).unwrap_or_default();
-        let proof = proof::judge(capabilities, &answers);
+        let proof = proof::judge(self.session().transport.transacts(), &answers);
         match (self.judge(stamp, proof, &answers), proof) {
             (Err(Error::Suspect { .. }), Proof::Hidden(at)) => Err(hidden(&nodes, at)),
             (judged, _) => judged,
@@ -74,6 +72,6 @@ impl RawGuard {
     }
 
     fn gone(&self) -> LostReason {
-        lease::gone(self.session().transport.capabilities())
+        self.session().status.snapshot().why_missing()
     }
 }

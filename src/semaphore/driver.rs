@@ -254,7 +254,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             log::warn!("the semaphore {path} had {before} permits, and has {number} from now on");
         }
         let data = number.as_bytes().to_vec();
-        let request = match self.session().transport.capabilities().multi {
+        let request = match self.session().transport.transacts() {
             true => {
                 let mut ops = vec![
                     Request::check(self.first()),

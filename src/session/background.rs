@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::error::LostReason;
 use crate::metrics::Counters;
 use crate::session::cleaner::Cleaner;
-use crate::session::lease::{self, Lease};
+use crate::session::lease::Lease;
 use crate::session::leases::Leases;
 use crate::system::channel::{Receiver, Sender, Waitable, bounded, unbounded, wait_any};
 use crate::system::clock;
@@ -207,11 +207,8 @@ impl Heartbeat {
             .take(AT_ONCE)
             .for_each(|fired| self.node_changed(fired));
         for (check, answers) in checks.try_iter().take(AT_ONCE) {
-            let capabilities = self.transport.capabilities();
-            let said = self
-                .leases
-                .renewals()
-                .checked(&check, &answers, capabilities);
+            let transacts = self.transport.transacts();
+            let said = self.leases.renewals().checked(&check, &answers, transacts);
             said.into_iter().for_each(|said| self.apply(said));
         }
         for (id, answered) in reads.try_iter().take(AT_ONCE) {
@@ -228,7 +225,7 @@ impl Heartbeat {
         };
         match said {
             Verdict::Confirmed(stamp) => lease.confirm(stamp),
-            Verdict::Missing => lease.lose(lease::gone(self.transport.capabilities())),
+            Verdict::Missing => lease.lose(self.status.snapshot().why_missing()),
             Verdict::Deleted => {
                 lease.lose(LostReason::NodeGone);
                 self.ask_why(id, &lease);
@@ -252,7 +249,7 @@ impl Heartbeat {
                 nodes.extend(lease.all_nodes().map(|node| (id, node.clone())));
             }
         }
-        for (check, requests) in Check::of_all(nodes, stamp, self.transport.capabilities()) {
+        for (check, requests) in Check::of_all(nodes, stamp, self.transport.transacts()) {
             let requests = requests.into_iter().map(|request| (request, None));
             let to = self.checks.0.clone();
             let calls = gather(requests.collect(), move |answers| {

@@ -238,7 +238,7 @@ impl Caller {
         nodes: &[String],
         limit: &Limit,
     ) -> Result<Vec<Answered>, LimitReached> {
-        let requests = zklock_core::proof::requests(self.transport.capabilities(), nodes);
+        let requests = zklock_core::proof::requests(self.transport.transacts(), nodes);
         let count = requests.len();
         let first = self.post(requests.into_iter().map(|request| (request, None)));
         self.wait_for_all(first, count, limit)

@@ -237,7 +237,7 @@ impl Cleaner {
         let mut entries = self.entries.lock();
         if snapshot.is_over() {
             entries.clear();
-        } else if connected && self.transport.capabilities().resumes {
+        } else if connected && snapshot.resumes {
             let until = now + snapshot.timeout;
             let given_up = self.status.given_up().map(|session| (session, until));
             entries.serves(snapshot.session, given_up);

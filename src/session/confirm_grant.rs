@@ -98,7 +98,7 @@ impl Session {
                 return Ok(Proven::LimitReached);
             };
             let now = clock::since_boot();
-            match judge(self.transport.capabilities(), &answers) {
+            match judge(self.transport.transacts(), &answers) {
                 Proof::Confirmed if proof.confirmed(stamp, counts, now) => tell_late(proof.took),
                 Proof::Confirmed => {}
                 Proof::Gone(at) => return Ok(Proven::Gone(at)),

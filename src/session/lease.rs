@@ -17,7 +17,6 @@ use crate::system::clock::since_boot;
 use crate::system::contained;
 use crate::system::sync::Mutex;
 use crate::time::clock::nanos;
-use crate::transport::Capabilities;
 use crate::transport::session_state::SessionValidity;
 use zklock_core::validity::{Stamp, Validity};
 
@@ -363,17 +362,6 @@ impl Lease {
         while to.try_send(event).is_err_and(|error| error.is_full()) {
             let _ = from.try_recv();
         }
-    }
-}
-
-/// Returns why a lock is lost if an answer says that its node is gone.
-///
-/// A client that gets an answer after its node went still has the session, so another client
-/// deleted the node. A transport that cannot tell one session from the next cannot tell why.
-pub(crate) fn gone(capabilities: Capabilities) -> LostReason {
-    match capabilities.resumes {
-        true => LostReason::Evicted,
-        false => LostReason::NodeGone,
     }
 }
 

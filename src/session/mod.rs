@@ -171,11 +171,10 @@ impl Session {
         let (mut caller, limit) = (self.caller(), Limit::after(longest));
         // Subscribing before looking misses no change.
         caller.changes();
-        let resumes = self.transport.capabilities().resumes;
         // What is left of a session that was given up goes with it, even if there is no other yet.
         let is_over = || {
             let snapshot = self.status.snapshot();
-            snapshot.is_over() || resumes && snapshot.session == 0
+            snapshot.is_over() || snapshot.known_session() == Some(0)
         };
         let mut paused = Ok(());
         loop {

@@ -45,7 +45,7 @@ impl Session {
 
     /// Fails if the transport has no transactions, which `what` needs.
     pub(crate) fn needs_transactions(&self, what: &'static str) -> Result<()> {
-        match self.transport.capabilities().multi {
+        match self.transport.transacts() {
             true => Ok(()),
             false => Err(Error::Unsupported { what }),
         }

@@ -36,7 +36,6 @@ use crate::system::thread::{self, Thread};
 use crate::time::limit::{Limit, LimitReached};
 pub(crate) use zklock_core::acquisition::CallId;
 pub(crate) use zklock_core::answer::{Answered, Failure, TooLong};
-pub(crate) use zklock_core::connection::Capabilities;
 use zklock_jute::{EventKind, Request};
 
 /// A connection that is made again when it breaks.
@@ -50,8 +49,8 @@ pub(crate) trait Transport: Send + Sync {
     /// Removes the watch `id` on `path`, at the server too where possible.
     fn unwatch(&self, path: &str, id: WatchId);
 
-    /// Returns what this transport and the server behind it can do.
-    fn capabilities(&self) -> Capabilities;
+    /// Returns whether the server carries out transactions, as far as is known.
+    fn transacts(&self) -> bool;
 
     /// Blocks the calling thread until `awake` holds or the deadline passes; may return earlier.
     /// The thread is unparked once `awake` holds, and may do the transport's work meanwhile.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Call, Capabilities, Transport, WatchId};
+use super::{Call, Transport, WatchId};
 use crate::system::sync::Mutex;
 use zklock_jute::Request;
 
@@ -23,11 +23,8 @@ impl Transport for Mute {
 
     fn unwatch(&self, _: &str, _: WatchId) {}
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            multi: true,
-            resumes: true,
-        }
+    fn transacts(&self) -> bool {
+        true
     }
 
     fn leave(&self) {

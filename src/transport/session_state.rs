@@ -87,12 +87,30 @@ pub(crate) struct Snapshot {
     pub(crate) connects: u64,
     /// When the last connection was made; meaningless before the first.
     pub(crate) since: Moment,
+    /// Whether the same session may continue after a break, in which case the transport reports whether it does.
+    pub(crate) resumes: bool,
 }
 
 impl Snapshot {
     /// Returns whether the client has ended: there will be no further connection.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, SessionState::AuthFailed | SessionState::Closed)
+    }
+
+    /// Returns the current session, if the transport can tell it from the next one.
+    pub(crate) fn known_session(&self) -> Option<i64> {
+        self.resumes.then_some(self.session)
+    }
+
+    /// Returns why a lock is lost if an answer says that its node is gone.
+    ///
+    /// A client that gets an answer after its node went still has the session, so another client
+    /// deleted the node. A transport that cannot tell one session from the next cannot tell why.
+    pub(crate) fn why_missing(&self) -> LostReason {
+        match self.resumes {
+            true => LostReason::Evicted,
+            false => LostReason::NodeGone,
+        }
     }
 
     /// Returns why the locks of an earlier session are lost, or of this one if the client has ended.

@@ -46,8 +46,6 @@ pub(crate) struct Status {
     took: AtomicU64,
     pub(crate) requests: RequestCounters,
     began: Moment,
-    /// Whether a session may outlive its connection.
-    resumes: bool,
 }
 
 struct Inner {
@@ -77,6 +75,7 @@ impl Status {
             timeout,
             connects: 0,
             since: Moment::now(),
+            resumes,
         };
         let lifetime = Lifetime::new(timeout, Duration::ZERO, Duration::ZERO);
         Self {
@@ -99,7 +98,6 @@ impl Status {
             took: AtomicU64::new(0),
             requests: RequestCounters::default(),
             began: Moment::now(),
-            resumes,
         }
     }
 
@@ -327,7 +325,7 @@ impl Status {
     pub(crate) fn disconnected(&self) {
         self.change(SessionEvent::Disconnected, |snapshot| {
             snapshot.state = SessionState::Connecting;
-            if !self.resumes {
+            if !snapshot.resumes {
                 snapshot.session = 0;
             }
         });

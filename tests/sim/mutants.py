@@ -572,11 +572,11 @@ MUTANTS = [
         "grant-at-its-answer",
         "the proof of a grant counts from its answer instead of its sending",
         "src/session/confirm_grant.rs",
-        "            match judge(self.transport.capabilities(), &answers) {\n",
+        "            match judge(self.transport.transacts(), &answers) {\n",
         "            let stamp = self.status.stamp();\n"
-        "            match judge(self.transport.capabilities(), &answers) {\n",
+        "            match judge(self.transport.transacts(), &answers) {\n",
         "            let stamp = if {mutant} {{ self.status.stamp() }} else {{ stamp }};\n"
-        "            match judge(self.transport.capabilities(), &answers) {{\n",
+        "            match judge(self.transport.transacts(), &answers) {{\n",
     ),
     (
         "grant-on-an-old-proof",

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::answer::{Answered, Failure};
-use super::connection::{Capabilities, refused_write};
+use super::connection::refused_write;
 use super::lifetime::Lifetime;
 use super::validity::Stamp;
 use zklock_jute::{ErrorCode, Reply, Request};
@@ -40,8 +40,8 @@ pub enum Proof {
 }
 
 /// Returns the requests that ask for these nodes.
-pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
-    if capabilities.multi {
+pub fn requests(transacts: bool, nodes: &[String]) -> Vec<Request> {
+    if transacts {
         let check = |path: &String| Request::check(path.clone());
         return vec![Request::Multi(nodes.iter().map(check).collect())];
     }
@@ -53,11 +53,11 @@ pub fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
 ///
 /// What the server lacks may have been found out since it was asked. Without `multi` there are two answers
 /// to each node.
-pub fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
+pub fn judge(transacts: bool, answers: &[Answered]) -> Proof {
     if answers.is_empty() {
         return Proof::Unanswered;
     }
-    if capabilities.multi && answers.len() == 1 {
+    if transacts && answers.len() == 1 {
         return match answers.first() {
             Some(Ok(Reply::Multi(results))) => {
                 let first = |code| results.iter().position(|result| *result == Err(code));
@@ -184,14 +184,9 @@ mod tests {
     use crate::validity::ENOUGH_PROOFS;
     use zklock_jute::Stat;
 
-    const OURS: Capabilities = Capabilities {
-        multi: true,
-        resumes: true,
-    };
-    const HANDLE: Capabilities = Capabilities {
-        multi: false,
-        resumes: false,
-    };
+    /// Whether our own client has transactions, and a handle.
+    const OURS: bool = true;
+    const HANDLE: bool = false;
 
     #[test]
     fn a_multi_is_judged_by_its_parts() {
@@ -234,8 +229,8 @@ mod tests {
 
     #[test]
     fn no_answer_is_no_proof_and_what_is_found_out_meanwhile_changes_none() {
-        for knows in [OURS, HANDLE] {
-            assert_eq!(judge(knows, &[]), Proof::Unanswered);
+        for transacts in [OURS, HANDLE] {
+            assert_eq!(judge(transacts, &[]), Proof::Unanswered);
         }
         let alive = [
             Err(Failure::Refused(ErrorCode::NO_NODE)),

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use zklock_core::attempt::Patience;
-use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Dialect;
 use zklock_core::queue::Foreign;
 use zklock_core::validity::Validity;
@@ -63,7 +62,7 @@ impl Settings {
     }
 }
 
-/// A server's answer to a connect request, with the capabilities of the transport.
+/// A server's answer to a connect request.
 #[derive(Clone, Copy, Debug)]
 pub struct Greeting {
     /// The session that is served from now on.
@@ -72,8 +71,8 @@ pub struct Greeting {
     pub timeout: Duration,
     /// When the connect request was sent.
     pub asked: Time,
-    /// The capabilities of the connection.
-    pub knows: Capabilities,
+    /// Whether the server carries out transactions.
+    pub transacts: bool,
 }
 
 /// A server's answer to the oldest open request.
@@ -193,14 +192,12 @@ pub enum Notice {
 /// [`NodeGone`](Self::NodeGone) is made more exact.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Loss {
-    /// Another client deleted the node while the session went on.
+    /// Another client deleted the node while the session went on: a client that gets an answer still has its session.
     Evicted,
     /// The session expired.
     SessionExpired,
     /// No quorum confirmed the lock in time.
     NotConfirmed,
-    /// The connection broke, and its transport cannot tell whether the session survived.
-    Disconnected,
     /// The node is gone, and it is not known yet whether it was deleted or went with the session. The next
     /// notice says which.
     NodeGone,

@@ -150,7 +150,7 @@ impl Leases {
             lease.stamp.map(|_| (*id, lease.node.to_string()))
         };
         let nodes = ids.iter().filter_map(node);
-        for (check, requests) in Check::of_all(nodes, link.stamp(), link.knows) {
+        for (check, requests) in Check::of_all(nodes, link.stamp(), link.transacts) {
             for request in requests {
                 link.send(request, Purpose::Check(check.clone()));
             }
@@ -166,7 +166,7 @@ impl Leases {
     /// Takes in the answer to a check.
     pub(super) fn checked(&mut self, check: &Check, answered: &Answered, link: &mut Link) {
         let answers = slice::from_ref(answered);
-        for said in self.renewals.checked(check, answers, link.knows) {
+        for said in self.renewals.checked(check, answers, link.transacts) {
             self.apply(said, link);
         }
         self.is_due = true;
@@ -194,7 +194,7 @@ impl Leases {
                     lease.confirm(stamp, link);
                 }
             }
-            Verdict::Missing => self.lose(id, link.gone(), link),
+            Verdict::Missing => self.lose(id, Loss::Evicted, link),
             Verdict::Deleted => {
                 self.lose(id, Loss::NodeGone, link);
                 self.asks_why(id, link);
@@ -257,7 +257,7 @@ impl Leases {
             return true;
         }
         let stamp = link.stamp();
-        for request in proof::requests(link.knows, &[lease.node.to_string()]) {
+        for request in proof::requests(link.transacts, &[lease.node.to_string()]) {
             link.send(request, Purpose::Verify(ticket, guard, stamp));
         }
         true
@@ -271,7 +271,7 @@ impl Leases {
         answered: &Answered,
         link: &mut Link,
     ) -> Option<bool> {
-        let is_proof = proof::judge(link.knows, slice::from_ref(answered));
+        let is_proof = proof::judge(link.transacts, slice::from_ref(answered));
         self.checked(&Check::of_one(guard.0, stamp), answered, link);
         if matches!(is_proof, Proof::Hidden(_) | Proof::Unanswered) {
             self.unsent.push((ticket, guard));

@@ -6,7 +6,6 @@ use core::time::Duration;
 use super::ask::{Greeting, Loss, Settings, Time};
 use super::calls::{Calls, Purpose};
 use zklock_core::acquisition::CallId;
-use zklock_core::connection::Capabilities;
 use zklock_core::connection::promptness::Promptness;
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Stamp;
@@ -31,7 +30,7 @@ pub(super) struct Link {
     /// The session, which may go on with the next connection; 0 if there is none.
     pub(super) session: i64,
     pub(super) lifetime: Lifetime,
-    pub(super) knows: Capabilities,
+    pub(super) transacts: bool,
     /// The newest change that an answer has shown.
     pub(super) last_zxid: i64,
     /// When something last arrived.
@@ -55,10 +54,7 @@ impl Link {
             over: None,
             session: 0,
             lifetime: Lifetime::new(Duration::ZERO, Time::ZERO, Time::ZERO),
-            knows: Capabilities {
-                multi: true,
-                resumes: true,
-            },
+            transacts: true,
             last_zxid: 0,
             received: Time::ZERO,
             promptness: Promptness::new(Duration::ZERO),
@@ -104,7 +100,7 @@ impl Link {
             session,
             timeout,
             asked,
-            knows,
+            transacts,
         } = greeting;
         let resumed = session == self.session;
         self.expiries += u64::from(!resumed && self.session != 0);
@@ -113,7 +109,7 @@ impl Link {
             false => self.lifetime = Lifetime::new(timeout, asked, self.now),
         }
         self.session = session;
-        self.knows = knows;
+        self.transacts = transacts;
         self.has_connection = true;
         self.connects += 1;
         self.received = self.now;

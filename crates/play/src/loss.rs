@@ -7,21 +7,9 @@ use super::link::Link;
 impl Link {
     /// Returns why nothing is left of this session, if nothing is.
     pub(super) fn ended(&self, session: i64) -> Option<Loss> {
-        let is_gone = !self.knows.resumes && !self.has_connection;
-        match self.over {
-            Some(why) => Some(why),
-            None if session != self.session => Some(Loss::SessionExpired),
-            None => is_gone.then_some(Loss::Disconnected),
-        }
-    }
-
-    /// Returns why a node is gone, if an answer says that it is: a client that gets an answer still has the
-    /// session. A transport that cannot tell one session from the next cannot tell this either.
-    pub(super) fn gone(&self) -> Loss {
-        match self.knows.resumes {
-            true => Loss::Evicted,
-            false => Loss::NodeGone,
-        }
+        let is_another = session != self.session;
+        self.over
+            .or_else(|| is_another.then_some(Loss::SessionExpired))
     }
 }
 

@@ -120,7 +120,7 @@ impl Releases {
     pub(super) fn leave_with(&mut self, id: u64, next: &mut Acquisition, link: &mut Link) {
         let deletion = self.deletions.get(id).map(|(deletion, _)| deletion);
         let ops = deletion.as_ref().and_then(|deletion| deletion.ops());
-        let joins = link.is_connected() && link.knows.multi;
+        let joins = link.is_connected() && link.transacts;
         let joined = ops.filter(|_| joins).zip(next.begins_with_create());
         let (Some(deletion), Some((ops, prefix))) = (deletion, joined) else {
             return self.send(id, link);
@@ -168,7 +168,7 @@ impl Releases {
                 let outcome = |told: Told| match ended {
                     Ended::Presumed if told.writes => Outcome::InDoubt,
                     Ended::Deleted | Ended::Presumed => Outcome::Released,
-                    Ended::GoneBefore => Outcome::Lost(link.gone()),
+                    Ended::GoneBefore => Outcome::Lost(Loss::Evicted),
                 };
                 let told = told.map(|told| (told.ticket, outcome(told)));
                 Some(Done { told, left_in })

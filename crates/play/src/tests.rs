@@ -6,7 +6,6 @@ use core::time::Duration;
 
 use super::*;
 use zklock_core::attempt::Patience;
-use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Dialect;
 use zklock_jute::{EventKind, Names, Reply, Request, Stat};
 
@@ -45,10 +44,7 @@ impl Desk {
             session,
             timeout: T,
             asked: self.now,
-            knows: Capabilities {
-                multi: true,
-                resumes: true,
-            },
+            transacts: true,
         };
         self.core.greets(self.now);
         self.core.connected(self.now, greeting);

@@ -9,7 +9,6 @@ use super::calls::{Creation, Purpose};
 use super::ids::id_of;
 use super::link::Link;
 use zklock_core::acquisition::{CallId, Wire};
-use zklock_core::connection::Capabilities;
 use zklock_core::path::{self, node_in};
 use zklock_core::proof::{GrantProof, Next};
 use zklock_core::validity::Stamp;
@@ -50,8 +49,8 @@ impl Wire for Link {
         Self::is_connected(self)
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.knows
+    fn transacts(&self) -> bool {
+        self.transacts
     }
 
     fn stamp(&self) -> Stamp {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::iter;
 
 use super::Core;
-use super::ask::{GuardId, Outcome, Ticket};
+use super::ask::{GuardId, Loss, Outcome, Ticket};
 use super::calls::Purpose;
 use super::commit::Commit;
 use super::refusal::refusal;
@@ -44,7 +44,7 @@ impl Core {
         if !self.link.is_connected() {
             return self.unsent.push(commit);
         }
-        if !self.link.knows.multi {
+        if !self.link.transacts {
             return self.wake(commit.ticket, Outcome::Refused(ErrorCode::UNIMPLEMENTED));
         }
         let check = Request::Check {
@@ -61,7 +61,7 @@ impl Core {
     pub(super) fn committed(&mut self, commit: Commit, stamp: Stamp, answered: Answered) {
         let outcome = match (&answered, refusal(&answered)) {
             (Ok(Reply::Multi(_)), None) => Outcome::Committed,
-            (Ok(_), Some(Outcome::Refused(ErrorCode::NO_NODE))) => Outcome::Lost(self.link.gone()),
+            (Ok(_), Some(Outcome::Refused(ErrorCode::NO_NODE))) => Outcome::Lost(Loss::Evicted),
             (_, Some(refused)) => refused,
             (Err(Failure::NotSent), None) => {
                 self.leases.writes(commit.guard, false);

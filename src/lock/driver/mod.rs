@@ -90,8 +90,7 @@ fn enter(
     let id = early
         .as_ref()
         .map_or_else(fresh_id, |(early, _)| early.id.clone());
-    let resumes = session.transport.capabilities().resumes;
-    let known = resumes.then_some(snapshot.session);
+    let known = snapshot.known_session();
     let (asks, dir) = ((queue.contest(session), patience), queue.dir.into());
     let mut acquisition = Acquisition::enter(asks, (&dir, &id), last, known);
     if queue.has_room {

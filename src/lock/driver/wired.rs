@@ -18,7 +18,6 @@ use crate::transport::Mailbox;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Reading, Watch, WatchId};
 use zklock_core::acquisition::{CallId, Note, Wire};
-use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Role;
 use zklock_core::name::{LAST_SEQUENCE, NodeName};
 use zklock_core::proof::{GrantProof, Next};
@@ -147,16 +146,15 @@ impl Wire for Wired<'_> {
     }
 
     fn session(&self) -> Option<i64> {
-        let resumes = self.session.transport.capabilities().resumes;
-        resumes.then_some(self.snapshot.session)
+        self.snapshot.known_session()
     }
 
     fn is_connected(&self) -> bool {
         self.connected
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.session.transport.capabilities()
+    fn transacts(&self) -> bool {
+        self.session.transport.transacts()
     }
 
     fn stamp(&self) -> Stamp {

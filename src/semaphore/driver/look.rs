@@ -86,9 +86,8 @@ impl PermitDriver<'_, '_> {
         let looked = session.caller().call(&look, self.first(), limit);
         let lease = self.first.as_ref().map(RawGuard::lease);
         let same = || {
-            let current = session.status.snapshot().session;
-            let resumes = session.transport.capabilities().resumes;
-            resumes && lease.is_some_and(|lease| lease.session() == current)
+            let current = session.status.snapshot().known_session();
+            lease.is_some_and(|lease| Some(lease.session()) == current)
         };
         match looked {
             Err(CallError::Over(error)) => Err(error),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Error;
-use crate::transport::{Call, Capabilities, WatchId};
+use crate::transport::{Call, WatchId};
 
 /// A transport whose client ends while it has a request.
 struct Refusing(Arc<Status>);
@@ -17,7 +17,7 @@ impl Transport for Refusing {
 
     fn unwatch(&self, _: &str, _: WatchId) {}
 
-    fn capabilities(&self) -> Capabilities {
+    fn transacts(&self) -> bool {
         unreachable!("nobody asks")
     }
 
@@ -39,7 +39,7 @@ impl Transport for Silent {
 
     fn unwatch(&self, _: &str, _: WatchId) {}
 
-    fn capabilities(&self) -> Capabilities {
+    fn transacts(&self) -> bool {
         unreachable!("nobody asks")
     }
 

@@ -69,7 +69,7 @@ use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};
 use crate::transport::handover::SessionKey;
 use crate::transport::status::Status;
-use crate::transport::{Call, Capabilities, Errand, Failure, Transport, WatchId};
+use crate::transport::{Call, Errand, Failure, Transport, WatchId};
 
 /// Starts to connect and returns at once; the status shows the progress. Fails if no thread can be started.
 pub(crate) fn open(config: Config, status: Arc<Status>) -> Result<Arc<dyn Transport>> {
@@ -128,8 +128,8 @@ impl Transport for Native {
         }
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.shared.state.lock().features.capabilities()
+    fn transacts(&self) -> bool {
+        self.shared.state.lock().features.transacts()
     }
 
     fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {

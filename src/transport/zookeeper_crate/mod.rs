@@ -40,7 +40,7 @@ pub(crate) use zookeeper::ZooKeeper;
 use self::shared::{Link, LinkNews, Owned, Shared};
 use crate::local::owning_process::Process;
 use crate::transport::status::Status;
-use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
+use crate::transport::{Call, Failure, Transport, WatchId};
 
 /// How many calls can be in the crate at once.
 const WORKERS: usize = 4;
@@ -126,11 +126,8 @@ impl Transport for Handle {
         }
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            multi: false,
-            resumes: false,
-        }
+    fn transacts(&self) -> bool {
+        false
     }
 
     fn close(&self, limit: Duration) -> bool {

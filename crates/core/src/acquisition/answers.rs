@@ -238,7 +238,7 @@ impl Acquisition {
             return Ok(());
         }
         let answers = mem::take(&mut self.proofs);
-        match proof::judge(wire.capabilities(), &answers) {
+        match proof::judge(wire.transacts(), &answers) {
             Proof::Confirmed => {
                 if self.proof.confirmed(stamp, counts, wire.now()) {
                     wire.tell(Note::AnswersLate(self.proof.took));

@@ -82,7 +82,7 @@ impl Acquisition {
             }
         }
         // Without transactions a proof costs two requests, so it is requested only when the turn has come.
-        if self.is_next() && wire.capabilities().multi {
+        if self.is_next() && wire.transacts() {
             self.stays_proven(wire);
         }
         self.hurries(wire);

@@ -289,7 +289,7 @@ impl Acquisition {
             return;
         };
         let stamp = wire.stamp();
-        for request in proof::requests(wire.capabilities(), &[node]) {
+        for request in proof::requests(wire.transacts(), &[node]) {
             self.send(request, Step::Proof(stamp, counts), wire);
         }
     }

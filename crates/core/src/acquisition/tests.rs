@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use super::*;
 use crate::attempt::Origin;
-use crate::connection::{Capabilities, is_sync};
+use crate::connection::is_sync;
 use crate::dialect::{Dialect, Role};
 use crate::lifetime::Lifetime;
 use crate::overdue_holder::{Overdue, Rule};
@@ -89,11 +89,8 @@ impl Wire for Fake {
         self.connected
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            multi: true,
-            resumes: true,
-        }
+    fn transacts(&self) -> bool {
+        true
     }
 
     fn stamp(&self) -> Stamp {

@@ -9,7 +9,6 @@ use core::time::Duration;
 
 use crate::answer::Failure;
 use crate::attempt::OwnNode;
-use crate::connection::Capabilities;
 use crate::proof::{GrantProof, Next};
 use crate::queue::Foreign;
 use crate::validity::Stamp;
@@ -45,8 +44,8 @@ pub trait Wire {
     /// Returns whether requests can be sent.
     fn is_connected(&self) -> bool;
 
-    /// Returns what the connection can do.
-    fn capabilities(&self) -> Capabilities;
+    /// Returns whether the server carries out transactions.
+    fn transacts(&self) -> bool;
 
     /// Returns the stamp of a request that is sent now.
     fn stamp(&self) -> Stamp;

@@ -25,15 +25,6 @@ use zklock_jute::Request;
 /// A version that no node has: a write that names it fails, even if the node exists.
 pub const NO_VERSION: i32 = i32::MIN;
 
-/// The capabilities of a transport.
-#[derive(Clone, Copy, Debug)]
-pub struct Capabilities {
-    /// Whether `Request::Multi` works.
-    pub multi: bool,
-    /// Whether the same session may continue after a break, in which case the transport reports whether it does.
-    pub resumes: bool,
-}
-
 /// The name of a node that nobody creates.
 const SYNC: &str = "_sync";
 

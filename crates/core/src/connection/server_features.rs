@@ -6,7 +6,6 @@
 //!
 //! Each newer request is judged by itself: ClickHouse Keeper learned `create2` years before `createContainer`.
 
-use super::Capabilities;
 use zklock_jute::{CreateMode, ErrorCode, OpCode, Request};
 
 /// A feature that some servers lack. A request that needs one of the first two has an older form.
@@ -38,12 +37,9 @@ pub struct Features {
 }
 
 impl Features {
-    /// Returns what a transport to this server can do.
-    pub fn capabilities(self) -> Capabilities {
-        Capabilities {
-            multi: self.multi != Knowledge::Missing,
-            resumes: true,
-        }
+    /// Returns whether the server carries out transactions, as far as is known.
+    pub fn transacts(self) -> bool {
+        self.multi != Knowledge::Missing
     }
 
     /// Returns whether to send `removeWatches`. A server that lacks it closes the connection. A client that
@@ -277,7 +273,7 @@ mod tests {
         for _ in 0..9 {
             for _ in 0..2 {
                 features.skipped(&check);
-                assert!(features.capabilities().multi);
+                assert!(features.transacts());
             }
             features.succeeded(&check);
         }
@@ -325,9 +321,9 @@ mod tests {
             features.left_over(Some(&aged));
         }
         (0..2).for_each(|_| features.skipped(&aged));
-        assert!(features.capabilities().multi);
+        assert!(features.transacts());
         features.skipped(&aged);
-        assert!(!features.capabilities().multi);
+        assert!(!features.transacts());
     }
 
     #[test]
@@ -345,8 +341,8 @@ mod tests {
         let mut features = Features::default();
         let multi = Request::Multi(Vec::new());
         assert!(!features.refused(&multi, ErrorCode::NO_NODE));
-        assert!(features.capabilities().multi);
+        assert!(features.transacts());
         assert!(!features.refused(&multi, ErrorCode::UNIMPLEMENTED));
-        assert!(!features.capabilities().multi);
+        assert!(!features.transacts());
     }
 }

@@ -6,7 +6,6 @@ use core::time::Duration;
 use super::Renewals;
 use super::verdict::{Check, REVOKE, Verdict};
 use crate::answer::{Answered, Failure};
-use crate::connection::Capabilities;
 use crate::proof::{self, Proof};
 use zklock_jute::{ErrorCode, EventKind, Reply};
 
@@ -16,9 +15,9 @@ impl<L: Clone> Renewals<L> {
         &mut self,
         check: &Check,
         answers: &[Answered],
-        knows: Capabilities,
+        transacts: bool,
     ) -> Vec<(u64, Verdict)> {
-        match proof::judge(knows, answers) {
+        match proof::judge(transacts, answers) {
             Proof::Confirmed => {
                 self.look_at_these(&check.whose);
                 let confirmed = Verdict::Confirmed(check.stamp);
@@ -99,10 +98,7 @@ mod tests {
     use crate::validity::Stamp;
     use zklock_jute::{Reply, Stat};
 
-    const KNOWS: Capabilities = Capabilities {
-        multi: true,
-        resumes: true,
-    };
+    const TRANSACTS: bool = true;
     const STAMP: Stamp = Stamp {
         sent: Duration::from_secs(9),
         touched: Duration::from_secs(8),
@@ -131,7 +127,7 @@ mod tests {
     fn a_check_of_long_names_fits_into_one_request() {
         let lengths = |nodes: Vec<String>| {
             let nodes = nodes.into_iter().map(|node| (0, node));
-            let checks = Check::of_all(nodes, STAMP, KNOWS);
+            let checks = Check::of_all(nodes, STAMP, TRANSACTS);
             let lengths = checks.iter().map(|(check, _)| check.whose.len());
             lengths.collect::<Vec<_>>()
         };
@@ -148,9 +144,9 @@ mod tests {
     fn a_check_that_is_carried_out_confirms_all_that_it_names_as_of_its_sending() {
         let mut renewals = held(3);
         let nodes = [0, 2, 2].map(|id| (id, format!("/m/{id}")));
-        let check = Check::of_all(nodes, STAMP, KNOWS).remove(0).0;
+        let check = Check::of_all(nodes, STAMP, TRANSACTS).remove(0).0;
         let all = multi(vec![Ok(Reply::Checked); 3]);
-        let said = renewals.checked(&check, &all, KNOWS);
+        let said = renewals.checked(&check, &all, TRANSACTS);
         assert_eq!(said, [0, 2, 2].map(|id| (id, Verdict::Confirmed(STAMP))));
         assert_eq!(due(&mut renewals), [0, 2]);
     }
@@ -159,22 +155,25 @@ mod tests {
     fn a_check_that_fails_says_whose_node_is_gone_and_asks_about_the_others_at_once() {
         let mut renewals = held(3);
         let nodes = [0, 2].map(|id| (id, format!("/m/{id}")));
-        let check = Check::of_all(nodes, STAMP, KNOWS).remove(0).0;
+        let check = Check::of_all(nodes, STAMP, TRANSACTS).remove(0).0;
         let one = multi(vec![Err(ErrorCode::OK), Err(ErrorCode::NO_NODE)]);
-        let said = renewals.checked(&check, &one, KNOWS);
+        let said = renewals.checked(&check, &one, TRANSACTS);
         assert_eq!(said, [(2, Verdict::Missing)]);
         assert_eq!(due(&mut renewals), [2]);
         assert!(renewals.urgent);
         // A request that went together with a check was refused for a node that is nobody's.
         let check = Check::of_one(1, STAMP);
-        assert_eq!(renewals.checked(&check, &one, KNOWS), []);
+        assert_eq!(renewals.checked(&check, &one, TRANSACTS), []);
     }
 
     #[test]
     fn without_an_answer_a_check_says_nothing() {
         let mut renewals = held(1);
         let check = Check::of_one(0, STAMP);
-        assert_eq!(renewals.checked(&check, &[Err(Failure::Lost)], KNOWS), []);
+        assert_eq!(
+            renewals.checked(&check, &[Err(Failure::Lost)], TRANSACTS),
+            []
+        );
         assert!(due(&mut renewals).is_empty());
         assert!(!renewals.urgent);
     }

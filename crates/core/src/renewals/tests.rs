@@ -6,17 +6,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::answer::Failure;
-use crate::connection::Capabilities;
 use crate::lifetime::Lifetime;
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind};
 
 const T: Duration = Duration::from_secs(20);
 const START: Duration = Duration::from_secs(1_000);
-const KNOWS: Capabilities = Capabilities {
-    multi: true,
-    resumes: true,
-};
 
 fn stamp(sent: Duration) -> Stamp {
     Stamp {
@@ -120,13 +115,13 @@ fn a_watch_that_was_not_set_is_asked_for_again_in_a_moment_and_one_that_has_fire
 fn a_check_that_a_server_throws_away_is_sent_again_long_before_the_lock_is_suspect() {
     let (mut renewals, trust) = many(1);
     let checks = |renewals: &mut Renewals<()>, now| look_at(renewals, &trust, now).1.checks.len();
-    let (knows, mut now) = (KNOWS, START + T / 6);
+    let mut now = START + T / 6;
     assert_eq!(checks(&mut renewals, START), 0);
     assert_eq!(checks(&mut renewals, now), 1);
     for _ in 0..2 {
         let thrown_away = [Err(Failure::Refused(ErrorCode::THROTTLED))];
         let check = Check::of_one(0, stamp(now));
-        assert_eq!(renewals.checked(&check, &thrown_away, knows), []);
+        assert_eq!(renewals.checked(&check, &thrown_away, true), []);
         // Not at once: the server has too many requests.
         assert_eq!(checks(&mut renewals, now), 0);
         now += T / AGAIN_PART;

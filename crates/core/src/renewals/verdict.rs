@@ -5,7 +5,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::connection::Capabilities;
 use crate::proof;
 use crate::validity::Stamp;
 use zklock_jute::Request;
@@ -87,7 +86,7 @@ impl Check {
     pub fn of_all(
         nodes: impl IntoIterator<Item = (u64, String)>,
         stamp: Stamp,
-        knows: Capabilities,
+        transacts: bool,
     ) -> Vec<(Self, Vec<Request>)> {
         let (ids, nodes): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
         let (mut ids, mut nodes) = (ids.as_slice(), nodes.as_slice());
@@ -96,7 +95,7 @@ impl Check {
             let (now, later) = nodes.split_at(in_one_check(nodes));
             let (whose, others) = ids.split_at(now.len());
             let whose = whose.to_vec();
-            checks.push((Self { stamp, whose }, proof::requests(knows, now)));
+            checks.push((Self { stamp, whose }, proof::requests(transacts, now)));
             (ids, nodes) = (others, later);
         }
         checks

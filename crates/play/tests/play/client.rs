@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zklock_core::attempt::Patience;
-use zklock_core::connection::Capabilities;
 use zklock_core::dialect::Dialect;
 use zklock_core::validity::Validity;
 use zklock_jute::Request;
@@ -387,10 +386,7 @@ impl World {
                     session,
                     timeout: self.plan.grants[server],
                     asked: self.clients[client].greeted,
-                    knows: Capabilities {
-                        multi: true,
-                        resumes: true,
-                    },
+                    transacts: true,
                 };
                 self.turn(client, |core, now| core.connected(now, greeting));
             }

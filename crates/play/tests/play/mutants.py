@@ -155,8 +155,8 @@ MUTANTS = [
         "proof-grows-old",
         "the next in line does not keep its proof young",
         "core/acquisition/progress.rs",
-        "        if self.is_next() && wire.capabilities().multi {",
-        "        if self.is_next() && self.path.is_empty() && wire.capabilities().multi {",
+        "        if self.is_next() && wire.transacts() {",
+        "        if self.is_next() && self.path.is_empty() && wire.transacts() {",
     ),
     (
         "held-back-for-longer",
@@ -607,8 +607,8 @@ MUTANTS = [
         "end-is-expiry",
         "a client that was closed counts as one whose session expired",
         "play/loss.rs",
-        "            Some(why) => Some(why),",
-        "            Some(_) => Some(Loss::SessionExpired),",
+        "        self.over\n",
+        "        self.over\n            .map(|_| Loss::SessionExpired)\n",
     ),
 ]
 

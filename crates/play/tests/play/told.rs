@@ -184,7 +184,7 @@ impl World {
             Loss::NodeGone => life.is_some_and(|life| life.to.is_some()),
             Loss::SessionExpired => client.core.session().0 != owner && !client.is_closed,
             Loss::Closed => client.is_closed,
-            Loss::Disconnected | Loss::AuthFailed | Loss::GivenUp => false,
+            Loss::AuthFailed | Loss::GivenUp => false,
         };
         if !is_right {
             return self.fail(format!("op {op} is lost, and not by {why:?}"));

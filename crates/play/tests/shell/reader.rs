@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use zklock_core::connection::Capabilities;
 use zklock_jute::{
     ConnectReply, ConnectRequest, ErrorCode, Event, EventKind, Malformed, Reply, ReplyHeader, xid,
 };
@@ -196,10 +195,7 @@ impl Shared {
             session: reply.session,
             timeout: Duration::from_millis(reply.timeout_ms as u64),
             asked,
-            knows: Capabilities {
-                multi: true,
-                resumes: true,
-            },
+            transacts: true,
         };
         *password = reply.password;
         let stream = Arc::new(stream);

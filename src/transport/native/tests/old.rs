@@ -218,9 +218,9 @@ fn a_server_without_multi_or_sync_is_reported_as_such() {
     });
     let server = Fake::start(script);
     let rig = Rig::connect(&server.hosts(), TIMEOUT);
-    assert!(rig.transport.capabilities().multi);
+    assert!(rig.transport.transacts());
     let refused = Err(Failure::Refused(ErrorCode::UNIMPLEMENTED));
     assert_eq!(rig.ask(Request::Multi(Vec::new())), refused);
     assert_eq!(rig.ask(Request::Sync { path: "/".into() }), refused);
-    assert!(!rig.transport.capabilities().multi);
+    assert!(!rig.transport.transacts());
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::system::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::system::simulated::{JoinHandle, all_orders, elapsed, spawn};
 use crate::time::limit::Limit;
-use crate::transport::{Call, Capabilities, Errand, Reading, Transport, WatchId};
+use crate::transport::{Call, Errand, Reading, Transport, WatchId};
 use crate::transport::{Mailbox, Slot};
 
 const SOON: Duration = Duration::from_secs(1);
@@ -106,7 +106,7 @@ impl Transport for Rig {
 
     fn unwatch(&self, _: &str, _: WatchId) {}
 
-    fn capabilities(&self) -> Capabilities {
+    fn transacts(&self) -> bool {
         unreachable!("no test asks")
     }
 
