@@ -9,15 +9,13 @@ use crate::path;
 use crate::session::Session;
 use crate::session::call_error::{CallError, not_created, refused};
 use crate::session::caller::Replies;
+use crate::session::queries::AT_A_TIME;
 use crate::time::limit::Limit;
 use crate::time::utc;
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 
 /// How long a call may take by default.
 const LIMIT: Duration = Duration::from_secs(15);
-
-/// How many nodes are listed or deleted with one write.
-const AT_A_TIME: usize = 500;
 
 /// Reads and writes nodes of ZooKeeper: a configuration, a list of tasks, what a run left behind.
 ///

@@ -10,14 +10,12 @@ use super::queue::LockQueue;
 use crate::contender::{Contender, assemble};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
+use crate::session::queries::AT_A_TIME;
 use crate::time::limit::Limit;
 use zklock_core::dialect::Kind;
 use zklock_core::name::NodeName;
 use zklock_core::places::{Places, Spots};
 use zklock_jute::{ErrorCode, Names, Reply, Request};
-
-/// How many nodes are read with one write.
-const AT_A_TIME: usize = 500;
 
 /// The nodes of the servers themselves.
 const RESERVED: &str = "/zookeeper";

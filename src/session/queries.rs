@@ -18,8 +18,8 @@ use zklock_jute::{Access, CreateMode, ErrorCode, Reply, Request, Stat};
 /// How long one request of a query may take.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// How many nodes are read with one write.
-const AT_A_TIME: usize = 500;
+/// How many nodes are read, listed or deleted with one write.
+pub(crate) const AT_A_TIME: usize = 500;
 
 /// How many directories are created before their answers are awaited: few enough that the session's
 /// proofs of life, which queue behind them, are not late.
