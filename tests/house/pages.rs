@@ -79,6 +79,28 @@ fn the_dashboard_shows_the_metrics_that_there_are() {
     assert_eq!(shown, there);
 }
 
+/// The README, and the documentation of the library, name every feature of the library, and no other.
+#[test]
+fn the_pages_name_the_features_that_there_are() {
+    let text = |path: &str| fs::read_to_string(path).expect("it is there");
+    let first_words = |text: &str, from: &str, to: &str, end: &str| -> BTreeSet<String> {
+        let (_, section) = text.split_once(from).expect("a section of features");
+        let section = section.split(to).next().expect("its text");
+        let words = section.lines().filter_map(|line| {
+            let (word, _) = line.trim_start_matches("//! ").split_once(end)?;
+            Some(word.trim_start_matches("| `").to_owned())
+        });
+        words.filter(|word| !word.contains(' ')).collect()
+    };
+    let mut there = first_words(&text("Cargo.toml"), "\n[features]\n", "\n[", " = ");
+    assert!(there.remove("default"));
+    assert!(5 < there.len(), "{there:?}");
+    for page in ["README.md", "src/lib.rs"] {
+        let named = first_words(&text(page), "# Features\n", "\n#", "` |");
+        assert_eq!(named, there, "{page}");
+    }
+}
+
 /// Checks how many crates of others a program builds, as the README says.
 #[cfg(target_os = "linux")]
 #[test]
