@@ -158,11 +158,14 @@ impl Report {
 }
 
 fn print_table(shifts: &[Shift]) {
-    println!("\nworker             session   token    waited      from        to      held");
+    println!(
+        "\n{:>6}  {:>18}  {:>16}  {:>8}  {:>8}  {:>8}  {:>8}",
+        "worker", "session", "token", "waited", "from", "to", "held"
+    );
     for shift in shifts {
         let (waited, held) = (shift.from - shift.asked, shift.to - shift.from);
         println!(
-            "{:>6}  {:>#18x}  {:>6}  {:>8}  {:>8}  {:>8}  {:>8}",
+            "{:>6}  {:>#18x}  {:>16}  {:>8}  {:>8}  {:>8}  {:>8}",
             shift.worker,
             shift.session,
             shift.token,

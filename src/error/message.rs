@@ -190,7 +190,7 @@ impl Error {
         match self {
             Self::NoAuth { path } => write!(
                 f,
-                "the access control list of {path} does not allow this: add credentials or change it"
+                "the access control list of {path} does not allow this: add credentials, with ClientBuilder::auth or ZKLOCK_AUTH, or change the list"
             ),
             Self::Refused { path, code, text } => {
                 write!(

@@ -29,7 +29,8 @@ pub(crate) const NO_SASL_LOGIN: &str = "it does not take a SASL login by";
 const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
 
-const AUTHORITY: &str = "name the authority that signed the servers' certificates";
+const AUTHORITY: &str =
+    "name the authority that signed the servers' certificates, with Tls::ca_file or --tls-ca";
 
 const PORT_FOR_TLS: &str = "name the servers' ports for TLS, or connect without it";
 

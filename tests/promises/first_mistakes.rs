@@ -268,7 +268,7 @@ fn somebody_elses_lock() {
     let other = Client::connect(server.hosts()).unwrap();
     assert_eq!(
         said(other.mutex("/m").unwrap().lock()),
-        "the access control list of /m does not allow this: add credentials or change it"
+        "the access control list of /m does not allow this: add credentials, with ClientBuilder::auth or ZKLOCK_AUTH, or change the list"
     );
 }
 

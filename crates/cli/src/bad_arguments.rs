@@ -133,10 +133,20 @@ fn lacks_task(error: &Error) -> Option<String> {
 fn lacks_argument(task: &str, error: &Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::InvalidArg)?) {
         (ErrorKind::MissingRequiredArgument, ContextValue::Strings(missing)) => {
-            Some(format!("zklock {task} lacks {}", missing.join(" and ")))
+            let missing: Vec<_> = missing.iter().map(|arg| in_words(arg)).collect();
+            Some(format!("zklock {task} lacks {}", missing.join(", and ")))
         }
         _ => None,
     }
+}
+
+/// Returns an argument, or the several of which one is needed, which the parser puts into brackets.
+fn in_words(missing: &str) -> String {
+    let several = missing
+        .strip_prefix('<')
+        .and_then(|inner| inner.strip_suffix('>'))
+        .filter(|inner| inner.contains('|'));
+    several.map_or_else(|| missing.to_owned(), |args| args.replace('|', " or "))
 }
 
 /// Returns a message if the user asks for a feature that this program was built without.

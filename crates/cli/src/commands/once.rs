@@ -191,18 +191,20 @@ fn why_failed(once: &Once, ended: &Ended) -> String {
 fn state_files(run: &Run<'_>) -> Result<Option<StateFiles>, Failure> {
     let folder = temporary();
     let made = StateFiles::make(run.state().unwrap_or_default());
-    match (made, run.state()) {
+    let told = |error| {
+        let folder = folder.display();
+        format!("{folder}: {error}; TMPDIR may name another folder")
+    };
+    match (made.map_err(told), run.state()) {
         (Ok(files), _) => Ok(Some(files)),
-        (Err(error), None) => {
+        (Err(why), None) => {
             say(&format!(
-                "the command can leave nothing for the next run, and has no {STATE_OUT}: cannot write to {}: {error}",
-                folder.display()
+                "the command can leave nothing for the next run, and has no {STATE_OUT}: cannot write to {why}"
             ));
             Ok(None)
         }
-        (Err(error), Some(_)) => Err(Failure::other(format!(
-            "the command was not run: cannot write what the last run left for it to {}: {error}",
-            folder.display()
+        (Err(why), Some(_)) => Err(Failure::other(format!(
+            "the command was not run: cannot write what the last run left for it to {why}"
         ))),
     }
 }

@@ -34,7 +34,7 @@ fn an_encrypted_server_is_asked_by_every_command() {
         (format!("{limit} list {path}"), "connect with it"),
         (
             format!("{limit} --tls list {path}"),
-            "name the authority that signed",
+            "name the authority that signed the servers' certificates, with Tls::ca_file or --tls-ca",
         ),
         (
             format!("{limit} --tls-ca {ca} list {path}"),

@@ -96,6 +96,14 @@ fn a_word_that_is_none() {
             "zklock check lacks <TOKEN>; see zklock check --help",
         ),
         (
+            "once /x -- true",
+            "zklock once lacks --slot <TEXT> or --at-most-every <TIME>; see zklock once --help",
+        ),
+        (
+            "hold /x",
+            "zklock hold lacks --reason <TEXT>, and --for <TIME> or --until <WHEN>; see zklock hold --help",
+        ),
+        (
             "serve --session-timeout 5",
             "zklock serve asks no server: leave --session-timeout out; see zklock serve --help",
         ),
