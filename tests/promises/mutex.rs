@@ -94,7 +94,13 @@ fn worker_that_locks_and_waits() {
     let [transport, hosts, path, timeout] = worker::words(&input);
     let timeout = Duration::from_millis(timeout.parse().unwrap());
     let client = Transport::named(&transport).connect_with(&hosts, timeout);
-    let _guard = client.mutex(&path).unwrap().lock().unwrap();
+    let mut told = false;
+    let options = LockOptions::new().on_wait(|_| {
+        if !std::mem::replace(&mut told, true) {
+            worker::say("waits");
+        }
+    });
+    let _guard = client.mutex(&path).unwrap().lock_with(options).unwrap();
     worker::say("locked");
     worker::stay();
 }
@@ -117,7 +123,7 @@ fn a_lock_excludes_processes(place: Place) {
         &path,
         Duration::from_secs(3),
     );
-    wait_for_children(&server.hosts(), &path, 2);
+    other.expect("waits");
     assert!(other.lines().is_empty());
     guard.unlock().unwrap();
     other.expect("locked");
