@@ -252,12 +252,14 @@ fn visit(lock: &RwLock, offset: usize, inside: &AtomicI32) {
         if (round + offset) % 5 == 0 {
             let guard = lock.write().unwrap();
             assert_eq!(inside.swap(-1, Ordering::SeqCst), 0);
-            inside.store(0, Ordering::SeqCst);
+            thread::yield_now();
+            assert_eq!(inside.swap(0, Ordering::SeqCst), -1);
             drop(guard);
         } else {
             let guard = lock.read_with(LockOptions::new()).unwrap().unwrap();
             assert!(0 <= inside.fetch_add(1, Ordering::SeqCst));
-            inside.fetch_sub(1, Ordering::SeqCst);
+            thread::yield_now();
+            assert!(0 < inside.fetch_sub(1, Ordering::SeqCst));
             drop(guard);
         }
     }
