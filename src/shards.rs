@@ -18,7 +18,7 @@ use std::sync::Arc;
 use self::members::Members;
 use self::threads::{News, Stop};
 use self::worker::Worker;
-use crate::contender::Contender;
+use crate::contender::{Contender, reads};
 use crate::error::{Error, Result};
 use crate::lock::{Locks, described};
 use crate::standby::{Standby, Term};
@@ -36,7 +36,8 @@ const MOST: u32 = 10_000;
 /// `<path>/<number>`, which its new owner waits for and its old owner releases. A member that dies
 /// gives up its shards when its session times out.
 ///
-/// The members are the readers of the read-write lock `<path>/members`.
+/// The members are the readers that hold the read-write lock `<path>/members`. While another
+/// contender waits there, or holds it, nobody joins.
 ///
 /// # Example
 ///
@@ -154,7 +155,9 @@ impl Shards {
     ///
     /// As [`Client::contenders`](crate::Client::contenders).
     pub fn members(&self) -> Result<Vec<Contender>> {
-        self.locks.session.contenders(&self.members_path())
+        let mut members = self.locks.session.contenders(&self.members_path())?;
+        members.retain(|one| reads(one.role(), one.holds()));
+        Ok(members)
     }
 
     /// Returns the path.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::contender::Contender;
+use crate::contender::{Contender, reads};
 use crate::error::{Error, Result};
 use crate::guard::GuardEvent;
 use crate::path::{name, parent};
@@ -59,16 +59,16 @@ impl Session {
         Ok(changed.or(confirmed))
     }
 
-    /// Returns the names of the contenders once they differ from the `known` ones; `None` at the limit.
-    pub(crate) fn other_names(
+    /// Returns the names of the readers that hold once they differ from the `known` ones; `None` at the limit.
+    pub(crate) fn other_readers(
         &self,
         path: &str,
         known: Option<&BTreeSet<String>>,
         limit: &Limit,
     ) -> Result<Option<BTreeSet<String>>> {
         self.watch_until(path, limit, |spots| {
-            let names = spots.all().map(|spot| name(&spot.node).to_owned());
-            let names: BTreeSet<_> = names.collect();
+            let read = spots.own.iter().filter(|spot| reads(spot.role, spot.holds));
+            let names: BTreeSet<_> = read.map(|spot| name(&spot.node).to_owned()).collect();
             Ok(Some(names).filter(|names| known != Some(names)))
         })
     }

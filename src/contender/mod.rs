@@ -383,3 +383,8 @@ impl fmt::Debug for Contender {
             .finish_non_exhaustive()
     }
 }
+
+/// Returns whether such a contender is a reader that holds.
+pub(crate) fn reads(role: Role, holds: bool) -> bool {
+    role == Role::Read && holds
+}

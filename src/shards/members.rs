@@ -73,7 +73,7 @@ fn follow(
             return Ok(true);
         }
         let (session, known) = (&locks.session, present.as_ref());
-        let Some(names) = session.other_names(lock.path(), known, &limit)? else {
+        let Some(names) = session.other_readers(lock.path(), known, &limit)? else {
             continue;
         };
         if names.contains(mine) {

@@ -9,17 +9,20 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use zklock::{Client, Contender, Error, Term};
+use zklock::{Client, Contender, Error, LockOptions, Term};
 
 use crate::support::raw::assert_nothing_left;
 use crate::support::{aside, eventually, fresh_path};
-use crate::transport::{Place, SOON, expire_owner, in_every_place, on_every_server};
+use crate::transport::{
+    Place, SOON, expire_owner, in_every_place, on_every_server, wait_for_queue,
+};
 
 in_every_place! {
     shards_are_divided_and_move_to_who_comes_and_from_who_goes
     a_break_of_one_shard_ends_them_all
     a_panic_in_one_shard_ends_them_all_and_propagates
     who_is_evicted_joins_again
+    who_waits_among_the_members_without_being_one_gets_no_shard
 }
 
 // A handle has been given up by then.
@@ -34,6 +37,7 @@ struct Field {
     /// The process that works on each shard; 0 is none.
     at_work: Vec<AtomicI64>,
     overlaps: AtomicU32,
+    terms: AtomicU32,
 }
 
 impl Field {
@@ -41,6 +45,7 @@ impl Field {
         Arc::new(Self {
             at_work: (0..COUNT).map(|_| AtomicI64::new(0)).collect(),
             overlaps: AtomicU32::new(0),
+            terms: AtomicU32::new(0),
         })
     }
 
@@ -49,6 +54,7 @@ impl Field {
         if at_work.swap(me, Ordering::SeqCst) != 0 {
             self.overlaps.fetch_add(1, Ordering::SeqCst);
         }
+        self.terms.fetch_add(1, Ordering::SeqCst);
         while !term.is_over() {
             thread::sleep(Duration::from_millis(5));
         }
@@ -202,6 +208,43 @@ fn who_is_evicted_joins_again(place: Place) {
     }
     eventually("it is a member", || shards.members().unwrap().len() == 1);
     only.leave();
+}
+
+/// Nobody would work on its shards.
+fn who_waits_among_the_members_without_being_one_gets_no_shard(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("shards"));
+    let clients = [(); 3].map(|()| place.connect(&hosts));
+    let field = Field::new();
+    let shards = clients[0].shards(&path, COUNT).unwrap();
+    let first = member(&clients[0], &path, 1, &field);
+    eventually("it has all", || field.numbers(&[1]) == [12]);
+
+    let dir = format!("{path}/members");
+    let lock = clients[1].rwlock(&dir).unwrap();
+    let (stop, stopped) = bounded(0);
+    let writer = aside(move || {
+        let taken = lock.write_with(LockOptions::new().cancel(stopped));
+        taken.map(|taken| taken.is_none())
+    });
+    wait_for_queue(&clients[0], &dir, 2);
+    let second = member(&clients[2], &path, 2, &field);
+    wait_for_queue(&clients[0], &dir, 3);
+    // The shard that is given up comes back only to who owns it.
+    let given_up = field.terms.load(Ordering::SeqCst);
+    let held = clients[1].contenders(&format!("{path}/0")).unwrap();
+    held[0].revoke().unwrap();
+    eventually("it begins anew", || {
+        field.terms.load(Ordering::SeqCst) != given_up && field.numbers(&[1, 2]) == [12, 0]
+    });
+    assert_eq!(shards.members().unwrap().len(), 1);
+
+    drop(stop);
+    let waited_in_vain = writer.recv_timeout(SOON).expect("it ends").unwrap();
+    assert!(waited_in_vain);
+    eventually("two share", || field.numbers(&[1, 2]) == [6, 6]);
+    first.leave();
+    second.leave();
+    assert_eq!(field.overlaps.load(Ordering::SeqCst), 0);
 }
 
 #[test]
