@@ -26,8 +26,8 @@ use zklock_core::dialect::Role;
 /// holds one lock and then asks for another is not covered.
 ///
 /// A client from [`Client::from_zookeeper`](crate::Client::from_zookeeper) has no transactions: it
-/// locks in the order of the paths, and releases its locks for a moment when it must wait for the
-/// next one.
+/// locks in the order of the paths. When it must wait for one of them for more than a moment, it
+/// releases the others, and locks them when it has that one.
 ///
 /// # Example
 ///

@@ -2,6 +2,7 @@
 //! one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use zklock::{Client, Error, GuardEvent, LockOptions};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{assert_nothing_left, children, op};
-use crate::support::{fresh_path, lasting};
+use crate::support::{eventually, fresh_path, lasting};
 use crate::transport::{Place, Transport, in_every_place, wait_for, wait_for_queue};
 
 in_every_place! {
@@ -199,6 +200,51 @@ fn multi_lockers_of_any_order_never_wait_in_a_circle(place: Place) {
         assert_nothing_left(&hosts, path);
     }
 }
+
+/// Without transactions, a lock that is held for long costs those beside it nothing, and those who come
+/// to it later do not overtake.
+#[cfg(feature = "zookeeper")]
+#[test]
+fn without_transactions_who_waits_for_a_lock_keeps_its_place_and_lets_the_others_go() {
+    let server = Server::start().unwrap();
+    let (ours, theirs) = (
+        Transport::Handle.connect(server.hosts()),
+        Client::connect(server.hosts()).unwrap(),
+    );
+    let dir = fresh_path("multi");
+    let paths = [format!("{dir}/1"), format!("{dir}/2")];
+    let [first, second] = paths.each_ref().map(String::as_str);
+    let held = theirs.mutex(second).unwrap().lock().unwrap();
+    let (told, order) = mpsc::channel();
+    thread::scope(|scope| {
+        let mine = told.clone();
+        let all = ours.multi_lock([first, second]).unwrap();
+        scope.spawn(move || {
+            let guard = all.lock().unwrap();
+            mine.send("all").unwrap();
+            guard.unlock().unwrap();
+        });
+        // The first node waits briefly, with the other lock.
+        let waits = |node: &String| node.ends_with("-0000000002");
+        eventually("it waits for the one lock alone", || {
+            children(server.hosts(), first).is_empty()
+                && children(server.hosts(), second).iter().any(waits)
+        });
+        scope.spawn(|| {
+            let client = Client::connect(server.hosts()).unwrap();
+            let guard = client.mutex(second).unwrap().lock().unwrap();
+            told.send("later").unwrap();
+            drop(guard);
+        });
+        wait_for_queue(&theirs, second, 3);
+        // Longer than it would wait with the other lock.
+        thread::sleep(Duration::from_secs(1));
+        held.unlock().unwrap();
+    });
+    let order: Vec<_> = order.try_iter().collect();
+    assert_eq!(order, ["all", "later"]);
+}
+
 /// Without transactions, the wait for one lock while others are held is short, and may end
 /// while the waiter looks at the holder.
 #[cfg(feature = "zookeeper")]

@@ -26,7 +26,8 @@
 //!
 //! Without transactions, the locks are taken in the order of their paths. The nodes of another client's
 //! transaction may still form a circle with that order, so the locks already taken are given back if the
-//! next one is not granted soon.
+//! next one is not granted soon. The client then waits for that one first, as long as it takes, and
+//! for the others briefly.
 //!
 //! The driver carries out [`Multi::action`] and reports the result to [`Multi::handle`], until
 //! the action is `Finish`. In `Queue` and `Take` it drives an attempt at one lock. By the end,
@@ -71,7 +72,8 @@ enum Way {
         /// The session that our nodes must belong to, if the driver knows it.
         session: Option<i64>,
     },
-    OneByOne,
+    /// Goes through this queue first, and through the others in the order of their paths.
+    OneByOne(usize),
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -126,7 +128,7 @@ impl Multi {
         Self {
             roles: roles.to_vec(),
             patience,
-            way: Way::OneByOne,
+            way: Way::OneByOne(0),
             state: State::Take(Vec::new()),
             firsts: Vec::new(),
             orphans: Vec::new(),
@@ -145,7 +147,7 @@ impl Multi {
             State::Lists(_) => Action::Lists(self.waits().collect()),
             State::Queue(at, mine, _) => Action::Queue(*at, mine[*at].clone()),
             State::Take(taken) => Action::Take {
-                at: taken.len(),
+                at: self.next_to_take(taken),
                 briefly: !taken.is_empty(),
             },
             State::GiveBack(_) => Action::GiveBack,
@@ -218,7 +220,7 @@ impl Multi {
             (State::Lists(mine), Event::Queues(queues)) => self.listed(mine, queues),
 
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
-            (State::Prove(_), Event::Gone(_)) if self.way == Way::OneByOne => State::GiveBack(None),
+            (State::Prove(_), Event::Gone(_)) if self.is_one_by_one() => State::GiveBack(None),
             (State::Prove(mut mine), Event::Gone(at)) => {
                 let name = mem::take(&mut mine[at].name);
                 self.leave_nodes(&mine, Some(at));
@@ -231,23 +233,41 @@ impl Multi {
     }
 
     /// Handles the events without transactions.
-    fn takes(&self, state: State, event: Event) -> State {
+    fn takes(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Take(mut taken), Event::Taken(mine)) => {
                 taken.push(mine);
-                match taken.len() == self.roles.len() {
-                    true => State::Prove(taken),
-                    false => State::Take(taken),
+                if taken.len() < self.roles.len() {
+                    return State::Take(taken);
                 }
+                if let Way::OneByOne(first) = self.way {
+                    taken[..=first].rotate_left(1);
+                }
+                State::Prove(taken)
             }
             (State::Take(taken), Event::NotTaken) if taken.is_empty() => {
                 State::Finish(Outcome::Gone)
             }
-            (State::Take(_), Event::NotTaken) => {
+            (State::Take(taken), Event::NotTaken) => {
+                // From here on it waits there with nothing else taken, so it need not leave that queue.
+                self.way = Way::OneByOne(self.next_to_take(&taken));
                 let tries = self.patience == Patience::Tries;
                 State::GiveBack(tries.then_some(Outcome::Gone))
             }
             (state, _) => state,
+        }
+    }
+
+    fn is_one_by_one(&self) -> bool {
+        matches!(self.way, Way::OneByOne(_))
+    }
+
+    /// Returns the queue to go through after these.
+    fn next_to_take(&self, taken: &[OwnNode]) -> usize {
+        match (&self.way, taken.len()) {
+            (Way::OneByOne(first), 0) => *first,
+            (Way::OneByOne(first), count) if count <= *first => count - 1,
+            (_, count) => count,
         }
     }
 
@@ -300,7 +320,7 @@ impl Multi {
     /// Ends the attempt, and records what is left behind.
     fn leave(&mut self, state: State, outcome: Outcome) -> State {
         match state {
-            State::Take(_) | State::Prove(_) if self.way == Way::OneByOne => {
+            State::Take(_) | State::Prove(_) if self.is_one_by_one() => {
                 return State::GiveBack(Some(outcome).filter(|it| *it != Outcome::Restart));
             }
             State::Queue(at, mine, _) => self.leave_nodes(&mine, Some(at)),
@@ -332,7 +352,7 @@ impl Multi {
     fn prefixes(&self) -> &[String] {
         match &self.way {
             Way::Together { prefixes, .. } => prefixes,
-            Way::OneByOne => &[],
+            Way::OneByOne(_) => &[],
         }
     }
 }

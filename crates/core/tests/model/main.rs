@@ -467,11 +467,11 @@ fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
         ("m? m? x", "1 expiry", 35_410, 28),
         ("M M", "1 fault, 1 cancel", 1_870, 24),
         ("M M", "1 expiry, 1 fault", 27_824, 41),
-        ("M m", "1 eviction", 6_255, 42),
-        ("M m x", "1 cancel", 7_589, 37),
-        ("M m M", "", 4_935, 55),
+        ("M m", "1 eviction", 5_997, 42),
+        ("M m x", "1 cancel", 7_450, 37),
+        ("M m M", "", 7_065, 55),
         ("M? m", "1 fault, 1 cancel", 2_307, 25),
-        ("M y m", "1 cancel", 8_297, 36),
+        ("M y m", "1 cancel", 7_939, 36),
         ("M y", "1 fault, 1 expiry", 11_911, 33),
     ];
     check_journeys(&table);
@@ -486,7 +486,7 @@ fn those_who_want_a_mutex_and_to_read_do_not_wait_for_each_other() {
         ("n? m", "1 fault", 501, 21),
         ("n m", "1 cancel, 1 expiry", 3_624, 24),
         ("N n", "1 cancel", 384, 17),
-        ("N m", "1 fault", 1_411, 31),
+        ("N m", "1 fault", 1_229, 31),
     ];
     check_journeys(&table);
 }
