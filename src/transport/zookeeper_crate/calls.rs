@@ -13,43 +13,29 @@ pub(super) fn perform(
     watch: Option<Watch>,
     watches: &Watches,
 ) -> Result<Reply, Failure> {
-    let path = request.watches().map(str::to_owned);
-    match watch.zip(path) {
-        Some((watch, path)) => read_and_watch(handle, request, &path, watch, watches),
-        None => carry_out(handle, request),
-    }
+    let watched = watch.and_then(|watch| read_and_watch(handle, &request, watch, watches));
+    watched.unwrap_or_else(|| carry_out(handle, request))
 }
 
-/// Carries out a request that sets a watch, or that reads beneath one which stands.
+/// Carries out a request that sets a watch; returns `None` if the request cannot set one.
 fn read_and_watch(
     handle: &ZooKeeper,
-    request: Request,
-    path: &str,
+    request: &Request,
     watch: Watch,
     watches: &Watches,
-) -> Result<Reply, Failure> {
-    let id = watch.id;
+) -> Option<Result<Reply, Failure>> {
+    let (path, id) = (request.watches()?, watch.id);
+    let watcher = watches.add(path, watch);
+    let answer = match request {
+        Request::Exists { .. } => found(handle.exists_w(path, watcher)),
+        Request::GetData { .. } => data(handle.get_data_w(path, watcher)),
+        _ => children(handle.get_children_w(path, watcher)),
+    };
     let leaves_a_watch_on_nothing = matches!(request, Request::Exists { .. });
-    let joined = match request {
-        Request::GetData { .. } => watches.join(path, watch),
-        _ => Err(watch),
-    };
-    let answer = if let Err(watch) = joined {
-        let (watcher, fire) = watches.add(path, watch);
-        let answer = match request {
-            Request::Exists { .. } => found(handle.exists_w(path, fire)),
-            Request::GetData { .. } => data(handle.get_data_w(path, fire)),
-            _ => children(handle.get_children_w(path, fire)),
-        };
-        watches.answered(path, watcher, answer.is_ok());
-        answer
-    } else {
-        carry_out(handle, request)
-    };
     if answer.is_err() && !(leaves_a_watch_on_nothing && answer == no_node()) {
         watches.remove(path, id);
     }
-    answer
+    Some(answer)
 }
 
 fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
