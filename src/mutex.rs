@@ -16,12 +16,10 @@ use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locks, described};
 use crate::options::LockOptions;
 use crate::session::queries::Lasting;
-use crate::system::sync;
 use crate::token::FencingToken;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::Role;
 use zklock_core::journal::Journal;
-use zklock_core::skip_listing::LastGrant;
 use zklock_jute::Request;
 
 /// A mutual exclusion lock that works across processes and machines.
@@ -85,8 +83,6 @@ use zklock_jute::Request;
 pub struct Mutex {
     locks: Arc<Locks>,
     path: Arc<str>,
-    /// The last grant, which only the thread that has the turn reads and writes.
-    last: Arc<sync::Mutex<Option<LastGrant>>>,
     /// Whether a call that tracks abandonment has looked at the path.
     looked: Arc<AtomicBool>,
 }
@@ -158,7 +154,6 @@ impl Mutex {
         Ok(Self {
             locks: locks.clone(),
             path: path.into(),
-            last: Arc::default(),
             looked: Arc::default(),
         })
     }
@@ -276,7 +271,7 @@ impl Mutex {
         let mark = request.tracking.map(|_| Request::get(&self.path));
         let mut queue = Queue::of(&self.path, Role::Exclusive);
         match request.tracking {
-            None => queue.last = Some(&self.last),
+            None => queue.last = Some(&self.locks.last_grants),
             // A client that tracks must see the last node gone, and its mark with it.
             Some(_) => {
                 let (session, limit) = (&self.locks.session, &request.limit);

@@ -159,7 +159,10 @@ impl ReentrantMutex {
             held.raw.check()?;
             return Ok(Some(ReentrantMutexGuard { held, not_send }));
         }
-        let queue = Queue::of(&self.path, Role::Exclusive);
+        let queue = Queue {
+            last: Some(&locks.last_grants),
+            ..Queue::of(&self.path, Role::Exclusive)
+        };
         let inherits = request.is_plain();
         let Some(mut grant) = locks.lock(&self.path, &queue, inherits, &mut request)? else {
             return Ok(None);

@@ -16,6 +16,7 @@ mod guarded_writes;
 mod hand_over;
 mod hold;
 mod join_guards;
+mod last_grants;
 pub(crate) mod multi;
 mod predecessor_mark;
 pub(crate) mod prepared_create;
@@ -29,6 +30,7 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
+use self::last_grants::LastGrants;
 use self::prepared_create::Early;
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile, Wish};
 use self::request::{Ahead, LockRequest, Queue};
@@ -50,6 +52,7 @@ pub(crate) struct Locks {
     pub(crate) session: Arc<Session>,
     threads: ThreadSet,
     turnstile: Turnstile,
+    pub(crate) last_grants: LastGrants,
     _closes: Subscription,
 }
 
@@ -66,6 +69,7 @@ impl Locks {
             session,
             threads: ThreadSet::default(),
             turnstile,
+            last_grants: LastGrants::default(),
             _closes,
         }
     }

@@ -65,6 +65,19 @@ fn who_comes_back_again_and_again_stops_looking_whether_others_are_there() {
 }
 
 #[test]
+fn a_mutex_that_is_made_anew_each_time_looks_no_more_often() {
+    let scene = Scene::new("anew");
+    let anew = || lock(&scene.client.mutex(&scene.path).unwrap());
+    (0..30).for_each(|_| anew());
+    scene.tap.take();
+    (0..10).for_each(|_| anew());
+    let mutex = scene.client.reentrant_mutex(&scene.path).unwrap();
+    mutex.lock().unwrap().unlock().unwrap();
+    let expected = [vec![op::CREATE2], vec![op::DELETE]];
+    assert_eq!(scene.tap.take(), vec![expected; 11].concat());
+}
+
+#[test]
 fn who_was_wrong_to_expect_nobody_is_so_once() {
     let scene = Scene::new("wrong");
     let mutex = scene.client.mutex(&scene.path).unwrap();
