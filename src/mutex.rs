@@ -5,7 +5,6 @@ mod hand_over;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -83,8 +82,6 @@ use zklock_jute::Request;
 pub struct Mutex {
     locks: Arc<Locks>,
     path: Arc<str>,
-    /// Whether a call that tracks abandonment has looked at the path.
-    looked: Arc<AtomicBool>,
 }
 
 described!(Mutex, path);
@@ -154,7 +151,6 @@ impl Mutex {
         Ok(Self {
             locks: locks.clone(),
             path: path.into(),
-            looked: Arc::default(),
         })
     }
 
@@ -271,11 +267,11 @@ impl Mutex {
         let mark = request.tracking.map(|_| Request::get(&self.path));
         let mut queue = Queue::of(&self.path, Role::Exclusive);
         match request.tracking {
-            None => queue.last = Some(&self.locks.last_grants),
+            None => queue.last = Some(&self.locks.known),
             // A client that tracks must see the last node gone, and its mark with it.
             Some(_) => {
-                let (session, limit) = (&self.locks.session, &request.limit);
-                queue.lasting = lock::lasting(session, &self.path, &self.looked, limit)?;
+                let (session, known) = (&self.locks.session, &self.locks.known);
+                queue.lasting = lock::lasting(session, known, &self.path, &request.limit)?;
                 queue.reads = mark.as_slice();
             }
         }

@@ -160,7 +160,7 @@ impl ReentrantMutex {
             return Ok(Some(ReentrantMutexGuard { held, not_send }));
         }
         let queue = Queue {
-            last: Some(&locks.last_grants),
+            last: Some(&locks.known),
             ..Queue::of(&self.path, Role::Exclusive)
         };
         let inherits = request.is_plain();

@@ -16,7 +16,7 @@ mod guarded_writes;
 mod hand_over;
 mod hold;
 mod join_guards;
-mod last_grants;
+pub(crate) mod known_paths;
 pub(crate) mod multi;
 mod predecessor_mark;
 pub(crate) mod prepared_create;
@@ -30,7 +30,7 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
-use self::last_grants::LastGrants;
+use self::known_paths::KnownPaths;
 use self::prepared_create::Early;
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile, Wish};
 use self::request::{Ahead, LockRequest, Queue};
@@ -52,7 +52,7 @@ pub(crate) struct Locks {
     pub(crate) session: Arc<Session>,
     threads: ThreadSet,
     turnstile: Turnstile,
-    pub(crate) last_grants: LastGrants,
+    pub(crate) known: KnownPaths,
     _closes: Subscription,
 }
 
@@ -69,7 +69,7 @@ impl Locks {
             session,
             threads: ThreadSet::default(),
             turnstile,
-            last_grants: LastGrants::default(),
+            known: KnownPaths::default(),
             _closes,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::last_grants::LastGrants;
+use super::known_paths::KnownPaths;
 use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::session::caller::Replies;
@@ -41,8 +41,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) reads: &'a [Request],
     /// Another lock, which must be held all the while.
     pub(crate) under: Option<&'a Lease>,
-    /// Where the last grant to the threads that take turns here is noted.
-    pub(crate) last: Option<&'a LastGrants>,
+    /// Where the last grant to the threads that take turns here is remembered.
+    pub(crate) last: Option<&'a KnownPaths>,
 }
 
 /// How a call waits: the options of its user, always with a limit.

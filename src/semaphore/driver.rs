@@ -5,7 +5,6 @@ mod look;
 use std::mem;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Semaphore;
@@ -62,10 +61,11 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let patience = mem::replace(&mut request.patience, Patience::Waits);
         request.hold_at_least = None;
         request.circles = None;
+        let known = &semaphore.locks.known;
         let wish = Wish {
             patience,
             limited: request.limit.deadline().is_some(),
-            agreed: semaphore.agreed.load(Ordering::Relaxed),
+            agreed: known.of(&semaphore.path, |at| at.permits) == Some(semaphore.permits),
             count: count as usize,
         };
         let dialect = semaphore.locks.session.settings.dialect;
@@ -132,7 +132,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                 what: "a semaphore",
             }),
             Outcome::Disagrees(others) => {
-                self.semaphore.agreed.store(false, Ordering::Relaxed);
+                let known = &self.semaphore.locks.known;
+                known.of(path, |at| at.permits = None);
                 Err(self.disagreement(&others))
             }
         }
@@ -291,7 +292,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     /// Acquires the permits, while the place in the queue is held.
     fn queue(&mut self) -> Result<Event> {
-        self.semaphore.agreed.store(true, Ordering::Relaxed);
+        let (known, permits) = (&self.semaphore.locks.known, self.semaphore.permits);
+        known.of(&self.semaphore.path, |at| at.permits = Some(permits));
         self.request.patience = self.patience;
         self.request.overdue.clone_from(&self.overdue);
         let leases = self.semaphore.permits_dir();

@@ -4,7 +4,6 @@ mod driver;
 mod number;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -66,7 +65,6 @@ pub struct Semaphore {
     locks: Arc<Locks>,
     path: Arc<str>,
     permits: u32,
-    agreed: Arc<AtomicBool>,
 }
 
 described!(Semaphore, path, permits);
@@ -110,7 +108,6 @@ impl Semaphore {
             locks: locks.clone(),
             path: path.into(),
             permits,
-            agreed: Arc::default(),
         })
     }
 

@@ -120,7 +120,10 @@ fn who_tracks_abandonment_looks_whether_its_own_last_node_has_gone() {
     let mutex = scene.client.mutex(&path).unwrap();
     (0..30).for_each(|_| tracked(&mutex).unlock().unwrap());
     scene.tap.take();
-    tracked(&mutex).unlock().unwrap();
+    // The client has looked whether the directory keeps marks, whichever `Mutex` asks.
+    tracked(&scene.client.mutex(&path).unwrap())
+        .unlock()
+        .unwrap();
     // The mark is read with the queue.
     let enter = [&ENTER[..], &[op::GET_DATA]].concat();
     assert_eq!(scene.tap.take(), [enter, vec![op::MULTI], vec![op::MULTI]]);

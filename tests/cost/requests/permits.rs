@@ -40,6 +40,27 @@ fn the_number_of_a_permit_costs_two_round_trips_and_nothing_where_nobody_asks() 
     assert!(!again.contains(&op::GET_CHILDREN), "{again:?}");
 }
 
+#[test]
+fn a_semaphore_that_is_made_anew_each_time_looks_once_before_it_stands_in_line() {
+    let scene = Scene::new("anew");
+    let acquire = |permits| {
+        scene.tap.take();
+        let semaphore = scene.client.semaphore(&scene.path, permits).unwrap();
+        let first = semaphore.acquire().map(|permit| permit.unlock().unwrap());
+        (first, scene.tap.take().swap_remove(0))
+    };
+    let look = vec![op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN];
+    let line = [&ENTER[..], &look].concat();
+    // The directories exist.
+    acquire(2).0.unwrap();
+    assert_eq!(acquire(2), (Ok(()), line.clone()));
+    // Another number is looked at, and so is the first one after it.
+    for permits in [3, 2] {
+        assert_eq!(acquire(permits), (Ok(()), look.clone()), "{permits}");
+        assert_eq!(acquire(permits), (Ok(()), line.clone()), "{permits}");
+    }
+}
+
 /// The first client in the line has seen that there is room, and no other client takes it.
 #[test]
 fn who_tries_for_a_permit_or_speaks_kazoo_looks_no_more_once_it_is_the_first_in_the_line() {
