@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::guard::finish_with;
 use crate::guard::{NotSend, guard_methods};
+use crate::lock::known_paths::Known;
 use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locks, described};
@@ -82,6 +83,7 @@ use zklock_jute::Request;
 pub struct Mutex {
     locks: Arc<Locks>,
     path: Arc<str>,
+    known: Arc<Known>,
 }
 
 described!(Mutex, path);
@@ -148,9 +150,11 @@ impl RefUnwindSafe for Mutex {}
 impl Mutex {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
         crate::path::check(path)?;
+        let path = path.into();
         Ok(Self {
             locks: locks.clone(),
-            path: path.into(),
+            known: locks.known.of(&path),
+            path,
         })
     }
 
@@ -267,11 +271,11 @@ impl Mutex {
         let mark = request.tracking.map(|_| Request::get(&self.path));
         let mut queue = Queue::of(&self.path, Role::Exclusive);
         match request.tracking {
-            None => queue.last = Some(&self.locks.known),
+            None => queue.last = Some(&self.known.last),
             // A client that tracks must see the last node gone, and its mark with it.
             Some(_) => {
-                let (session, known) = (&self.locks.session, &self.locks.known);
-                queue.lasting = lock::lasting(session, known, &self.path, &request.limit)?;
+                let (session, looked) = (&self.locks.session, &self.known.keeps_marks);
+                queue.lasting = lock::lasting(session, &self.path, looked, &request.limit)?;
                 queue.reads = mark.as_slice();
             }
         }

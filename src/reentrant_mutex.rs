@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::guard::{NeverSend, guard_methods};
+use crate::lock::known_paths::Known;
 use crate::lock::raw_guard::Grant;
 use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locks, described};
@@ -39,6 +40,7 @@ use zklock_core::dialect::Role;
 pub struct ReentrantMutex {
     locks: Arc<Locks>,
     path: Arc<str>,
+    known: Arc<Known>,
 }
 
 described!(ReentrantMutex, path);
@@ -78,9 +80,11 @@ pub struct ReentrantMutexGuard {
 impl ReentrantMutex {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
         crate::path::check(path)?;
+        let path = path.into();
         Ok(Self {
             locks: locks.clone(),
-            path: path.into(),
+            known: locks.known.of(&path),
+            path,
         })
     }
 
@@ -160,7 +164,7 @@ impl ReentrantMutex {
             return Ok(Some(ReentrantMutexGuard { held, not_send }));
         }
         let queue = Queue {
-            last: Some(&locks.known),
+            last: Some(&self.known.last),
             ..Queue::of(&self.path, Role::Exclusive)
         };
         let inherits = request.is_plain();

@@ -1,21 +1,24 @@
 //! What a client remembers of the paths that it has used, to ask less the next time.
 //!
-//! None of it is trusted: the answers of the servers show when it is no longer so.
+//! None of it is trusted: the answers of the servers show when it is no longer so. It is remembered by the path, so
+//! that code which makes its locks anew for each call asks no more than code that keeps them.
 
 use std::collections::HashMap;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::local::owning_process::Process;
 use crate::system::sync::Mutex;
 use zklock_core::skip_listing::LastGrant;
 
-/// How many paths are remembered. The first call at one that is forgotten asks as at a new one.
-const MOST: usize = 256;
+/// With so few paths, none is forgotten.
+const FEW: usize = 64;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPaths {
-    paths: Mutex<HashMap<String, Known>>,
+    paths: Mutex<HashMap<Arc<str>, Arc<Known>>>,
     /// In a forked child, a thread that does not exist there may have the mutex locked.
     process: Process,
 }
@@ -23,45 +26,53 @@ pub(crate) struct KnownPaths {
 /// What is remembered of a path.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// The last grant of a mutex.
-    last: Option<LastGrant>,
+    /// The last grant of a mutex, which only the thread that has the turn reads and writes.
+    pub(crate) last: Mutex<Option<LastGrant>>,
     /// Whether the directory was found to keep the marks of holders, or not to be there.
-    pub(crate) keeps_marks: bool,
-    /// The number of permits on which all clients agreed.
-    pub(crate) permits: Option<u32>,
+    pub(crate) keeps_marks: AtomicBool,
+    /// The number of permits on which all clients agreed; 0 if none is known.
+    pub(crate) permits: AtomicU32,
 }
 
+impl UnwindSafe for Known {}
+impl RefUnwindSafe for Known {}
 impl UnwindSafe for KnownPaths {}
 impl RefUnwindSafe for KnownPaths {}
 
 impl KnownPaths {
-    /// Reads or changes what is remembered of a path.
-    pub(crate) fn of<R>(&self, path: &str, change: impl FnOnce(&mut Known) -> R) -> R {
-        match self.process.is_another() {
-            true => change(&mut Known::default()),
-            false => self.find(path, change),
+    /// Returns what is remembered of a path, for a lock there.
+    pub(crate) fn of(&self, path: &Arc<str>) -> Arc<Known> {
+        if self.process.is_another() {
+            return Arc::default();
         }
-    }
-
-    /// Takes the last grant of the mutex at a path; for the thread that has the turn there, and so is in no
-    /// forked child.
-    pub(super) fn take_last(&self, path: &str) -> Option<LastGrant> {
-        self.find(path, |known| known.last.take())
-    }
-
-    /// Notes the last grant of the mutex at a path; for the thread that has the turn there.
-    pub(super) fn note_last(&self, path: &str, last: Option<LastGrant>) {
-        self.find(path, |known| known.last = last);
-    }
-
-    fn find<R>(&self, path: &str, change: impl FnOnce(&mut Known) -> R) -> R {
         let mut paths = self.paths.lock();
-        if let Some(known) = paths.get_mut(path) {
-            return change(known);
+        if let Some(known) = paths.get(path) {
+            return known.clone();
         }
-        if MOST <= paths.len() {
-            paths.clear();
+        // The table forgets what no lock uses before it grows.
+        if FEW <= paths.len() && paths.len() == paths.capacity() {
+            paths.retain(|_, known| 1 < Arc::strong_count(known));
         }
-        change(paths.entry(path.to_owned()).or_default())
+        paths.entry(path.clone()).or_default().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_locks_use_is_remembered_and_of_the_rest_no_more_than_a_few() {
+        let known = KnownPaths::default();
+        let path = |at: usize| -> Arc<str> { format!("/{at}").into() };
+        let kept: Vec<_> = (0..100).map(|at| known.of(&path(at))).collect();
+        for at in 100..10_000 {
+            let new = known.of(&path(at));
+            assert!(Arc::ptr_eq(&new, &known.of(&path(at))), "{at}");
+            let most = 2 * (kept.len() + FEW);
+            assert!(known.paths.lock().len() < most, "{at}");
+        }
+        let is_kept = |(at, kept)| Arc::ptr_eq(kept, &known.of(&path(at)));
+        assert!(kept.iter().enumerate().all(is_kept));
     }
 }

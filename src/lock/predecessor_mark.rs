@@ -6,9 +6,9 @@
 //! delete an empty container, and the mark with it. Since the server does not tell containers from
 //! other nodes, only directories that were created for marks are used.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::known_paths::KnownPaths;
 use super::raw_guard::{Closing, RawGuard};
 use super::request::LockRequest;
 use crate::error::{Error, Result};
@@ -23,15 +23,15 @@ use zklock_jute::{ErrorCode, Reply, Request};
 
 /// Returns what becomes of the directory of a mutex that tracks its predecessors. Fails if the
 /// directory exists and keeps no marks, before this client creates a node in it. Looks only if it
-/// has not done so before: each holder reads the mark again before it writes.
+/// has not `looked` before: each holder reads the mark again before it writes.
 pub(crate) fn lasting(
     session: &Session,
-    known: &KnownPaths,
     dir: &str,
+    looked: &AtomicBool,
     limit: &Limit,
 ) -> Result<Lasting<'static>> {
     session.needs_transactions("tracking of abandonment")?;
-    if !known.of(dir, |at| at.keeps_marks) {
+    if !looked.load(Ordering::Relaxed) {
         match session.caller().call(&Request::get(dir), dir, limit) {
             Ok(Reply::Data { data, .. }) => {
                 parse(&Vec::from(data)).ok_or_else(|| unmarked(dir))?;
@@ -40,7 +40,7 @@ pub(crate) fn lasting(
             // The lock call checks the limit itself.
             Err(error) => return error.or(dir, Lasting::Always(CLEAN)),
         }
-        known.of(dir, |at| at.keeps_marks = true);
+        looked.store(true, Ordering::Relaxed);
     }
     Ok(Lasting::Always(CLEAN))
 }

@@ -129,7 +129,7 @@ impl RawGuard {
         prepared: Option<(Caller, Early)>,
     ) -> Result<Option<Self>> {
         // Whatever the outcome, the previous grant is no longer the last one.
-        let before = queue.last.and_then(|known| known.take_last(queue.path));
+        let before = queue.last.and_then(|last| last.lock().take());
         let reached = driver::acquire(session, queue, request, before, prepared)?;
         let Some(Reached {
             lease,
@@ -141,10 +141,10 @@ impl RawGuard {
             return Ok(None);
         };
         let at_least = request.hold_at_least;
-        if let Some(known) = queue.last {
+        if let Some(last) = queue.last {
             // A node that outlives its guard would be ahead of the next one.
             let ends = at_least.is_none() && !beside_semaphore;
-            known.note_last(queue.path, LastGrant::new(&mine, before).filter(|_| ends));
+            *last.lock() = LastGrant::new(&mine, before).filter(|_| ends);
         }
         // The lock in front of a semaphore does not count as a grant.
         let counts = queue.dir == queue.path || queue.role == Role::Permit;

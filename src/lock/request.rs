@@ -2,18 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use super::known_paths::KnownPaths;
 use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::session::caller::Replies;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
+use crate::system::sync::Mutex;
 use crate::time::limit::Limit;
 use zklock_core::attempt::Patience;
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::overdue_holder::Overdue;
 use zklock_core::queue::Contest;
 use zklock_core::seen_ahead::SeenAhead;
+use zklock_core::skip_listing::LastGrant;
 use zklock_jute::{CreateMode, Request, Stat};
 
 /// A lock is granted late or never if a round trip takes this fraction of the session timeout.
@@ -41,8 +42,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) reads: &'a [Request],
     /// Another lock, which must be held all the while.
     pub(crate) under: Option<&'a Lease>,
-    /// Where the last grant to the threads that take turns here is remembered.
-    pub(crate) last: Option<&'a KnownPaths>,
+    /// The last grant to the threads that take turns here.
+    pub(crate) last: Option<&'a Mutex<Option<LastGrant>>>,
 }
 
 /// How a call waits: the options of its user, always with a limit.

@@ -5,6 +5,7 @@ mod look;
 use std::mem;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Semaphore;
@@ -61,11 +62,11 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         let patience = mem::replace(&mut request.patience, Patience::Waits);
         request.hold_at_least = None;
         request.circles = None;
-        let known = &semaphore.locks.known;
+        let agreed = semaphore.known.permits.load(Ordering::Relaxed);
         let wish = Wish {
             patience,
             limited: request.limit.deadline().is_some(),
-            agreed: known.of(&semaphore.path, |at| at.permits) == Some(semaphore.permits),
+            agreed: agreed == semaphore.permits,
             count: count as usize,
         };
         let dialect = semaphore.locks.session.settings.dialect;
@@ -132,8 +133,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                 what: "a semaphore",
             }),
             Outcome::Disagrees(others) => {
-                let known = &self.semaphore.locks.known;
-                known.of(path, |at| at.permits = None);
+                self.semaphore.known.permits.store(0, Ordering::Relaxed);
                 Err(self.disagreement(&others))
             }
         }
@@ -292,8 +292,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     /// Acquires the permits, while the place in the queue is held.
     fn queue(&mut self) -> Result<Event> {
-        let (known, permits) = (&self.semaphore.locks.known, self.semaphore.permits);
-        known.of(&self.semaphore.path, |at| at.permits = Some(permits));
+        let (known, permits) = (&self.semaphore.known, self.semaphore.permits);
+        known.permits.store(permits, Ordering::Relaxed);
         self.request.patience = self.patience;
         self.request.overdue.clone_from(&self.overdue);
         let leases = self.semaphore.permits_dir();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
+use crate::lock::known_paths::Known;
 use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks, described};
@@ -65,6 +66,7 @@ pub struct Semaphore {
     locks: Arc<Locks>,
     path: Arc<str>,
     permits: u32,
+    known: Arc<Known>,
 }
 
 described!(Semaphore, path, permits);
@@ -104,9 +106,11 @@ impl Semaphore {
                 rule: "a semaphore needs at least one permit".into(),
             });
         }
+        let path = path.into();
         Ok(Self {
             locks: locks.clone(),
-            path: path.into(),
+            known: locks.known.of(&path),
+            path,
             permits,
         })
     }
