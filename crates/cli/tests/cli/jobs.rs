@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use zklock::{Client, JobOptions, Once};
 
 use crate::program::{Log, Zklock, await_queue, on_every_server};
-use crate::support::raw::Raw;
+use crate::support::raw::{Raw, children};
 use crate::support::{eventually, fresh_path};
 
 on_every_server! {
@@ -404,23 +404,34 @@ fn a_job_takes_over_the_path_of_whatever_has_ended(hosts: &str) {
     ];
     for dialect in ["curator", "kazoo", "recipe", "leader-latch"] {
         for lock in locks {
-            let path = fresh_path("ended");
-            let args = format!("--dialect {dialect} {lock} {path}");
-            let ran = Zklock::run(hosts, &args, ":");
-            assert_eq!(ran.code, Some(0), "{args}: {ran:?}");
-            let args = format!("--dialect {dialect} {}", once(&path, "a"));
-            if dialect == "kazoo" && lock.contains("permits") {
-                // Only a number is left, which may be anybody's.
-                assert_eq!(Zklock::run(hosts, &args, ":").code, Some(78));
-                let mended = Zklock::run(hosts, &format!("forget --repair {path}"), "");
-                assert_eq!(mended.code, Some(0), "{mended:?}");
-            }
-            let ran = Zklock::run(hosts, &args, ":");
-            assert_eq!(ran.code, Some(0), "{args} after {lock}: {ran:?}");
-            let last = Zklock::run(hosts, &format!("last {path}"), "");
-            assert_eq!(last.code, Some(0), "{last:?}");
+            let mut takes_over = || a_job_follows(hosts, dialect, lock);
+            assert!(takes_over() || takes_over(), "{dialect} {lock}");
         }
     }
+}
+
+/// Returns `false` if the server has removed the empty directories of a semaphore before the job came, as it does once
+/// a minute: what is left then may be anybody's.
+fn a_job_follows(hosts: &str, dialect: &str, lock: &str) -> bool {
+    let path = fresh_path("ended");
+    let args = format!("--dialect {dialect} {lock} {path}");
+    let ran = Zklock::run(hosts, &args, ":");
+    assert_eq!(ran.code, Some(0), "{args}: {ran:?}");
+    let args = format!("--dialect {dialect} {}", once(&path, "a"));
+    if dialect == "kazoo" && lock.contains("permits") {
+        // Only a number is left.
+        assert_eq!(Zklock::run(hosts, &args, ":").code, Some(78));
+        let mended = Zklock::run(hosts, &format!("forget --repair {path}"), "");
+        assert_eq!(mended.code, Some(0), "{mended:?}");
+    }
+    let ran = Zklock::run(hosts, &args, ":");
+    if ran.code == Some(78) && children(hosts, &path).is_empty() {
+        return false;
+    }
+    assert_eq!(ran.code, Some(0), "{args} after {lock}: {ran:?}");
+    let last = Zklock::run(hosts, &format!("last {path}"), "");
+    assert_eq!(last.code, Some(0), "{last:?}");
+    true
 }
 
 /// The path was meant for a job.
