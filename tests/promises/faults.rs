@@ -30,6 +30,7 @@ on_every_transport! {
     a_lost_create_is_repeated
     a_lost_reply_to_the_release_leaves_nothing
     a_lost_release_is_repeated
+    a_lost_request_to_end_the_session_is_repeated
     a_truncated_reply_does_not_end_the_wait
     a_waiter_gets_the_lock_after_its_connection_was_cut
     a_waiter_gets_the_lock_after_its_look_at_the_queue_was_lost
@@ -316,6 +317,17 @@ fn a_lost_release_is_repeated(transport: Transport) {
         assert!(gone, "the release was not repeated");
     }
     assert_nothing_left(&server.hosts(), &path);
+}
+
+fn a_lost_request_to_end_the_session_is_repeated(transport: Transport) {
+    let (server, path) = (ZooKeeper::shared(), fresh_path("end"));
+    let proxy = Proxy::start(&server.hosts());
+    let client = transport.connect(&proxy.hosts());
+    let _guard = client.mutex(&path).unwrap().lock().unwrap();
+    proxy.drop_next_request(op::CLOSE);
+    assert_eq!(client.close(), Ok(()));
+    assert!(proxy.fired());
+    assert_eq!(children(&server.hosts(), &path), [""; 0]);
 }
 
 fn a_truncated_reply_does_not_end_the_wait(transport: Transport) {

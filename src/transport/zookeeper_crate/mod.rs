@@ -13,8 +13,8 @@
 //! - Calls run on a few threads. A call that takes longer than the session timeout counts as lost
 //!   and ends the transport, because the session may have expired by then too.
 //! - Every connection counts as a new session, so nothing survives a disconnect.
-//! - The last worker drops the handle, which may block for ever. Callers wait for that only within
-//!   their limit, and a detached thread does not keep a program alive.
+//! - The last worker ends the session, which may block for ever, and drops the handle. Callers wait for that only
+//!   within their limit, and a detached thread does not keep a program alive.
 //!
 //! Listeners and watchers run on the crate's threads and under its locks, so they only forward into
 //! a channel.
@@ -31,13 +31,15 @@ mod workers;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
+use zookeeper::ZkState;
 pub(crate) use zookeeper::ZooKeeper;
 
-use self::shared::{Link, LinkNews, Owned, Shared};
+use self::shared::{LinkNews, Owned, Shared};
 use crate::local::owning_process::Process;
 use crate::transport::status::Status;
 use crate::transport::{Call, Failure, Transport, WatchId};
@@ -58,16 +60,19 @@ pub(crate) fn open(
 ) -> io::Result<Arc<dyn Transport>> {
     let (jobs, waiting) = unbounded();
     let (news, heard) = unbounded();
-    let (last, gone) = bounded(0);
-    let states = news.clone();
+    let (ended, gone) = bounded(1);
+    let has_given_up = Arc::new(AtomicBool::new(false));
+    let (states, gives_up) = (news.clone(), has_given_up.clone());
     handle.add_listener(move |state| {
+        gives_up.fetch_or(state == ZkState::Closed, Ordering::Relaxed);
         // This fails when the transport has ended.
         let _ = states.send(LinkNews::State(state));
     });
     let shared = Shared::new(status, (session_timeout, believed), jobs, news);
     let owned = Arc::new(Owned {
         handle,
-        _last: last,
+        has_given_up,
+        ended,
     });
     // Ends those that have begun if one does not.
     let transport = Arc::new(Handle {
@@ -97,7 +102,7 @@ struct Handle {
     shared: Arc<Shared>,
     /// The process that has the threads: a forked child has none of them.
     process: Process,
-    /// Disconnects when the crate's handle has been dropped.
+    /// Receives that a server has ended the session; disconnects when the crate's handle has been dropped.
     gone: Receiver<()>,
 }
 
@@ -131,14 +136,12 @@ impl Transport for Handle {
     }
 
     fn close(&self, limit: Duration) -> bool {
-        let was_up = matches!(self.shared.life.lock().link, Link::Up(_));
         self.shared.end(Failure::Closed);
-        // Nothing is ever sent: the channel disconnects with the handle.
-        let in_time = self.gone.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
-        if !in_time {
+        let told = self.gone.recv_timeout(limit);
+        if told == Err(RecvTimeoutError::Timeout) {
             log::warn!("the zookeeper crate did not close its session within {limit:?}");
         }
-        was_up && in_time
+        told.is_ok()
     }
 
     fn leave(&self) {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -28,12 +29,39 @@ const GRACE: Duration = Duration::from_millis(100);
 /// ids, unless one of them has the number 127.
 static NEXT_SESSION: AtomicI64 = AtomicI64::new(0x7fff_0000_0000_0001);
 
+/// The first pause before a handle is asked again to end its session, in which it connects again, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How long a handle is asked that does not report that it has given up, as when it had before it was given to us.
+/// Servers with default limits grant at most 40 s.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// The handle, owned by the workers alone, so that no other thread drops it.
 pub(super) struct Owned {
-    // Fields drop in this order: first the handle, which closes the session ...
+    // Fields drop in this order: first the handle ...
     pub(super) handle: ZooKeeper,
+    /// Whether the crate has reported that the handle is of no use any more.
+    pub(super) has_given_up: Arc<AtomicBool>,
     // ... then the end that `Handle::gone` waits for.
-    pub(super) _last: Sender<()>,
+    pub(super) ended: Sender<()>,
+}
+
+impl Drop for Owned {
+    /// Ends the session, and reports that a server has confirmed the end.
+    ///
+    /// The crate asks for the end once. If the connection is lost before the answer, its thread resumes the session,
+    /// or begins another, and keeps it alive for as long as the process lives.
+    fn drop(&mut self) {
+        let (begun, (mut pause, longest)) = (Instant::now(), PAUSES);
+        while self.handle.close().is_err() {
+            if self.has_given_up.load(Ordering::Relaxed) || LONGEST < begun.elapsed() {
+                return;
+            }
+            thread::sleep(pause);
+            pause = longest.min(2 * pause);
+        }
+        let _ = self.ended.send(());
+    }
 }
 
 pub(super) struct Shared {

@@ -424,6 +424,37 @@ fn dropping_the_transport_ends_the_session_in_the_background() {
     eventually("the node is gone", || raw.stat(&node).is_none());
 }
 
+/// The crate resumes the session after a lost connection, and nobody could end it any more.
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_session_ends_although_the_request_to_end_it_is_lost() {
+    let server = Server::shared();
+    let proxy = Proxy::start(&server.hosts());
+    let (dir, mut raw) = node_on(server);
+    let client = Client::connect(&proxy.hosts());
+    let node = format!("{dir}/ephemeral");
+    client.create(&node, CreateMode::Ephemeral).unwrap();
+    proxy.drop_next_request(op::CLOSE);
+    drop(client);
+    eventually("the node is gone", || raw.stat(&node).is_none());
+    assert!(proxy.fired());
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_close_says_whether_a_server_has_ended_the_session() {
+    let server = Server::shared();
+    let proxy = Proxy::start(&server.hosts());
+    let client = Client::connect(&proxy.hosts());
+    proxy.drop_next_reply_to(op::CLOSE);
+    assert!(client.transport.close(PATIENCE));
+    assert!(proxy.fired());
+
+    let client = Client::connect(&proxy.hosts());
+    proxy.refuse();
+    assert!(!client.transport.close(PATIENCE));
+}
+
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn a_chroot_stays_invisible() {
