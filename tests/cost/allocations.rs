@@ -11,8 +11,12 @@ use zklock::embedded::Server;
 use zklock::{Client, LockOptions, Mutex};
 use zklock_testkit as support;
 
+#[path = "../support/transport.rs"]
+mod transport;
+
 use crate::support::worker::{self, Worker};
 use crate::support::{eventually, fresh_path};
+use crate::transport::Transport;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -74,12 +78,7 @@ fn what_has_ended_leaves_nothing_behind_in_the_client_and_at_the_server() {
     let guard = guard.unwrap();
     // The holder watches its node.
     eventually("a watch", || server.watch_count() == 1);
-    let worker = Worker::spawn(worker_that_repeats, &format!("{} {base}", server.hosts()));
-    for _ in 0..KINDS {
-        let [kind, blocks] = worker::words(&worker.hear());
-        println!("{blocks} blocks are left of {EVENTS} times {kind}");
-        assert!(blocks.parse::<i64>().unwrap() <= LEFT, "{kind}: {blocks}");
-    }
+    leaves_nothing(Transport::Wire, server.hosts(), &base);
     let parts: Vec<_> = guard.node().match_indices('/').skip(1).collect();
     let above = parts.iter().map(|(at, _)| guard.node()[..*at].to_owned());
     let nodes: Vec<_> = above.chain([guard.node().to_owned()]).collect();
@@ -87,14 +86,37 @@ fn what_has_ended_leaves_nothing_behind_in_the_client_and_at_the_server() {
     eventually("no other watch", || server.watch_count() == 1);
 }
 
-const KINDS: usize = 7;
+/// The crate keeps each watcher until its node changes.
+#[cfg(feature = "zookeeper")]
+#[test]
+fn what_has_ended_leaves_nothing_behind_in_a_handle() {
+    let server = Server::start().unwrap();
+    let (base, holder) = (fresh_path("left"), Client::connect(server.hosts()).unwrap());
+    let guard = holder.mutex(&format!("{base}/held")).unwrap().lock();
+    leaves_nothing(Transport::Handle, server.hosts(), &base);
+    drop(guard);
+}
+
+/// Repeats each kind of event, while others hold `base`/held.
+fn leaves_nothing(transport: Transport, hosts: &str, base: &str) {
+    let input = format!("{transport:?} {hosts} {base}");
+    let worker = Worker::spawn(worker_that_repeats, &input);
+    for _ in 0..KINDS {
+        let [kind, blocks] = worker::words(&worker.hear());
+        println!("{transport:?}: {blocks} blocks are left of {EVENTS} times {kind}");
+        assert!(blocks.parse::<i64>().unwrap() <= LEFT, "{kind}: {blocks}");
+    }
+}
+
+const KINDS: usize = 8;
 
 #[test]
 #[ignore = "a worker process"]
 fn worker_that_repeats() {
     let Some(input) = worker::input() else { return };
-    let [hosts, base] = worker::words(&input);
-    let client = Client::connect(&hosts).unwrap();
+    let [transport, hosts, base] = worker::words(&input);
+    let client = Transport::named(&transport).connect(&hosts);
+    let known = client.contenders(&format!("{base}/held")).unwrap();
     let held = client.mutex(&format!("{base}/held")).unwrap();
     let shared = client.rwlock(&format!("{base}/held")).unwrap();
     let path = |at| format!("{base}/{at}");
@@ -116,6 +138,10 @@ fn worker_that_repeats() {
             until_it_waits(|until| drop(shared.read_with(until)));
         }),
         ("looks", &|_| drop(client.contenders(held.path()))),
+        ("changes", &|_| {
+            let moment = Duration::from_millis(1);
+            drop(client.wait_for_change(held.path(), &known, moment));
+        }),
     ];
     for (kind, event) in kinds {
         let blocks = left(event);

@@ -2,7 +2,7 @@
 
 use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
 
-use super::watches::Watches;
+use super::watches::{Of, Watches};
 use crate::transport::{Failure, Watch};
 use zklock_jute::{Access, ErrorCode, Reply, Request, Stat};
 
@@ -13,29 +13,54 @@ pub(super) fn perform(
     watch: Option<Watch>,
     watches: &Watches,
 ) -> Result<Reply, Failure> {
-    let watched = watch.and_then(|watch| read_and_watch(handle, &request, watch, watches));
-    watched.unwrap_or_else(|| carry_out(handle, request))
+    match watch.zip(watched(&request)) {
+        Some((watch, (path, of))) => read_and_watch(handle, (&path, of), watch, watches),
+        None => carry_out(handle, request),
+    }
 }
 
-/// Carries out a request that sets a watch; returns `None` if the request cannot set one.
+/// Returns what the request watches, if it does.
+fn watched(request: &Request) -> Option<(String, Of)> {
+    let of = match request {
+        Request::Exists { .. } => Of::Presence,
+        Request::GetData { .. } => Of::Data,
+        _ => Of::Children,
+    };
+    Some((request.watches()?.to_owned(), of))
+}
+
+/// Carries out a request that sets a watch.
 fn read_and_watch(
     handle: &ZooKeeper,
-    request: &Request,
+    (path, of): (&str, Of),
     watch: Watch,
     watches: &Watches,
-) -> Option<Result<Reply, Failure>> {
-    let (path, id) = (request.watches()?, watch.id);
-    let watcher = watches.add(path, watch);
-    let answer = match request {
-        Request::Exists { .. } => found(handle.exists_w(path, watcher)),
-        Request::GetData { .. } => data(handle.get_data_w(path, watcher)),
-        _ => children(handle.get_children_w(path, watcher)),
+) -> Result<Reply, Failure> {
+    let id = watch.id;
+    let answer = match watches.join((path, of), watch) {
+        Ok(()) => match of {
+            Of::Presence => found(handle.exists(path, true)),
+            Of::Data => data(handle.get_data(path, true)),
+            Of::Children => children(handle.get_children(path, true)),
+        },
+        Err(watch) => {
+            let (number, watcher) = watches.add((path, of), watch);
+            let answer = match of {
+                Of::Presence => found(handle.exists_w(path, watcher)),
+                Of::Data => data(handle.get_data_w(path, watcher)),
+                Of::Children => children(handle.get_children_w(path, watcher)),
+            };
+            // A contender that has gone does not come back, and nobody looks at it again.
+            let comes_back = answer == no_node() && of != Of::Data;
+            watches.answered(path, number, answer.is_ok() || comes_back);
+            answer
+        }
     };
-    let leaves_a_watch_on_nothing = matches!(request, Request::Exists { .. });
-    if answer.is_err() && !(leaves_a_watch_on_nothing && answer == no_node()) {
+    let leaves_a_watch_on_nothing = of == Of::Presence && answer == no_node();
+    if answer.is_err() && !leaves_a_watch_on_nothing {
         watches.remove(path, id);
     }
-    Some(answer)
+    answer
 }
 
 fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {

@@ -224,6 +224,7 @@ impl Shared {
             return;
         }
         let session = NEXT_SESSION.fetch_add(1, Ordering::Relaxed);
+        self.watches.begin();
         life.link = Link::Up(session);
         // Reported with the mutex locked, as in `went_down`, so that the status follows in order.
         // The crate does not report when its handshake was sent.
