@@ -143,7 +143,7 @@ impl MultiDriver<'_, '_> {
                 Action::MakeParents => self.make_parents()?,
                 Action::Births(names) => self.births(&names)?,
                 Action::Lists(queues) => self.lists(&queues)?,
-                Action::Queue(at, mine) => self.queue(at, mine)?,
+                Action::Queue(at, mine) => self.queue(at, &mine)?,
                 Action::Take { at, briefly } => self.take(at, briefly)?,
                 Action::GiveBack => {
                     self.taken.clear();
@@ -238,13 +238,16 @@ impl MultiDriver<'_, '_> {
         ))
     }
 
-    /// Waits in a queue in which the caller's node stands.
-    fn queue(&mut self, at: usize, mine: OwnNode) -> Result<Event> {
+    /// Waits in a queue in which the caller's node stands, as the others do in theirs.
+    fn queue(&mut self, at: usize, mine: &[OwnNode]) -> Result<Event> {
         self.looks_at(at, None);
         let queue = queue_of(&self.parts[at]);
-        let start = (mine, self.snapshot, self.stamp);
-        let listing = self.multi.listing();
-        let ended = driver::stand(self.session, &queue, self.request, start, listing)?;
+        let start = (mine[at].clone(), self.snapshot, self.stamp);
+        let names: Vec<_> = mine.iter().map(|mine| mine.name.clone()).collect();
+        let mut elsewhere = self.full(&names);
+        elsewhere.remove(at);
+        let known = (self.multi.listing(), elsewhere);
+        let ended = driver::stand(self.session, &queue, self.request, start, known)?;
         Ok(Event::Queued(match ended {
             ControlFlow::Break(Some(Reached { mine, lease, .. })) => {
                 // The last proof is good for the next queue too.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::path;
 use crate::session::Session;
 use crate::session::caller::Replies;
 use crate::session::lease::Lease;
@@ -136,6 +137,11 @@ impl<'a> Queue<'a> {
             role: self.role,
             permits: self.permits as usize,
         }
+    }
+
+    /// Returns whether this path is the queue's directory, or a node in it.
+    pub(super) fn has(&self, path: &str) -> bool {
+        path == self.dir || path::parent(path) == self.dir
     }
 
     /// Returns whether a place in this queue is no longer of use.

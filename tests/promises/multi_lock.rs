@@ -7,18 +7,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
-use zklock::{Client, Error, GuardEvent, LockOptions};
+use zklock::{Client, Contender, Error, GuardEvent, LockOptions, MultiGuard, Waiting};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{assert_nothing_left, children, op};
-use crate::support::{eventually, fresh_path, lasting};
-use crate::transport::{Place, Transport, in_every_place, wait_for, wait_for_queue};
+use crate::support::{aside, eventually, fresh_path, lasting};
+use crate::transport::{
+    Place, SOON, Transport, expire_owner, in_every_place, on_every_server, wait_for, wait_for_queue,
+};
 
 in_every_place! {
     all_are_locked_or_none
     when_one_is_lost_all_are
     what_is_read_is_shared_and_the_rest_is_not
     multi_lockers_of_any_order_never_wait_in_a_circle
+}
+
+// Without transactions, nobody waits with other locks taken for long.
+on_every_server! {
+    who_waits_for_several_hears_at_once_that_one_of_its_nodes_is_gone
+    who_waits_for_several_and_loses_its_session_queues_again
 }
 
 /// Returns two clients, and two paths that nobody else uses.
@@ -198,6 +206,77 @@ fn multi_lockers_of_any_order_never_wait_in_a_circle(place: Place) {
     println!("{} rounds", rounds.load(Ordering::Relaxed));
     for path in &paths {
         assert_nothing_left(&hosts, path);
+    }
+}
+
+/// The wait in the other queue may last for long, and is in vain.
+fn who_waits_for_several_hears_at_once_that_one_of_its_nodes_is_gone(place: Place) {
+    let hosts = place.shared().hosts();
+    let dir = fresh_path("multi");
+    let paths = [1, 2, 3].map(|i| format!("{dir}/{i}"));
+    let theirs = place.connect(&hosts);
+    let held = theirs.mutex(&paths[1]).unwrap().lock().unwrap();
+    // It waits in the second queue, and is the first one in the others.
+    for (at, broken) in [(0, false), (1, false), (2, false), (0, true), (2, true)] {
+        let proxy = Proxy::start(&hosts);
+        let (wait, waits) = mpsc::channel();
+        let told = aside({
+            let (client, paths) = (place.connect(&proxy.hosts()), paths.clone());
+            move || {
+                let all = client.multi_lock(paths.iter().map(String::as_str));
+                let on_wait = |_: &Waiting| wait.send(()).unwrap_or_default();
+                let options = LockOptions::new().on_wait(on_wait);
+                all.unwrap().lock_with(options).map(drop)
+            }
+        });
+        waits.recv_timeout(SOON).unwrap();
+        let before = proxy.connections();
+        if broken {
+            proxy.refuse();
+        }
+        let mine = theirs.contenders(&paths[at]).unwrap().pop().unwrap();
+        mine.evict().unwrap();
+        proxy.accept();
+        let node = mine.node().to_owned();
+        assert_eq!(told.recv_timeout(SOON), Ok(Err(Error::Evicted { node })));
+        assert_eq!(before < proxy.connections(), broken);
+        for path in &paths {
+            wait_for_queue(&theirs, path, usize::from(*path == paths[1]));
+        }
+    }
+    held.unlock().unwrap();
+}
+
+/// Its nodes have gone with its session.
+fn who_waits_for_several_and_loses_its_session_queues_again(place: Place) {
+    let (server, dir) = (place.shared(), fresh_path("multi"));
+    let paths = [1, 2].map(|i| format!("{dir}/{i}"));
+    let (ours, theirs) = (
+        place.connect(&server.hosts()),
+        place.connect(&server.hosts()),
+    );
+    let held = theirs.mutex(&paths[1]).unwrap().lock().unwrap();
+    let told = aside({
+        let paths = paths.clone();
+        move || {
+            let all = ours.multi_lock(paths.iter().map(String::as_str)).unwrap();
+            all.lock().and_then(MultiGuard::unlock)
+        }
+    });
+    for _ in 0..3 {
+        wait_for_queue(&theirs, &paths[1], 2);
+        let mine = theirs.contenders(&paths[0]).unwrap().remove(0);
+        expire_owner(server, mine.node());
+        eventually("it queues again", || {
+            let now = theirs.contenders(&paths[1]).unwrap();
+            let other = |one: &Contender| one.session_id() != mine.session_id();
+            now.len() == 2 && other(&now[1])
+        });
+    }
+    held.unlock().unwrap();
+    assert_eq!(told.recv_timeout(SOON), Ok(Ok(())));
+    for path in &paths {
+        assert_nothing_left(&server.hosts(), path);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use zklock::embedded::Server;
-use zklock::{Client, Contender, Error, GuardEvent, LockGuard, LockOptions};
+use zklock::{Client, Contender, Dialect, Error, GuardEvent, LockGuard, LockOptions};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, Raw, assert_nothing_left, op};
@@ -26,6 +26,7 @@ in_every_place! {
 on_every_server! {
     the_queue_tells_who_is_in_it
     a_waiter_that_holds_now_is_a_change
+    whoever_is_evicted_while_it_waits_is_told_at_once
 }
 
 /// Returns two clients, and a path that nobody else uses.
@@ -85,6 +86,38 @@ fn a_holder_that_was_asked_at_once_hears_it_too(place: Place) {
     for _ in 0..3 {
         theirs.contenders(&path).unwrap()[0].revoke().unwrap();
         wait_for(&guard, GuardEvent::RevokeRequested);
+    }
+}
+
+/// The holder, and others ahead, may stay for long.
+fn whoever_is_evicted_while_it_waits_is_told_at_once(place: Place) {
+    type Wait = fn(&Client, &str) -> Result<(), Error>;
+    let lock: Wait = |client, path| client.mutex(path)?.lock().map(drop);
+    let read: Wait = |client, path| client.rwlock(path)?.read().map(drop);
+    let write: Wait = |client, path| client.rwlock(path)?.write().map(drop);
+    let hosts = place.shared().hosts();
+    for dialect in [Dialect::Curator, Dialect::Kazoo] {
+        let builder = || Client::builder(&hosts).dialect(dialect);
+        for (ahead, evicted) in [(write, read), (read, write), (lock, lock)] {
+            let path = fresh_path("evicted");
+            let ours = builder().connect().unwrap();
+            let held = ours.rwlock(&path).unwrap().write().unwrap();
+            let between = aside({
+                let (client, path) = (builder().connect().unwrap(), path.clone());
+                move || ahead(&client, &path)
+            });
+            wait_for_queue(&ours, &path, 2);
+            let told = aside({
+                let (client, path) = (builder().connect().unwrap(), path.clone());
+                move || evicted(&client, &path)
+            });
+            let waiter = queue(&ours, &path, 3).remove(2);
+            waiter.evict().unwrap();
+            let node = waiter.node().to_owned();
+            assert_eq!(told.recv_timeout(SOON), Ok(Err(Error::Evicted { node })));
+            held.unlock().unwrap();
+            assert_eq!(between.recv_timeout(SOON), Ok(Ok(())));
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! differ in their [`Wire`].
 
 mod answers;
+mod elsewhere;
 mod holds;
 mod overdue;
 mod progress;
@@ -25,7 +26,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use self::state::{Beside, Births, Holds, Hurry, Step, Watches};
+use self::state::{Beside, Births, Elsewhere, Holds, Hurry, Step, Watches};
 pub use self::wire::{About, CallId, Note, Reached, Refused, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
@@ -64,6 +65,7 @@ pub struct Acquisition {
     /// The answers to a proof that have arrived so far.
     proofs: Vec<Answered>,
     watches: Watches,
+    elsewhere: Elsewhere,
     /// The data and stat that the watch on the nearest node returned.
     found: (Data, Stat),
     /// How many children of the directory have to go, according to the last listing that counts them all.
@@ -134,6 +136,7 @@ impl Acquisition {
             births: Births::default(),
             proofs: Vec::new(),
             watches: Watches::default(),
+            elsewhere: Elsewhere::default(),
             found: Default::default(),
             crowd: 0,
             events: VecDeque::new(),
@@ -299,6 +302,7 @@ impl Acquisition {
         self.flight.clear();
         self.listing = None;
         self.watches = Watches::default();
+        self.elsewhere.broke();
         self.events.clear();
         self.rests_until = None;
         self.proofs.clear();
@@ -317,8 +321,12 @@ impl Acquisition {
         }
     }
 
-    /// Notes that a watch has fired, the one on the directory if `name` is empty.
+    /// Notes that a watch has fired: the one on the directory if `name` is empty, or one on a node in another queue
+    /// if it is a full path.
     pub fn happened(&mut self, name: &str, kind: EventKind) {
+        if self.elsewhere.stirs(name) {
+            return;
+        }
         if self.attempt.node() == Some(name) {
             self.watches.own = false;
         }

@@ -138,10 +138,7 @@ impl Attempt {
             State::Rename => Action::Rename,
             State::Inspect(name) => Action::Inspect(name.clone()),
             State::Births(_, names) => Action::Births(names.clone()),
-            State::Watch(mine, blocked) if blocked.watches_around() => {
-                Action::WatchAround(blocked.clone(), mine.name.clone())
-            }
-            State::Watch(_, blocked) => Action::Watch(blocked.clone()),
+            State::Watch(mine, blocked) => Action::Watch(blocked.clone(), mine.name.clone()),
             State::Full | State::Wait(..) => Action::Wait,
             State::Prove(mine) => Action::Prove(mine.name.clone()),
             State::Finish(outcome) => Action::Finish(outcome.clone()),

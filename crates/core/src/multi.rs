@@ -145,7 +145,7 @@ impl Multi {
             State::Find(found) => Action::Find(found.len()),
             State::Births(names) => Action::Births(names.clone()),
             State::Lists(_) => Action::Lists(self.waits().collect()),
-            State::Queue(at, mine, _) => Action::Queue(*at, mine[*at].clone()),
+            State::Queue(at, mine, _) => Action::Queue(*at, mine.clone()),
             State::Take(taken) => Action::Take {
                 at: self.next_to_take(taken),
                 briefly: !taken.is_empty(),

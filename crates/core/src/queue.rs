@@ -59,11 +59,6 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Returns whether our own node is watched too, with the node beyond the nearest, if there is one.
-    pub fn watches_around(&self) -> bool {
-        self.last || self.beyond.is_some()
-    }
-
     /// Returns what is ahead once `beyond` is deleted.
     pub fn without_beyond(self) -> Self {
         Self {

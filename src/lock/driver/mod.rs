@@ -106,13 +106,13 @@ fn enter(
 /// Waits in a queue in which a node of the caller stands already, created through this connection
 /// and with this stamp. If the queue was listed since then through another connection, it is listed
 /// again. Breaks with the lock, or without it at the limit; continues if the node has gone with its
-/// session.
+/// session. Fails if the node is deleted, or one of those that the caller has `elsewhere`.
 pub(super) fn stand(
     session: &Session,
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
-    listing: Option<Names>,
+    (listing, elsewhere): (Option<Names>, Vec<String>),
 ) -> Result<ControlFlow<Option<Reached>>> {
     let mut caller = session.caller();
     let asks = (queue.contest(session), request.patience);
@@ -120,6 +120,7 @@ pub(super) fn stand(
     if let Some(names) = listing {
         acquisition.provide_listing(names);
     }
+    acquisition.note_elsewhere(elsewhere);
     Driver::new(
         session,
         queue,

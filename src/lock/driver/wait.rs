@@ -105,9 +105,10 @@ impl Driver<'_, '_> {
             true => fired.kind,
             false => EventKind::None,
         };
-        let name = match path == self.queue.dir {
-            true => "",
-            false => crate::path::name(&path),
+        let name = match self.queue.has(&path) {
+            _ if path == self.queue.dir => "",
+            true => crate::path::name(&path),
+            false => &path,
         };
         self.acquisition.happened(name, kind);
     }

@@ -101,10 +101,11 @@ impl<'a> Wired<'a> {
         Some(self.watches.swap_remove(at).0)
     }
 
-    /// Removes all watches but the one on this node, if one is named: that watch goes with the node.
+    /// Removes all watches but those on our nodes: this one, if it is named, and those in other queues. These watches
+    /// go with the nodes.
     pub(super) fn unwatch_others(&mut self, node: Option<&str>) {
         for (path, id) in self.watches.drain(..) {
-            if Some(&*path) != node {
+            if Some(&*path) != node && self.queue.has(&path) {
                 self.session.transport.unwatch(&path, id);
             }
         }

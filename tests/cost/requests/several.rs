@@ -62,7 +62,7 @@ fn the_directories_of_several_new_locks_are_made_in_one_round_trip() {
     });
 }
 
-/// The listing that shows which of them are free also shows whom to wait for.
+/// The listing that shows which of them are free also shows whom to wait for. All its nodes are watched meanwhile.
 #[test]
 fn several_locks_one_of_which_is_taken_are_listed_once() {
     let scene = Scene::new("several");
@@ -82,7 +82,7 @@ fn several_locks_one_of_which_is_taken_are_listed_once() {
             drop(held);
         });
         let looked = [vec![op::EXISTS; COUNT], vec![op::GET_CHILDREN; COUNT]].concat();
-        let watched = vec![op::EXISTS, op::GET_DATA];
+        let watched = [vec![op::EXISTS; COUNT], vec![op::GET_DATA]].concat();
         let waited = [vec![op::MULTI], looked, watched, LET_GO.to_vec()];
         let granted = [vec![op::MULTI], vec![op::DELETE; COUNT]];
         assert_eq!(scene.tap.take(), [&waited[..], &granted].concat());

@@ -41,6 +41,10 @@ impl Acquisition {
             }
             Step::Beyond => self.beyond(&answered),
             Step::Birth => self.born(&answered),
+            Step::Elsewhere(at, again) => {
+                self.seen_elsewhere((at, again), &answered, wire);
+                Ok(())
+            }
             Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answered, wire),
             step => {
                 self.saw_clock(&answered, wire.now());
@@ -198,7 +202,7 @@ impl Acquisition {
     /// ahead of their turn, which does not come while there is no connection; then they are sent again.
     fn nearest_is_gone(&mut self) -> Option<Event> {
         let action = self.attempt.action();
-        let is_its_turn = matches!(action, Action::Watch(_) | Action::WatchAround(..));
+        let is_its_turn = matches!(action, Action::Watch(..));
         if !is_its_turn {
             self.watches.nearest = None;
         }

@@ -26,7 +26,7 @@ impl Acquisition {
             }
             let action = self.attempt.action();
             match &action {
-                Action::CatchUp | Action::Wait | Action::Watch(_) | Action::WatchAround(..) => {
+                Action::CatchUp | Action::Wait | Action::Watch(..) => {
                     self.is_taken = true;
                 }
                 _ => {}
@@ -85,6 +85,7 @@ impl Acquisition {
         if self.is_next() && wire.transacts() {
             self.stays_proven(wire);
         }
+        self.watch_elsewhere(wire);
         self.hurries(wire);
         let due = self.is_hold_due(wire) | self.is_look_due(wire);
         if due {
@@ -167,6 +168,9 @@ impl Acquisition {
     }
 
     fn reached(&mut self, outcome: Outcome) -> Reached {
+        if let Some(node) = self.elsewhere.evicted.take() {
+            return Reached::Evicted(node);
+        }
         match (outcome, self.refused.take()) {
             (_, Some(refused)) => Reached::Refused(refused),
             (Outcome::Held(mine), None) => {

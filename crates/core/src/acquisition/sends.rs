@@ -31,8 +31,7 @@ impl Acquisition {
             Action::ListAndWatch(queued) => return self.list_and_watch(queued, wire),
             Action::Inspect(name) => self.inspect(&name, wire),
             Action::Births(names) => self.ask_births(&names, wire),
-            Action::Watch(blocked) => self.watch(&blocked, None, wire),
-            Action::WatchAround(blocked, mine) => self.watch(&blocked, Some(&mine), wire),
+            Action::Watch(blocked, mine) => self.watch(&blocked, &mine, wire),
             Action::Prove(_) if self.is_proven(wire) => {
                 self.attempt.handle(Event::Proved);
                 return true;
@@ -188,7 +187,7 @@ impl Acquisition {
         let is_plain = |names: &&Names| waits && !names.iter().any(may_be_hold);
         let names = self.listing.as_ref().filter(is_plain);
         match names.map(|names| self.contest.place(names, name)) {
-            Some(Place::Blocked(blocked)) => self.watch(&blocked, Some(name), wire),
+            Some(Place::Blocked(blocked)) => self.watch(&blocked, name, wire),
             _ => self.look_at_own(name, wire),
         }
     }
@@ -213,9 +212,9 @@ impl Acquisition {
         }
     }
 
-    /// Watches the nearest node ahead and, if the attempt needs them, our own node `mine` and the node
-    /// beyond the nearest.
-    fn watch(&mut self, blocked: &Blocked, mine: Option<&str>, wire: &mut dyn Wire) {
+    /// Watches our own node `mine`, the nearest node ahead and, if the attempt needs it, the node beyond the
+    /// nearest.
+    fn watch(&mut self, blocked: &Blocked, mine: &str, wire: &mut dyn Wire) {
         let Blocked {
             nearest, beyond, ..
         } = blocked;
@@ -227,18 +226,16 @@ impl Acquisition {
         }
         self.unwatch(wire);
         self.found = Default::default();
-        if let Some(mine) = mine {
-            self.look_at_own(mine, wire);
-        }
+        self.look_at_own(mine, wire);
+        self.watch_elsewhere(wire);
         let read = |name: &str, path: &str| Request::get(&node_in(path, name)).and_watch();
         self.send(read(nearest, &self.path), Step::Nearest, wire);
-        let beyond = mine.and(beyond.as_ref());
         if let Some(beyond) = beyond {
             self.send(read(beyond, &self.path), Step::Beyond, wire);
         }
         self.watches = Watches {
             nearest: Some(nearest.clone()),
-            beyond: beyond.cloned(),
+            beyond: beyond.clone(),
             is_seen: false,
             around: false,
             own: self.watches.own,

@@ -33,6 +33,9 @@ pub(super) enum Step {
     /// A listing that leaves a watch on the directory, because the nearest node may not be read.
     Around,
     Birth,
+    /// A look at our node at this place among those in other queues, and whether it was found to be gone before.
+    /// The first look leaves a watch.
+    Elsewhere(usize, bool),
     /// A proof, and whether it counts.
     Proof(Stamp, bool),
     /// A look at our own node, which is gone, to learn whether the session is gone too.
@@ -61,6 +64,31 @@ pub(super) struct Watches {
     pub(super) around: bool,
     /// When to look again although the watch on the directory has not fired.
     pub(super) look_at: Duration,
+}
+
+/// Our nodes in other queues, as far as a waiter knows them.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere {
+    /// The full paths of the nodes.
+    pub(super) nodes: Vec<String>,
+    /// The places in that list of the nodes whose watches are to be set.
+    pub(super) unwatched: Vec<usize>,
+    /// The node that somebody deleted, although our session lasts.
+    pub(super) evicted: Option<String>,
+}
+
+impl Elsewhere {
+    /// Notes that the watches may have gone with the connection.
+    pub(super) fn broke(&mut self) {
+        self.unwatched = (0..self.nodes.len()).collect();
+    }
+
+    /// Notes that a watch has fired. Returns whether it was the one on one of these nodes.
+    pub(super) fn stirs(&mut self, path: &str) -> bool {
+        let at = self.nodes.iter().position(|node| node == path);
+        self.unwatched.extend(at);
+        at.is_some()
+    }
 }
 
 /// The births of nodes that the answers so far have told.

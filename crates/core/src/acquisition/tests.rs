@@ -665,7 +665,7 @@ fn the_end_of_its_own_node_is_heard_while_it_sets_another_watch() {
         nearest: "another".into(),
         ..Blocked::default()
     };
-    comer.step(Action::Watch(blocked), &mut wire);
+    comer.step(Action::Watch(blocked, mine().name), &mut wire);
     assert_eq!(comer.events, [(mine().name, EventKind::Deleted)]);
 }
 

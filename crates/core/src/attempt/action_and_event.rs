@@ -38,13 +38,12 @@ pub enum Action {
     Inspect(String),
     /// Ask for the births of these nodes.
     Births(Vec<String>),
-    /// Read the nearest node and leave a watch on it.
-    Watch(Blocked),
-    /// As `Watch`, and also watch this node of ours and the node beyond the nearest.
+    /// Read the nearest node, and leave a watch on it, on this node of ours, and on the node beyond the nearest, if
+    /// that one counts.
     ///
     /// The server sends events in the order in which they happened: if the nearest node goes and no event
     /// of our node came before, our node was still there.
-    WatchAround(Blocked, String),
+    Watch(Blocked, String),
     /// Sleep until there is something to report.
     Wait,
     /// Have the quorum confirm this node, unless it confirmed the session a moment ago.

@@ -26,8 +26,8 @@ pub enum Action {
     Births(Vec<String>),
     /// List these queues.
     Lists(Vec<usize>),
-    /// Wait in this queue, where this node of ours stands.
-    Queue(usize, OwnNode),
+    /// Wait in this queue, while these nodes of ours stand, one in each queue.
+    Queue(usize, Vec<OwnNode>),
     /// Go through this queue; with other locks taken already, give up after a moment.
     Take {
         /// The queue.

@@ -53,8 +53,7 @@ impl World {
                 Mutant::OrdersByNumberOnly => births_by_number(&names),
                 _ => self.births(&names),
             },
-            Action::Watch(blocked) => self.watch(i, &blocked.nearest),
-            Action::WatchAround(blocked, mine) => self.watch_around(i, &blocked, mine),
+            Action::Watch(blocked, mine) => self.watch_around(i, &blocked, mine),
             Action::Prove(name) => match self.directory.find(&name) {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,

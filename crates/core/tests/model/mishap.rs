@@ -82,7 +82,7 @@ impl World {
         let mutant = self.rules.mutant;
         let client = &mut self.clients[i];
         client.under_way = None;
-        let looks = matches!(client.action(), Some(Action::WatchAround(..)));
+        let looks = matches!(client.action(), Some(Action::Watch(..)));
         client.deaf |= looks && mutant == Mutant::TrustsUnansweredWatches;
         if watches == Watches::Lost {
             client.lose_watches();

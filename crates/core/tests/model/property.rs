@@ -1,6 +1,6 @@
 //! The properties that must hold in every world.
 
-use zklock_core::attempt::{Action, Attempt, Event, Outcome, OwnNode, Patience};
+use zklock_core::attempt::{Action, Attempt, Event, OwnNode, Patience};
 use zklock_core::dialect::Role;
 
 use super::client::Client;
@@ -97,9 +97,7 @@ impl World {
         let mut attempt = client.attempt.clone().expect("a subscriber has one");
         attempt.handle(Event::Woken);
         match self.decide(attempt) {
-            Action::Watch(_) | Action::WatchAround(..) => {}
-            // The attempt cannot go on anyway, and learns why when a node ahead is deleted.
-            Action::Finish(Outcome::Evicted(_)) if client.evicted && !client.guards => {}
+            Action::Watch(..) => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
                 self.blame(Property::Sleep, text);

@@ -176,8 +176,8 @@ MUTANTS = [
         "watches-after-look",
         "the watches leave when the look at a node is answered that came with a release",
         "core/acquisition/sends.rs",
-        "            Some(Place::Blocked(blocked)) => self.watch(&blocked, Some(name), wire),",
-        "            Some(Place::Blocked(blocked)) if blocked.nearest.is_empty() => self.watch(&blocked, Some(name), wire),",
+        "            Some(Place::Blocked(blocked)) => self.watch(&blocked, name, wire),",
+        "            Some(Place::Blocked(blocked)) if blocked.nearest.is_empty() => self.watch(&blocked, name, wire),",
     ),
     # Threads.
     (

@@ -106,11 +106,15 @@ impl Journey {
                 let multi::Action::Queue(_, mine) = multi.action() else {
                     return;
                 };
-                let held = multi::Event::Queued(Outcome::Held(mine));
+                let held = multi::Event::Queued(Outcome::Held(mine[1].clone()));
                 self.tell_multi(i, held);
             }
             multi::Action::Queue(at, mine) => {
-                let attempt = Attempt::queued(traveller.contest(at), mine, traveller.patience(at));
+                let attempt = Attempt::queued(
+                    traveller.contest(at),
+                    mine[at].clone(),
+                    traveller.patience(at),
+                );
                 self.queue(i, at, attempt);
                 self.is_listed(i);
             }

@@ -1,6 +1,6 @@
 //! The properties that must hold on every journey.
 
-use zklock_core::attempt::{Action, Event, Outcome};
+use zklock_core::attempt::{Action, Event};
 use zklock_core::dialect::{Dialect, Role};
 use zklock_core::permit_attempt;
 
@@ -105,15 +105,12 @@ impl Journey {
         else {
             return;
         };
-        let watches_own = traveller.guard.is_some();
         let mut attempt = traveller.attempt.clone().expect("a subscriber has one");
         attempt.handle(Event::Woken);
         let names = self.dirs[dir].names(None).unwrap_or_default();
         attempt.handle(Event::Children(names));
         match attempt.action() {
-            Action::Watch(_) | Action::WatchAround(..) | Action::Wait => {}
-            // The attempt cannot go on anyway, and learns why when a node ahead is deleted.
-            Action::Finish(Outcome::Evicted(_)) if !watches_own => {}
+            Action::Watch(..) | Action::Wait => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
                 self.blame(Property::Sleep, text);

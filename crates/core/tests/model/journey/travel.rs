@@ -98,9 +98,8 @@ impl Journey {
                 Some(node) => Event::Inspected(node.origin),
                 None => Event::NoNode,
             },
-            Action::Watch(blocked) => self.watch(i, dir, blocked.nearest),
             // A client that may not read the node beyond waits for the nearest only.
-            Action::WatchAround(blocked, mine) => {
+            Action::Watch(blocked, mine) => {
                 let event = self.watch(i, dir, blocked.nearest);
                 if self.dirs[dir].find(&mine).is_none() {
                     return Event::Evicted;
