@@ -27,7 +27,9 @@ use zklock_core::dialect::Role;
 ///
 /// A client from [`Client::from_zookeeper`](crate::Client::from_zookeeper) has no transactions: it
 /// locks in the order of the paths. When it must wait for one of them for more than a moment, it
-/// releases the others, and locks them when it has that one.
+/// releases the others, and locks them when it has that one. While others queue for two of its
+/// paths all the time, it may wait without end: limit the wait, or use
+/// [`Client::connect`](crate::Client::connect).
 ///
 /// # Example
 ///
