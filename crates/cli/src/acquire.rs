@@ -16,12 +16,14 @@ use crate::args::Run;
 use crate::child::NODES;
 use crate::failure::Failure;
 use crate::held_lock::HeldLock;
-use crate::other_kinds::{LockKind, Next, is_of_another_kind, is_on_hold, next};
+use crate::other_kinds::{
+    LockKind, Next, hold_ends, is_of_another_kind, is_on_hold, next, used_by,
+};
 use crate::refused_attempts::RefusedAttempts;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
-use crate::table::who;
+use crate::wait_limit::WaitLimit;
 use crate::wanted::Wanted;
 
 /// Longer than a command waits.
@@ -30,9 +32,6 @@ const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// How many attempts are made even without a wait: one to find out which kind of lock is
 /// there, one for that kind, and one for changes in the meantime.
 const MIN_ATTEMPTS: u32 = 3;
-
-/// How long a server has to say whether the lock is taken, even if connecting has used up the time.
-const LEAST: Duration = Duration::from_millis(500);
 
 /// A lock that was acquired.
 #[derive(Debug)]
@@ -52,42 +51,6 @@ pub(crate) struct AcquireRequest<'a> {
     pub(crate) for_a_hold: bool,
     pub(crate) cancel: &'a Receiver<()>,
     pub(crate) status_line: &'a StatusLine,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum WaitLimit {
-    OneTry,
-    Until(Instant),
-    Forever,
-}
-
-impl WaitLimit {
-    pub(crate) fn new(run: &Run, started: Instant) -> Self {
-        if run.tries_once() {
-            return Self::OneTry;
-        }
-        let deadline = run.wait.and_then(|wait| started.checked_add(wait));
-        deadline.map_or(Self::Forever, Self::Until)
-    }
-
-    /// Returns the time `longest` from now, or the end of the wait if that is sooner.
-    pub(crate) fn soon(self, longest: Duration) -> Instant {
-        let then = Instant::now() + longest;
-        self.deadline().map_or(then, |deadline| deadline.min(then))
-    }
-
-    fn deadline(self) -> Option<Instant> {
-        match self {
-            Self::Until(deadline) => Some(deadline),
-            Self::OneTry | Self::Forever => None,
-        }
-    }
-
-    /// Returns whether the time is up; one attempt is made even then.
-    fn is_over(self) -> bool {
-        let is_past = |deadline| deadline <= Instant::now();
-        matches!(self, Self::OneTry) || self.deadline().is_some_and(is_past)
-    }
 }
 
 impl AcquireRequest<'_> {
@@ -150,7 +113,8 @@ impl AcquireRequest<'_> {
     ) -> Result<Option<bool>, Failure> {
         if is_on_hold(kind, &present) {
             refused.has_told = true;
-            let is_over = self.hold_ends(path, &present)?;
+            let is_over = hold_ends(self.client, (path, &present), self.limit, self.cancel);
+            let is_over = is_over.map_err(|error| self.failure(error))?;
             return Ok(is_over.then_some(false));
         }
         if matches!(kind, LockKind::Permit(_)) && !refused.has_told {
@@ -161,31 +125,6 @@ impl AcquireRequest<'_> {
         let gone = self.others_go(kind, (path, node), present)?;
         refused.stayed(since.elapsed());
         Ok(gone)
-    }
-
-    /// Waits in the queue of a hold, where no permit waits: a waiter there removes the hold when
-    /// its time is up. Returns `false` at the end of the wait.
-    fn hold_ends(&self, path: &str, present: &[Contender]) -> Result<bool, Failure> {
-        let mutex = self.client.mutex(path)?;
-        let acquired = match self.limit {
-            WaitLimit::OneTry => mutex.try_lock(),
-            _ => {
-                let hold = present.iter().find_map(Contender::hold);
-                let hold = hold.map(ToString::to_string).unwrap_or_default();
-                say(&format!(
-                    "waiting for {}, which is {}",
-                    plain(path),
-                    plain(&hold)
-                ));
-                mutex.lock_with(self.limits())
-            }
-        };
-        match acquired {
-            Ok(guard) => Ok(guard.is_some()),
-            // A semaphore was there before the hold.
-            Err(Error::ForeignContender { .. }) => Ok(true),
-            Err(error) => Err(self.failure(error)),
-        }
     }
 
     fn kind(&self) -> LockKind {
@@ -256,7 +195,7 @@ impl AcquireRequest<'_> {
     }
 
     fn options<'b>(&'b self, waited: &'b mut bool) -> LockOptions<'b> {
-        let options = self.limits().on_wait(|waiting| {
+        let options = self.limit.options(self.cancel).on_wait(|waiting| {
             if !*waited {
                 self.wanted.paths().for_each(look_around);
             }
@@ -266,15 +205,6 @@ impl AcquireRequest<'_> {
         match self.for_a_hold {
             true => options.for_a_hold(),
             false => options,
-        }
-    }
-
-    /// Returns the options for the end of a wait.
-    fn limits<'b>(&self) -> LockOptions<'b> {
-        let options = LockOptions::new().cancel(self.cancel.clone()).sees_ahead();
-        match self.limit.deadline() {
-            Some(deadline) => options.deadline(deadline).answered_within(LEAST),
-            None => options,
         }
     }
 
@@ -328,14 +258,9 @@ impl AcquireRequest<'_> {
             .iter()
             .find(|one| is_of_another_kind(kind, node, one));
         if let Some(other) = other.filter(|_| !std::mem::replace(&mut refused.has_told, true)) {
-            let what = match other.role() {
-                Role::Permit => "a semaphore with --permits",
-                Role::Exclusive | Role::Read | Role::Write => "a lock without --permits",
-            };
             say(&format!(
-                "{} is {what} for {}, and free for this command when nobody uses it so: give each kind of lock a path of its own",
-                plain(path),
-                who(other.owner())
+                "{}, and free for this command when nobody uses it so: give each kind of lock a path of its own",
+                used_by(path, other)
             ));
         }
     }

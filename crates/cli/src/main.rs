@@ -6,7 +6,7 @@
 //! | `bad_arguments`, `failure`, `stderr`, `sanitize` | tells the user what happens |
 //! | `commands` | what each command of `zklock` does: `run`, `once`, `standby`, `doctor` and so on |
 //! | `supervisor` | runs a command while it holds a lock, and stops it in time |
-//! | `wanted`, `acquire`, `status_line`, `outage` | waits for a lock |
+//! | `wanted`, `wait_limit`, `acquire`, `other_kinds`, `status_line`, `outage` | waits for a lock |
 //! | `stop_policy` | decides when a suspect lock stops the command |
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `exit` | passes signals on |
@@ -51,6 +51,7 @@ mod table;
 mod terminal;
 mod terminal_listener;
 mod values;
+mod wait_limit;
 mod wanted;
 
 use std::panic;

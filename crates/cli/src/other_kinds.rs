@@ -1,7 +1,13 @@
 //! Decides what to do if a path is in use for another kind of lock.
 
-use zklock::{Contender, Role};
+use crossbeam_channel::Receiver;
+use zklock::{Client, Contender, Error, Role};
 use zklock_core::name::NodeName;
+
+use crate::sanitize::plain;
+use crate::stderr::say;
+use crate::table::who;
+use crate::wait_limit::WaitLimit;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LockKind {
@@ -53,6 +59,45 @@ pub(crate) fn is_on_hold(kind: LockKind, present: &[Contender]) -> bool {
     matches!(kind, LockKind::Permit(_)) && present.iter().any(is_hold)
 }
 
+/// Waits in the queue of a hold that is among those who are `present`, for a permit or a job, which do not wait
+/// there: a waiter there removes the hold when its time is up. Returns `false` at the end of the wait.
+pub(crate) fn hold_ends(
+    client: &Client,
+    (path, present): (&str, &[Contender]),
+    limit: WaitLimit,
+    cancel: &Receiver<()>,
+) -> zklock::Result<bool> {
+    let mutex = client.mutex(path)?;
+    let acquired = match limit {
+        WaitLimit::OneTry => mutex.try_lock(),
+        _ => {
+            let hold = present.iter().find_map(Contender::hold);
+            let hold = hold.map(ToString::to_string).unwrap_or_default();
+            say(&format!(
+                "waiting for {}, which is {}",
+                plain(path),
+                plain(&hold)
+            ));
+            mutex.lock_with(limit.options(cancel))
+        }
+    };
+    match acquired {
+        Ok(guard) => Ok(guard.is_some()),
+        // A semaphore was there before the hold.
+        Err(Error::ForeignContender { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Says what a path is to this contender.
+pub(crate) fn used_by(path: &str, other: &Contender) -> String {
+    let what = match other.role() {
+        Role::Permit => "a semaphore with --permits",
+        Role::Exclusive | Role::Read | Role::Write => "a lock without --permits",
+    };
+    format!("{} is {what} for {}", plain(path), who(other.owner()))
+}
+
 /// Returns whether this contender keeps that kind of lock away as long as it is there.
 pub(crate) fn is_of_another_kind(kind: LockKind, node: &str, other: &Contender) -> bool {
     match (kind, other.role()) {
@@ -64,7 +109,7 @@ pub(crate) fn is_of_another_kind(kind: LockKind, node: &str, other: &Contender) 
 }
 
 /// Returns whether the contender is a client of this library, which leaves when it meets another kind.
-fn is_ours(other: &Contender) -> bool {
+pub(crate) fn is_ours(other: &Contender) -> bool {
     let name = other.node().rsplit('/').next().unwrap_or_default();
     NodeName::parse(name).is_some_and(|name| name.is_ours())
 }

@@ -3,6 +3,7 @@
 use zklock::{Client, Error, Job};
 
 use crate::args::Forget;
+use crate::commands::job_path::failure;
 use crate::failure::Failure;
 use crate::sanitize::plain;
 use crate::stderr::say;
@@ -24,7 +25,7 @@ pub(crate) fn forget(client: &Client, forget: &Forget) -> Result<u8, Failure> {
         Err(Error::Refused {
             code: NOT_EMPTY, ..
         }) => return Err(refused(client, forget, &path)),
-        done => done?,
+        done => done.map_err(|error| failure(client, &forget.path, error))?,
     };
     Ok(code)
 }

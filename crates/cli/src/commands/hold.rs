@@ -8,13 +8,14 @@ use nix::unistd::{Uid, User};
 use zklock::diagnostics::Hold as Held;
 use zklock::{Client, Contender};
 
-use crate::acquire::{AcquireRequest, WaitLimit};
+use crate::acquire::AcquireRequest;
 use crate::args::{Args, Guarded, Hold, OnLost, Run};
 use crate::exit::Ending;
 use crate::failure::{Failure, written};
 use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
 use crate::stderr::say;
+use crate::wait_limit::WaitLimit;
 use crate::wanted::Wanted;
 
 pub(crate) fn hold(args: &Args, hold: &Hold) -> Result<Ending, Failure> {

@@ -8,6 +8,7 @@ use zklock::diagnostics::Hold;
 use zklock::{Client, Contender, Outcome, RunRecord};
 
 use crate::args::Last;
+use crate::commands::job_path::failure;
 use crate::failure::{Failure, written};
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
@@ -23,7 +24,8 @@ const OLD: u8 = 2;
 
 pub(crate) fn last(client: &Client, last: &Last) -> Result<u8, Failure> {
     let job = client.job(&last.path)?;
-    let record = job.records()?;
+    let record = job.records();
+    let record = record.map_err(|error| failure(client, &last.path, error))?;
     let runs = last.runs.map(|most| newest(record.history, most));
     let present = client.contenders(&last.path)?;
     let mut holds = present.iter().filter_map(Contender::hold);

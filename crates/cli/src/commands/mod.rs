@@ -5,6 +5,7 @@ mod completions;
 mod doctor;
 mod forget;
 mod hold;
+mod job_path;
 mod last;
 mod list;
 mod once;

@@ -8,6 +8,7 @@ use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord};
 use crate::acquire::look_around;
 use crate::args::{Args, Once};
 use crate::child::Variables;
+use crate::commands::job_path::JobPath;
 use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::metrics::Metrics;
@@ -17,6 +18,7 @@ use crate::state_files::{STATE_OUT, StateFiles, temporary};
 use crate::stderr::say;
 use crate::supervisor::Ended;
 use crate::table::{brief, time_ahead, who};
+use crate::wait_limit::WaitLimit;
 
 /// The exit status if another machine is still running it, or no attempts are left.
 const NOT_RUN: u8 = 1;
@@ -35,7 +37,7 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
     let stage = Stage::set(args, &once.what, longest_connect(once.wait))?;
     metrics.waits();
     let has_begun = Cell::new(false);
-    let ran = run(once, &stage, (started, &has_begun), metrics);
+    let (ran, is_for_others) = run(once, &stage, (started, &has_begun), metrics)?;
     if let Ok(Ran::Done(_)) = &ran {
         metrics.has_succeeded();
     }
@@ -43,7 +45,7 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
     let is_connected = stage.is_connected();
     // A client that is ahead in the queue but does not hold the lock is not running the job.
     let contenders = match &ran {
-        Err(Error::GaveUp { path }) if is_connected => {
+        Err(Error::GaveUp { path }) if is_connected && !is_for_others => {
             stage.client.wait_for_change(path, &[], GLANCE).ok()
         }
         _ => None,
@@ -62,19 +64,53 @@ fn once_under(args: &Args, once: &Once, metrics: &Metrics) -> Result<Ending, Fai
         (Ok(Ran::Done(ending)), _) => Ok(ending),
         (Ok(Ran::Failed(failed)), _) => failed,
         (_, Some(signal)) => Ok(Ending::Signal(signal as i32)),
+        // That was told before the wait.
+        (Err(Error::GaveUp { .. }), _) if is_for_others => Ok(Ending::Code(NOT_RUN)),
         (Err(Error::GaveUp { path }), _) => Err(gave_up(&path, holder)),
         (Err(error), _) => Err(failure(error, has_begun.get())),
         (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),
     }
 }
 
-/// Runs the command; on failure, returns the ending for this program.
+/// What a run of a job has come to; on failure, with the ending for this program.
+type Came = zklock::Result<Ran<Ending, Result<Ending, Failure>>>;
+
+/// Runs the command as soon as nobody uses the path for another kind of lock. Also returns whether somebody did at the
+/// end of the wait.
 fn run(
     once: &Once,
     stage: &Stage,
     (started, has_begun): (Instant, &Cell<bool>),
     metrics: &Metrics,
-) -> zklock::Result<Ran<Ending, Result<Ending, Failure>>> {
+) -> Result<(Came, bool), Failure> {
+    let limit = match once.nonblock {
+        true => WaitLimit::OneTry,
+        false => WaitLimit::after(once.wait, started),
+    };
+    let mut job_path = JobPath::new(&stage.client, &once.path, limit, &stage.signals.cancel);
+    loop {
+        let beginning = (started, has_begun, job_path.in_order);
+        match run_now(once, stage, beginning, metrics) {
+            Err(refusal @ Error::Unmarked { .. }) => {
+                // It says so if no server answers meanwhile.
+                let _line = stage.status_line(&once.path);
+                if !job_path.is_given_up(refusal)? {
+                    let path = once.path.clone();
+                    return Ok((Err(Error::GaveUp { path }), true));
+                }
+            }
+            ran => return Ok((ran, false)),
+        }
+    }
+}
+
+/// Runs the command if the path is a job's or nobody's.
+fn run_now(
+    once: &Once,
+    stage: &Stage,
+    (started, has_begun, in_order): (Instant, &Cell<bool>, bool),
+    metrics: &Metrics,
+) -> Came {
     let job = stage.client.job(&once.path)?;
     // The command may need the terminal.
     let line = RefCell::new(Some(stage.status_line(&once.path)));
@@ -92,7 +128,7 @@ fn run(
     stage.signals.waiting();
     let work = |run: &Run<'_>| {
         drop(line.take());
-        if run.follows_release() == Some(false) {
+        if !in_order || run.follows_release() == Some(false) {
             // The end of the run will be recorded in any case, and the next run relies on that.
             let granted = Instant::now();
             while !stage.settle(granted) {}

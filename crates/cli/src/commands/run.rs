@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, bounded};
 use nix::sys::signal::Signal;
 use zklock::{Client, GuardState, LockGuard};
 
-use crate::acquire::{AcquireRequest, Acquired, WaitLimit};
+use crate::acquire::{AcquireRequest, Acquired};
 use crate::args::{Args, Run};
 use crate::child::{PERMIT, Variables};
 use crate::exit::Ending;
@@ -21,6 +21,7 @@ use crate::run_setup::{Stage, longest_connect};
 use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
+use crate::wait_limit::WaitLimit;
 use crate::wanted::Wanted;
 
 /// How long an optional look may take.

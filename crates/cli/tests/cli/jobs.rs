@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use zklock::{Client, JobOptions, Once};
+use zklock::{Client, JobOptions, LockOptions, Once};
 
 use crate::program::{Log, Zklock, await_queue, on_every_server};
-use crate::support::raw::{Raw, children};
+use crate::support::raw::{EPHEMERAL, Raw, children};
 use crate::support::{eventually, fresh_path};
 
 on_every_server! {
@@ -26,6 +26,9 @@ on_every_server! {
     a_slot_that_is_done_is_run_again_when_told_to
     a_record_that_was_replaced_is_named_and_mended
     a_job_takes_over_the_path_of_whatever_has_ended
+    a_job_waits_until_nobody_uses_its_path_for_another_lock
+    a_job_waits_for_a_hold_on_the_path_of_a_lock
+    a_path_in_use_that_cannot_be_a_jobs_is_told_at_once
     a_semaphore_that_nobody_uses_makes_way
     what_is_not_a_jobs_is_not_mended
     the_command_knows_its_slot_and_a_lock_inside_has_none
@@ -432,6 +435,96 @@ fn a_job_follows(hosts: &str, dialect: &str, lock: &str) -> bool {
     let last = Zklock::run(hosts, &format!("last {path}"), "");
     assert_eq!(last.code, Some(0), "{last:?}");
     true
+}
+
+/// Once, it ended with 78, even with `-w`, and named nobody.
+fn a_job_waits_until_nobody_uses_its_path_for_another_lock(hosts: &str) {
+    let kinds = [
+        ("", "a lock"),
+        ("-s", "a lock"),
+        ("--permits 2", "a semaphore"),
+    ];
+    for (kind, what) in kinds {
+        let (path, log) = (fresh_path("in-use"), Log::new());
+        let args = format!("run --note first {kind} {path}");
+        let holder = Zklock::start(hosts, &args, &log.beat("held"));
+        log.await_word("held");
+        for limit in ["-n", "-w 1"] {
+            let args = format!("once {limit} --slot a {path}");
+            let ended = Zklock::run(hosts, &args, &log.write("ran"));
+            assert_eq!(ended.code, Some(1), "{ended:?}");
+            let begins = format!("zklock: {path} is {what} with");
+            assert!(ended.err.starts_with(&begins), "{ended:?}");
+            let ends = "(first), and free for this job when nobody uses it so: give each kind of lock a path of its own\n";
+            assert!(ended.err.ends_with(ends), "{ended:?}");
+            assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
+        }
+        let (waits, said) = Zklock::start_logged(hosts, &once(&path, "a"), &log.write("ran"));
+        eventually("it waits", || said.contains("free for this job"));
+        assert!(!log.contains("ran"));
+        holder.signal("TERM");
+        holder.end();
+        assert_eq!(waits.end().code, Some(0), "{:?}", said.words());
+        assert!(log.contains("ran"));
+        let last = Zklock::run(hosts, &format!("last {path}"), "");
+        assert_eq!(last.code, Some(0), "{last:?}");
+    }
+}
+
+fn a_job_waits_for_a_hold_on_the_path_of_a_lock(hosts: &str) {
+    let (path, log) = (fresh_path("on-hold"), Log::new());
+    assert_eq!(
+        Zklock::run(hosts, &format!("run {path}"), ":").code,
+        Some(0)
+    );
+    let hold = |time: &str| format!("hold --for {time} --reason incident {path}");
+    assert_eq!(Zklock::run(hosts, &hold("1h"), "").code, Some(0));
+    for limit in ["-n", "-w 1"] {
+        let args = format!("once {limit} --slot a {path}");
+        let ended = Zklock::run(hosts, &args, &log.write("ran"));
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.err.contains("is on hold by"), "{ended:?}");
+        assert!(ended.err.contains("incident"), "{ended:?}");
+        assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
+    }
+    let released = Zklock::run(hosts, &format!("release {path}"), "");
+    assert_eq!(released.code, Some(0), "{released:?}");
+    // Nobody but the job is there to remove this one.
+    assert_eq!(Zklock::run(hosts, &hold("2s"), "").code, Some(0));
+    let ended = Zklock::run(hosts, &once(&path, "a"), &log.write("ran"));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(log.words(), ["ran"]);
+}
+
+fn a_path_in_use_that_cannot_be_a_jobs_is_told_at_once(hosts: &str) {
+    let path = fresh_path("tracked");
+    let client = Client::connect(hosts).expect("a client");
+    let options = LockOptions::new().track_abandonment();
+    let mutex = client.mutex(&path).expect("a mutex");
+    let held = mutex.lock_with(options).expect("an answer");
+    let asked = [
+        once(&path, "a"),
+        format!("last {path}"),
+        format!("forget {path}"),
+    ];
+    for (args, script) in asked.iter().zip([":", "", ""]) {
+        let ended = Zklock::run(hosts, args, script);
+        assert_eq!(ended.code, Some(78), "{ended:?}");
+        let ends = ", and not a job's: give the job a path of its own\n";
+        assert!(ended.err.ends_with(ends), "{ended:?}");
+        let holder = format!("pid {}", std::process::id());
+        assert!(ended.err.contains(&holder), "{ended:?}");
+    }
+    drop(held);
+
+    let path = fresh_path("kazoo");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&path);
+    let node = format!("{path}/6f9c1c9e5a0b4b579a3e0123456789ab__lock__0000000001");
+    raw.create(&node, b"", EPHEMERAL).expect("a node");
+    let ended = Zklock::run(hosts, &once(&path, "a"), ":");
+    assert_eq!(ended.code, Some(78), "{ended:?}");
+    assert!(ended.err.contains("--dialect kazoo"), "{ended:?}");
 }
 
 /// The path was meant for a job.
