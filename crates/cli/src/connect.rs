@@ -100,7 +100,7 @@ pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
     builder_for(args, &hosts(args)?)
 }
 
-fn dialect(dialect: LockDialect) -> Dialect {
+pub(crate) fn dialect(dialect: LockDialect) -> Dialect {
     match dialect {
         LockDialect::Curator => Dialect::Curator,
         LockDialect::Kazoo => Dialect::Kazoo,

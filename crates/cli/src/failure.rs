@@ -134,7 +134,7 @@ impl From<Error> for Failure {
 }
 
 /// Has an error of the library advise an option where it advises a dialect.
-fn in_options(message: String) -> String {
+pub(crate) fn in_options(message: String) -> String {
     let dialects = LockDialect::value_variants().iter();
     dialects.fold(message, |message, dialect| {
         let option = dialect.to_possible_value().expect("none is hidden");

@@ -24,6 +24,7 @@ on_every_server! {
     what_is_no_zookeeper_is_told_and_spoils_nothing
     sessions_of_another_length_are_a_warning
     contenders_that_do_not_wait_for_each_other_are_told
+    a_contender_that_a_command_would_not_queue_beside_is_told
     a_node_of_no_session_at_the_head_of_a_queue_is_told
     a_path_that_cannot_be_listed_is_told_with_the_reason
     a_path_that_nobody_uses_is_left_as_it_is
@@ -100,6 +101,9 @@ fn a_server_that_is_not_there_is_named(hosts: &str) {
     let none = Zklock::run(&missing, WELL, "");
     assert_eq!(none.code, Some(2), "{none:?}");
     assert!(none.out.contains("none of them can be reached"), "{none:?}");
+    // Once, it tried all of them again for 5 s, and said so.
+    let none = Zklock::run(&missing, "doctor", "");
+    assert_eq!((none.code, none.err.as_str()), (Some(2), ""), "{none:?}");
     let unnamed = Zklock::run("no-such-host.invalid:2181", WELL, "");
     assert!(
         unnamed.out.contains("no address: ") && unnamed.out.contains("correct the name here"),
@@ -177,6 +181,39 @@ fn contenders_that_do_not_wait_for_each_other_are_told(hosts: &str) {
     assert_eq!(told.code, Some(2), "{told:?}");
     let libraries = "Curator's InterProcessMutex; kazoo's ReadLock";
     assert!(told.out.contains(libraries), "{told:?}");
+}
+
+/// Once, all was well where `zklock run` ends with 78.
+fn a_contender_that_a_command_would_not_queue_beside_is_told(hosts: &str) {
+    const ID: &str = "6f9c1c9e5a0b4b579a3e0123456789ab";
+    let mut raw = Raw::connect(hosts);
+    for (name, dialect) in [
+        (format!("{ID}__lock__0000000001"), "kazoo"),
+        (format!("{ID}__rlock__0000000001"), "kazoo"),
+        (format!("_c_{ID}-latch-0000000001"), "leader-latch"),
+    ] {
+        let path = fresh_path("stranger");
+        raw.create_all(&path);
+        let node = format!("{path}/{name}");
+        raw.create(&node, b"", EPHEMERAL).expect("a node");
+        for (option, refused) in [("", true), (dialect, false)] {
+            let option = match option {
+                "" => String::new(),
+                dialect => format!("--dialect {dialect}"),
+            };
+            let told = Zklock::run(hosts, &format!("{option} {WELL} {path}"), "");
+            assert_eq!(
+                told.code,
+                Some(u8::from(refused).into()),
+                "{name} {option}: {told:?}"
+            );
+            let advice = format!("use --dialect {dialect} or another path");
+            assert_eq!(told.out.contains(&advice), refused, "{told:?}");
+            let run = Zklock::run(hosts, &format!("{option} run -n {path}"), ":");
+            let status = if refused { 78 } else { 1 };
+            assert_eq!(run.code, Some(status), "{name} {option}: {run:?}");
+        }
+    }
 }
 
 /// All others wait behind such a node for ever.

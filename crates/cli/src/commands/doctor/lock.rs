@@ -1,14 +1,13 @@
 //! Examines one lock: its contenders, and whether they exclude each other.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use zklock::diagnostics::LockQueue;
-use zklock::{Client, Contender, Dialect, Error, Role};
-use zklock_core::dialect::{Kind, Stance};
-use zklock_core::name::NodeName;
+use zklock::{Client, Contender, Dialect, Error};
 
 use super::finding::{Finding, Level};
+use super::neighbours::strangers;
 use super::server::View;
 use super::words::{Said, ask};
 use crate::table::{brief, has_session, who};
@@ -16,20 +15,13 @@ use crate::table::{brief, has_session, who};
 /// The share of used numbers at which a directory should be recreated.
 const NEARLY_ALL: f64 = 0.9;
 
-const DIALECTS: [Dialect; 4] = [
-    Dialect::Curator,
-    Dialect::Kazoo,
-    Dialect::Recipe,
-    Dialect::LeaderLatch,
-];
-
 /// How long a leader may take to list its sessions.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn look(
     client: &Client,
     path: &str,
-    older_than: Option<Duration>,
+    (older_than, dialect): (Option<Duration>, Dialect),
     servers: &[View],
 ) -> Vec<Finding> {
     let queues = match client.locks(path) {
@@ -45,7 +37,7 @@ pub(super) fn look(
     let (holders, waiters) = (queue.holders().count(), queue.waiters().count());
     let present = format!("holders: {holders}, waiters: {waiters}");
     let mut findings = vec![Finding::good(path, present)];
-    findings.extend(strangers(queue));
+    findings.extend(strangers(queue, dialect));
     findings.extend(numbers(queue));
     findings.extend(old_holders(queue, older_than));
     findings.extend(asked_to_leave(queue));
@@ -87,46 +79,6 @@ fn circle(client: &Client, path: &str) -> Option<Finding> {
     let circle = blockers.deadlock()?;
     let what = format!("a deadlock: {}", circle.join(", "));
     Some(Finding::new(Level::Trouble, path, what).advice("zklock why tells who is in it"))
-}
-
-/// Reports contenders that do not all wait for each other. The mutexes and read-write locks of this
-/// library share one queue, whatever their kind and dialect.
-fn strangers(queue: &LockQueue) -> Option<Finding> {
-    let names = queue
-        .contenders()
-        .iter()
-        .map(|one| one.node().rsplit('/').next().unwrap_or_default());
-    let names: Vec<_> = names.filter_map(NodeName::parse).collect();
-    let shares = |name: &NodeName<'_>| name.is_ours() && name.kind.role() != Role::Permit;
-    if names.iter().all(shares) {
-        return None;
-    }
-    let kinds: Vec<Kind> = names.iter().map(|name| name.kind).collect();
-    let shared = kinds
-        .iter()
-        .any(|kind| matches!(kind.role(), Role::Read | Role::Write));
-    let role = match kinds.first().map(|kind| kind.role()) {
-        Some(Role::Permit) => Role::Permit,
-        _ if shared => Role::Write,
-        _ => Role::Exclusive,
-    };
-    let agree = |dialect: &Dialect| {
-        let refused = |kind: &Kind| matches!(dialect.stance(role, *kind), Stance::Refused(_));
-        !kinds.iter().any(refused)
-    };
-    if DIALECTS.iter().any(agree) {
-        return None;
-    }
-    let libraries: BTreeSet<_> = kinds.iter().map(|kind| kind.library()).collect();
-    let libraries: Vec<_> = libraries.into_iter().collect();
-    let what = format!(
-        "its contenders do not wait for each other: {}",
-        libraries.join("; ")
-    );
-    Some(
-        Finding::new(Level::Trouble, queue.path(), what)
-            .advice("have all of them use one dialect, or paths of their own"),
-    )
 }
 
 fn numbers(queue: &LockQueue) -> Option<Finding> {

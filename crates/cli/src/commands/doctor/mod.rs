@@ -5,6 +5,7 @@
 
 mod finding;
 mod lock;
+mod neighbours;
 mod record;
 mod server;
 mod trial;
@@ -23,7 +24,7 @@ use zklock::Client;
 use self::finding::{Finding, Level, columns, table};
 use self::server::View;
 use crate::args::{Args, Doctor};
-use crate::connect::{connect, hosts};
+use crate::connect::{connect, dialect, hosts};
 use crate::failure::{Failure, written};
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
@@ -49,40 +50,48 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
         seen.push(view);
     }
     findings.extend(server::compare(&seen));
-    match connect(args, None, patience) {
-        Ok(client) => {
-            match ask(&client, doctor, &seen) {
+    // Servers of which none has given a session would give none to another attempt, which takes as long.
+    let serve = seen.iter().any(|server| server.granted.is_some());
+    match serve.then(|| connect(args, None, patience)) {
+        Some(Ok(client)) => {
+            match ask(&client, (args, doctor), &seen) {
                 Ok(found) => findings.extend(found),
                 Err(silence) => findings.push(silence),
             }
             drop(client.close());
         }
-        Err(failure) => findings.push(unserved(&seen, &failure)),
+        // The failure contains its own advice.
+        Some(Err(failure)) => findings.push(unserved(failure.message())),
+        None => findings.push(none_serves(&seen)),
     }
     let worst = findings.iter().map(|finding| finding.level).max();
     written(show(doctor, &findings))?;
     Ok(worst.map_or(0, |level| level as u8))
 }
 
-/// Says that all servers together gave no session. Other findings say what is wrong with each.
-fn unserved(seen: &[View], failure: &Failure) -> Finding {
-    let trouble = |what| Finding::new(Level::Trouble, "all servers", what);
-    if seen.iter().any(|server| server.granted.is_some()) {
-        // The failure contains its own advice.
-        return trouble(failure.message());
-    }
+/// Says that no server gave a session. Other findings say what is wrong with each.
+fn none_serves(seen: &[View]) -> Finding {
     let what = match seen.iter().any(|server| server.is_there) {
         true => "none of them grants a session",
         false => "none of them can be reached",
     };
-    trouble(what).advice("mend what is said of each server")
+    unserved(what).advice("mend what is said of each server")
+}
+
+fn unserved(what: &str) -> Finding {
+    Finding::new(Level::Trouble, "all servers", what)
 }
 
 /// Takes a lock and examines the path. Fails if no server answers any more.
-fn ask(client: &Client, doctor: &Doctor, seen: &[View]) -> Result<Vec<Finding>, Finding> {
+fn ask(
+    client: &Client,
+    (args, doctor): (&Args, &Doctor),
+    seen: &[View],
+) -> Result<Vec<Finding>, Finding> {
     let mut findings = trial::go_through(client, doctor.path.as_deref())?;
     if let Some(path) = &doctor.path {
-        findings.extend(lock::look(client, path, doctor.older_than, seen));
+        let how = (doctor.older_than, dialect(args.dialect));
+        findings.extend(lock::look(client, path, how, seen));
         findings.extend(record::look(client, path));
     }
     Ok(findings)
