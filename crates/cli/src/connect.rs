@@ -36,10 +36,10 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     if let Some(note) = note {
         builder = builder.note(note);
     }
-    let line = ConnectingLine::new(&hosts);
+    let (line, mut told) = (ConnectingLine::new(&hosts), None);
     let connected = builder
         .connect_timeout(args.connect_timeout.min(limit))
-        .connect_and_look(|trouble| line.tell(trouble));
+        .connect_and_look(|trouble| told = line.tell(trouble));
     drop(line);
     let (client, lacks_chroot) = connected.map_err(|error| match error {
         Error::AuthFailed => Failure::new(
@@ -53,6 +53,7 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
             NO_PERMISSION,
             format!("this client may not create the chroot {path}: create it as somebody who may, or ask for the right to"),
         ),
+        error @ Error::ConnectTimeout { .. } => Failure::from(error).without(told.as_deref()),
         error => error.into(),
     })?;
     match hosts.split_once('/') {

@@ -54,6 +54,12 @@ impl Failure {
         self.code == LOST
     }
 
+    /// Leaves out the reasons that were told before, if they are the same.
+    pub(crate) fn without(self, told: Option<&str>) -> Self {
+        let told = told.map(|told| format!(" ({told})")).unwrap_or_default();
+        Self::new(self.code, self.message.replacen(&told, "", 1))
+    }
+
     /// Returns the failure of a hold or a pause at a semaphore's path.
     pub(crate) fn of_a_semaphore(path: &str, kind: &str) -> Self {
         let message = format!("{path} is a semaphore's, whose permits do not wait for a {kind}");

@@ -105,17 +105,16 @@ impl ConnectingLine {
         }
     }
 
-    /// Reports why each server has given no session so far.
-    pub(crate) fn tell(&self, trouble: &[String]) {
+    /// Reports why each server has given no session so far; returns what stays to be read.
+    pub(crate) fn tell(&self, trouble: &[String]) -> Option<String> {
         let trouble = trouble.join("; ");
-        match self
-            .drawing
-            .as_ref()
-            .and_then(|drawing| drawing.to.as_ref())
-        {
-            Some(to) => drop(to.send(plain(&trouble))),
-            None => say(&format!("no server has answered yet, trying on: {trouble}")),
+        let drawing = self.drawing.as_ref();
+        if let Some(to) = drawing.and_then(|drawing| drawing.to.as_ref()) {
+            drop(to.send(plain(&trouble)));
+            return None;
         }
+        say(&format!("no server has answered yet, trying on: {trouble}"));
+        Some(trouble)
     }
 }
 

@@ -100,7 +100,7 @@ fn a_refused_connection_is_told_before_the_wait_for_a_server_is_over() {
         assert_eq!(told.count(), 1, "{args}: {}", ended.err);
         let told = ended.err.lines().last().unwrap_or_default();
         assert!(
-            told.starts_with("zklock: no ZooKeeper server answered within 3s"),
+            told.starts_with("zklock: no ZooKeeper server answered within 3s: check"),
             "{told}"
         );
     }
