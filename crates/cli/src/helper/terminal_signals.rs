@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -50,8 +51,21 @@ pub(super) fn listen() -> io::Result<()> {
 /// Returns whether a `zklock` in the group has sent this signal: what a terminal has sent to that one's command, which
 /// is passed on to the other foreground processes. Others mean their own group, as timeout(1) does.
 fn is_passed_on(signal: &siginfo) -> bool {
-    let from = || fs::read_to_string(format!("/proc/{}/comm", signal.ssi_pid));
     signal.ssi_code == SI_USER
         && signal.ssi_signo != Signal::SIGTSTP as u32
-        && from().is_ok_and(|name| name == "zklock\n")
+        && is_zklock(signal.ssi_pid)
+}
+
+/// Returns whether this process runs `zklock`: a program of that name, or this one, whatever the name of its file is.
+fn is_zklock(process: u32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{process}/comm"));
+    let file = |path: &str| {
+        let file = fs::metadata(path).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let is_this = || {
+        let this = file("/proc/self/exe");
+        this.is_some() && this == file(&format!("/proc/{process}/exe"))
+    };
+    name.is_ok_and(|name| name == "zklock\n") || is_this()
 }

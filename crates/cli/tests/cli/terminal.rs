@@ -8,6 +8,7 @@ use crate::processes::{can_unshare, debug, every_process, is_root};
 use crate::program::{Log, Zklock, await_queue, command, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
+use crate::support::zookeeper::Folder;
 use crate::support::{eventually, fresh_path, run};
 
 on_every_server! {
@@ -113,10 +114,16 @@ fn ctrl_c_ends_a_script_around_a_command(hosts: &str) {
 }
 
 /// The inner `zklock` has the terminal for its command.
+/// The program's file may have any name.
 fn ctrl_c_ends_a_script_around_two_locks(hosts: &str) {
-    for shell in ["bash", "sh"] {
+    let folder = Folder::new();
+    let renamed = folder.path("cluster-flock");
+    fs::copy(env!("CARGO_BIN_EXE_zklock"), &renamed).expect("copying");
+    let renamed = renamed.display().to_string();
+    let usual = env!("CARGO_BIN_EXE_zklock");
+    for (shell, program) in [("bash", usual), ("sh", usual), ("sh", &renamed)] {
         let ([path, inner], log) = (["outer", "inner"].map(fresh_path), Log::new());
-        let run = format!("{} -- {}", zklock(&path), zklock(&inner));
+        let run = format!("{program} run {path} -- {program} run {inner}");
         let run = format!("{run} -- sh -c '{}'", log.beat("ready"));
         let script = format!("for i in 1 2 3; do {run}; done; {}", log.write("next"));
         let seen = end(start(hosts, &log, "ready=^C", shell, &script));
