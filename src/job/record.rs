@@ -25,7 +25,7 @@ use zklock_core::journal::{Outcome, PastRun};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Eq, PartialEq)]
 pub struct RunRecord {
     run: PastRun,
     owner: Owner,
@@ -90,6 +90,24 @@ impl RunRecord {
     }
 }
 
+impl fmt::Debug for RunRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunRecord")
+            .field("slot", &self.slot())
+            .field("attempt", &self.attempt())
+            .field(
+                "started",
+                &self.run.started.map(utc::time).map(utc::written),
+            )
+            .field("ended", &self.ended().map(utc::written))
+            .field("token", &self.run.token)
+            .field("owner", &self.owner)
+            .field("outcome", &self.outcome())
+            .field("message", &self.message())
+            .finish()
+    }
+}
+
 impl fmt::Display for RunRecord {
     /// Formats the record as `slot 2026-11-22, attempt 1, begun 2026-11-22T01:00:00Z, on db1 pid 7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,5 +132,31 @@ impl fmt::Display for RunRecord {
             }
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_the_owner_as_it_is_read_and_not_its_text() {
+        let owner = br#"{"host":"db1","pid":7,"program":"report"}"#;
+        let record = RunRecord::new(PastRun {
+            slot: "2026-11-22".to_owned(),
+            attempt: 1,
+            token: 9,
+            started: Some(0),
+            ended: None,
+            outcome: Outcome::Unknown,
+            owner: String::from_utf8_lossy(owner).into_owned(),
+            message: None,
+        });
+        let shown = format!("{record:?}");
+        assert!(
+            shown.contains(&format!("{:?}", Owner::parse(owner))),
+            "{shown}"
+        );
+        assert!(!shown.contains(r#"\"host"#), "{shown}");
     }
 }
