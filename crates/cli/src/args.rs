@@ -110,17 +110,19 @@ impl Args {
     }
 
     /// Has the paths of files mean in another folder what they mean in this one. Returns whether what is to be read for
-    /// a connection is plain files.
+    /// a connection, apart from credentials, is plain files.
     pub(crate) fn make_absolute(&mut self, folder: &Path) -> bool {
+        if let Some(file) = &mut self.auth_file {
+            *file = folder.join(&*file);
+        }
+        #[cfg(feature = "tls")]
         let files = [
-            &mut self.auth_file,
-            #[cfg(feature = "tls")]
             &mut self.tls.tls_ca,
-            #[cfg(feature = "tls")]
             &mut self.tls.tls_cert,
-            #[cfg(feature = "tls")]
             &mut self.tls.tls_key,
         ];
+        #[cfg(not(feature = "tls"))]
+        let files: [&mut Option<PathBuf>; 0] = [];
         let mut are_files = true;
         for file in files.into_iter().flatten() {
             *file = folder.join(&*file);

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use rustix::process::{Signal, getpriority_process, kill_process_group};
+use zklock::ClientBuilder;
 
 use crate::announce::ReadyFile;
 use crate::announce::hook::KILL_LIMIT;
-use crate::args::{Args, Task};
+use crate::args::{Args, Protection, Task};
 use crate::child::NODE;
 use crate::connect;
 use crate::descendants::Descendants;
@@ -80,12 +81,23 @@ impl Session {
         if !are_files {
             return;
         }
-        if let Ok(builder) = connect::builder(&args) {
+        if let Some(builder) = builder(&mut args) {
             // If the chroot is gone, there is nothing to end.
             let builder = builder.create_chroot(false);
             let _ = builder.connect_timeout(LIMIT).end_session(key);
         }
     }
+}
+
+/// Returns the builder of a client that ends a session. Only servers that ask for a login need credentials for that, so
+/// those in a pipe, or in a file that has changed since or is gone, are left out.
+fn builder(args: &mut Args) -> Option<ClientBuilder> {
+    let is_there = args.auth_file.as_deref().is_none_or(Path::is_file);
+    let known = is_there.then(|| connect::builder(args).ok()).flatten();
+    known.or_else(|| {
+        (args.auth_file, args.acl) = (None, Protection::Open);
+        connect::builder(args).ok()
+    })
 }
 
 /// Runs the last hook of a killed standby; kills it with all processes that it has started if it

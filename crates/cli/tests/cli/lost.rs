@@ -10,6 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use zklock::Client;
 use zklock::embedded::Server;
 
 use crate::processes::{debug, foreign, is_root, keeper_of, limit_files};
@@ -37,6 +38,7 @@ on_every_server! {
     a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside
     a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread
     a_killed_zklock_reads_from_no_pipe
+    a_lock_is_free_after_a_kill_though_the_credentials_are_gone
     a_killed_zklock_keeps_its_lock_while_something_of_its_command_cannot_be_killed
     a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
     what_left_the_group_keeps_the_lock_and_hears_signals
@@ -287,6 +289,54 @@ fn a_killed_zklock_reads_from_no_pipe(hosts: &str) {
             !Path::new("/proc").join(&keeper).exists()
         });
         await_queue(hosts, &path, 0);
+    }
+}
+
+/// Once, it was free when its session had timed out.
+fn a_lock_is_free_after_a_kill_though_the_credentials_are_gone(hosts: &str) {
+    for (kind, then) in [
+        ("file", None),
+        ("file", Some("garbled")),
+        ("pipe", Some("")),
+    ] {
+        let (path, log) = (fresh_path("credentials"), Log::new());
+        let file = log.file().with_file_name("auth");
+        if kind == "pipe" {
+            let mut make = Command::new("mkfifo");
+            let made = make.args(["-m", "600"]).arg(&file).status();
+            assert!(made.expect("mkfifo").success());
+        }
+        let write = |text: &str| fs::write(&file, text).expect("writing");
+        let start = || {
+            let args = format!("{LONG} --acl creator --auth-file {}", file.display());
+            Zklock::start(hosts, &format!("{args} run {path}"), &log.beat("beat"))
+        };
+        let credentials = "digest:ann:secret";
+        let mut zklock = match kind {
+            "pipe" => {
+                let zklock = start();
+                write(credentials);
+                zklock
+            }
+            _ => {
+                write(credentials);
+                start()
+            }
+        };
+        log.await_word("beat");
+        match then {
+            None => fs::remove_file(&file).expect("removing"),
+            Some("") => {}
+            Some(text) => write(text),
+        }
+        let client = Client::builder(hosts).auth("digest", "ann:secret");
+        let client = client.connect().expect("a client");
+        let present = || client.contenders(&path).expect("an answer").len();
+        assert_eq!(present(), 1);
+        let begun = Instant::now();
+        zklock.kill();
+        eventually("the lock is free", || present() == 0);
+        assert!(begun.elapsed() < Duration::from_secs(8), "{kind} {then:?}");
     }
 }
 
