@@ -407,7 +407,7 @@ fn a_job_takes_over_the_path_of_whatever_has_ended(hosts: &str) {
     ];
     for dialect in ["curator", "kazoo", "recipe", "leader-latch"] {
         for lock in locks {
-            let mut takes_over = || a_job_follows(hosts, dialect, lock);
+            let takes_over = || a_job_follows(hosts, dialect, lock);
             assert!(takes_over() || takes_over(), "{dialect} {lock}");
         }
     }
