@@ -20,6 +20,7 @@ mod permits;
 mod queue;
 mod stalls;
 mod table;
+mod writers;
 
 use std::thread;
 use std::time::Duration;

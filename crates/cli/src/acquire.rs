@@ -2,7 +2,7 @@
 //!
 //! A lock without `-s` is a mutex, so it excludes every program's mutex on the same path. If
 //! another library has readers or writers there, which do not wait for a mutex, the lock queues as
-//! a writer. A semaphore and another kind of lock do not share a queue, and the library refuses to
+//! a writer; with `--write`, it is one from the start. A semaphore and another kind of lock do not share a queue, and the library refuses to
 //! hold one next to the other: `run` waits until the other kind has gone, and tries again.
 
 use std::collections::BTreeSet;
@@ -75,7 +75,7 @@ impl AcquireRequest<'_> {
             // It is unknown who was ahead of an earlier attempt, or has come and gone since.
             in_order &= !waited && refused.count == 1 && !present.is_empty();
             match next(kind, node, &present) {
-                Some(Next::Try(next)) if !stays => kind = next,
+                Some(Next::Try(next)) if !stays && self.may_be(next) => kind = next,
                 Some(Next::Wait) if self.for_a_hold => {
                     return Err(Failure::of_a_semaphore(&plain(path), "hold"));
                 }
@@ -132,8 +132,15 @@ impl AcquireRequest<'_> {
             (Some(permits), _) => LockKind::Permit(permits),
             (None, None) => LockKind::Together,
             (None, Some(part)) if part.shared => LockKind::Read,
+            (None, Some(_)) if self.run.write => LockKind::Write,
             (None, Some(_)) => LockKind::Mutex,
         }
+    }
+
+    /// Returns whether that kind is as exclusive as the user asked for: other libraries' readers and writers do not
+    /// wait for a mutex.
+    fn may_be(&self, kind: LockKind) -> bool {
+        !(self.run.write && matches!(kind, LockKind::Mutex))
     }
 
     /// Pauses before another attempt; returns `false` if there is none.

@@ -33,6 +33,11 @@ impl Wanted {
                 "--permits is for one path: a permit is not acquired together with other locks",
             ));
         }
+        if 1 < parts.len() && run.write {
+            return Err(Failure::usage(
+                "--write is for one path: several locks are mutexes and readers",
+            ));
+        }
         if let Some(two) = parts.windows(2).find(|two| two[0].path == two[1].path) {
             let path = &two[0].path;
             return Err(Failure::usage(format!(

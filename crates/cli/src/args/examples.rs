@@ -62,6 +62,7 @@ Examples:
   zklock run -w 600 -E 0 /locks/deploy -- make deploy
   zklock run --max-time 2h /locks/nightly -- ./report.sh
   zklock run -s /locks/data -- ./read-it
+  zklock run --write /locks/data -- ./write-it   where Curator's readers and writers are
   zklock run /accounts/jo /accounts/mia --read /rates -- ./transfer
   zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
 

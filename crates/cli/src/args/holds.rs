@@ -24,6 +24,11 @@ pub(crate) struct Hold {
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: String,
 
+    /// Holds it as the writer of a read-write lock, for a path where another library has readers and
+    /// writers. Without it, those who come later do not wait for the hold.
+    #[arg(long)]
+    pub(crate) write: bool,
+
     /// Does not wait for the lock.
     #[arg(short, long, aliases = ["nb", "nonblocking"], conflicts_with = "wait")]
     pub(crate) nonblock: bool,

@@ -85,6 +85,7 @@ fn waits_as(hold: &Hold) -> Run {
     Run {
         shared: false,
         exclusive: false,
+        write: hold.write,
         nonblock: hold.nonblock,
         wait: hold.wait,
         conflict_exit_code: hold.conflict_exit_code,

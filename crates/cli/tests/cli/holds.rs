@@ -19,6 +19,7 @@ on_every_server! {
     a_hold_ends_at_its_time
     a_hold_is_of_no_use_to_revoke_and_release_of_none_to_a_holder
     where_others_share_a_hold_is_a_writers
+    who_asks_to_write_is_a_writer_on_an_idle_path_and_never_a_mutex
     a_hold_is_put_where_it_may_be_or_nothing_is_left
     holds_are_in_no_deadlock
     a_pause_waits_for_nobody_and_lets_nobody_begin
@@ -292,6 +293,40 @@ fn where_others_share_a_hold_is_a_writers(hosts: &str) {
     let shared = Zklock::run(hosts, &format!("run -s -n {path}"), ":");
     assert_eq!(shared.code, Some(1));
     assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+}
+
+fn who_asks_to_write_is_a_writer_on_an_idle_path_and_never_a_mutex(hosts: &str) {
+    let path = fresh_path("hold");
+    let shown = Zklock::run(
+        hosts,
+        &format!("run --write {path}"),
+        "echo ${ZKLOCK_NODE##*/}",
+    );
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.out.contains("-__WRIT__"), "{shown:?}");
+    let held = run(
+        hosts,
+        &format!("hold --write {path} --for 1h --reason freeze"),
+    );
+    assert_eq!(held.code, Some(0), "{held:?}");
+    assert_eq!(listed(hosts, &path)[0]["role"], "write");
+    // Ours share one queue.
+    let mutex = Zklock::run(hosts, &format!("run -n {path}"), ":");
+    assert_eq!(mutex.code, Some(1), "{mutex:?}");
+    assert_eq!(run(hosts, &format!("release {path}")).code, Some(0));
+
+    let mut raw = Raw::connect(hosts);
+    let name = format!("{path}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-");
+    raw.create(&name, b"127.0.0.1", EPHEMERAL_SEQUENTIAL)
+        .expect("a node");
+    let limited = ["-n", "-w 1"].map(|limit| format!("run --write {limit} {path}"));
+    for args in limited {
+        let refused = Zklock::run(hosts, &args, "echo ran");
+        assert_eq!(refused.code, Some(78), "{args}: {refused:?}");
+        assert_eq!(refused.out, "", "{args}");
+    }
+    let several = Zklock::run(hosts, &format!("run --write {path} {path}-b"), ":");
+    assert_eq!(several.code, Some(64), "{several:?}");
 }
 
 fn a_hold_is_put_where_it_may_be_or_nothing_is_left(hosts: &str) {
