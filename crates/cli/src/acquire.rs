@@ -2,8 +2,9 @@
 //!
 //! A lock without `-s` is a mutex, so it excludes every program's mutex on the same path. If
 //! another library has readers or writers there, which do not wait for a mutex, the lock queues as
-//! a writer; with `--write`, it is one from the start. A semaphore and another kind of lock do not share a queue, and the library refuses to
-//! hold one next to the other: `run` waits until the other kind has gone, and tries again.
+//! a writer; with `--write`, it is one from the start. A semaphore and another kind of lock do not
+//! share a queue, and the library refuses to hold one next to the other: `run` waits until the other
+//! kind has gone, and tries again.
 
 use std::collections::BTreeSet;
 use std::env;
