@@ -25,11 +25,8 @@ use zklock_core::dialect::Role;
 /// they share, and never wait for each other, in whatever order they name the paths. A thread that
 /// holds one lock and then asks for another is not covered.
 ///
-/// A client from [`Client::from_zookeeper`](crate::Client::from_zookeeper) has no transactions: it
-/// locks in the order of the paths. When it must wait for one of them for more than a moment, it
-/// releases the others, and locks them when it has that one. While others queue for two of its
-/// paths all the time, it may wait without end: limit the wait, or use
-/// [`Client::connect`](crate::Client::connect).
+/// A client from [`Client::from_zookeeper`](crate::Client::from_zookeeper) has no transactions, and so
+/// no multi-locks: use [`Client::connect`](crate::Client::connect) for them.
 ///
 /// # Example
 ///
@@ -144,9 +141,10 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths, and with
-    /// [`Error::RequestTooLong`] if the transaction is longer than a megabyte, which takes several
-    /// thousand paths. None of the mutexes is locked then, and no node is left in their queues.
+    /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths, with [`Error::Unsupported`] if the
+    /// transport or the server has no transactions, and with [`Error::RequestTooLong`] if the
+    /// transaction is longer than a megabyte, which takes several thousand paths. None of the mutexes
+    /// is locked then, and no node is left in their queues.
     pub fn lock(&self) -> Result<MultiGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }

@@ -5,7 +5,6 @@ mod look;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::driver::{self, Reached};
 use super::fresh_id::fresh_id;
@@ -19,18 +18,14 @@ use crate::session::caller::Caller;
 use crate::session::confirm_grant::{Proven, hidden};
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
-use crate::system::clock;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 use crate::transport::status::Snapshot;
-use zklock_core::attempt::{self, Origin, OwnNode};
+use zklock_core::attempt::{self, Origin, OwnNode, Patience};
 use zklock_core::dialect::Role;
 use zklock_core::multi::{Action, Event, Multi, Outcome};
 use zklock_core::validity::Stamp;
 use zklock_jute::{CreateMode, ErrorCode, Reply, Request};
-
-/// How long to wait for the next lock while holding others, without transactions.
-const PATIENCE: Duration = Duration::from_millis(300);
 
 /// One guard over all locks, and the token of each.
 type Taken = (RawGuard, Vec<FencingToken>);
@@ -64,11 +59,13 @@ impl RawGuard {
             let Some(snapshot) = caller.connected(&limit)? else {
                 return Ok(None);
             };
+            // A server may have shown since the last attempt that it has none.
+            session.needs_transactions("several locks at once")?;
             let mut paths = parts.iter().map(|part| &part.path);
             if !paths.all(|path| session.cleaner.await_backlog(path, &mut caller, &limit)) {
                 return Ok(None);
             }
-            let multi = begin(session, parts, request, &snapshot);
+            let multi = begin(session, parts, request.patience, &snapshot);
             let driver = MultiDriver {
                 session,
                 parts,
@@ -78,7 +75,6 @@ impl RawGuard {
                 snapshot,
                 limit: limit.clone(),
                 stamp: Stamp::NEVER,
-                taken: Vec::new(),
                 listed: VecDeque::new(),
             };
             match driver.run()? {
@@ -90,20 +86,10 @@ impl RawGuard {
     }
 }
 
-/// Begins an attempt, with transactions if the server has them.
-fn begin(
-    session: &Session,
-    parts: &[Part],
-    request: &LockRequest<'_>,
-    snapshot: &Snapshot,
-) -> Multi {
+fn begin(session: &Session, parts: &[Part], patience: Patience, snapshot: &Snapshot) -> Multi {
     let roles: Vec<_> = parts.iter().map(|part| part.role).collect();
-    let (dialect, patience) = (session.settings.dialect, request.patience);
-    let known = snapshot.known_session();
-    match session.transport.transacts() {
-        true => Multi::together(&roles, dialect, &fresh_id(), known, patience),
-        false => Multi::one_by_one(&roles, patience),
-    }
+    let (dialect, known) = (session.settings.dialect, snapshot.known_session());
+    Multi::new(&roles, dialect, &fresh_id(), known, patience)
 }
 
 /// One attempt to get through the queues.
@@ -117,8 +103,6 @@ struct MultiDriver<'a, 'q> {
     limit: Limit,
     /// The stamp of the last request that proved anything.
     stamp: Stamp,
-    /// The locks that are held so far, without transactions.
-    taken: Vec<RawGuard>,
     /// The listings of the queues that are still to be examined.
     listed: VecDeque<Result<Reply, ErrorCode>>,
 }
@@ -144,11 +128,6 @@ impl MultiDriver<'_, '_> {
                 Action::Births(names) => self.births(&names)?,
                 Action::Lists(queues) => self.lists(&queues)?,
                 Action::Queue(at, mine) => self.queue(at, &mine)?,
-                Action::Take { at, briefly } => self.take(at, briefly)?,
-                Action::GiveBack => {
-                    self.taken.clear();
-                    Event::GivenBack
-                }
                 Action::Prove(names) => self.prove(&names)?,
             };
             let event = self.in_session(event);
@@ -259,40 +238,11 @@ impl MultiDriver<'_, '_> {
         }))
     }
 
-    /// Goes through one queue; only briefly while holding other locks.
-    fn take(&mut self, at: usize, briefly: bool) -> Result<Event> {
-        let spread = Duration::from_millis(fastrand::u64(0..200));
-        let short = clock::now().checked_add(PATIENCE + spread);
-        self.request.limit = match briefly {
-            true => self.limit.clone().until(short),
-            false => self.limit.clone(),
-        };
-        self.looks_at(at, None);
-        let queue = queue_of(&self.parts[at]);
-        let Some(raw) = RawGuard::acquire(self.session, &queue, self.request, None)? else {
-            return Ok(match self.limit.is_over() {
-                true => Event::Cancel,
-                false => Event::NotTaken,
-            });
-        };
-        let mine = raw.own_node();
-        if !briefly {
-            self.snapshot = self.session.status.snapshot();
-        }
-        self.taken.push(raw);
-        Ok(Event::Taken(mine))
-    }
-
     fn prove(&mut self, names: &[String]) -> Result<Event> {
-        let session = self.session.status.snapshot().session;
         Ok(match self.session.prove(&self.full(names), &self.limit)? {
             Proven::By(stamp) => {
                 self.stamp = stamp;
-                let good = |raw: &RawGuard| raw.check().is_ok() && raw.lease().session() == session;
-                match self.taken.iter().position(|raw| !good(raw)) {
-                    Some(at) => Event::Gone(at),
-                    None => Event::Proved,
-                }
+                Event::Proved
             }
             Proven::Gone(at) => Event::Gone(at),
             Proven::LimitReached => Event::Cancel,
@@ -326,7 +276,6 @@ impl MultiDriver<'_, '_> {
         let token = token.unwrap_or_else(|| FencingToken::new(0));
         let mut all = RawGuard::new(self.session, lease, token);
         all.seen = self.request.seen.clone();
-        self.taken.drain(..).for_each(RawGuard::hand_over);
         (all, tokens)
     }
 

@@ -15,6 +15,7 @@ use crate::transport::{Place, SOON, TIMEOUT, in_every_place, on_every_server};
 
 // A hold is made in a transaction, which a handle does not have.
 on_every_server! {
+    a_hold_that_is_over_is_removed_by_who_only_tries_several
     a_hold_takes_the_place_of_its_lock_and_admits_nobody
     a_writers_hold_keeps_readers_out
     the_token_of_a_hold_is_that_of_its_lock
@@ -29,7 +30,6 @@ on_every_server! {
 in_every_place! {
     a_hold_that_is_over_is_removed_by_a_waiter_and_not_before
     a_hold_that_is_over_is_removed_by_who_only_tries
-    a_hold_that_is_over_is_removed_by_who_only_tries_several
     a_hold_of_unreadable_data_stays
     a_node_of_a_session_is_no_hold_whatever_its_name
 }

@@ -1,5 +1,4 @@
-//! The promises of the multi-lock, on every transport, on the embedded server and on a real
-//! one.
+//! The promises of the multi-lock, on the embedded server and on a real one. A handle has none.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -13,18 +12,14 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::{assert_nothing_left, children, op};
 use crate::support::{aside, eventually, fresh_path, lasting};
 use crate::transport::{
-    Place, SOON, Transport, expire_owner, in_every_place, on_every_server, wait_for, wait_for_queue,
+    Place, SOON, Transport, expire_owner, on_every_server, wait_for, wait_for_queue,
 };
 
-in_every_place! {
+on_every_server! {
     all_are_locked_or_none
     when_one_is_lost_all_are
     what_is_read_is_shared_and_the_rest_is_not
     multi_lockers_of_any_order_never_wait_in_a_circle
-}
-
-// Without transactions, nobody waits with other locks taken for long.
-on_every_server! {
     who_waits_for_several_hears_at_once_that_one_of_its_nodes_is_gone
     who_waits_for_several_and_loses_its_session_queues_again
 }
@@ -280,69 +275,28 @@ fn who_waits_for_several_and_loses_its_session_queues_again(place: Place) {
     }
 }
 
-/// Without transactions, a lock that is held for long costs those beside it nothing, and those who come
-/// to it later do not overtake.
+/// Without transactions it would wait in circles with others, who have a place in every queue.
 #[cfg(feature = "zookeeper")]
 #[test]
-fn without_transactions_who_waits_for_a_lock_keeps_its_place_and_lets_the_others_go() {
+fn a_handle_has_no_multi_locks_and_leaves_nothing() {
     let server = Server::start().unwrap();
-    let (ours, theirs) = (
-        Transport::Handle.connect(server.hosts()),
-        Client::connect(server.hosts()).unwrap(),
-    );
-    let dir = fresh_path("multi");
-    let paths = [format!("{dir}/1"), format!("{dir}/2")];
-    let [first, second] = paths.each_ref().map(String::as_str);
-    let held = theirs.mutex(second).unwrap().lock().unwrap();
-    let (told, order) = mpsc::channel();
-    thread::scope(|scope| {
-        let mine = told.clone();
-        let all = ours.multi_lock([first, second]).unwrap();
-        scope.spawn(move || {
-            let guard = all.lock().unwrap();
-            mine.send("all").unwrap();
-            guard.unlock().unwrap();
-        });
-        // The first node waits briefly, with the other lock.
-        let waits = |node: &String| node.ends_with("-0000000002");
-        eventually("it waits for the one lock alone", || {
-            children(server.hosts(), first).is_empty()
-                && children(server.hosts(), second).iter().any(waits)
-        });
-        scope.spawn(|| {
-            let client = Client::connect(server.hosts()).unwrap();
-            let guard = client.mutex(second).unwrap().lock().unwrap();
-            told.send("later").unwrap();
-            drop(guard);
-        });
-        wait_for_queue(&theirs, second, 3);
-        // Longer than it would wait with the other lock.
-        thread::sleep(Duration::from_secs(1));
-        held.unlock().unwrap();
-    });
-    let order: Vec<_> = order.try_iter().collect();
-    assert_eq!(order, ["all", "later"]);
-}
-
-/// Without transactions, the wait for one lock while others are held is short, and may end
-/// while the waiter looks at the holder.
-#[cfg(feature = "zookeeper")]
-#[test]
-fn an_overdue_holder_is_evicted_though_the_looks_at_it_are_cut_short() {
-    let server = Server::start().unwrap();
-    let theirs = Client::connect(server.hosts()).unwrap();
-    let dir = fresh_path("multi");
-    let paths = [format!("{dir}/1"), format!("{dir}/2")];
-    let held = theirs.mutex(&paths[1]).unwrap().lock().unwrap();
-
-    let proxy = Proxy::start(server.hosts());
-    let ours = Transport::Handle.connect_with(&proxy.hosts(), Duration::from_secs(20));
-    proxy.delay(Duration::from_millis(20));
-    let all = ours.multi_lock(paths.iter().map(String::as_str)).unwrap();
-    let short = Duration::from_millis(40);
-    let options = LockOptions::new().evict_overdue(short, short);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let all = all.lock_with(options.deadline(deadline)).unwrap();
-    assert!(all.is_some());
-    assert!(held.verify().unwrap_err().is_lost());
+    let client = Transport::Handle.connect(server.hosts());
+    let path = fresh_path("multi");
+    let all = client.multi_lock([path.as_str()]).unwrap();
+    let limit = Duration::from_secs(1);
+    let refused = [
+        all.lock().err(),
+        all.try_lock().err(),
+        all.try_lock_for(limit).err(),
+    ];
+    let what = "several locks at once";
+    assert_eq!(refused, [(); 3].map(|()| Some(Error::Unsupported { what })));
+    assert_eq!(children(server.hosts(), &path), [""; 0]);
+    client
+        .mutex(&path)
+        .unwrap()
+        .lock()
+        .unwrap()
+        .unlock()
+        .unwrap();
 }

@@ -5,11 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use zklock::diagnostics::LockQueue;
-use zklock::{Client, Dialect, Error, LockOptions, Role};
+use zklock::{Client, Dialect, Error, LockGuard, LockOptions, Role};
 
 use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw};
 use crate::support::{eventually, fresh_path};
-use crate::transport::{Place, SOON, in_every_place, on_every_server};
+use crate::transport::{Place, SOON, Transport, in_every_place, on_every_server};
 
 in_every_place! {
     every_lock_below_a_path_is_listed_with_its_queue
@@ -46,11 +46,18 @@ fn every_lock_below_a_path_is_listed_with_its_queue(place: Place) {
         .unwrap()
         .acquire_many(2)
         .unwrap();
-    let _several = one
-        .multi_lock([&*at("x"), &*at("y")])
-        .unwrap()
-        .lock()
-        .unwrap();
+    let _several: Vec<Box<dyn LockGuard>> = match place.transport {
+        Transport::Wire => {
+            let both = one.multi_lock([&*at("x"), &*at("y")]).unwrap();
+            vec![Box::new(both.lock().unwrap())]
+        }
+        // There are no multi-locks over a handle.
+        #[cfg(feature = "zookeeper")]
+        Transport::Handle => {
+            let each = |name| Box::new(one.mutex(&at(name)).unwrap().lock().unwrap()) as _;
+            ["x", "y"].map(each).into()
+        }
+    };
     // A released lock is listed as nobody's.
     one.mutex(&at("idle"))
         .unwrap()

@@ -10,27 +10,19 @@
 //!    └─► Queue ─► Lists ─► .. ─► Lists ─► Queue ─► Prove ──► Finish(Held)
 //!         (only where a node is not the first; whoever held several may have released all of them)
 //!
-//!  Without transactions:
-//!
-//!  Take ─► .. ─► Take ──► Prove ──► Finish(Held)
-//!   ▲              │ not got, or not confirmed
-//!   └── GiveBack ◄─┘
-//!
 //!  A node is gone: Finish(Evicted).   Cancel: Finish(Gone).   New session: Finish(Restart).
 //!  * The first time, it peeks again at a server that has caught up with its leader.
 //! ```
 //!
-//! With transactions, one transaction creates all nodes. They stand in the same order in every queue, so waiting in
-//! one queue after the other cannot end in a circle. While the client waits in one queue, its nodes in the others
-//! may go, so all are proven after the last.
+//! One transaction creates all nodes. They stand in the same order in every queue, so waiting in one queue after the
+//! other cannot end in a circle. While the client waits in one queue, its nodes in the others may go, so all are
+//! proven after the last.
 //!
-//! Without transactions, the locks are taken in the order of their paths. The nodes of another client's
-//! transaction may still form a circle with that order, so the locks already taken are given back if the
-//! next one is not granted soon. The client then waits for that one first, as long as it takes, and
-//! for the others briefly.
+//! Without transactions, whoever takes one lock after the other meets those circles, holds up everybody in them, and
+//! may wait without end: there is no such way.
 //!
 //! The driver carries out [`Multi::action`] and reports the result to [`Multi::handle`], until
-//! the action is `Finish`. In `Queue` and `Take` it drives an attempt at one lock. By the end,
+//! the action is `Finish`. In `Queue` it drives an attempt at one lock. By the end,
 //! [`Multi::orphans`] lists what is left in the directories, except the node with which such an
 //! attempt waits: that is among the attempt's own orphans.
 
@@ -55,25 +47,15 @@ pub use self::action_and_event::{Action, Event, Outcome};
 pub struct Multi {
     /// The role that we ask for in each queue.
     roles: Vec<Role>,
-    patience: Patience,
-    way: Way,
+    dialect: Dialect,
+    /// The prefix of the name we ask for in each queue. No other attempt ever asks for the same.
+    prefixes: Vec<String>,
+    /// The session that our nodes must belong to, if the driver knows it.
+    session: Option<i64>,
     state: State,
     /// For each queue, whether our node was the first one, and so stays the first.
     firsts: Vec<bool>,
     orphans: Vec<(usize, Orphan)>,
-}
-
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum Way {
-    Together {
-        dialect: Dialect,
-        /// The prefix of the name we ask for in each queue. No other attempt ever asks for the same.
-        prefixes: Vec<String>,
-        /// The session that our nodes must belong to, if the driver knows it.
-        session: Option<i64>,
-    },
-    /// Goes through this queue first, and through the others in the order of their paths.
-    OneByOne(usize),
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -90,15 +72,13 @@ enum State {
     Lists(Vec<OwnNode>),
     /// With what this queue held a moment ago, when our nodes stood there; see [`Multi::listing`].
     Queue(usize, Vec<OwnNode>, Option<Names>),
-    Take(Vec<OwnNode>),
-    GiveBack(Option<Outcome>),
     Prove(Vec<OwnNode>),
     Finish(Outcome),
 }
 
 impl Multi {
-    /// Creates an attempt with transactions, in these roles. The `id` must be fresh: a UUID that was never used.
-    pub fn together(
+    /// Creates an attempt in these roles. The `id` must be fresh: a UUID that was never used.
+    pub fn new(
         roles: &[Role],
         dialect: Dialect,
         id: &str,
@@ -108,28 +88,13 @@ impl Multi {
         let prefixes = roles.iter().map(|role| prefix(dialect, *role, id));
         Self {
             roles: roles.to_vec(),
-            patience,
-            way: Way::Together {
-                dialect,
-                prefixes: prefixes.collect(),
-                session,
-            },
+            dialect,
+            prefixes: prefixes.collect(),
+            session,
             state: match patience {
                 Patience::Tries => State::Peek(0),
                 Patience::Waits => State::Place,
             },
-            firsts: Vec::new(),
-            orphans: Vec::new(),
-        }
-    }
-
-    /// Creates an attempt without transactions.
-    pub fn one_by_one(roles: &[Role], patience: Patience) -> Self {
-        Self {
-            roles: roles.to_vec(),
-            patience,
-            way: Way::OneByOne(0),
-            state: State::Take(Vec::new()),
             firsts: Vec::new(),
             orphans: Vec::new(),
         }
@@ -140,17 +105,12 @@ impl Multi {
         match &self.state {
             State::Peek(at) => Action::List(*at),
             State::PeekAgain(at) => Action::CatchUpAndList(*at),
-            State::Place => Action::Place(self.prefixes().to_owned()),
+            State::Place => Action::Place(self.prefixes.clone()),
             State::Parents => Action::MakeParents,
             State::Find(found) => Action::Find(found.len()),
             State::Births(names) => Action::Births(names.clone()),
             State::Lists(_) => Action::Lists(self.waits().collect()),
             State::Queue(at, mine, _) => Action::Queue(*at, mine.clone()),
-            State::Take(taken) => Action::Take {
-                at: self.next_to_take(taken),
-                briefly: !taken.is_empty(),
-            },
-            State::GiveBack(_) => Action::GiveBack,
             State::Prove(mine) => {
                 Action::Prove(mine.iter().map(|mine| mine.name.clone()).collect())
             }
@@ -180,21 +140,13 @@ impl Multi {
     fn next(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (state @ State::Finish(_), _) => state,
-            (State::GiveBack(None), Event::GivenBack) => State::Take(Vec::new()),
-            (State::GiveBack(Some(outcome)), Event::GivenBack) => State::Finish(outcome),
-            (State::GiveBack(_), Event::Cancel) => State::GiveBack(Some(Outcome::Gone)),
-            (state @ State::GiveBack(_), _) => state,
-
             (state, Event::Cancel) => self.leave(state, Outcome::Gone),
-            // An attempt at one lock that finds another session starts over by itself.
-            (State::Take(taken), Event::NewSession) if taken.is_empty() => State::Take(taken),
             (state, Event::NewSession) => self.leave(state, Outcome::Restart),
-            (state @ State::Take(_), event) => self.takes(state, event),
             (state, event) => self.stands(state, event),
         }
     }
 
-    /// Handles the events with all nodes in one transaction, and those of the proof.
+    /// Handles the events of an attempt that goes on.
     fn stands(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Peek(at), Event::Children(names)) => match self.peeked(at, &names) {
@@ -220,7 +172,6 @@ impl Multi {
             (State::Lists(mine), Event::Queues(queues)) => self.listed(mine, queues),
 
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
-            (State::Prove(_), Event::Gone(_)) if self.is_one_by_one() => State::GiveBack(None),
             (State::Prove(mut mine), Event::Gone(at)) => {
                 let name = mem::take(&mut mine[at].name);
                 self.leave_nodes(&mine, Some(at));
@@ -232,50 +183,8 @@ impl Multi {
         }
     }
 
-    /// Handles the events without transactions.
-    fn takes(&mut self, state: State, event: Event) -> State {
-        match (state, event) {
-            (State::Take(mut taken), Event::Taken(mine)) => {
-                taken.push(mine);
-                if taken.len() < self.roles.len() {
-                    return State::Take(taken);
-                }
-                if let Way::OneByOne(first) = self.way {
-                    taken[..=first].rotate_left(1);
-                }
-                State::Prove(taken)
-            }
-            (State::Take(taken), Event::NotTaken) if taken.is_empty() => {
-                State::Finish(Outcome::Gone)
-            }
-            (State::Take(taken), Event::NotTaken) => {
-                // From here on it waits there with nothing else taken, so it need not leave that queue.
-                self.way = Way::OneByOne(self.next_to_take(&taken));
-                let tries = self.patience == Patience::Tries;
-                State::GiveBack(tries.then_some(Outcome::Gone))
-            }
-            (state, _) => state,
-        }
-    }
-
-    fn is_one_by_one(&self) -> bool {
-        matches!(self.way, Way::OneByOne(_))
-    }
-
-    /// Returns the queue to go through after these.
-    fn next_to_take(&self, taken: &[OwnNode]) -> usize {
-        match (&self.way, taken.len()) {
-            (Way::OneByOne(first), 0) => *first,
-            (Way::OneByOne(first), count) if count <= *first => count - 1,
-            (_, count) => count,
-        }
-    }
-
     fn peeked(&mut self, at: usize, names: &Names) -> State {
-        let Some(contest) = self.contest(at) else {
-            return State::Finish(Outcome::Gone);
-        };
-        match contest.is_taken(names) {
+        match self.contest(at).is_taken(names) {
             Ok(false) => self.after_peek(at),
             Ok(true) => State::Finish(Outcome::Gone),
             Err(foreign) => State::Finish(Outcome::Foreign(at, foreign)),
@@ -291,38 +200,30 @@ impl Multi {
 
     /// Takes in a listing after a lost reply to our transaction: `names` shows whether it was carried out.
     fn found(&mut self, mut found: Vec<Option<String>>, names: &Names) -> State {
-        let prefix = &self.prefixes()[found.len()];
+        let prefix = &self.prefixes[found.len()];
         found.push(own(names, prefix).first().map(|name| name.text.to_owned()));
         if found.len() < self.roles.len() {
             return State::Find(found);
         }
-        let knows_its_session =
-            matches!(self.way, Way::Together { session, .. } if session.is_some());
         match found.iter().cloned().collect() {
-            Some(all) if knows_its_session => State::Births(all),
+            Some(all) if self.session.is_some() => State::Births(all),
             // Somebody has deleted one of the nodes, or they may belong to a dead session. Or the
             // transaction was not carried out, but still may be, so the next attempt asks for other names.
             _ => self.leave(State::Find(found), Outcome::Restart),
         }
     }
 
-    fn contest(&self, at: usize) -> Option<Contest> {
-        let Way::Together { dialect, .. } = self.way else {
-            return None;
-        };
-        Some(Contest {
-            dialect,
+    fn contest(&self, at: usize) -> Contest {
+        Contest {
+            dialect: self.dialect,
             role: self.roles[at],
             permits: 0,
-        })
+        }
     }
 
     /// Ends the attempt, and records what is left behind.
     fn leave(&mut self, state: State, outcome: Outcome) -> State {
         match state {
-            State::Take(_) | State::Prove(_) if self.is_one_by_one() => {
-                return State::GiveBack(Some(outcome).filter(|it| *it != Outcome::Restart));
-            }
             State::Queue(at, mine, _) => self.leave_nodes(&mine, Some(at)),
             State::Lists(mine) | State::Prove(mine) => self.leave_nodes(&mine, None),
             State::Births(names) => {
@@ -330,12 +231,12 @@ impl Multi {
                 self.orphans.extend(names.enumerate());
             }
             State::Find(_) => {
-                let left = self.prefixes().iter().cloned().map(Orphan::Prefix);
+                let left = self.prefixes.iter().cloned().map(Orphan::Prefix);
                 self.orphans = left.enumerate().collect();
             }
             // A cancel in `Place` means that no request is under way.
             State::Place | State::Peek(_) | State::PeekAgain(_) | State::Parents => {}
-            State::Take(_) | State::GiveBack(_) | State::Finish(_) => {}
+            State::Finish(_) => {}
         }
         State::Finish(outcome)
     }
@@ -347,12 +248,5 @@ impl Multi {
             .filter(|(at, _)| Some(*at) != except);
         let left = left.map(|(at, mine)| (at, Orphan::Node(mine.name.clone())));
         self.orphans.extend(left);
-    }
-
-    fn prefixes(&self) -> &[String] {
-        match &self.way {
-            Way::Together { prefixes, .. } => prefixes,
-            Way::OneByOne(_) => &[],
-        }
     }
 }

@@ -28,15 +28,6 @@ pub enum Action {
     Lists(Vec<usize>),
     /// Wait in this queue, while these nodes of ours stand, one in each queue.
     Queue(usize, Vec<OwnNode>),
-    /// Go through this queue; with other locks taken already, give up after a moment.
-    Take {
-        /// The queue.
-        at: usize,
-        /// Whether other locks are taken already.
-        briefly: bool,
-    },
-    /// Give back the locks that were taken.
-    GiveBack,
     /// Have the quorum confirm these nodes, one in each queue.
     Prove(Vec<String>),
     /// Stop: there is nothing more to do.
@@ -60,12 +51,6 @@ pub enum Event {
     ParentsMade,
     /// Waiting in the queue has ended like this.
     Queued(Ended),
-    /// The lock of this queue is ours, through this node.
-    Taken(OwnNode),
-    /// The lock of this queue is not ours, and we no longer wait for it.
-    NotTaken,
-    /// The locks that were taken are given back.
-    GivenBack,
     /// The quorum has confirmed all nodes.
     Proved,
     /// The node in this queue is gone.

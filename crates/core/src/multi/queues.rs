@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Multi, Outcome, State, Way};
+use super::{Multi, Outcome, State};
 use crate::attempt::{Origin, Outcome as Ended, OwnNode};
 use crate::places::OF_A_SEMAPHORE;
 use crate::queue::Place;
@@ -17,9 +17,7 @@ impl Multi {
         births: &[Option<Origin>],
         queues: Vec<Option<Names>>,
     ) -> State {
-        let Way::Together { session, .. } = self.way else {
-            return State::Finish(Outcome::Gone);
-        };
+        let session = self.session;
         let ours = |origin: &Origin| session.is_none_or(|session| session == origin.owner);
         let origins: Vec<_> = births.iter().flatten().copied().filter(ours).collect();
         if origins.len() < names.len() {
@@ -54,8 +52,7 @@ impl Multi {
     fn is_first(&self, at: usize, mine: &str, names: &Names) -> bool {
         // A contender that waits there sees whether such a semaphore is idle.
         let crowded = names.iter().any(|name| OF_A_SEMAPHORE.contains(&name));
-        let contest = self.contest(at).filter(|_| !crowded);
-        contest.is_some_and(|contest| contest.place(names, mine) == Place::First)
+        !crowded && self.contest(at).place(names, mine) == Place::First
     }
 
     /// Returns the queues in which our node may have to wait.

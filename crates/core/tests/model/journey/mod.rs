@@ -50,13 +50,8 @@ pub(crate) enum Goal {
     },
     /// A writer's lock that becomes a reader's, in a transaction or without.
     Downgrade { transacts: bool },
-    /// The locks of both directories, in a transaction or without: two mutexes, or a mutex and then
-    /// one that is shared with readers.
-    All {
-        transacts: bool,
-        second: Role,
-        patience: Patience,
-    },
+    /// The locks of both directories: two mutexes, or a mutex and then one that is shared with readers.
+    All { second: Role, patience: Patience },
     /// A mutex, and the news of how the last holder ended.
     Tracked,
 }
@@ -343,11 +338,7 @@ fn goal(text: &str) -> Goal {
         patience,
         count: 1,
     };
-    let all = |transacts, second| Goal::All {
-        transacts,
-        second,
-        patience,
-    };
+    let all = |second| Goal::All { second, patience };
     match letters.split_at(1).0 {
         "x" => Goal::Lock(Role::Exclusive),
         "r" => Goal::Lock(Role::Read),
@@ -355,10 +346,8 @@ fn goal(text: &str) -> Goal {
         "y" => Goal::Second,
         "d" => Goal::Downgrade { transacts: true },
         "D" => Goal::Downgrade { transacts: false },
-        "m" => all(true, Role::Exclusive),
-        "M" => all(false, Role::Exclusive),
-        "n" => all(true, Role::Read),
-        "N" => all(false, Role::Read),
+        "m" => all(Role::Exclusive),
+        "n" => all(Role::Read),
         "t" => Goal::Tracked,
         "p" => permit(Dialect::Curator, true),
         "P" => permit(Dialect::Curator, false),

@@ -41,7 +41,6 @@ pub(crate) enum Detour {
     OverlooksWhoWasListed,
     ForgetsWhatWasPlaced,
     ForgetsTheOtherQueue,
-    KeepsWhatItHas,
 
     // Marks.
     ClearsAfterwards,

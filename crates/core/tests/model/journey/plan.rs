@@ -17,24 +17,12 @@ impl Journey {
         let traveller = &mut self.travellers[i];
         let patience = traveller.patience(0);
         match traveller.goal {
-            Goal::All {
-                transacts: true,
-                second,
-                ..
-            } => {
+            Goal::All { second, .. } => {
                 traveller.ids += 1;
                 let (id, session) = (traveller.id(i), Some(traveller.session));
                 let roles = [Role::Exclusive, second];
-                let multi = Multi::together(&roles, Dialect::Curator, &id, session, patience);
+                let multi = Multi::new(&roles, Dialect::Curator, &id, session, patience);
                 traveller.plan = Plan::Multi(multi);
-            }
-            Goal::All {
-                transacts: false,
-                second,
-                ..
-            } => {
-                let roles = [Role::Exclusive, second];
-                traveller.plan = Plan::Multi(Multi::one_by_one(&roles, patience));
             }
             Goal::Permit {
                 dialect,
@@ -117,11 +105,6 @@ impl Journey {
                 );
                 self.queue(i, at, attempt);
                 self.is_listed(i);
-            }
-            multi::Action::Take { at, .. } => self.enter(i, at),
-            multi::Action::GiveBack => {
-                traveller.release(None);
-                self.tell_multi(i, multi::Event::GivenBack);
             }
             multi::Action::Prove(_) if self.detour == Detour::HoldsAllUnproved => {
                 self.tell_multi(i, multi::Event::Proved);
@@ -315,15 +298,8 @@ impl Journey {
                 traveller.hold(0, mine);
                 self.proceed(i);
             }
-            (
-                Goal::All {
-                    transacts: true, ..
-                },
-                _,
-            ) => self.tell_multi(i, multi::Event::Queued(Outcome::Held(mine))),
             (Goal::All { .. }, _) => {
-                traveller.hold(dir, mine.clone());
-                self.tell_multi(i, multi::Event::Taken(mine));
+                self.tell_multi(i, multi::Event::Queued(Outcome::Held(mine)));
             }
             (Goal::Tracked, _) => {
                 traveller.plan = Plan::Mark(Mark::new(mine.origin.czxid));
@@ -346,13 +322,7 @@ impl Journey {
     /// Handles the end of an attempt in this queue without the lock.
     pub(crate) fn turned_away(&mut self, i: usize, dir: usize, outcome: Outcome) {
         match (self.travellers[i].goal, outcome) {
-            (
-                Goal::All {
-                    transacts: true, ..
-                },
-                outcome,
-            ) => self.tell_multi(i, multi::Event::Queued(outcome)),
-            (Goal::All { .. }, Outcome::Gone) => self.tell_multi(i, multi::Event::NotTaken),
+            (Goal::All { .. }, outcome) => self.tell_multi(i, multi::Event::Queued(outcome)),
             (Goal::Permit { .. }, Outcome::Restart)
                 if dir == 1 && self.detour != Detour::RestartsTheLeaseAlone =>
             {

@@ -6,7 +6,7 @@ use zklock_core::attempt::Action;
 use zklock_core::{downgrade, multi, permit_attempt, predecessor_mark};
 use zklock_jute::Request;
 
-use super::{Detour, Goal, Journey, Plan, Stage, Traveller};
+use super::{Goal, Journey, Plan, Stage, Traveller};
 use crate::client::request_of;
 use crate::explore::Model;
 use crate::property::Violation;
@@ -19,8 +19,6 @@ pub(crate) enum Step {
     Wake(usize),
     /// The subscriber is told of a new connection.
     WakeAfterReconnect(usize),
-    /// The client has waited long enough for the next lock while it holds others.
-    Yield(usize),
     /// The guard of the line reports that it is lost.
     Learn(usize),
     /// The guard is dropped.
@@ -70,12 +68,6 @@ impl Model for Journey {
         owners.dedup();
         let dead = owners.into_iter().filter(|owner| !self.is_live(*owner));
         steps.extend(dead.map(Step::Reap));
-        if !steps.iter().any(|step| Self::is_progress(*step)) {
-            // Such a wait is long compared with all other steps.
-            let yields =
-                |i: &usize| self.detour != Detour::KeepsWhatItHas && self.travellers[*i].yields();
-            steps.extend((0..self.travellers.len()).filter(yields).map(Step::Yield));
-        }
         steps
     }
 
@@ -173,15 +165,6 @@ impl Traveller {
 
     pub(crate) fn is_asleep(&self) -> bool {
         self.stage == Stage::Await || self.action() == Some(Action::Wait)
-    }
-
-    /// Returns whether the client waits for the next lock while it holds others.
-    fn yields(&self) -> bool {
-        let plan = match &self.plan {
-            Plan::Multi(multi) => multi.action(),
-            _ => return false,
-        };
-        self.is_asleep() && matches!(plan, multi::Action::Take { briefly: true, .. })
     }
 
     /// Returns whether the client goes on in vain, as its place in the line is lost.

@@ -19,7 +19,6 @@ impl Journey {
         match step {
             Step::Run(i) => self.run(i),
             Step::Wake(i) | Step::WakeAfterReconnect(i) => self.wake(i),
-            Step::Yield(i) => self.report(i, Event::Cancel),
             Step::Learn(i) => self.learn(i),
             Step::Release(i) => self.end(i),
             Step::Part(i, nth) => self.part(i, nth),
@@ -293,12 +292,7 @@ impl Journey {
     fn tell_of_session(&mut self, i: usize) {
         let traveller = &mut self.travellers[i];
         match (traveller.stage, traveller.goal) {
-            (
-                _,
-                Goal::All {
-                    transacts: true, ..
-                },
-            ) if self.detour == Detour::TakesOldPlaces => {
+            (_, Goal::All { .. }) if self.detour == Detour::TakesOldPlaces => {
                 if traveller.attempt.is_some() {
                     self.report(i, Event::Woken);
                 }
