@@ -111,7 +111,9 @@ impl Client {
     ///
     /// Such a client is as safe, but does less: its guards are lost on the first disconnect,
     /// because the handle does not report whether the session survived, and after a session timeout
-    /// the client gives up a handle that hangs. [The guide](crate::guide::transports) has a table.
+    /// the client gives up a handle that hangs. It has no multi-locks and no jobs, which need
+    /// transactions: they fail with [`Error::Unsupported`]. [The guide](crate::guide::transports) has
+    /// a table.
     ///
     /// Does not block. The first lock is granted after a third of the timeout that guards rely on,
     /// because it takes two answers to know how long the session lasts. A handle that is connected
