@@ -101,11 +101,11 @@ impl<'a> Wired<'a> {
         Some(self.watches.swap_remove(at).0)
     }
 
-    /// Removes all watches but those on our nodes: this one, if it is named, and those in other queues. These watches
-    /// go with the nodes.
+    /// Removes all watches. If a node of ours is named, those on it and on our nodes in other queues are left: they go
+    /// with the nodes.
     pub(super) fn unwatch_others(&mut self, node: Option<&str>) {
         for (path, id) in self.watches.drain(..) {
-            if Some(&*path) != node && self.queue.has(&path) {
+            if node.is_none_or(|node| path != node && self.queue.has(&path)) {
                 self.session.transport.unwatch(&path, id);
             }
         }
