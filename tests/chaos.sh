@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Breaks a real ensemble of three servers, its links and its clients, and judges what the
-# clients saw; ends with a table. docs/guarantees.md tells what each line shows.
+# clients saw; ends with a table. docs/runs.md tells what each line shows.
 #
 #   tests/chaos.sh [--minutes N | --soak N] [--seed S] [--all-features]
 #
