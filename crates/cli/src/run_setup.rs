@@ -89,6 +89,9 @@ impl Stage {
 
     /// Holds the command back after the lock was `granted`; returns whether no signal came.
     pub(crate) fn settle(&self, granted: Instant) -> bool {
+        log::info!(
+            "the command begins {SETTLE:?} after the grant: not all ahead of it have recorded their release"
+        );
         let cancelled = self.signals.cancel.recv_deadline(granted + SETTLE);
         cancelled == Err(RecvTimeoutError::Timeout)
     }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::{Log, Zklock, await_queue, embedded, on_every_server};
+use crate::succession::HELD_BACK;
 use crate::support::raw::{Raw, children};
 use crate::support::{eventually, fresh_path};
 
@@ -155,14 +156,17 @@ fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
     let mut first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
     log.await_word("first");
     let deaf = format!("trap '' TERM; {}; sleep 1", log.write("second"));
-    let second = Zklock::start(hosts, &format!("{task} {path}"), &deaf);
+    let (second, said) = Zklock::start_logged(hosts, &format!("-v {task} {path}"), &deaf);
     await_queue(hosts, &path, 2);
-    let begun = Instant::now();
     // No note says that the lock was released in order.
     first.kill();
-    await_queue(hosts, &path, 1);
-    // The standby has learned that it is its turn.
-    thread::sleep(Duration::from_millis(60));
+    let mut begun = Instant::now();
+    eventually("it is held back", || {
+        let now = Instant::now();
+        let is_held_back = said.contains(HELD_BACK);
+        begun = if is_held_back { begun } else { now };
+        is_held_back
+    });
     second.signal("TERM");
     // A busy machine may take equally long to pass the signal on.
     let in_time = begun.elapsed() < Duration::from_millis(125);

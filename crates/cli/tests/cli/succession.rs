@@ -15,6 +15,9 @@ use crate::support::{eventually, fresh_path};
 /// How long a command is held back.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// What `zklock -v` says then.
+pub(crate) const HELD_BACK: &str = "not all ahead of it have recorded their release";
+
 on_every_server! {
     commands_whose_locks_are_released_in_order_follow_each_other_at_once
     whoever_releases_in_order_makes_way_at_once
@@ -34,19 +37,22 @@ fn commands_whose_locks_are_released_in_order_follow_each_other_at_once(hosts: &
     await_queue(hosts, &path, 1);
     let run = format!("run {path}");
     let waiters: Vec<_> = (0..4)
-        .map(|_| Zklock::start(hosts, &run, &begins(&log)))
+        .map(|_| spawn_waiting(hosts, &run, &begins(&log)))
         .collect();
     await_queue(hosts, &path, 5);
     end(holder);
-    for waiter in waiters {
+    let mut held_back = 0;
+    for (waiter, said) in waiters {
         assert_eq!(waiter.end().code, Some(0));
+        held_back += usize::from(said.contains(HELD_BACK));
     }
     let begun = times(&log);
     assert_eq!(begun.len(), 4);
     let gaps = begun.windows(2).map(|two| two[1] - two[0]);
-    // A busy machine may delay one of the commands.
+    // A busy machine may delay the commands, and a busy server show a note too late.
     let short = gaps.clone().filter(|gap| *gap < PAUSE).count();
-    assert!(2 <= short, "{:?}", gaps.collect::<Vec<_>>());
+    let gaps: Vec<_> = gaps.collect();
+    assert!(2 <= short || held_back <= 1, "{held_back} of 4: {gaps:?}");
 }
 
 /// The commands that hold, and the command that waits for them; the path follows each.
@@ -65,13 +71,18 @@ const TURNS: [(&[&str], &str); 11] = [
 ];
 
 /// Starts the holders, and a command that waits for them.
-fn take_turns(hosts: &str, turn: (&[&str], &str), path: &str, log: &Log) -> (Vec<Zklock>, Zklock) {
+fn take_turns(
+    hosts: &str,
+    turn: (&[&str], &str),
+    path: &str,
+    log: &Log,
+) -> (Vec<Zklock>, (Zklock, Log)) {
     let holding = Log::new();
     let holds = format!("{}; read -r _", holding.write("holds"));
     let start = |holder: &&str| Zklock::start(hosts, &format!("{holder} {path}"), &holds);
     let holders: Vec<_> = turn.0.iter().map(start).collect();
     eventually("they hold", || holding.words().len() == holders.len());
-    let waiter = start_waiting(hosts, &format!("{} {path}", turn.1), &begins(log));
+    let waiter = spawn_waiting(hosts, &format!("{} {path}", turn.1), &begins(log));
     (holders, waiter)
 }
 
@@ -79,13 +90,13 @@ fn whoever_releases_in_order_makes_way_at_once(hosts: &str) {
     for turn in TURNS {
         at_once(&format!("{turn:?}"), || {
             let (path, log) = (fresh_path("makes-way"), Log::new());
-            let (mut holders, waiter) = take_turns(hosts, turn, &path, &log);
+            let (mut holders, (waiter, said)) = take_turns(hosts, turn, &path, &log);
             let released = now();
             holders.iter_mut().for_each(|holder| holder.feed("\n"));
             for ended in holders.into_iter().chain([waiter]).map(Zklock::end) {
                 assert_eq!(ended.code, Some(0), "{turn:?}: {}", ended.err);
             }
-            times(&log)[0] - released
+            (times(&log)[0] - released, said)
         });
     }
 }
@@ -100,10 +111,11 @@ fn nobody_ahead_is_nobody_to_wait_for(hosts: &str) {
     ] {
         at_once(args, || {
             let (path, log) = (fresh_path("free"), Log::new());
+            let args = format!("-v {args} {path}");
             let started = now();
-            let ended = Zklock::run(hosts, &format!("{args} {path}"), &begins(&log));
-            assert_eq!(ended.code, Some(0), "{args}: {}", ended.err);
-            times(&log)[0] - started
+            let (zklock, said) = Zklock::start_logged(hosts, &args, &begins(&log));
+            assert_eq!(zklock.end().code, Some(0), "{args}: {said:?}");
+            (times(&log)[0] - started, said)
         });
     }
 }
@@ -112,7 +124,7 @@ fn nobody_ahead_is_nobody_to_wait_for(hosts: &str) {
 fn whoever_may_have_been_evicted_holds_the_next_command_back(hosts: &str) {
     for turn in TURNS {
         let (path, log) = (fresh_path("may-be-evicted"), Log::new());
-        let (mut holders, waiter) = take_turns(hosts, turn, &path, &log);
+        let (mut holders, (waiter, said)) = take_turns(hosts, turn, &path, &log);
         let dir = match turn.0[0].contains("--permits") {
             true => format!("{path}/leases"),
             false => path.clone(),
@@ -135,20 +147,26 @@ fn whoever_may_have_been_evicted_holds_the_next_command_back(hosts: &str) {
         assert_eq!(waiter.end().code, Some(0));
         let begun = times(&log)[0];
         assert!(PAUSE <= begun - evicted, "{turn:?}: {:?}", begun - evicted);
+        assert!(said.contains(HELD_BACK), "{turn:?}: {said:?}");
     }
 }
 
-/// Checks that a command begins at once. A busy machine may delay it now and then.
+/// Checks that a command begins at once. A busy machine may delay it now and then; on one that is never fast enough,
+/// what `zklock` says must show that it is not held back.
 #[track_caller]
-fn at_once(what: &str, begins: impl Fn() -> Duration) {
-    let mut took = Vec::new();
-    while took.len() < 30 {
-        took.push(begins());
-        if took.iter().any(|time| *time < PAUSE) {
+fn at_once(what: &str, begins: impl Fn() -> (Duration, Log)) {
+    let mut slow = Vec::new();
+    for _ in 0..10 {
+        let (took, said) = begins();
+        if took < PAUSE {
             return;
         }
+        slow.push((took, said.contains(HELD_BACK)));
     }
-    panic!("{what}: {took:?}");
+    assert!(
+        slow.iter().any(|(_, held_back)| !held_back),
+        "{what}: {slow:?}"
+    );
 }
 
 fn a_command_is_held_back_after_a_holder_that_was_evicted(hosts: &str) {
