@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -17,10 +18,9 @@ use crate::args::Run;
 use crate::child::NODES;
 use crate::failure::Failure;
 use crate::held_lock::HeldLock;
-use crate::other_kinds::{
-    LockKind, Next, hold_ends, is_of_another_kind, is_on_hold, next, used_by,
-};
+use crate::other_kinds::{LockKind, Next, Refusal, hold_ends, used_by};
 use crate::refused_attempts::RefusedAttempts;
+use crate::run_setup::Stage;
 use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
@@ -42,19 +42,38 @@ pub(crate) struct Acquired {
     pub(crate) in_order: bool,
 }
 
-/// What lock to acquire, and how long to wait for it.
+/// What lock to acquire, and how long to wait for it. The wait is shown until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AcquireRequest<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) run: &'a Run,
-    pub(crate) wanted: &'a Wanted,
-    pub(crate) limit: WaitLimit,
+    client: &'a Client,
+    cancel: &'a Receiver<()>,
+    run: &'a Run,
+    wanted: &'a Wanted,
+    limit: WaitLimit,
     pub(crate) for_a_hold: bool,
-    pub(crate) cancel: &'a Receiver<()>,
-    pub(crate) status_line: &'a StatusLine,
+    status_line: StatusLine,
 }
 
-impl AcquireRequest<'_> {
+impl<'a> AcquireRequest<'a> {
+    /// Begins a wait that signals end from now on.
+    pub(crate) fn new(
+        stage: &'a Stage,
+        run: &'a Run,
+        wanted: &'a Wanted,
+        limit: WaitLimit,
+    ) -> Self {
+        stage.signals.waiting();
+        Self {
+            client: &stage.client,
+            cancel: &stage.signals.cancel,
+            run,
+            wanted,
+            limit,
+            for_a_hold: false,
+            status_line: stage.status_line(&wanted.name()),
+        }
+    }
+
     /// Acquires the lock; returns `None` if it is taken.
     pub(crate) fn acquire(&self) -> Result<Option<Acquired>, Failure> {
         let (mut in_order, mut waited, mut tidied) = (true, false, 0);
@@ -71,21 +90,20 @@ impl AcquireRequest<'_> {
                 _ => return Err(self.failure(error)),
             };
             let path = self.wanted.path_of(node);
+            let refusal = Refusal { kind, path, node };
             let present = self.client.contenders(path)?;
             let stays = refused.count(&present);
             // It is unknown who was ahead of an earlier attempt, or has come and gone since.
             in_order &= !waited && refused.count == 1 && !present.is_empty();
-            match next(kind, node, &present) {
+            match refusal.next(&present) {
                 Some(Next::Try(next)) if !stays && self.may_be(next) => kind = next,
                 Some(Next::Wait) if self.for_a_hold => {
                     return Err(Failure::of_a_semaphore(&plain(path), "hold"));
                 }
-                Some(Next::Wait) => {
-                    match self.give_way(kind, (path, node), present, &mut refused)? {
-                        Some(released) => in_order &= released,
-                        None => return Ok(None),
-                    }
-                }
+                Some(Next::Wait) => match self.give_way(refusal, present, &mut refused)? {
+                    Some(released) => in_order &= released,
+                    None => return Ok(None),
+                },
                 _ => return Err(error.into()),
             }
             if !self.pause(&refused) {
@@ -107,23 +125,31 @@ impl AcquireRequest<'_> {
     /// [`others_go`](Self::others_go).
     fn give_way(
         &self,
-        kind: LockKind,
-        (path, node): (&str, &str),
+        refusal: Refusal<'_>,
         present: Vec<Contender>,
         refused: &mut RefusedAttempts,
     ) -> Result<Option<bool>, Failure> {
-        if is_on_hold(kind, &present) {
+        let path = refusal.path;
+        if refusal.is_on_hold(&present) {
             refused.has_told = true;
             let is_over = hold_ends(self.client, (path, &present), self.limit, self.cancel);
             let is_over = is_over.map_err(|error| self.failure(error))?;
             return Ok(is_over.then_some(false));
         }
-        if matches!(kind, LockKind::Permit(_)) && !refused.has_told {
-            self.is_no_jobs(path)?;
+        if !mem::replace(&mut refused.has_told, true) {
+            if matches!(refusal.kind, LockKind::Permit(_)) {
+                self.is_no_jobs(path)?;
+            }
+            // A queue does not help against another kind of lock.
+            if let Some(other) = refusal.others(&present).first() {
+                say(&format!(
+                    "{}, and free for this command when nobody uses it so: give each kind of lock a path of its own",
+                    used_by(path, other)
+                ));
+            }
         }
-        self.tell_of_others(kind, (path, node), &present, refused);
         let since = Instant::now();
-        let gone = self.others_go(kind, (path, node), present)?;
+        let gone = self.others_go(refusal, present)?;
         refused.stayed(since.elapsed());
         Ok(gone)
     }
@@ -165,22 +191,23 @@ impl AcquireRequest<'_> {
                     WaitLimit::OneTry => $lock.$tries()?,
                     _ => $lock.$waits(self.options(waited))?,
                 }
-                .map(HeldLock::from)
             };
         }
         Ok(match kind {
-            LockKind::Mutex => enter!(client.mutex(path)?, try_lock, lock_with),
-            LockKind::Read => enter!(client.rwlock(path)?, try_read, read_with),
-            LockKind::Write => enter!(client.rwlock(path)?, try_write, write_with),
+            LockKind::Mutex => enter!(client.mutex(path)?, try_lock, lock_with).map(HeldLock::of),
+            LockKind::Read => enter!(client.rwlock(path)?, try_read, read_with).map(HeldLock::of),
+            LockKind::Write => {
+                enter!(client.rwlock(path)?, try_write, write_with).map(HeldLock::of)
+            }
             LockKind::Permit(permits) => {
                 let permit = self.permit(&client.semaphore(path, permits)?, waited)?;
-                permit.map(HeldLock::from)
+                permit.map(HeldLock::of_permit)
             }
             LockKind::Together => {
                 let shared = self.wanted.parts.iter().filter(|part| part.shared);
                 let shared = shared.map(|part| part.path.as_str());
                 let lock = client.multi_lock(self.wanted.paths())?.reading(shared)?;
-                enter!(lock, try_lock, lock_with)
+                enter!(lock, try_lock, lock_with).map(HeldLock::of_several)
             }
         })
     }
@@ -220,56 +247,34 @@ impl AcquireRequest<'_> {
     /// have released, and `None` if one is left when the time is up.
     fn others_go(
         &self,
-        kind: LockKind,
-        (path, node): (&str, &str),
+        refusal: Refusal<'_>,
         mut present: Vec<Contender>,
     ) -> Result<Option<bool>, Failure> {
         let deadline = self.limit.deadline();
         let mut seen = BTreeSet::new();
         loop {
-            let mut others = present
-                .iter()
-                .filter(|one| is_of_another_kind(kind, node, one))
-                .peekable();
-            if others.peek().is_none() {
+            let others = refusal.others(&present);
+            if others.is_empty() {
                 let seen: Vec<_> = seen.into_iter().collect();
                 return Ok(Some(self.client.have_released(&seen)));
             }
             if self.limit.is_over() {
                 return Ok(None);
             }
-            if is_on_hold(kind, &present) {
+            if refusal.is_on_hold(&present) {
                 return Ok(Some(false));
             }
             // A waiter for a permit holds none, and gets another node together with the permit.
             let may_hold = |one: &&Contender| one.holds() || one.role() != Role::Permit;
-            seen.extend(others.filter(may_hold).map(|one| one.node().to_owned()));
+            let holders = others.into_iter().filter(may_hold);
+            seen.extend(holders.map(|one| one.node().to_owned()));
             let changed =
                 self.client
-                    .wait_for_change_until(path, &present, deadline, self.cancel)?;
+                    .wait_for_change_until(refusal.path, &present, deadline, self.cancel)?;
             let Some(changed) = changed else {
                 return Ok(None);
             };
             present = changed;
-        }
-    }
-
-    /// Says once that another kind of lock is there, because a queue does not help against it.
-    fn tell_of_others(
-        &self,
-        kind: LockKind,
-        (path, node): (&str, &str),
-        present: &[Contender],
-        refused: &mut RefusedAttempts,
-    ) {
-        let other = present
-            .iter()
-            .find(|one| is_of_another_kind(kind, node, one));
-        if let Some(other) = other.filter(|_| !std::mem::replace(&mut refused.has_told, true)) {
-            say(&format!(
-                "{}, and free for this command when nobody uses it so: give each kind of lock a path of its own",
-                used_by(path, other)
-            ));
         }
     }
 

@@ -94,11 +94,10 @@ impl Descendants {
     pub(crate) fn new() -> Self {
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_child_subreaper(Some(getpid()));
-        let (list, strangers, killed) = (open_list(), Vec::new(), HashSet::new());
         let mut all = Self {
-            list,
-            strangers,
-            killed,
+            list: open_list(),
+            strangers: Vec::new(),
+            killed: HashSet::new(),
         };
         all.strangers = all.children().unwrap_or_default();
         all
@@ -226,7 +225,7 @@ impl Descendants {
 }
 
 /// Returns whether the thread of this `stat` is stopped.
-pub(crate) fn is_stopped(stat: &[u8]) -> bool {
+pub(crate) fn is_stopped(stat: &File) -> bool {
     let stopped = State::Stopped..=State::Traced;
     Stat::from_read(stat).is_ok_and(|stat| stopped.contains(&state(&stat)))
 }

@@ -1,8 +1,6 @@
 //! A lock of any kind that `run` holds.
 
-use zklock::{
-    FencingToken, LockGuard, MultiGuard, MutexGuard, Permit, RwLockReadGuard, RwLockWriteGuard,
-};
+use zklock::{FencingToken, LockGuard, MultiGuard, Permit};
 
 use crate::stderr::say;
 
@@ -17,49 +15,34 @@ pub(crate) struct HeldLock {
     pub(crate) permit: Option<u32>,
 }
 
-macro_rules! held_lock_from {
-    ($($guard:ty)*) => {
-        $(
-            impl From<$guard> for HeldLock {
-                fn from(guard: $guard) -> Self {
-                    Self {
-                        node: guard.node().to_owned(),
-                        token: LockGuard::fencing_token(&guard),
-                        permit: None,
-                        guard: Box::new(guard),
-                    }
-                }
-            }
-        )*
-    };
-}
+impl HeldLock {
+    pub(crate) fn of(guard: impl LockGuard + 'static) -> Self {
+        Self {
+            node: guard.node().to_owned(),
+            token: guard.fencing_token(),
+            permit: None,
+            guard: Box::new(guard),
+        }
+    }
 
-held_lock_from! { MutexGuard RwLockReadGuard RwLockWriteGuard }
+    pub(crate) fn of_several(guard: MultiGuard) -> Self {
+        let node = guard.nodes().join("\n");
+        Self {
+            node,
+            ..Self::of(guard)
+        }
+    }
 
-impl From<Permit> for HeldLock {
     /// Blocks for a few round trips. A permit whose number is not available is still a permit.
-    fn from(guard: Permit) -> Self {
+    pub(crate) fn of_permit(guard: Permit) -> Self {
         let number = guard.number().inspect_err(|error| {
             if !error.is_lost() {
                 say(&format!("the command gets no ZKLOCK_PERMIT: {error}"));
             }
         });
         Self {
-            node: guard.node().to_owned(),
-            token: None,
             permit: number.ok(),
-            guard: Box::new(guard),
-        }
-    }
-}
-
-impl From<MultiGuard> for HeldLock {
-    fn from(guard: MultiGuard) -> Self {
-        Self {
-            node: guard.nodes().join("\n"),
-            token: guard.fencing_token(),
-            permit: None,
-            guard: Box::new(guard),
+            ..Self::of(guard)
         }
     }
 }

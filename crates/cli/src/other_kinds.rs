@@ -27,36 +27,54 @@ pub(crate) enum Next {
     Wait,
 }
 
-/// Returns what to do after this node has refused an attempt, if anything helps.
-pub(crate) fn next(kind: LockKind, node: &str, present: &[Contender]) -> Option<Next> {
-    let mut others = present
-        .iter()
-        .filter(|one| is_of_another_kind(kind, node, one))
-        .peekable();
-    if others.peek().is_some() {
-        return others.all(is_ours).then_some(Next::Wait);
-    }
-    let mut foreign = present.iter().filter(|one| !is_ours(one)).peekable();
-    let is_mutex = |one: &Contender| one.role() == Role::Exclusive;
-    let next = match kind {
-        LockKind::Permit(_) => kind,
-        _ if foreign.peek().is_none() => kind,
-        LockKind::Mutex => (!foreign.any(&is_mutex)).then_some(LockKind::Write)?,
-        LockKind::Write => foreign.all(&is_mutex).then_some(LockKind::Mutex)?,
-        // Whoever refused this attempt refuses the next one too. Otherwise it has gone, and others came.
-        LockKind::Read => {
-            let refuses = |one: &Contender| one.node() == node || is_mutex(one);
-            (!foreign.any(refuses)).then_some(kind)?
-        }
-        LockKind::Together => return None,
-    };
-    Some(Next::Try(next))
+/// An attempt at a kind of lock that was refused because of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) kind: LockKind,
+    pub(crate) path: &'a str,
+    pub(crate) node: &'a str,
 }
 
-/// Returns whether a hold that a mutex would wait for keeps a permit away.
-pub(crate) fn is_on_hold(kind: LockKind, present: &[Contender]) -> bool {
-    let is_hold = |one: &Contender| one.hold().is_some() && one.role() == Role::Exclusive;
-    matches!(kind, LockKind::Permit(_)) && present.iter().any(is_hold)
+impl Refusal<'_> {
+    /// Returns those who are present and keep that kind of lock away as long as they are there.
+    pub(crate) fn others(self, present: &[Contender]) -> Vec<&Contender> {
+        let is_other = |one: &&Contender| match (self.kind, one.role()) {
+            // A semaphore of another layout has its permits elsewhere.
+            (LockKind::Permit(_), Role::Permit) => one.node().starts_with(self.node),
+            (LockKind::Permit(_), _) | (_, Role::Permit) => true,
+            _ => false,
+        };
+        present.iter().filter(is_other).collect()
+    }
+
+    /// Returns what to do, if anything helps.
+    pub(crate) fn next(self, present: &[Contender]) -> Option<Next> {
+        let others = self.others(present);
+        if !others.is_empty() {
+            return others.into_iter().all(is_ours).then_some(Next::Wait);
+        }
+        let mut foreign = present.iter().filter(|one| !is_ours(one)).peekable();
+        let is_mutex = |one: &Contender| one.role() == Role::Exclusive;
+        let next = match self.kind {
+            LockKind::Permit(_) => self.kind,
+            _ if foreign.peek().is_none() => self.kind,
+            LockKind::Mutex => (!foreign.any(&is_mutex)).then_some(LockKind::Write)?,
+            LockKind::Write => foreign.all(&is_mutex).then_some(LockKind::Mutex)?,
+            // Whoever refused this attempt refuses the next one too. Otherwise it has gone, and others came.
+            LockKind::Read => {
+                let refuses = |one: &Contender| one.node() == self.node || is_mutex(one);
+                (!foreign.any(refuses)).then_some(self.kind)?
+            }
+            LockKind::Together => return None,
+        };
+        Some(Next::Try(next))
+    }
+
+    /// Returns whether a hold that a mutex would wait for keeps a permit away.
+    pub(crate) fn is_on_hold(self, present: &[Contender]) -> bool {
+        let is_hold = |one: &Contender| one.hold().is_some() && one.role() == Role::Exclusive;
+        matches!(self.kind, LockKind::Permit(_)) && present.iter().any(is_hold)
+    }
 }
 
 /// Waits in the queue of a hold that is among those who are `present`, for a permit or a job, which do not wait
@@ -96,16 +114,6 @@ pub(crate) fn used_by(path: &str, other: &Contender) -> String {
         Role::Exclusive | Role::Read | Role::Write => "a lock without --permits",
     };
     format!("{} is {what} for {}", plain(path), who(other.owner()))
-}
-
-/// Returns whether this contender keeps that kind of lock away as long as it is there.
-pub(crate) fn is_of_another_kind(kind: LockKind, node: &str, other: &Contender) -> bool {
-    match (kind, other.role()) {
-        // A semaphore of another layout has its permits elsewhere.
-        (LockKind::Permit(_), Role::Permit) => other.node().starts_with(node),
-        (LockKind::Permit(_), _) | (_, Role::Permit) => true,
-        _ => false,
-    }
 }
 
 /// Returns whether the contender is a client of this library, which leaves when it meets another kind.

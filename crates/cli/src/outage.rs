@@ -7,33 +7,23 @@ use zklock::Client;
 
 use crate::table::{CLEAR, brief};
 
-/// When a server last answered, if none answers now.
+/// When a server last answered, and how long ago that was at the last look, if none answers now.
 #[derive(Debug, Default)]
-pub(crate) struct Outage {
-    since: Option<SystemTime>,
-    /// The length of the silence at the last look.
-    silent: Duration,
-}
+pub(crate) struct Outage(Option<(SystemTime, Duration)>);
 
 impl Outage {
-    /// Checks whether a server answers; returns how long none has.
-    pub(crate) fn look(&mut self, client: &Client) -> Option<Duration> {
-        let silent = client.silent_for();
-        let Some(now) = silent else {
-            *self = Self::default();
-            return None;
-        };
-        // A shorter silence is a new one.
-        if self.since.is_none() || now < self.silent {
-            self.since = SystemTime::now().checked_sub(now);
-        }
-        self.silent = now;
-        silent
+    /// Checks whether a server answers.
+    pub(crate) fn look(&mut self, client: &Client) {
+        self.0 = client.silent_for().and_then(|silent| match self.0 {
+            Some((since, before)) if before <= silent => Some((since, silent)),
+            // A shorter silence is a new one.
+            _ => Some((SystemTime::now().checked_sub(silent)?, silent)),
+        });
     }
 
     /// Returns since when no server has answered, as of the last look.
     pub(crate) fn since(&self) -> Option<SystemTime> {
-        self.since
+        self.0.map(|(since, _)| since)
     }
 
     /// Writes the lines above a table, on an empty `screen` if the table is to be updated.
@@ -41,10 +31,10 @@ impl Outage {
         if screen {
             write!(to, "{CLEAR}")?;
         }
-        if self.since.is_none() {
+        let Some((_, silent)) = self.0 else {
             return Ok(());
-        }
-        let silent = brief(self.silent);
+        };
+        let silent = brief(silent);
         let what = "and this is how it was then:";
         writeln!(to, "no server has answered for {silent}, {what}")
     }

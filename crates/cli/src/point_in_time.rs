@@ -38,28 +38,17 @@ fn parse(text: &str) -> Option<SystemTime> {
 fn days(date: &str) -> Option<i64> {
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let lengths = [
-        31,
-        28 + i64::from(is_leap),
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ];
-    let before = lengths.get(..usize::try_from(month).ok()?.checked_sub(1)?)?;
-    let length = *lengths.get(before.len())?;
-    if year < 1970 || !(1..=length).contains(&day) {
+    let length = |month| match month {
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=length(month)).contains(&day) {
         return None;
     }
     let leaps = |year: i64| year / 4 - year / 100 + year / 400;
     let years = 365 * (year - 1970) + leaps(year - 1) - leaps(1969);
-    Some(years + before.iter().sum::<i64>() + day - 1)
+    Some(years + (1..month).map(length).sum::<i64>() + day - 1)
 }
 
 /// Returns the seconds from midnight to `06:00:00`, without a fraction.

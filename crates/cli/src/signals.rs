@@ -56,6 +56,18 @@ enum Phase {
     Running,
 }
 
+/// How this process stops itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Stop {
+    /// With its group, as Ctrl-Z does: another `zklock` in it first stops what its own command has started.
+    #[default]
+    Group,
+    Alone,
+    /// With its group, as the system stops one that reads from a terminal which it does not have: another `zklock`
+    /// around this one gives it the terminal.
+    ForTerminal,
+}
+
 #[derive(Debug)]
 pub(crate) struct Signals {
     pub(crate) taken: Receiver<Signal>,
@@ -144,22 +156,18 @@ impl Signals {
         let _ = kill(GROUP, signal);
     }
 
-    /// Stops this process `alone`, or its group as Ctrl-Z does: another `zklock` in it first stops
-    /// what its own command has started. Returns when this process continues.
-    pub(crate) fn stop(&self, alone: bool) {
+    /// Stops this process; returns when it continues.
+    pub(crate) fn stop(&self, how: Stop) {
+        let (whom, signal) = match how {
+            Stop::Group => (GROUP, Signal::SIGTSTP),
+            Stop::Alone => (getpid(), Signal::SIGTSTP),
+            Stop::ForTerminal => (GROUP, Signal::SIGTTIN),
+        };
         let _ = self.continued.try_recv();
-        self.state.lock().own.add(Signal::SIGTSTP);
-        let _ = kill(if alone { getpid() } else { GROUP }, Signal::SIGTSTP);
+        self.state.lock().own.add(signal);
+        let _ = kill(whom, signal);
         let _ = self.continued.recv_timeout(STOP_LIMIT);
-        self.state.lock().own.remove(Signal::SIGTSTP);
-    }
-
-    /// Stops the group of this process as the system stops one that reads from a terminal which it does not have:
-    /// another `zklock` around this one gives it the terminal. Returns when this process continues.
-    pub(crate) fn stop_for_terminal(&self) {
-        let _ = self.continued.try_recv();
-        let _ = kill(GROUP, Signal::SIGTTIN);
-        let _ = self.continued.recv_timeout(STOP_LIMIT);
+        self.state.lock().own.remove(signal);
     }
 }
 

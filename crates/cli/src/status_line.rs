@@ -9,7 +9,6 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use zklock::{Client, Waiting};
 
-use crate::outage::Outage;
 use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::{brief, who};
@@ -164,10 +163,10 @@ impl Seen {
 fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
     // Without a wait there is no line.
     let Ok(mut now) = seen.recv() else { return };
-    let (started, mut outage) = (Instant::now(), Outage::default());
+    let started = Instant::now();
     let mut line = Line::new();
     loop {
-        let silent = outage.look(client);
+        let silent = client.silent_for();
         let waited = started.elapsed();
         line.show(&match client.held_back() {
             Some(left) => format!("waiting {} for {}", brief(waited), held_back(path, left)),
@@ -204,15 +203,14 @@ fn draw_connecting(hosts: &str, seen: &Receiver<String>) {
 /// Reports from time to time that no server answers, and what delays the grant after that, until
 /// the sender is gone.
 fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
-    let (mut outage, mut next, mut told) = (Outage::default(), SILENT, false);
-    let mut told_hold = None;
+    let (mut next, mut told, mut told_hold) = (SILENT, false, None);
     loop {
         let left = client.held_back();
         if let Some(left) = left.filter(|_| !told) {
             say(&format!("waiting for {}", held_back(path, left)));
         }
         told = left.is_some();
-        match outage.look(client) {
+        match client.silent_for() {
             Some(silent) if next <= silent => {
                 say(&format!(
                     "waiting for {path}: no server has answered for {}",

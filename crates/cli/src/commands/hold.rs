@@ -23,19 +23,11 @@ pub(crate) fn hold(args: &Args, hold: &Hold) -> Result<Ending, Failure> {
     let run = waits_as(hold);
     let wait_for = Wanted::by(&run)?;
     let stage = Stage::set(args, &run.what, longest_connect(run.wait))?;
-    let status_line = stage.status_line(&hold.path);
-    stage.signals.waiting();
-    let request = AcquireRequest {
-        client: &stage.client,
-        run: &run,
-        wanted: &wait_for,
-        limit: WaitLimit::new(&run, started),
-        for_a_hold: true,
-        cancel: &stage.signals.cancel,
-        status_line: &status_line,
-    };
+    let limit = WaitLimit::new(&run, started);
+    let mut request = AcquireRequest::new(&stage, &run, &wait_for, limit);
+    request.for_a_hold = true;
     let acquired = request.acquire();
-    drop(status_line);
+    drop(request);
     let (acquired, signal) = (acquired?, stage.signals.ended_by());
     let (Some(acquired), None) = (acquired, signal) else {
         return stage.end_without(&hold.path, signal, &run);

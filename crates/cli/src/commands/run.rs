@@ -46,10 +46,11 @@ fn run_under(
     let started = Instant::now();
     let stage = Stage::set(args, &run.what, longest_connect(run.wait))?;
     let is_told = io::stderr().is_terminal() || log::log_enabled!(log::Level::Info);
-    let until = WaitLimit::new(run, started).soon(GLANCE);
+    let limit = WaitLimit::new(run, started);
+    let until = limit.soon(GLANCE);
     let glance = is_told.then(|| Glance::at(wanted, &stage.client, until));
     metrics.waits();
-    let acquired = acquire(run, wanted, &stage, started)?;
+    let acquired = acquire(run, wanted, &stage, limit)?;
     drop(glance);
     let signal = stage.signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
@@ -147,30 +148,19 @@ fn acquire(
     run: &Run,
     wanted: &Wanted,
     stage: &Stage,
-    started: Instant,
+    limit: WaitLimit,
 ) -> Result<Option<HeldLock>, Failure> {
-    let (client, signals) = (&stage.client, &stage.signals);
-    let status_line = stage.status_line(&wanted.name());
-    signals.waiting();
-    let request = AcquireRequest {
-        client,
-        run,
-        wanted,
-        limit: WaitLimit::new(run, started),
-        for_a_hold: false,
-        cancel: &signals.cancel,
-        status_line: &status_line,
-    };
+    let request = AcquireRequest::new(stage, run, wanted, limit);
     let acquired = loop {
         match request.acquire()? {
-            Some(Acquired { lock, .. }) if !run.tries_once() && is_lost(&lock, signals) => {
+            Some(Acquired { lock, .. }) if !run.tries_once() && is_lost(&lock, &stage.signals) => {
                 drop(lock)
             }
             acquired => break acquired,
         }
     };
     let granted = Instant::now();
-    drop(status_line);
+    drop(request);
     let Some(Acquired { lock, in_order }) = acquired else {
         return Ok(None);
     };

@@ -1,7 +1,7 @@
 //! Tracks whether `zklock run` still supervises the lock: no other process does if it alone is stopped.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Seek;
 use std::time::Duration;
 
 use rustix::process::getppid;
@@ -45,12 +45,10 @@ impl Trust {
 
     /// Returns whether `zklock run` is stopped.
     fn is_alone(&self) -> bool {
-        let mut stat = Vec::new();
-        let read = self.zklock.as_ref().map(|mut file| {
-            file.rewind()?;
-            file.read_to_end(&mut stat)
-        });
-        matches!(read, Some(Ok(_))) && is_stopped(&stat)
+        self.zklock.as_ref().is_some_and(|mut stat| {
+            let is_read_anew = stat.rewind().is_ok();
+            is_read_anew && is_stopped(stat)
+        })
     }
 }
 

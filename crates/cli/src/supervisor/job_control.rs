@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use super::Supervisor;
 use crate::exit::Ending;
 use crate::helper::wire::{Kind, Message};
+use crate::signals::Stop;
 use crate::stderr::say;
 use crate::terminal::has_job_control;
 use crate::terminal_listener::TerminalListener;
@@ -22,7 +23,6 @@ impl Supervisor<'_> {
         let asked = mem::take(&mut self.passed_stop);
         let is = |one: Signal| one as i32 == signal;
         let wants_terminal = is(Signal::SIGTTIN) || is(Signal::SIGTTOU);
-        self.stops_alone = asked && !wants_terminal;
         // The command may have got the terminal while it was being stopped for it.
         let group = self.child.group;
         let terminal = self.terminal;
@@ -31,10 +31,15 @@ impl Supervisor<'_> {
             self.child.ask(Kind::Continue);
             return;
         }
+        self.own_stop = match (asked, wants_terminal) {
+            // This process got SIGTSTP, and so did its group if it was typed.
+            (true, false) => Stop::Alone,
+            (false, true) => Stop::ForTerminal,
+            _ => Stop::Group,
+        };
         if wants_terminal && !terminal.is_there() {
             say("the command wants the terminal of another process namespace, and has stopped");
         }
-        self.wants_terminal = wants_terminal && !asked;
         // A signal that was sent only to the command does not cost it its lock.
         if asked || terminal.is_there() && !is(Signal::SIGSTOP) {
             self.child.ask(Kind::Suspend);
@@ -44,19 +49,16 @@ impl Supervisor<'_> {
     /// Handles that everything has stopped: stops this process, and continues the command with it,
     /// unless the lock is lost by then.
     pub(super) fn suspended(&mut self, failure: &str) {
-        let alone = mem::take(&mut self.stops_alone);
-        let wants_terminal = mem::take(&mut self.wants_terminal);
+        let own_stop = mem::take(&mut self.own_stop);
         // Without this process, the lock would be lost while other processes go on.
         if !failure.is_empty() {
             say(&format!(
                 "cannot stop what the command has started, it goes on: {failure}"
             ));
-        } else if has_job_control() && wants_terminal {
-            self.signals.stop_for_terminal();
         } else if has_job_control() {
             // This process's group must get what the terminal has sent to the command's group
             // alone: a script in it waits for this process.
-            self.signals.stop(alone);
+            self.signals.stop(own_stop);
         }
         self.look_at_lock();
         // A command that reads from the terminal without having it stops again, and gets the terminal then.

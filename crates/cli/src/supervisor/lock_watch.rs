@@ -23,28 +23,25 @@ impl Supervisor<'_> {
         let now = since_boot();
         let (state, valid_for) = (self.order.lock.state(), self.order.lock.valid_for());
         self.looks.look(state, since_boot());
+        self.tell_trust(now, valid_for);
         let has_changed = mem::replace(&mut self.state, state) != state;
-        let wait = self.obey_lock((now, valid_for), state, has_changed);
+        // The command is stopped before anybody is told, which may take a moment.
+        let wait = match self.order.what.on_lost {
+            OnLost::Kill => self.obey_lock(state, valid_for),
+            OnLost::Warn => {
+                if has_changed {
+                    self.warn(state);
+                }
+                self.order.policy.look
+            }
+        };
         if has_changed {
             (self.order.told)(News::Is(state));
         }
         wait
     }
 
-    /// Stops the command before anybody is told, which may take a moment.
-    fn obey_lock(
-        &mut self,
-        (now, valid_for): (Duration, Duration),
-        state: GuardState,
-        has_changed: bool,
-    ) -> Duration {
-        if self.order.what.on_lost == OnLost::Warn {
-            if has_changed {
-                self.warn(state);
-            }
-            return self.order.policy.look;
-        }
-        self.tell_trust(now, valid_for);
+    fn obey_lock(&mut self, state: GuardState, valid_for: Duration) -> Duration {
         if self.killed {
             return LOOK;
         }

@@ -23,7 +23,7 @@ use crate::failure::{Failure, LOST};
 use crate::held::Held;
 use crate::helper::trust::since_boot;
 use crate::helper::wire::{Kind, Message};
-use crate::signals::Signals;
+use crate::signals::{Signals, Stop};
 use crate::stderr::say;
 use crate::stop_policy::{StopAction, StopPolicy};
 use crate::terminal::Terminal;
@@ -109,10 +109,8 @@ pub(crate) struct Supervisor<'a> {
     had_terminal: bool,
     /// Whether SIGTSTP was passed on to the command.
     passed_stop: bool,
-    /// Whether the command has stopped for it: this process got SIGTSTP, as its group did if it was typed.
-    stops_alone: bool,
-    /// Whether everything is being stopped because the command wants a terminal that this process does not have.
-    wants_terminal: bool,
+    /// How this process stops once everything that the command has started is stopped.
+    own_stop: Stop,
 }
 
 impl<'a> Supervisor<'a> {
@@ -141,8 +139,7 @@ impl<'a> Supervisor<'a> {
             listener: None,
             had_terminal: false,
             passed_stop: false,
-            stops_alone: false,
-            wants_terminal: false,
+            own_stop: Stop::default(),
         }
     }
 
@@ -288,7 +285,7 @@ impl<'a> Supervisor<'a> {
                 let has_ended = self.child.ending.is_some();
                 self.passed_stop = !has_ended;
                 if has_ended {
-                    self.stops_alone = true;
+                    self.own_stop = Stop::Alone;
                     // The command cannot report that it has stopped.
                     self.child.ask(Kind::Suspend);
                 }
