@@ -223,7 +223,7 @@ impl Stage {
                 "the servers grant a session of {timeout:?}, and {asked:?} were asked for: ask for that, or raise their maxSessionTimeout"
             ));
         }
-        if let Some(complaint) = policy.complaint(timeout) {
+        if let Some(complaint) = policy.complaint() {
             say(&format!(
                 "{complaint}: give a longer --session-timeout or a shorter --grace"
             ));
@@ -233,7 +233,6 @@ impl Stage {
             lock,
             name: variables.path.replace('\n', ", "),
             policy,
-            session_timeout: timeout,
             told,
         };
         let child = self

@@ -21,6 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StopPolicy {
+    pub(crate) session_timeout: Duration,
     grace: Duration,
     margin: Duration,
     /// The part of the margin that is a hook's.
@@ -45,6 +46,7 @@ impl StopPolicy {
     /// because the quorum is silent.
     pub(crate) fn new(session_timeout: Duration, grace: Option<Duration>) -> Self {
         Self {
+            session_timeout,
             grace: grace.unwrap_or(session_timeout / 8),
             margin: session_timeout / 20,
             hook: Duration::ZERO,
@@ -80,17 +82,17 @@ impl StopPolicy {
 
     /// Returns how long a connection may be lost until the command is told to stop, if that happens
     /// right before the lock would have been confirmed: a sixth of the timeout after the last time.
-    pub(crate) fn spare(self, session_timeout: Duration) -> Duration {
-        (session_timeout / 3).saturating_sub(self.margin + self.grace)
+    pub(crate) fn spare(self) -> Duration {
+        (self.session_timeout / 3).saturating_sub(self.margin + self.grace)
     }
 
     /// Returns a complaint if next to no time is left for a reconnect.
-    pub(crate) fn complaint(self, session_timeout: Duration) -> Option<String> {
-        let spare = self.spare(session_timeout);
+    pub(crate) fn complaint(self) -> Option<String> {
+        let spare = self.spare();
         (spare < RECONNECT).then(|| {
             format!(
-                "a connection that is lost for {:.1} s stops the command: a third of the session timeout of {session_timeout:?} is left then, and the grace of {:?} and the margin of {:?} use it up",
-                spare.as_secs_f64(), self.grace, self.margin
+                "a connection that is lost for {:.1} s stops the command: a third of the session timeout of {:?} is left then, and the grace of {:?} and the margin of {:?} use it up",
+                spare.as_secs_f64(), self.session_timeout, self.grace, self.margin
             )
         })
     }
@@ -205,7 +207,7 @@ mod tests {
         let complaint = |timeout, grace: Option<u64>| {
             let timeout = Duration::from_secs(timeout);
             let policy = StopPolicy::new(timeout, grace.map(Duration::from_secs));
-            policy.complaint(timeout)
+            policy.complaint()
         };
         for (timeout, grace) in [(20, None), (20, Some(5)), (4, None), (60, Some(15))] {
             assert_eq!(complaint(timeout, grace), None, "{timeout} {grace:?}");
@@ -242,7 +244,7 @@ mod tests {
         let timeout = tenths(200);
         let [with, without] =
             [StopPolicy::before_a_hook, StopPolicy::new].map(|new| new(timeout, None));
-        assert_eq!(with.spare(timeout), without.spare(timeout));
+        assert_eq!(with.spare(), without.spare());
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Events {
         };
         // A pipe may get its reader later.
         match open_without_waiting(path) {
-            Err(error) if error.raw_os_error() != Some(Errno::NXIO.raw_os_error()) => {
+            Err(error) if Errno::from_io_error(&error) != Some(Errno::NXIO) => {
                 return Err(failure(error));
             }
             _ => {}
@@ -120,9 +120,8 @@ impl Writer {
             self.has_told = false;
             return;
         };
-        let is_reader = [Errno::NXIO, Errno::AGAIN, Errno::PIPE]
-            .iter()
-            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+        let errno = Errno::from_io_error(&error);
+        let is_reader = matches!(errno, Some(Errno::NXIO | Errno::AGAIN | Errno::PIPE));
         if !is_reader && !std::mem::replace(&mut self.has_told, true) {
             let path = self.path.display();
             say(&format!("cannot write events to {path}: {error}"));

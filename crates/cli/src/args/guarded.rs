@@ -9,7 +9,7 @@ use clap::{ValueEnum, ValueHint};
 use crate::values::{time, time_above_zero};
 
 /// A command that needs a lock.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Guarded {
     /// What to do when the lock is in doubt: stop the command, or warn.
     #[arg(long, value_name = "WHAT", default_value = "kill")]
@@ -49,8 +49,9 @@ impl Guarded {
     }
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub(crate) enum OnLost {
+    #[default]
     Kill,
     Warn,
 }

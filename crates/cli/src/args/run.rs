@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::guarded::Guarded;
 use crate::values::{absolute, number, status, time};
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Run {
     /// Shares the lock with other holders that share it.
     #[arg(short, long, conflicts_with = "permits")]

@@ -9,7 +9,7 @@ use zklock::diagnostics::Hold as Held;
 use zklock::{Client, Contender};
 
 use crate::acquire::AcquireRequest;
-use crate::args::{Args, Guarded, Hold, OnLost, Run};
+use crate::args::{Args, Guarded, Hold, Run};
 use crate::exit::Ending;
 use crate::failure::{Failure, written};
 use crate::run_setup::{Stage, longest_connect};
@@ -75,25 +75,16 @@ pub(crate) fn present(client: &Client, path: &str) -> Option<Vec<Contender>> {
 /// Returns the options of a command that waits like one that would run under the lock.
 fn waits_as(hold: &Hold) -> Run {
     Run {
-        shared: false,
-        exclusive: false,
         write: hold.write,
         nonblock: hold.nonblock,
         wait: hold.wait,
         conflict_exit_code: hold.conflict_exit_code,
-        permits: None,
-        hold_at_least: None,
-        read: Vec::new(),
         path: hold.path.clone(),
-        others: Vec::new(),
         what: Guarded {
-            on_lost: OnLost::Kill,
-            grace: None,
-            max_time: None,
             note: Some(hold.reason.clone()),
-            metrics: None,
-            command: Vec::new(),
+            ..Guarded::default()
         },
+        ..Run::default()
     }
 }
 

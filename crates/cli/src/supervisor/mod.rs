@@ -39,7 +39,6 @@ pub(crate) struct Order<'a> {
     /// The lock, for messages.
     pub(crate) name: String,
     pub(crate) policy: StopPolicy,
-    pub(crate) session_timeout: Duration,
     pub(crate) told: &'a dyn Fn(News),
 }
 
@@ -121,7 +120,7 @@ impl<'a> Supervisor<'a> {
         signals: &'a Signals,
     ) -> Self {
         Self {
-            looks: Looks::begin(order.session_timeout),
+            looks: Looks::begin(order.policy.session_timeout),
             order,
             state: GuardState::Held,
             child,

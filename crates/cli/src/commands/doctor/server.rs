@@ -265,7 +265,7 @@ fn session(args: &Args, server: &str, client: &Client) -> Vec<Finding> {
 
 /// Reports that sessions so short leave a command no time for a reconnect.
 fn margin(server: &str, granted: Duration) -> Option<Finding> {
-    let complaint = StopPolicy::new(granted, None).complaint(granted)?;
+    let complaint = StopPolicy::new(granted, None).complaint()?;
     let finding = Finding::new(Level::Warning, server, complaint);
     Some(finding.advice("ask for a longer --session-timeout, and have the server grant it"))
 }
@@ -311,7 +311,7 @@ fn silent_leader(views: &[View]) -> Option<Finding> {
         .filter_map(|view| view.waits_for_leader)
         .max()?;
     let granted = views.iter().filter_map(|view| view.granted).min()?;
-    let spare = StopPolicy::new(granted, None).spare(granted);
+    let spare = StopPolicy::new(granted, None).spare();
     (spare < missed_after).then(|| {
         let (missed_after, spare) = (brief(missed_after), spare.as_secs_f64());
         let what = format!(
