@@ -261,10 +261,8 @@ impl Keeper {
         }
         let left = self.left.filter(|_| !self.told);
         let quiet = left.map(|left| QUIET.saturating_sub(left.elapsed()));
-        let waits = |left: &Duration| !self.is_suspended || !left.is_zero();
-        let trust = self.trust.left().filter(waits);
         // `zklock run` itself acts first, unless it is stopped.
-        let trust = trust.map(|left| left.max(POLL));
+        let trust = self.trust.left().map(|left| left.max(POLL));
         // A process that stays in its call for long is checked less and less often.
         let stop = self
             .suspending
@@ -290,18 +288,11 @@ impl Keeper {
     }
 
     /// Kills everything if the lock can no longer be trusted and `zklock run`, which would do that, is stopped. After
-    /// Ctrl-Z, all processes are stopped too, unless somebody has continued the command.
+    /// Ctrl-Z, all processes are stopped too, but anybody may continue them without `zklock run`.
     fn look_at_trust(&mut self) {
-        if !self.killing && self.trust.is_over() && !self.is_still() {
+        if !self.killing && self.trust.is_over() {
             self.start_killing();
         }
-    }
-
-    /// Returns whether the processes that `Suspend` has stopped are still stopped. A process in a
-    /// call that only SIGKILL interrupts may go on, or have a child that does.
-    fn is_still(&self) -> bool {
-        let is = |all: Vec<Process>| all.iter().all(|one| one.state <= State::Traced);
-        self.is_suspended && self.descendants.living().is_ok_and(is)
     }
 
     fn start_killing(&mut self) {

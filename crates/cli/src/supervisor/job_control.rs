@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::Supervisor;
 use crate::exit::Ending;
+use crate::helper::trust::since_boot;
 use crate::helper::wire::{Kind, Message};
 use crate::signals::Stop;
 use crate::stderr::say;
@@ -56,6 +57,8 @@ impl Supervisor<'_> {
                 "cannot stop what the command has started, it goes on: {failure}"
             ));
         } else if has_job_control() {
+            // If the lock survives the stop, the keeper is to know.
+            self.tell_trust(since_boot(), self.order.lock.valid_for());
             // This process's group must get what the terminal has sent to the command's group
             // alone: a script in it waits for this process.
             self.signals.stop(own_stop);

@@ -18,6 +18,7 @@ on_every_server! {
     ctrl_z_stops_all_that_a_command_has_started
     ctrl_z_stops_what_a_command_that_has_ended_has_left
     a_stopped_job_that_is_continued_without_its_zklock_ends_in_time
+    a_stopped_job_is_gone_before_the_next_command_begins
     ctrl_z_stops_no_zklock_whose_command_runs_on
     ctrl_z_stops_what_a_debugger_watches
     ctrl_z_stops_processes_that_replace_each_other
@@ -293,6 +294,23 @@ fn a_stopped_job_that_is_continued_without_its_zklock_ends_in_time(hosts: &str) 
     let words = log.words();
     let last = words.iter().rev().map(String::as_str).take(2);
     assert_eq!(last.collect::<Vec<_>>(), ["next", "beat"]);
+    assert_eq!(end(terminal).code, Some(75));
+}
+
+/// Otherwise somebody could continue it while another command runs.
+fn a_stopped_job_is_gone_before_the_next_command_begins(hosts: &str) {
+    let (path, log, head) = (fresh_path("ctrl-z"), Log::new(), Log::new());
+    let zklock = zklock(&format!("--session-timeout 6 {path}"));
+    let job = format!("{}; {}", head.write("$$"), log.beat("beat"));
+    let stopped = log.write("stopped");
+    let script = format!("set -m; {zklock} -- bash -c '{job}'; {stopped}; read _; fg");
+    let terminal = start(hosts, &log, "beat=^Z,next=^J", "bash", &script);
+    log.await_word("stopped");
+    let job = Path::new("/proc").join(&head.words()[0]);
+    assert!(job.exists());
+    let next = format!("[ ! -e {} ] && {}", job.display(), log.write("next"));
+    let next = Zklock::run(hosts, &format!("run -w 20 {path}"), &next);
+    assert_eq!(next.code, Some(0), "{next:?}");
     assert_eq!(end(terminal).code, Some(75));
 }
 
