@@ -224,10 +224,10 @@ impl Descendants {
     }
 }
 
-/// Returns whether the thread of this `stat` is stopped.
-pub(crate) fn is_stopped(stat: &File) -> bool {
-    let stopped = State::Stopped..=State::Traced;
-    Stat::from_read(stat).is_ok_and(|stat| stopped.contains(&state(&stat)))
+/// Returns whether the thread of this `stat` is stopped, or in a call that no signal interrupts.
+pub(crate) fn is_held_up(stat: &File) -> bool {
+    let held_up = State::Stopped..=State::Uninterruptible;
+    Stat::from_read(stat).is_ok_and(|stat| held_up.contains(&state(&stat)))
 }
 
 fn open_list() -> io::Result<File> {

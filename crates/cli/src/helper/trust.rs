@@ -1,4 +1,5 @@
-//! Tracks whether `zklock run` still supervises the lock: no other process does if it alone is stopped.
+//! Tracks whether `zklock run` still supervises the lock: no other process does if it alone is stopped, or waits for a
+//! disk that hangs.
 
 use std::fs::File;
 use std::io::Seek;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use rustix::process::getppid;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::descendants::is_stopped;
+use crate::descendants::is_held_up;
 
 /// How long the lock can be trusted, according to `zklock run`.
 #[derive(Debug)]
@@ -38,16 +39,16 @@ impl Trust {
         self.until.map(|until| until.saturating_sub(since_boot()))
     }
 
-    /// Returns whether that time is over, and the process that would end the command is stopped.
+    /// Returns whether that time is over, and the process that would end the command cannot.
     pub(super) fn is_over(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero()) && self.is_alone()
     }
 
-    /// Returns whether `zklock run` is stopped.
+    /// Returns whether `zklock run` does not go on.
     fn is_alone(&self) -> bool {
         self.zklock.as_ref().is_some_and(|mut stat| {
             let is_read_anew = stat.rewind().is_ok();
-            is_read_anew && is_stopped(stat)
+            is_read_anew && is_held_up(stat)
         })
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use zklock::Client;
 use zklock::embedded::Server;
 
-use crate::processes::{debug, foreign, is_root, keeper_of, limit_files};
+use crate::processes::{can_unshare, debug, foreign, is_root, keeper_of, limit_files};
 use crate::program::{
     Ended, Log, Zklock, assert_keeps_the_lock_until_a_signal, await_queue, command, on_every_server,
 };
@@ -50,6 +50,7 @@ on_every_server! {
     a_stop_ends_a_command_whose_keeper_may_open_no_files
     a_stop_ends_a_command_that_stops_and_goes_on_often
     a_debugger_that_holds_the_first_thread_ends_the_command
+    a_disk_that_hangs_with_the_ready_file_saves_no_command
 }
 
 /// Returns commands that are hard to stop.
@@ -536,4 +537,58 @@ fn a_debugger_that_holds_the_first_thread_ends_the_command(hosts: &str) {
     eventually("the command ends", || log.is_still());
     drop(debugger);
     assert_eq!(first.end().code, Some(75));
+}
+
+/// A file system in a file, which hangs while it is frozen.
+struct Disk {
+    /// The process that sees it.
+    of: String,
+    folder: String,
+}
+
+impl Disk {
+    fn freeze(&self, how: &str) {
+        let there = ["-t", &self.of, "-m", "fsfreeze", how, &self.folder];
+        run(Command::new("nsenter").args(there));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.freeze("--unfreeze");
+    }
+}
+
+/// The command has got SIGTERM, and the thread that would kill it waits for the disk.
+fn a_disk_that_hangs_with_the_ready_file_saves_no_command(hosts: &str) {
+    if !can_unshare() || !Path::new("/dev/loop-control").exists() {
+        return println!("only root can mount a file system everywhere");
+    }
+    let (path, log, proxy) = (fresh_path("hangs"), Log::new(), Proxy::start(hosts));
+    let [image, folder] =
+        ["image", "disk"].map(|name| log.file().with_file_name(name).display().to_string());
+    fs::create_dir(&folder).expect("a folder");
+    run(Command::new("truncate").args(["-s", "16M", &image]));
+    run(Command::new("mkfs.ext4").args(["-q", &image]));
+    let standby = format!("standby {SHORT} --ready-file {folder}/ready {path}");
+    let script = format!(
+        "mount -o loop {image} {folder} && exec {} {standby} -- sh -c \"$0\"",
+        env!("CARGO_BIN_EXE_zklock")
+    );
+    let mut mounted = Command::new("unshare");
+    mounted.args(["-m", "sh", "-c", &script]);
+    mounted.arg(format!("trap '' TERM; {}", log.beat("beat")));
+    let mut first = Zklock::spawn(mounted.env("ZKLOCK_HOSTS", proxy.hosts()));
+    log.await_word("beat");
+    let of = first.id().to_string();
+    let disk = Disk { of, folder };
+    disk.freeze("--freeze");
+    proxy.blackhole();
+    let next = format!("{}; sleep 0.5", log.write("next"));
+    let next = Zklock::run(hosts, &format!("run -w 30 {path}"), &next);
+    assert_eq!(next.code, Some(0), "{next:?}");
+    assert_eq!(log.words().last().map(String::as_str), Some("next"));
+    drop(disk);
+    // It stands in line again.
+    first.kill();
 }
