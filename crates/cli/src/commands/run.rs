@@ -188,6 +188,8 @@ fn is_lost(lock: &HeldLock, signals: &Signals) -> bool {
 /// If this process is killed, the lock lasts as long as the session.
 fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, stage: &Stage) -> Option<Signal> {
     let until = acquired_at.checked_add(run.hold_at_least?);
+    // There is no command any more that Ctrl-Z could stop.
+    stage.signals.waiting();
     stage.dismiss_keeper();
     while lock.guard.is_valid() {
         let left = until.map_or(LOOK, |until| {

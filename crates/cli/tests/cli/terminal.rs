@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::processes::{can_unshare, debug, every_process, is_root};
+use crate::processes::{can_unshare, debug, every_process, is_root, keepers_of};
 use crate::program::{Log, Zklock, await_queue, command, on_every_server, rounds};
 use crate::support::proxy::Proxy;
 use crate::support::raw::children;
@@ -20,6 +20,7 @@ on_every_server! {
     a_stopped_job_that_is_continued_without_its_zklock_ends_in_time
     a_stopped_job_is_gone_before_the_next_command_begins
     ctrl_z_stops_no_zklock_whose_command_runs_on
+    ctrl_z_stops_a_zklock_that_keeps_its_lock_after_the_command
     ctrl_z_stops_what_a_debugger_watches
     ctrl_z_stops_processes_that_replace_each_other
     ctrl_z_stops_no_zklock_under_a_process_that_is_hidden
@@ -329,6 +330,25 @@ pub(crate) fn goes_on_and_ends(
     fs::write(stop, "").expect("writing");
     eventually("it ends", || terminal.has_ended());
     await_queue(hosts, path, 0);
+}
+
+fn ctrl_z_stops_a_zklock_that_keeps_its_lock_after_the_command(hosts: &str) {
+    let (path, log) = (fresh_path("ctrl-z"), Log::new());
+    let zklock = zklock(&format!("--hold-at-least 60 {path}"));
+    let (began, stopped) = (log.write("began"), log.write("stopped"));
+    let script = format!("set -m; {zklock} -- sh -c '{began}'; {stopped}; read _; fg");
+    let mut terminal = start(hosts, &log, "kept=^Z,go=^J,end=^C", "bash", &script);
+    log.await_word("began");
+    let id = holder_id(hosts, &path).parse().expect("a number");
+    let holder = holder(hosts, &path);
+    eventually("the command is gone", || keepers_of(id).is_empty());
+    log.say("kept");
+    log.await_word("stopped");
+    log.say("go");
+    eventually("it goes on", || holder() != "T");
+    log.say("end");
+    eventually("it ends", || terminal.has_ended());
+    await_queue(hosts, &path, 0);
 }
 
 fn ctrl_z_stops_what_a_debugger_watches(hosts: &str) {
