@@ -6,6 +6,7 @@ use crossbeam_channel::RecvTimeoutError;
 
 use crate::child::{Child, Variables};
 use crate::exit::Ending;
+use crate::helper::ANSWER;
 use crate::helper::trust::since_boot;
 use crate::helper::wire::Kind;
 use crate::run_setup::Stage;
@@ -48,11 +49,14 @@ pub(crate) fn run_within(limit: Duration, text: &str, variables: &Variables<'_>,
 /// Waits for the end of the hook; returns whether none of its processes is left.
 fn await_end(child: &mut Child, until: Instant) -> bool {
     while !child.is_gone {
-        match child.reports.recv_deadline(until) {
-            Ok(report) => child.note(Some(&report)),
-            Err(RecvTimeoutError::Disconnected) if Instant::now() < until => child.note(None),
-            Err(_) => return false,
-        };
+        let soon = until.min(Instant::now() + ANSWER);
+        match child.reports.recv_deadline(soon) {
+            Ok(report) => drop(child.note(Some(&report))),
+            Err(_) if until <= Instant::now() => return false,
+            Err(RecvTimeoutError::Disconnected) => drop(child.note(None)),
+            // Somebody may have stopped the keeper, which is then continued.
+            Err(RecvTimeoutError::Timeout) => drop(child.reap(None)),
+        }
     }
     true
 }

@@ -25,6 +25,7 @@ on_every_server! {
     a_keeper_comes_first_and_neither_its_command_nor_its_hook_does
     a_signal_to_a_keeper_keeps_it_from_no_hook
     a_passive_hook_ends_in_time_if_zklock_is_stopped
+    a_keeper_that_is_stopped_goes_on_while_a_passive_hook_runs
     a_long_grace_kills_no_daemon_and_outlasts_no_session
     an_active_hook_that_hangs_ends_with_the_lock
     the_passive_hook_runs_however_the_term_ends
@@ -243,6 +244,20 @@ fn a_passive_hook_ends_in_time_if_zklock_is_stopped(hosts: &str) {
     eventually("the hook ends", || log.is_still());
     first.signal("CONT");
     assert_eq!(first.end().signal, Some(15));
+}
+
+fn a_keeper_that_is_stopped_goes_on_while_a_passive_hook_runs(hosts: &str) {
+    let (path, log) = (fresh_path("down"), Log::new());
+    let down = format!("{}; sleep 0.3", log.write("down"));
+    let options = [("--on-passive", &*down), LONG];
+    let mut first = Zklock::spawn(&mut standby(hosts, &path, &options, &log.beat("up")));
+    log.await_word("up");
+    first.signal("TERM");
+    log.await_word("down");
+    run(Command::new("kill").args(["-STOP", &keeper_of(first.id())]));
+    let ended = first.end();
+    assert_eq!(ended.signal, Some(15));
+    assert!(!ended.err.contains("did not end"), "{ended:?}");
 }
 
 fn a_long_grace_kills_no_daemon_and_outlasts_no_session(hosts: &str) {
