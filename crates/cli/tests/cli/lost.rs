@@ -561,18 +561,19 @@ impl Drop for Disk {
 
 /// The command has got SIGTERM, and the thread that would kill it waits for the disk.
 fn a_disk_that_hangs_with_the_ready_file_saves_no_command(hosts: &str) {
-    if !can_unshare() || !Path::new("/dev/loop-control").exists() {
-        return println!("only root can mount a file system everywhere");
-    }
     let (path, log, proxy) = (fresh_path("hangs"), Log::new(), Proxy::start(hosts));
     let [image, folder] =
         ["image", "disk"].map(|name| log.file().with_file_name(name).display().to_string());
     fs::create_dir(&folder).expect("a folder");
-    run(Command::new("truncate").args(["-s", "16M", &image]));
-    run(Command::new("mkfs.ext4").args(["-q", &image]));
+    let mount = format!("mount -o loop {image} {folder}");
+    let make = format!("truncate -s 16M {image} && mkfs.ext4 -q {image} && unshare -m {mount}");
+    let made = Command::new("sh").args(["-c", &make]).status();
+    if !can_unshare() || !made.is_ok_and(|status| status.success()) {
+        return println!("only root can mount a file system everywhere");
+    }
     let standby = format!("standby {SHORT} --ready-file {folder}/ready {path}");
     let script = format!(
-        "mount -o loop {image} {folder} && exec {} {standby} -- sh -c \"$0\"",
+        "{mount} && exec {} {standby} -- sh -c \"$0\"",
         env!("CARGO_BIN_EXE_zklock")
     );
     let mut mounted = Command::new("unshare");
