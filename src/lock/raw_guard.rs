@@ -215,14 +215,14 @@ impl RawGuard {
         unknown && self.at_least_until.is_none() && self.check().is_ok()
     }
 
-    /// Makes the heartbeat set the watches again, so that it also watches the claim's node.
+    /// Makes the background thread set the watches again, so that it also watches the claim's node.
     pub(crate) fn watch_anew(&self) {
         if let Some(watched) = self.watched {
             self.session.leases.unwatch(watched);
         }
     }
 
-    /// Ends the lease's heartbeat before this client deletes a node, so that no loss is reported.
+    /// Ends the renewal of the lease before this client deletes a node, so that no loss is reported.
     pub(super) fn stop_watching(&self) {
         if let Some(watched) = self.watched {
             self.session.leases.end(watched);

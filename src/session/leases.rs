@@ -1,39 +1,67 @@
 //! The leases of all locks that a client holds.
 //!
-//! Guards register from their threads, and the heartbeat renews the leases on the background
-//! thread. [`Renewals`] decides what is due, and when.
+//! Guards register from their threads. While there is a guard, the background thread asks the quorum every
+//! sixth of the session timeout, once for all guards, and renews their leases with the answer. [`Renewals`]
+//! decides what is due, and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::error::LostReason;
+use crate::metrics::Counters;
 use crate::path::parent;
 use crate::session::lease::Lease;
-use crate::system::channel::Sender;
+use crate::system::channel::{Receiver, Sender, Waitable, unbounded};
 use crate::system::clock;
-use crate::system::sync::{Mutex, MutexGuard};
+use crate::system::sync::Mutex;
 use crate::time::clock::nanos;
-use crate::transport::{Transport, WatchId};
-use zklock_core::renewals::{Renewals, WATCH_AFTER};
+use crate::transport::session_state::SessionState;
+use crate::transport::status::Status;
+use crate::transport::{Answered, Call, Fired, Transport, Watch, WatchId, gather};
+use zklock_core::renewals::{self, Check, Look, Renewals, Trust, Verdict, WATCH_AFTER};
+use zklock_core::validity::Stamp;
+use zklock_jute::Request;
+
+/// How many messages of a kind are handled before the next look at what is due.
+const AT_ONCE: usize = 1_000;
 
 /// See the module's documentation.
 pub(crate) struct Leases {
     open: Arc<Mutex<Renewals<Arc<Lease>>>>,
+    status: Arc<Status>,
     transport: Arc<dyn Transport>,
+    counters: Arc<Counters>,
     /// When the background thread looks next; a lease that is due later need not wake it.
     next_look: AtomicU64,
     next_watch: AtomicU64,
     wake: Sender<()>,
+    checks: Channel<(Check, Vec<Answered>)>,
+    fired: Channel<Fired>,
+    read: Channel<(u64, Answered)>,
 }
 
+/// Both ends of a channel.
+type Channel<T> = (Sender<T>, Receiver<T>);
+
 impl Leases {
-    pub(crate) fn new(transport: Arc<dyn Transport>, wake: Sender<()>) -> Self {
+    pub(crate) fn new(
+        status: Arc<Status>,
+        transport: Arc<dyn Transport>,
+        counters: Arc<Counters>,
+        wake: Sender<()>,
+    ) -> Self {
         Self {
             open: Arc::default(),
+            status,
             transport,
+            counters,
             next_look: AtomicU64::new(u64::MAX),
             next_watch: AtomicU64::new(0),
             wake,
+            checks: unbounded(),
+            fired: unbounded(),
+            read: unbounded(),
         }
     }
 
@@ -113,21 +141,180 @@ impl Leases {
         self.open.lock().unwatch(id);
     }
 
-    /// Returns the renewals, which decide what the background thread does.
-    pub(super) fn renewals(&self) -> MutexGuard<'_, Renewals<Arc<Lease>>> {
-        self.open.lock()
-    }
-
-    /// Returns the number of a watch that nobody has had.
+    /// Returns the number of a watch that nobody has had, and no lease has.
     pub(crate) fn next_watch(&self) -> WatchId {
         WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))
     }
 
+    pub(super) fn look_at_all(&self) {
+        self.open.lock().look_at_all();
+    }
+
     /// Notes when the background thread looks next; before it looks, every registration wakes it.
-    pub(super) fn next_look(&self, at: Option<Duration>) {
+    fn next_look(&self, at: Option<Duration>) {
         let at = at.map_or(u64::MAX, nanos);
         self.next_look.store(at, Ordering::Release);
     }
+
+    // The methods below are for the background thread.
+
+    /// Returns the channels that have something to drain once they are filled.
+    pub(super) fn answers(&self) -> [&dyn Waitable; 3] {
+        [&self.fired.1, &self.checks.1, &self.read.1]
+    }
+
+    /// Does what is due; returns how long nothing more is due. During the look, every registration wakes the
+    /// background thread.
+    pub(super) fn look(&self) -> Option<Duration> {
+        self.next_look(None);
+        let snapshot = self.status.snapshot();
+        let look = Look {
+            now: clock::since_boot(),
+            timeout: snapshot.timeout,
+            connected: snapshot.state == SessionState::Connected,
+            connects: snapshot.connects,
+        };
+        let due = self.open.lock().take_due(look.now);
+        let mut seen = Vec::with_capacity(due.len());
+        for (id, lease) in due {
+            // A lost lock needs no proof.
+            if self.is_held_as_told(&lease) {
+                seen.push(self.trust(id, &lease, look.now));
+            }
+        }
+        let mut renewals = self.open.lock();
+        let due = renewals.settle(&look, &seen);
+        let pause = renewals.pause(&look);
+        drop(renewals);
+        self.check(due.checks);
+        self.watch(due.watches);
+        if let Some(pause) = pause {
+            self.next_look(Some(look.now + pause));
+        }
+        pause
+    }
+
+    fn trust(&self, id: u64, lease: &Lease, now: Duration) -> Trust {
+        let stamp = lease.stamp();
+        Trust {
+            id,
+            stamp,
+            better_at: stamp.and_then(|stamp| self.status.better_at(stamp)),
+            changes_at: lease.steady_for().map(|steady| now + steady),
+        }
+    }
+
+    /// Reports a change of state to the guard; returns whether the lock is held. The lock may be
+    /// lost right after the report, which takes another one.
+    fn is_held_as_told(&self, lease: &Lease) -> bool {
+        lease.tell(&self.counters);
+        let held = lease.check().is_ok();
+        if !held {
+            lease.tell(&self.counters);
+        }
+        held
+    }
+
+    /// Handles all messages that have arrived, so that one look serves many of them.
+    pub(super) fn drain(&self) {
+        for fired in self.fired.1.try_iter().take(AT_ONCE) {
+            let WatchId(lease) = of_lease(fired.id.0);
+            let said = self.open.lock().happened(lease, fired.kind);
+            self.apply(said);
+        }
+        for (check, answers) in self.checks.1.try_iter().take(AT_ONCE) {
+            let transacts = self.transport.transacts();
+            let said = self.open.lock().checked(&check, &answers, transacts);
+            self.apply(said);
+        }
+        for (id, answered) in self.read.1.try_iter().take(AT_ONCE) {
+            let said = self.open.lock().was_read(id, &answered);
+            self.apply(said);
+        }
+    }
+
+    /// Handles what an answer or an event says about locks. The next look reports a loss to the guard.
+    fn apply(&self, said: impl IntoIterator<Item = (u64, Verdict)>) {
+        for (id, said) in said {
+            let lease = self.open.lock().get(id).cloned();
+            let Some(lease) = lease else {
+                continue;
+            };
+            match said {
+                Verdict::Confirmed(stamp) => lease.confirm(stamp),
+                Verdict::Missing => lease.lose(self.status.snapshot().why_missing()),
+                Verdict::Deleted => {
+                    lease.lose(LostReason::NodeGone);
+                    self.ask_why(id, &lease);
+                }
+                Verdict::RevokeRequested => lease.note_revoke_request(),
+            }
+        }
+    }
+
+    /// Asks the quorum about these leases, except for the lost ones.
+    fn check(&self, leases: Vec<(u64, Arc<Lease>)>) {
+        let stamp = self.status.stamp();
+        let mut nodes = Vec::new();
+        for (id, lease) in leases {
+            // An answered ping is no proof. The chaos tests compile a client that takes it for one,
+            // and must catch it.
+            if cfg!(zklock_trust_pings) {
+                let touched = stamp.sent;
+                lease.confirm(Stamp { touched, ..stamp });
+                self.open.lock().look_at_these(&[id]);
+            } else if lease.stamp().is_some() {
+                nodes.extend(lease.all_nodes().map(|node| (id, node.clone())));
+            }
+        }
+        for (check, requests) in Check::of_all(nodes, stamp, self.transport.transacts()) {
+            let requests = requests.into_iter().map(|request| (request, None));
+            let to = self.checks.0.clone();
+            let calls = gather(requests.collect(), move |answers| {
+                let _ = to.send((check, answers));
+            });
+            self.transport.send(calls);
+        }
+    }
+
+    /// Reads and watches the nodes of these leases.
+    fn watch(&self, leases: Vec<(u64, Arc<Lease>)>) {
+        let mut calls = Vec::new();
+        for (id, lease) in leases {
+            calls.extend(lease.all_nodes().map(|node| {
+                let watch = Watch::new(of_lease(id), self.fired.0.clone());
+                self.read(id, renewals::watch(node), Some(watch))
+            }));
+        }
+        if !calls.is_empty() {
+            self.transport.send(calls);
+        }
+    }
+
+    /// Asks after a deletion whether the session is alive, or the node went with it.
+    fn ask_why(&self, id: u64, lease: &Lease) {
+        let calls = lease
+            .all_nodes()
+            .map(|node| self.read(id, renewals::ask_why(node), None));
+        self.transport.send(calls.collect());
+    }
+
+    fn read(&self, id: u64, request: Request, watch: Option<Watch>) -> Call {
+        let read = self.read.0.clone();
+        Call {
+            request,
+            watch,
+            answer: Box::new(move |answered| {
+                let _ = read.send((id, answered));
+            }),
+        }
+    }
+}
+
+/// Returns the number of the watches of a lease, or the lease that a watch with this number is of. These numbers
+/// count down, those of [`Leases::next_watch`] up.
+fn of_lease(number: u64) -> WatchId {
+    WatchId(u64::MAX - number)
 }
 
 #[cfg(test)]
@@ -136,7 +323,6 @@ mod tests {
     use crate::system::channel::bounded;
     use crate::transport::native;
     use crate::transport::session_state::SessionValidity;
-    use crate::transport::status::Status;
     use zklock_core::lifetime::Lifetime;
     use zklock_core::validity::Stamp;
 
@@ -148,8 +334,9 @@ mod tests {
         for (age, wakes) in [(40, true), (0, false)] {
             let (wake, woken) = bounded(1);
             let config = native::Config::plain("127.0.0.1:1", SHORT);
-            let transport = native::open(config, Arc::new(Status::new(SHORT, true))).unwrap();
-            let leases = Leases::new(transport, wake);
+            let status = Arc::new(Status::new(SHORT, true));
+            let transport = native::open(config, status.clone()).unwrap();
+            let leases = Leases::new(status, transport, Arc::default(), wake);
             let now = clock::since_boot();
             let next = now + Duration::from_millis(45);
             leases.next_look(Some(next));

@@ -4,11 +4,10 @@
 //! ```text
 //!   a calling thread                        the background thread
 //!          │                                          │
-//!       Caller, queries                    Heartbeat ─┴─ Cleaner
-//!          │                                   │            │
-//!          │        Leases of the guards ◄─────┘            │
-//!          ▼                                                ▼
-//!   transport::Transport ◄──────────────────────────────────┘
+//!       Caller, queries          Leases of the guards ─┴─ Cleaner
+//!          │                              │                  │
+//!          ▼                              ▼                  ▼
+//!   transport::Transport ◄────────────────┴──────────────────┘
 //!          │
 //!          └──► transport::Status, which tells all of them how the connection stands
 //! ```
@@ -36,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use self::background::{Background, Heartbeat};
+use self::background::Background;
 use self::caller::Caller;
 use self::cleaner::Cleaner;
 use self::leases::Leases;
@@ -114,20 +113,19 @@ impl Session {
     ) -> Result<Self> {
         let (wake, woken) = bounded(1);
         let counters = Arc::new(Counters::by_lock(settings.locks_counted));
-        let leases = Arc::new(Leases::new(transport.clone(), wake.clone()));
+        let leases = Arc::new(Leases::new(
+            status.clone(),
+            transport.clone(),
+            counters.clone(),
+            wake.clone(),
+        ));
         let cleaner = Arc::new(Cleaner::new(
             status.clone(),
             transport.clone(),
             counters.clone(),
             wake,
         ));
-        let heartbeat = Heartbeat::new(
-            status.clone(),
-            transport.clone(),
-            leases.clone(),
-            counters.clone(),
-        );
-        let background = Background::start(heartbeat, cleaner.clone(), &status, woken);
+        let background = Background::start(leases.clone(), cleaner.clone(), &status, woken);
         let background = background.map_err(Error::no_thread)?;
         Ok(Self {
             status,

@@ -356,11 +356,11 @@ MUTANTS = [
     (
         "proof-at-its-answer",
         "a check counts from its answer instead of its sending",
-        "src/session/background.rs",
-        "            Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
-        "            Verdict::Confirmed(_) => lease.confirm(self.status.stamp()),\n",
-        "            Verdict::Confirmed(_) if {mutant} => lease.confirm(self.status.stamp()),\n"
-        "            Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
+        "src/session/leases.rs",
+        "                Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
+        "                Verdict::Confirmed(_) => lease.confirm(self.status.stamp()),\n",
+        "                Verdict::Confirmed(_) if {mutant} => lease.confirm(self.status.stamp()),\n"
+        "                Verdict::Confirmed(stamp) => lease.confirm(stamp),\n",
     ),
     (
         "heartbeat-late",
@@ -375,8 +375,8 @@ MUTANTS = [
     (
         "heartbeat-not-armed",
         "a lock that is granted does not wake the background thread in its long sleep",
-        "src/session/background.rs",
-        "        self.leases.next_look(None);\n",
+        "src/session/leases.rs",
+        "        self.next_look(None);\n",
         "",
     ),
     (

@@ -44,7 +44,6 @@ pub struct Renewals<L> {
     /// When the quorum was last asked about which lease, the longest ago first.
     asks: BTreeSet<(Duration, u64)>,
     unwatched: BTreeSet<u64>,
-    watched: BTreeMap<u64, u64>,
     /// How many leases have begun, which is also the number of the next one.
     begun: u64,
     /// How many leases had begun when last nothing was held.
@@ -68,7 +67,6 @@ struct Entry<L> {
     is_thrown_away: bool,
     /// When to look at the lease.
     look: Option<Duration>,
-    watch: Option<u64>,
 }
 
 impl<L> Default for Renewals<L> {
@@ -78,7 +76,6 @@ impl<L> Default for Renewals<L> {
             looks: BTreeSet::new(),
             asks: BTreeSet::new(),
             unwatched: BTreeSet::new(),
-            watched: BTreeMap::new(),
             begun: 0,
             begun_at_rest: 0,
             connects: 0,
@@ -100,7 +97,6 @@ impl<L: Clone> Renewals<L> {
             asked,
             is_thrown_away: false,
             look: Some(AT_ONCE),
-            watch: None,
         };
         self.leases.insert(id, entry);
         self.looks.insert((AT_ONCE, id));
@@ -119,9 +115,6 @@ impl<L: Clone> Renewals<L> {
             self.looks.remove(&(look, id));
         }
         self.asks.remove(&(entry.asked, id));
-        if let Some(watch) = entry.watch {
-            self.watched.remove(&watch);
-        }
     }
 
     /// Returns the lease with this number, if it has not ended.
@@ -156,8 +149,8 @@ impl<L: Clone> Renewals<L> {
         due.into_iter().filter_map(take).collect()
     }
 
-    /// Returns what is due after a look at these, of which none is lost; `watch` numbers the watches.
-    pub fn settle(&mut self, look: &Look, seen: &[Trust], watch: impl FnMut() -> u64) -> Due<L> {
+    /// Returns what is due after a look at these, of which none is lost.
+    pub fn settle(&mut self, look: &Look, seen: &[Trust]) -> Due<L> {
         // On a new connection, every lock is proven anew.
         self.urgent |= mem::replace(&mut self.connects, look.connects) != look.connects;
         if self.is_empty() {
@@ -165,7 +158,7 @@ impl<L: Clone> Renewals<L> {
         }
         // Without a connection, the only task is to report locks whose proofs age.
         let (checks, watches) = match look.connected {
-            true => (self.checks(look, seen), self.watches(look.now, watch)),
+            true => (self.checks(look, seen), self.watches(look.now)),
             false => (Vec::new(), Vec::new()),
         };
         for trust in seen {
@@ -239,20 +232,17 @@ impl<L: Clone> Renewals<L> {
     }
 
     /// Gives a watch to each lock that has none and is held for longer than [`WATCH_AFTER`].
-    fn watches(&mut self, now: Duration, mut next: impl FnMut() -> u64) -> Vec<(u64, L, u64)> {
+    fn watches(&mut self, now: Duration) -> Vec<(u64, L)> {
         let mut given = Vec::new();
-        let (leases, watched) = (&mut self.leases, &mut self.watched);
+        let leases = &mut self.leases;
         self.unwatched.retain(|id| {
             let due = |entry: &&mut Entry<L>| entry.since + WATCH_AFTER <= now;
             let Some(entry) = leases.get_mut(id).filter(due) else {
                 return true;
             };
-            let watch = next();
-            entry.watch = Some(watch);
             // A server that has too many requests is not asked at once again.
             entry.since = now;
-            watched.insert(watch, *id);
-            given.push((*id, entry.lease.clone(), watch));
+            given.push((*id, entry.lease.clone()));
             false
         });
         given
@@ -310,18 +300,9 @@ impl<L: Clone> Renewals<L> {
 
     /// Notes that the lock has no watch any more.
     pub fn unwatch(&mut self, id: u64) {
-        let Some(entry) = self.leases.get_mut(&id) else {
-            return;
-        };
-        if let Some(watch) = entry.watch.take() {
-            self.watched.remove(&watch);
+        if self.leases.contains_key(&id) {
+            self.unwatched.insert(id);
         }
-        self.unwatched.insert(id);
-    }
-
-    /// Returns the number of the lease that has this watch.
-    pub fn watched_by(&self, watch: u64) -> Option<u64> {
-        self.watched.get(&watch).copied()
     }
 }
 

@@ -50,7 +50,6 @@ pub(super) struct Leases {
     is_due: bool,
     /// The checks that threads asked for and that could not be sent yet.
     pub(super) unsent: Vec<(Ticket, GuardId)>,
-    watches: u64,
     pub(super) notices: VecDeque<(GuardId, Notice)>,
     /// How many locks were lost.
     pub(super) losses: u64,
@@ -130,15 +129,11 @@ impl Leases {
                 self.losses += u64::from(tell(&mut self.notices, id, lease, link));
             }
         }
-        let watches = &mut self.watches;
-        let due = self.renewals.settle(&look, &seen, || {
-            *watches += 1;
-            *watches
-        });
+        let due = self.renewals.settle(&look, &seen);
         self.next = self.renewals.pause(&look).map(|pause| link.now + pause);
         let checks: Vec<_> = due.checks.into_iter().map(|(id, ())| id).collect();
         self.check(&checks, link);
-        for (id, (), _) in due.watches {
+        for (id, ()) in due.watches {
             self.watch(id, link);
         }
     }

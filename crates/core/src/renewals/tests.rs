@@ -46,7 +46,7 @@ fn many(count: usize) -> (Renewals<()>, Vec<Trust>) {
 fn look_at(renewals: &mut Renewals<()>, trust: &[Trust], now: Duration) -> (usize, Due<()>) {
     let due = renewals.take_due(now);
     let seen: Vec<_> = due.iter().map(|(id, ())| trust[*id as usize]).collect();
-    (seen.len(), renewals.settle(&look(now), &seen, || 7))
+    (seen.len(), renewals.settle(&look(now), &seen))
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn more_locks_than_one_check_names_are_checked_in_turns() {
     assert!(pause <= T / 6 / 5, "{pause:?}");
     let mut asked = BTreeSet::new();
     for turn in 1..=4 {
-        let due = renewals.settle(&look(START + turn * T / 24), &[], || 7);
+        let due = renewals.settle(&look(START + turn * T / 24), &[]);
         assert_eq!(due.checks.len(), NODES_A_CHECK, "{turn}");
         asked.extend(due.checks.iter().map(|(id, ())| *id));
     }
@@ -86,7 +86,7 @@ fn what_changes_during_a_look_is_looked_at_again() {
     let (mut renewals, trust) = many(1);
     renewals.take_due(START);
     renewals.look_at_these(&[0]);
-    renewals.settle(&look(START), &trust, || 7);
+    renewals.settle(&look(START), &trust);
     assert_eq!(renewals.take_due(START).len(), 1);
 }
 
@@ -95,7 +95,7 @@ fn a_watch_that_was_not_set_is_asked_for_again_in_a_moment_and_one_that_has_fire
     let (mut renewals, trust) = many(1);
     let mut due = |now, happens: fn(&mut Renewals<()>)| {
         happens(&mut renewals);
-        renewals.settle(&look(now), &trust, || 7).watches.len()
+        renewals.settle(&look(now), &trust).watches.len()
     };
     let now = START + WATCH_AFTER;
     assert_eq!(due(now, |_| {}), 1);
@@ -141,7 +141,7 @@ fn without_a_connection_nothing_is_due_until_a_lock_fades() {
         connected: false,
         ..look(START)
     };
-    let due = renewals.settle(&cut, &trust, || 7);
+    let due = renewals.settle(&cut, &trust);
     assert!(due.checks.is_empty() && due.watches.is_empty());
     assert_eq!(renewals.pause(&cut), Some(T / 3));
     assert_eq!(renewals.take_due(fades).len(), 1);
@@ -218,7 +218,7 @@ impl World {
         self.looks += due.len();
         let seen = due.iter().filter_map(|(id, ())| self.trust(*id));
         let seen: Vec<_> = seen.collect();
-        let due = self.renewals.settle(&look(self.now), &seen, || 7);
+        let due = self.renewals.settle(&look(self.now), &seen);
         if !due.checks.is_empty() {
             self.checks += 1;
             let ids = due.checks.iter().map(|(id, ())| *id).collect();
@@ -226,7 +226,7 @@ impl World {
             self.answers
                 .push((self.now + self.answer_after, stamp, ids));
         }
-        for (id, (), _) in due.watches {
+        for (id, ()) in due.watches {
             let held = self.held.get_mut(&id).expect("it is held");
             assert!(!held.watched && held.since + WATCH_AFTER <= self.now);
             held.watched = true;

@@ -49,8 +49,8 @@ pub struct Trust {
 pub struct Due<L> {
     /// The leases to ask the quorum about.
     pub checks: Vec<(u64, L)>,
-    /// The leases whose nodes to read, each with the number of its watch.
-    pub watches: Vec<(u64, L, u64)>,
+    /// The leases whose nodes to read and to watch.
+    pub watches: Vec<(u64, L)>,
 }
 
 /// The meaning of an answer or an event for a lock.
