@@ -1,5 +1,6 @@
 //! The requests of one calling thread, and its wait for the answers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, slice};
@@ -28,7 +29,7 @@ pub(crate) struct Caller {
     /// The answers to requests that were sent together, each time with the id of the first.
     answers: Mailbox<(CallId, Vec<Answered>)>,
     /// Answers that arrived while the thread waited for another one.
-    early: Vec<(CallId, Answered)>,
+    early: VecDeque<(CallId, Answered)>,
     changes: Option<Changes>,
     silence: Silence,
 }
@@ -40,7 +41,7 @@ impl Caller {
             transport: transport.clone(),
             next: 0,
             answers: Mailbox::new(),
-            early: Vec::new(),
+            early: VecDeque::new(),
             changes: None,
             silence: Silence::default(),
         }
@@ -90,17 +91,16 @@ impl Caller {
     /// Returns the next answer that has arrived, in any order.
     pub(crate) fn try_take(&mut self) -> Option<(CallId, Answered)> {
         if self.early.is_empty() {
-            let (first, mut answers) = self.answers.try_recv()?;
-            // Most requests are sent alone.
-            if answers.len() == 1 {
-                let answered = answers.pop()?;
-                return Some((first, answered.map_err(Failure::sorted)));
-            }
-            let sorted = answers.into_iter().map(|one| one.map_err(Failure::sorted));
-            self.early.extend(first.on().zip(sorted));
-            self.early.reverse();
+            let letter = self.answers.try_recv()?;
+            self.keep(letter);
         }
-        self.early.pop()
+        self.early.pop_front()
+    }
+
+    /// Keeps the answers to requests that were sent together, the first of which has this id.
+    fn keep(&mut self, (first, answers): (CallId, Vec<Answered>)) {
+        let sorted = answers.into_iter().map(|one| one.map_err(Failure::sorted));
+        self.early.extend(first.on().zip(sorted));
     }
 
     /// Returns the channel of answers, to wait for it together with others.
@@ -114,22 +114,13 @@ impl Caller {
         call_id: CallId,
         limit: &Limit,
     ) -> Result<Answered, LimitReached> {
-        if let Some(at) = self.early.iter().position(|(early, _)| *early == call_id) {
-            return Ok(self.early.swap_remove(at).1);
-        }
         loop {
-            let (first, answers) = self.transport.receive(&self.answers, limit)?;
-            let mut found = None;
-            for (of, answered) in first.on().zip(answers) {
-                let answered = answered.map_err(Failure::sorted);
-                match of == call_id {
-                    true => found = Some(answered),
-                    false => self.early.push((of, answered)),
-                }
-            }
-            if let Some(answered) = found {
+            let at = self.early.iter().position(|(early, _)| *early == call_id);
+            if let Some((_, answered)) = at.and_then(|at| self.early.remove(at)) {
                 return Ok(answered);
             }
+            let letter = self.transport.receive(&self.answers, limit)?;
+            self.keep(letter);
         }
     }
 
@@ -268,12 +259,12 @@ impl Caller {
                 SessionState::Connecting => {}
                 _ => return Err(self.status.ending()),
             }
-            let changes = self.changes().clone();
-            // The status may have changed before the subscription.
-            let now = self.status.snapshot();
-            if now.connects != snapshot.connects || now.state != snapshot.state {
+            // Subscribing before looking misses no change.
+            if self.changes.is_none() {
+                self.changes();
                 continue;
             }
+            let changes = self.changes().clone();
             let pause = self.silence.look(&self.status);
             let limit = outage.get_or_insert_with(|| limit.of_outage());
             match limit.wait_any_for(pause, &[&changes]) {
@@ -334,11 +325,7 @@ impl Caller {
 
     /// Waits a moment after a failed request, so that the transport can report why it failed.
     pub(crate) fn breathe(&mut self, limit: &Limit) -> Result<(), LimitReached> {
-        let changes = self.changes().clone();
-        if limit.wait_any_for(Some(BREATHER), &[&changes])?.is_some() {
-            let _ = changes.try_recv();
-        }
-        Ok(())
+        self.pause(BREATHER, limit)
     }
 }
 

@@ -65,9 +65,9 @@ struct Interest {
 }
 
 impl Interest {
-    fn of_attempt() -> Self {
+    fn new(from_attempt: bool) -> Self {
         Self {
-            from_attempt: true,
+            from_attempt,
             next: None,
             waiter: None,
             tries: Vec::new(),
@@ -136,13 +136,9 @@ impl Cleaner {
             let deletion = Deletion::new(path::parent(node), release.session, name)
                 .closing(release.closing)
                 .not_before(release.not_before);
-            let interest = Interest {
-                from_attempt: false,
-                next: release.next.clone(),
-                waiter: release.waiter.cloned(),
-                tries: Vec::new(),
-                passes_until: None,
-            };
+            let mut interest = Interest::new(false);
+            interest.next = release.next.clone();
+            interest.waiter = release.waiter.cloned();
             ids.push(self.entries.lock().begin(deletion, interest));
         }
         match release.not_before {
@@ -212,7 +208,7 @@ impl Cleaner {
             (current, _) => current,
         };
         let deletion = Deletion::new(dir, session, orphan);
-        self.entries.lock().begin(deletion, Interest::of_attempt())
+        self.entries.lock().begin(deletion, Interest::new(true))
     }
 
     /// Tells the logger and the recorder what the thread that reads for all has left to tell: they may be
@@ -243,7 +239,7 @@ impl Cleaner {
             entries.serves(snapshot.session, given_up);
         }
         if connected {
-            entries.connected(snapshot.connects, now, Interest::of_attempt);
+            entries.connected(snapshot.connects, now, || Interest::new(true));
         }
         let (due, next) = (entries.due(now), entries.next_tick(now));
         drop(entries);

@@ -35,10 +35,6 @@ const OLD_NEWS: Duration = Duration::from_secs(1);
 /// See the module's documentation.
 pub(crate) struct Status {
     inner: Mutex<Inner>,
-    /// Answers to messages sent before this say nothing new about the session.
-    worth: AtomicU64,
-    /// Commits of requests sent before this say nothing new about the session.
-    commit_worth: AtomicU64,
     /// The last session that the transport has given up, to be set before it is reported as expired; 0 if there is none.
     pub(crate) given_up: AtomicI64,
     /// When the last answer arrived, and how long it took: a hint, so a reader may mix two answers.
@@ -91,8 +87,6 @@ impl Status {
                 refusal: None,
                 listeners: Vec::new(),
             }),
-            worth: AtomicU64::new(0),
-            commit_worth: AtomicU64::new(0),
             given_up: AtomicI64::new(0),
             answered_at: AtomicU64::new(0),
             took: AtomicU64::new(0),
@@ -281,21 +275,15 @@ impl Status {
             inner.lifetime = Lifetime::new(timeout, sent, at);
             inner.bounds = SessionValidity::new(&inner.lifetime);
         }
-        self.worth.store(0, Ordering::Release);
-        self.commit_worth.store(0, Ordering::Release);
         inner.snapshot.timeout = inner.lifetime.timeout();
         inner.snapshot.timeout
     }
 
     /// Notes that a request of this connection, sent at `sent`, was committed through a quorum. The answer names `zxid`.
     pub(crate) fn committed(&self, sent: Moment, zxid: i64) {
-        if sent.as_nanos() < self.commit_worth.load(Ordering::Acquire) {
-            return;
-        }
         let mut inner = self.inner.lock();
-        let worth = inner.lifetime.committed(sent.since_boot(), zxid);
+        inner.lifetime.committed(sent.since_boot(), zxid);
         inner.bounds.follow(&inner.lifetime);
-        self.commit_worth.store(nanos(worth), Ordering::Release);
     }
 
     /// Notes that the answer to a message that was sent at `sent` arrived at `at`.
@@ -303,12 +291,8 @@ impl Status {
         self.answered_at.store(at.as_nanos(), Ordering::Relaxed);
         self.took
             .store(nanos(at.saturating_since(sent)), Ordering::Relaxed);
-        if sent.as_nanos() < self.worth.load(Ordering::Acquire) {
-            return;
-        }
         let mut inner = self.inner.lock();
-        let worth = inner.lifetime.answered(sent.since_boot(), at.since_boot());
-        self.worth.store(nanos(worth), Ordering::Release);
+        inner.lifetime.answered(sent.since_boot(), at.since_boot());
     }
 
     /// Notes that the connection is ready for requests, and the watches are set again.

@@ -204,10 +204,8 @@ MUTANTS = [
         "look-then-subscribe",
         "a change of the status between a look and the subscription is missed",
         "src/session/caller.rs",
-        "            if now.connects != snapshot.connects || now.state != snapshot.state {\n"
-        "                continue;\n"
-        "            }\n",
-        "            let _ = now;\n",
+        "                self.changes();\n                continue;\n",
+        "                self.changes();\n",
     ),
     (
         "guards-outlive-a-close",
@@ -442,10 +440,11 @@ MUTANTS = [
         "early-answers-dropped",
         "an answer that comes while another one is waited for is dropped",
         "src/session/caller.rs",
-        "                    false => self.early.push((of, answered)),\n",
-        "                    false => drop(answered),\n",
-        "                    false if {mutant} => drop(answered),\n"
-        "                    false => self.early.push((of, answered)),\n",
+        "            let letter = self.transport.receive(&self.answers, limit)?;\n"
+        "            self.keep(letter);\n",
+        "            let letter = self.transport.receive(&self.answers, limit)?;\n"
+        "            self.keep(letter);\n"
+        "            self.early.retain(|(early, _)| *early == call_id);\n",
     ),
     (
         "limit-begins-anew",

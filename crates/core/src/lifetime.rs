@@ -180,9 +180,7 @@ impl Lifetime {
     /// heard of the connection's handshake was the leader, and earlier connect requests came before the handshake.
     ///
     /// `zxid` is that of the answer, which tells of the leader's term. Where no leader is elected, it tells of none.
-    ///
-    /// Returns the earliest send time of a request whose commit adds anything to this.
-    pub fn committed(&mut self, sent: Duration, zxid: i64) -> Duration {
+    pub fn committed(&mut self, sent: Duration, zxid: i64) {
         let term = zxid >> 32;
         if self.renewed_after.is_some_and(|before| before < term) {
             self.was_not_due();
@@ -193,7 +191,6 @@ impl Lifetime {
         self.unheard = Duration::MAX;
         self.heard_of = self.heard_of.max(self.stamp(sent).touched);
         self.led = self.handshake;
-        sent + self.timeout / 64
     }
 
     /// Notes that the session was not due at this connection's handshake, which so counts at once.
@@ -206,13 +203,11 @@ impl Lifetime {
     }
 
     /// Notes that the answer to a message that was sent at `sent` arrived `at` this moment.
-    ///
-    /// Returns the earliest send time of a message whose answer adds anything to this.
-    pub fn answered(&mut self, sent: Duration, at: Duration) -> Duration {
+    pub fn answered(&mut self, sent: Duration, at: Duration) {
         let last = self.answers.back().copied().unwrap_or_default();
-        let step = self.timeout / 64;
-        if sent < last.sent + step {
-            return last.sent + step;
+        // An answer that is hardly newer would only make the list longer.
+        if sent < last.sent + self.timeout / 64 {
+            return;
         }
         while self.answers.get(1).is_some_and(|next| next.counts_at <= at) {
             self.answers.pop_front();
@@ -224,7 +219,6 @@ impl Lifetime {
             false => last.counts_at.max(reported),
         };
         self.answers.push_back(Answer { counts_at, sent });
-        sent + step
     }
 
     /// Returns the stamp of a check that is sent now.
