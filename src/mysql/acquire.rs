@@ -23,7 +23,7 @@ use crate::mysql::renewal::Command;
 use crate::mysql::shared_client::SharedClient;
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::owner::Owner;
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 use crate::time::limit::{Limit, LimitReached};
 
 /// The caller's request, for errors.
@@ -173,7 +173,7 @@ impl<'a> Acquisition<'a> {
                     return self.give_up(failed.unwrap_or_else(StatementError::no_answer));
                 }
                 Some(AttemptOutcome::Acquired(lease)) => {
-                    if lease.state(Moment::now()) != GuardState::Lost {
+                    if lease.state(since_boot()) != GuardState::Lost {
                         return self.begin(lease).map(Some);
                     }
                     // The answer took longer than the lease can be trusted.
@@ -304,7 +304,7 @@ fn attempt(
 ) -> AttemptOutcome {
     // If an attempt was answered since, a look tells of a row that an earlier statement leaves after all.
     let in_doubt = has_failed && matches!(row.in_table(), InTable::InDoubt(_));
-    let (begun, mut sent) = (Moment::now(), None);
+    let (begun, mut sent) = (since_boot(), None);
     let done = connection.run(|conn| take(conn, row, look_first, in_doubt, &mut sent));
     match done {
         Ok(Ok(token)) => {
@@ -356,7 +356,7 @@ fn take(
     row: &OwnRow,
     look_first: bool,
     in_doubt: bool,
-    sent: &mut Option<Moment>,
+    sent: &mut Option<Duration>,
 ) -> SqlResult<std::result::Result<i64, Option<Holder>>> {
     let key = Key {
         name: &row.name,
@@ -364,19 +364,19 @@ fn take(
     };
     let lease = row.database.lease();
     if in_doubt {
-        *sent = Some(Moment::now());
+        *sent = Some(since_boot());
         if let Some(token) = adopt(conn, key, lease)? {
             return Ok(Ok(token));
         }
     }
     if !look_first {
-        *sent = Some(Moment::now());
+        *sent = Some(since_boot());
         if let Some(token) = lock_table::insert(conn, key, &row.description, lease)? {
             return Ok(Ok(token));
         }
     }
     let found = lock_table::look(conn, key)?;
-    *sent = Some(Moment::now());
+    *sent = Some(since_boot());
     let token = match found {
         RowState::Taken(holder) => return Ok(Err(Some(holder))),
         RowState::Own => adopt(conn, key, lease)?,

@@ -14,8 +14,8 @@ use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::job_table;
 use crate::mysql::lock_table::{self, Key};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
+use crate::system::clock::since_boot;
 use crate::system::contained;
-use crate::time::clock::Moment;
 
 /// The first pause before a failed deletion is repeated; the next constant is the longest.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -27,7 +27,7 @@ pub(super) struct Deletion {
     name: Arc<str>,
     owner: String,
     /// When the row's lease has ended, whatever was sent to the database.
-    lease_end: Moment,
+    lease_end: Duration,
     /// A statement that creates the row may still arrive after the deletion.
     in_doubt: bool,
     /// An earlier try may have deleted the row without an answer.
@@ -52,7 +52,7 @@ impl Deletion {
     pub(super) fn new(
         name: Arc<str>,
         owner: String,
-        lease_end: Moment,
+        lease_end: Duration,
         in_doubt: bool,
         backlog: Arc<Backlog>,
     ) -> Self {
@@ -125,13 +125,13 @@ impl Deletion {
 
     fn answered(mut self, deleted: bool) -> Option<Retry> {
         // No client takes the row before its lease ends, so an earlier try has deleted it.
-        self.tell(deleted || self.tried && Moment::now() < self.lease_end);
+        self.tell(deleted || self.tried && since_boot() < self.lease_end);
         if deleted {
             contained(|| log::debug!("released {}", self.name));
         }
         self.pending = None;
         // Each statement in doubt may create the row once more.
-        let done = !self.in_doubt || Moment::now() >= self.lease_end;
+        let done = !self.in_doubt || since_boot() >= self.lease_end;
         (!done).then_some(Retry {
             deletion: self,
             pause: LONGEST_PAUSE,
@@ -139,7 +139,7 @@ impl Deletion {
     }
 
     fn failed(mut self, error: &StatementError) -> Option<Retry> {
-        if Moment::now() >= self.lease_end {
+        if since_boot() >= self.lease_end {
             return None;
         }
         if error.class == ErrorClass::NoRight {

@@ -38,7 +38,7 @@ macro_rules! guard_views {
 
             /// Returns the state of the guard.
             pub fn $state(&self) -> $crate::GuardState {
-                self.held.lease.state($crate::time::clock::Moment::now())
+                self.held.lease.state($crate::system::clock::since_boot())
             }
 
             /// Returns why the lock was lost; `None` as long as [`check`](Self::check) passes.
@@ -50,7 +50,7 @@ macro_rules! guard_views {
             pub fn valid_for(&self) -> std::time::Duration {
                 self.held
                     .lease
-                    .valid_for($crate::time::clock::Moment::now())
+                    .valid_for($crate::system::clock::since_boot())
             }
 
             /// Returns the number of this grant; the next grant of the same name has a greater one.

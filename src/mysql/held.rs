@@ -8,7 +8,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use crate::mysql::database::Database;
 use crate::mysql::deletion::Deletion;
 use crate::mysql::lease::RowLease;
 use crate::mysql::renew::renew_one;
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 
 /// A lock that is held; guards are made of it.
 #[derive(Debug)]
@@ -55,14 +55,14 @@ pub(super) struct OwnRow {
 pub(super) enum InTable {
     Nothing,
     /// The statement that was sent at this moment got no answer.
-    InDoubt(Moment),
+    InDoubt(Duration),
     /// The row, with its lease.
     Row(Arc<RowLease>),
 }
 
 impl Held {
     pub(super) fn check(&self) -> Result<()> {
-        match self.lease.state(Moment::now()) {
+        match self.lease.state(since_boot()) {
             GuardState::Lost => Err(self.row.lost(self.lease.why_lost())),
             _ => Ok(()),
         }
@@ -72,7 +72,7 @@ impl Held {
     pub(super) fn describe(&self, guard: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut told = f.debug_struct(guard);
         told.field("path", &self.lease.name);
-        told.field("state", &self.lease.state(Moment::now()));
+        told.field("state", &self.lease.state(since_boot()));
         if let Some(why) = self.lost_reason() {
             told.field("why", &why);
         }
@@ -82,7 +82,7 @@ impl Held {
     }
 
     pub(super) fn lost_reason(&self) -> Option<LostReason> {
-        match self.lease.state(Moment::now()) {
+        match self.lease.state(since_boot()) {
             GuardState::Lost => Some(self.lease.why_lost()),
             _ => None,
         }
@@ -92,7 +92,7 @@ impl Held {
         self.check()?;
         let database = &self.row.database;
         let (lease, length) = (self.lease.clone(), database.lease());
-        let asked = Moment::now();
+        let asked = since_boot();
         let valid = self.lease.valid_for(asked);
         let deadline = Instant::now() + valid.min(database.answer_limit());
         let renewed = database.ask(deadline, "verify the lock", move |connection| {
@@ -164,7 +164,7 @@ impl OwnRow {
         let Some((lease, answer)) = self.release() else {
             return Ok(());
         };
-        let now = Moment::now();
+        let now = since_boot();
         if lease.state(now) == GuardState::Lost {
             return Err(self.lost(lease.why_lost()));
         }
@@ -205,7 +205,7 @@ impl OwnRow {
             .writing(journal.map(|journal| (lease.token, journal)))
     }
 
-    fn deletion_by(&self, lease_end: Moment) -> Deletion {
+    fn deletion_by(&self, lease_end: Duration) -> Deletion {
         let in_doubt = self.was_in_doubt.load(Ordering::Relaxed);
         self.detach();
         let turn = self.turn.lock().take();

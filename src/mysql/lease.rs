@@ -18,7 +18,6 @@ use parking_lot::Mutex;
 
 use crate::error::LostReason;
 use crate::guard::{GuardEvent, GuardState};
-use crate::time::clock::Moment;
 use zklock_core::validity::Validity;
 
 /// The lease on the row of one lock that is held.
@@ -37,9 +36,9 @@ pub(super) struct RowLease {
 #[derive(Debug)]
 struct Known {
     /// When the last confirmed renewal was sent.
-    confirmed: Moment,
+    confirmed: Duration,
     /// When the last renewal was sent, confirmed or not.
-    sent: Moment,
+    sent: Duration,
     /// Whether the last renewal waited for another program that had locked the row.
     blocked: bool,
     /// Why the lock is lost, if a reason was given; otherwise its time ran out.
@@ -55,7 +54,7 @@ impl RowLease {
         owner: String,
         token: i64,
         length: Duration,
-        sent: Moment,
+        sent: Duration,
     ) -> Self {
         let (to, events) = unbounded();
         let known = Known {
@@ -82,53 +81,53 @@ impl RowLease {
     }
 
     /// Returns the state at `now`, and sends an event if it changed.
-    pub(super) fn state(&self, now: Moment) -> GuardState {
+    pub(super) fn state(&self, now: Duration) -> GuardState {
         let mut known = self.known.lock();
         self.advance(&mut known, now)
     }
 
     /// Returns how long after `now` the lock can still be trusted.
-    pub(super) fn valid_for(&self, now: Moment) -> Duration {
+    pub(super) fn valid_for(&self, now: Duration) -> Duration {
         let mut known = self.known.lock();
         match self.advance(&mut known, now) {
             GuardState::Lost => Duration::ZERO,
             _ => {
                 let until = self.validity(&known).until;
-                until.saturating_sub(now.since_boot())
+                until.saturating_sub(now)
             }
         }
     }
 
     /// Returns how long after `now` the next event is due if nothing more is confirmed.
-    pub(super) fn steady_for(&self, now: Moment) -> Option<Duration> {
+    pub(super) fn steady_for(&self, now: Duration) -> Option<Duration> {
         let known = self.known.lock();
         // This uses the state that was reported last: a change that was not reported is due at once.
         let next = self.validity(&known).next_change(known.told)?;
-        Some(next.saturating_sub(now.since_boot()))
+        Some(next.saturating_sub(now))
     }
 
     /// Returns when the last confirmed renewal was sent.
-    pub(super) fn confirmed(&self) -> Moment {
+    pub(super) fn confirmed(&self) -> Duration {
         self.known.lock().confirmed
     }
 
     /// Returns when the next renewal is due: two are due before the guard becomes Suspect.
-    pub(super) fn due(&self) -> Moment {
+    pub(super) fn due(&self) -> Duration {
         self.confirmed() + self.length / 6
     }
 
     /// Returns when the lease has ended in the database, whatever was sent to it.
-    pub(super) fn end(&self) -> Moment {
+    pub(super) fn end(&self) -> Duration {
         self.known.lock().sent + self.length
     }
 
     /// Notes that a renewal is about to be sent.
-    pub(super) fn sending(&self, sent: Moment) {
+    pub(super) fn sending(&self, sent: Duration) {
         self.known.lock().sent = sent;
     }
 
     /// Notes that a renewal that was sent at `sent` found the row and renewed it.
-    pub(super) fn confirm(&self, sent: Moment, now: Moment) {
+    pub(super) fn confirm(&self, sent: Duration, now: Duration) {
         let mut known = self.known.lock();
         // After the deadline the lock is lost, even if nobody has checked.
         if self.advance(&mut known, now) != GuardState::Lost {
@@ -144,7 +143,7 @@ impl RowLease {
     }
 
     /// Returns when the last renewal was sent, if it ended as in [`block`](Self::block).
-    pub(super) fn blocked(&self) -> Option<Moment> {
+    pub(super) fn blocked(&self) -> Option<Duration> {
         let known = self.known.lock();
         known.blocked.then_some(known.sent)
     }
@@ -175,13 +174,13 @@ impl RowLease {
     }
 
     fn validity(&self, known: &Known) -> Validity {
-        Validity::of_lease(known.confirmed.since_boot(), self.length)
+        Validity::of_lease(known.confirmed, self.length)
     }
 
-    fn advance(&self, known: &mut Known, now: Moment) -> GuardState {
+    fn advance(&self, known: &mut Known, now: Duration) -> GuardState {
         let state = match known.told {
             GuardState::Lost => GuardState::Lost,
-            _ => self.validity(known).state(now.since_boot()),
+            _ => self.validity(known).state(now),
         };
         self.tell(known, state);
         state
@@ -206,11 +205,12 @@ impl RowLease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::clock::since_boot;
 
     const T: Duration = Duration::from_secs(12);
 
-    fn lease() -> (RowLease, impl Fn(u64) -> Moment) {
-        let start = Moment::now();
+    fn lease() -> (RowLease, impl Fn(u64) -> Duration) {
+        let start = since_boot();
         let lease = RowLease::new("a".into(), String::new(), 1, T, start);
         (lease, move |seconds| start + Duration::from_secs(seconds))
     }

@@ -12,7 +12,7 @@ use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::lease::RowLease;
 use crate::mysql::lock_table::{self, Key, Wait};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 
 /// How many leases are renewed in one packet at most, and in how many packets where that takes long.
 const BATCH: usize = 50;
@@ -24,18 +24,18 @@ const PACKETS: usize = 8;
 /// this one would find rows locked, and slow both down.
 #[derive(Debug)]
 pub(super) struct Progress {
-    begun: Moment,
+    begun: Duration,
     leases: u32,
     /// Whether the leases are likely to take longer than the time after which they are due.
     slow: bool,
     /// When the renewal began, or got an answer last.
-    last: Mutex<Moment>,
+    last: Mutex<Duration>,
 }
 
 impl Progress {
     /// Begins a renewal of this many leases, each of which is likely to take as long as `each`.
     pub(super) fn new(leases: usize, each: Duration, length: Duration) -> Self {
-        let (begun, leases) = (Moment::now(), u32::try_from(leases).unwrap_or(u32::MAX));
+        let (begun, leases) = (since_boot(), u32::try_from(leases).unwrap_or(u32::MAX));
         Self {
             begun,
             leases,
@@ -44,13 +44,13 @@ impl Progress {
         }
     }
 
-    pub(super) fn last(&self) -> Moment {
+    pub(super) fn last(&self) -> Duration {
         *self.last.lock()
     }
 
     /// Returns how long each lease has taken by now.
     pub(super) fn each(&self) -> Duration {
-        Moment::now().saturating_since(self.begun) / self.leases
+        since_boot().saturating_sub(self.begun) / self.leases
     }
 
     /// Returns how many leases to renew in one packet.
@@ -61,10 +61,10 @@ impl Progress {
         if !self.slow {
             return BATCH;
         }
-        let begun = Moment::now();
+        let begun = since_boot();
         // If this fails, the first packet tells why.
         let _ = connection.run(Conn::ping);
-        let trip = Moment::now().saturating_since(begun).as_nanos().max(1);
+        let trip = since_boot().saturating_sub(begun).as_nanos().max(1);
         let packets = usize::try_from(length.as_nanos() / 6 / trip).unwrap_or(PACKETS);
         leases.div_ceil(packets.clamp(1, PACKETS)).clamp(1, BATCH)
     }
@@ -85,7 +85,7 @@ pub(super) fn renew_all(
     let size = progress.batch(connection, rest.len(), length);
     let (mut first, mut took) = (Ok(()), Duration::ZERO);
     loop {
-        let begun = Moment::now();
+        let begun = since_boot();
         order(&mut rest, begun, took);
         let batch = &rest[..rest.len().min(size)];
         if batch.is_empty() {
@@ -93,8 +93,8 @@ pub(super) fn renew_all(
         }
         let (count, renewed) = renew_batch(connection, batch, length, Wait::No);
         rest.drain(..count);
-        let now = Moment::now();
-        took = now.saturating_since(begun);
+        let now = since_boot();
+        took = now.saturating_sub(begun);
         if count > 0 {
             *progress.last.lock() = now;
         }
@@ -115,7 +115,7 @@ pub(super) fn renew_all(
 
 /// Puts those first that an answer reaches in time if it takes as long as the last one. The time for a lease that is
 /// lost, or would be before the answer, is better spent on the others.
-fn order(leases: &mut Vec<Arc<RowLease>>, now: Moment, took: Duration) {
+fn order(leases: &mut Vec<Arc<RowLease>>, now: Duration, took: Duration) {
     leases.retain(|lease| !lease.is_over());
     leases.sort_by_key(|lease| lease.valid_for(now) < took);
 }
@@ -144,15 +144,15 @@ fn renew_batch(
 ) -> (usize, Result<(), StatementError>) {
     let keys: Vec<_> = leases.iter().map(|lease| key(lease)).collect();
     let mut rows = Vec::new();
-    let mut sent = Moment::now();
+    let mut sent = since_boot();
     let done = connection.run(|conn| {
-        sent = Moment::now();
+        sent = since_boot();
         leases.iter().for_each(|lease| lease.sending(sent));
         let (ours, done) = lock_table::renew(conn, &keys, length, wait);
         rows = ours;
         done
     });
-    let now = Moment::now();
+    let now = since_boot();
     for (lease, ours) in leases.iter().zip(&rows) {
         if *ours {
             lease.confirm(sent, now)

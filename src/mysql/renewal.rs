@@ -21,8 +21,8 @@ use crate::mysql::lock_table;
 use crate::mysql::renew::{Progress, renew_all};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::mysql::worker::WorkerPool;
+use crate::system::clock::since_boot;
 use crate::system::contained;
-use crate::time::clock::Moment;
 
 /// How many threads may hang in dead connections before no more are started.
 const MOST_ABANDONED: u32 = 8;
@@ -53,7 +53,7 @@ struct Renewal {
     leases: Vec<Arc<RowLease>>,
     /// Whether the client is closed, and renews no more leases.
     closed: bool,
-    deletions: Vec<(Moment, Deletion)>,
+    deletions: Vec<(Duration, Deletion)>,
     /// The number of deletions in progress.
     deleting: usize,
     /// The number of the renewal in progress, and its progress.
@@ -63,8 +63,8 @@ struct Renewal {
     each: Duration,
     /// Whether the last renewals failed, and the failure was logged.
     failing: bool,
-    renew_at: Moment,
-    clean_at: Moment,
+    renew_at: Duration,
+    clean_at: Duration,
     to_self: Sender<Done>,
     done: Receiver<Done>,
 }
@@ -118,7 +118,7 @@ impl Renewal {
         commands: Receiver<Command>,
         (workers, renewer): (Arc<WorkerPool>, WorkerPool),
     ) -> Self {
-        let (now, (to_self, done)) = (Moment::now(), unbounded());
+        let (now, (to_self, done)) = (since_boot(), unbounded());
         Self {
             lease,
             clean_every,
@@ -137,7 +137,7 @@ impl Renewal {
             renew_at: now,
             // Random, so that clients that start together do not clean together, and that among
             // many short-lived clients some clean.
-            clean_at: now + clean_every.mul_f64(fastrand::f64()),
+            clean_at: now.saturating_add(clean_every.mul_f64(fastrand::f64())),
             to_self,
             done,
         }
@@ -146,13 +146,13 @@ impl Renewal {
     fn run(mut self) {
         let mut open = true;
         while open || self.deleting > 0 || !self.deletions.is_empty() {
-            let now = Moment::now();
+            let now = since_boot();
             self.tell_guards(now);
             self.give_up_if_hung(now);
             self.renew(now);
             self.delete(now);
             self.clean(now, open);
-            let pause = self.until_next(Moment::now());
+            let pause = self.until_next(since_boot());
             let none = never();
             let commands = if open { &self.commands } else { &none };
             select! {
@@ -168,14 +168,14 @@ impl Renewal {
         }
     }
 
-    fn tell_guards(&mut self, now: Moment) {
+    fn tell_guards(&mut self, now: Duration) {
         self.leases.retain(|lease| {
             lease.state(now);
             !lease.is_over()
         });
     }
 
-    fn renew(&mut self, now: Moment) {
+    fn renew(&mut self, now: Duration) {
         if self.renewing.is_some() || now < self.renew_at {
             return;
         }
@@ -210,7 +210,7 @@ impl Renewal {
     }
 
     /// Abandons a renewer that hangs in its connection, and continues with a new one.
-    fn give_up_if_hung(&mut self, now: Moment) {
+    fn give_up_if_hung(&mut self, now: Duration) {
         let hangs = self.hangs_at().is_some_and(|at| at <= now);
         if hangs {
             contained(|| debug!("a renewal hangs: its connection is given up"));
@@ -223,12 +223,12 @@ impl Renewal {
     }
 
     /// Returns when the renewal in progress is given up, if that is allowed.
-    fn hangs_at(&self) -> Option<Moment> {
+    fn hangs_at(&self) -> Option<Duration> {
         let (_, progress) = self.renewing.as_ref()?;
         (self.abandoned < MOST_ABANDONED).then(|| progress.last() + self.lease / 3)
     }
 
-    fn delete(&mut self, now: Moment) {
+    fn delete(&mut self, now: Duration) {
         let all = mem::take(&mut self.deletions).into_iter();
         let (due, later): (Vec<_>, _) = all.partition(|(at, _)| *at <= now);
         self.deletions = later;
@@ -250,16 +250,16 @@ impl Renewal {
     }
 
     fn delete_later(&mut self, retry: Retry) {
-        let at = Moment::now() + retry.pause;
+        let at = since_boot() + retry.pause;
         self.deletions.push((at, retry.deletion));
     }
 
-    fn clean(&mut self, now: Moment, open: bool) {
+    fn clean(&mut self, now: Duration, open: bool) {
         if now < self.clean_at {
             return;
         }
         // A moment in the past would make the thread spin until the last deletion.
-        self.clean_at = now + self.clean_every;
+        self.clean_at = now.saturating_add(self.clean_every);
         if !open {
             return;
         }
@@ -279,7 +279,7 @@ impl Renewal {
     }
 
     /// Returns how long nothing is due.
-    fn until_next(&self, now: Moment) -> Duration {
+    fn until_next(&self, now: Duration) -> Duration {
         let changes = self.leases.iter().filter_map(|lease| lease.steady_for(now));
         let due = self.leases.iter().map(|lease| lease.due()).min();
         let renewal = match &self.renewing {
@@ -288,7 +288,7 @@ impl Renewal {
         };
         let deletions = self.deletions.iter().map(|(at, _)| *at);
         let moments = deletions.chain(renewal).chain([self.clean_at]);
-        let waits = moments.map(|at| at.saturating_since(now));
+        let waits = moments.map(|at| at.saturating_sub(now));
         waits.chain(changes).min().unwrap_or_default()
     }
 
@@ -343,7 +343,7 @@ impl Renewal {
             }
             self.workers.give_way();
             let pause = (self.lease / 24).min(Duration::from_secs(1));
-            self.renew_at = Moment::now() + pause;
+            self.renew_at = since_boot() + pause;
         }
     }
 }

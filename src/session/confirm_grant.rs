@@ -7,8 +7,8 @@ use super::Session;
 use super::caller::Caller;
 use crate::error::{Error, Result};
 use crate::system::clock;
-use crate::time::clock::nanos;
 use crate::time::limit::{Limit, LimitReached};
+use crate::time::nanos;
 use zklock_core::proof::{GrantProof, Next, Proof, judge};
 use zklock_core::validity::Stamp;
 

@@ -16,7 +16,7 @@ use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::clock::since_boot;
 use crate::system::contained;
 use crate::system::sync::Mutex;
-use crate::time::clock::nanos;
+use crate::time::nanos;
 use crate::transport::session_state::SessionValidity;
 use zklock_core::validity::{Stamp, Validity};
 

@@ -15,7 +15,7 @@ use crate::session::lease::Lease;
 use crate::system::channel::{Receiver, Sender, Waitable, unbounded};
 use crate::system::clock;
 use crate::system::sync::Mutex;
-use crate::time::clock::nanos;
+use crate::time::nanos;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::Status;
 use crate::transport::{Answered, Call, Fired, Transport, Watch, WatchId, gather};

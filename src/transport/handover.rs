@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::system::clock;
-use crate::time::clock::nanos;
+use crate::time::nanos;
 use crate::token::FencingToken;
 use zklock_core::attempt::Orphan;
 use zklock_jute::Secret;

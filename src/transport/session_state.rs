@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{LossCell, LostReason};
-use crate::time::clock::{Moment, nanos};
+use crate::time::nanos;
 use zklock_core::lifetime::Lifetime;
 use zklock_core::validity::Terms;
 
@@ -86,7 +86,7 @@ pub(crate) struct Snapshot {
     /// The number of connections that were made so far.
     pub(crate) connects: u64,
     /// When the last connection was made; meaningless before the first.
-    pub(crate) since: Moment,
+    pub(crate) since: Duration,
     /// Whether the same session may continue after a break, in which case the transport reports whether it does.
     pub(crate) resumes: bool,
 }

@@ -21,7 +21,7 @@ use crate::metrics::RequestCounters;
 use crate::system::channel::{Receiver, Sender, unbounded};
 use crate::system::clock;
 use crate::system::sync::Mutex;
-use crate::time::clock::{Moment, nanos};
+use crate::time::nanos;
 use zklock_core::lifetime::Lifetime;
 use zklock_core::proof::{GrantProof, Next};
 use zklock_core::validity::Stamp;
@@ -41,7 +41,7 @@ pub(crate) struct Status {
     answered_at: AtomicU64,
     took: AtomicU64,
     pub(crate) requests: RequestCounters,
-    began: Moment,
+    began: Duration,
 }
 
 struct Inner {
@@ -54,7 +54,7 @@ struct Inner {
     /// The last complaint from or about each server that gave no session.
     trouble: BTreeMap<String, String>,
     /// The server that is being asked for a session, the stage of the request, and since when.
-    asked: Option<(String, &'static str, Moment)>,
+    asked: Option<(String, &'static str, Duration)>,
     subscribers: Subscribers,
     expiries: u64,
     refusal: Option<Error>,
@@ -70,7 +70,7 @@ impl Status {
             session: 0,
             timeout,
             connects: 0,
-            since: Moment::now(),
+            since: clock::since_boot(),
             resumes,
         };
         let lifetime = Lifetime::new(timeout, Duration::ZERO, Duration::ZERO);
@@ -91,7 +91,7 @@ impl Status {
             answered_at: AtomicU64::new(0),
             took: AtomicU64::new(0),
             requests: RequestCounters::default(),
-            began: Moment::now(),
+            began: clock::since_boot(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Status {
         let inner = self.inner.lock();
         let mut trouble = inner.trouble.clone();
         if let Some((host, so_far, since)) = &inner.asked {
-            let is_old = OLD_NEWS < Moment::now().saturating_since(*since);
+            let is_old = OLD_NEWS < clock::since_boot().saturating_sub(*since);
             if is_old || !trouble.contains_key(host) {
                 trouble.insert(host.clone(), (*so_far).to_owned());
             }
@@ -195,7 +195,7 @@ impl Status {
 
     /// Returns how long the last answer took, if it arrived within this time.
     pub(crate) fn round_trip_within(&self, time: Duration) -> Option<Duration> {
-        let is_new = Moment::now().saturating_since(self.answered_at()) <= time;
+        let is_new = clock::since_boot().saturating_sub(self.answered_at()) <= time;
         is_new.then(|| Duration::from_nanos(self.took.load(Ordering::Relaxed)))
     }
 
@@ -205,11 +205,11 @@ impl Status {
         let (snapshot, last) = (self.snapshot(), self.answered_at());
         let is_served = snapshot.state == SessionState::Connected && snapshot.since <= last;
         (!is_served && !snapshot.is_over())
-            .then(|| Moment::now().saturating_since(last.max(self.began)))
+            .then(|| clock::since_boot().saturating_sub(last.max(self.began)))
     }
 
-    fn answered_at(&self) -> Moment {
-        Moment::from_nanos(self.answered_at.load(Ordering::Relaxed))
+    fn answered_at(&self) -> Duration {
+        Duration::from_nanos(self.answered_at.load(Ordering::Relaxed))
     }
 
     /// Returns how many sessions have expired.
@@ -239,14 +239,14 @@ impl Status {
 
     /// Notes that a server is being asked for a session, and how far the request has got.
     pub(crate) fn asks(&self, host: impl fmt::Display, so_far: &'static str) {
-        self.inner.lock().asked = Some((host.to_string(), so_far, Moment::now()));
+        self.inner.lock().asked = Some((host.to_string(), so_far, clock::since_boot()));
     }
 
     /// Notes that a connect request is about to be sent, for the current session if there is one.
     /// Any server that receives it grants at least `least`, if that is stated.
-    pub(crate) fn greets(&self, sent: Moment, least: Option<Duration>) {
+    pub(crate) fn greets(&self, sent: Duration, least: Option<Duration>) {
         let mut inner = self.inner.lock();
-        inner.lifetime.greets(sent.since_boot(), least);
+        inner.lifetime.greets(sent, least);
         inner.bounds.follow(&inner.lifetime);
     }
 
@@ -263,9 +263,9 @@ impl Status {
 
     /// Notes that a server granted `timeout` when asked at `sent`, and serves the session from now
     /// on; requests may be sent soon. Returns the timeout that counts.
-    pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Moment) -> Duration {
+    pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Duration) -> Duration {
         let mut inner = self.inner.lock();
-        let (sent, at) = (sent.since_boot(), clock::since_boot());
+        let at = clock::since_boot();
         if inner.granted == session {
             inner.lifetime.greeted(timeout, sent, at);
             inner.bounds.follow(&inner.lifetime);
@@ -280,19 +280,19 @@ impl Status {
     }
 
     /// Notes that a request of this connection, sent at `sent`, was committed through a quorum. The answer names `zxid`.
-    pub(crate) fn committed(&self, sent: Moment, zxid: i64) {
+    pub(crate) fn committed(&self, sent: Duration, zxid: i64) {
         let mut inner = self.inner.lock();
-        inner.lifetime.committed(sent.since_boot(), zxid);
+        inner.lifetime.committed(sent, zxid);
         inner.bounds.follow(&inner.lifetime);
     }
 
     /// Notes that the answer to a message that was sent at `sent` arrived at `at`.
-    pub(crate) fn answered(&self, sent: Moment, at: Moment) {
-        self.answered_at.store(at.as_nanos(), Ordering::Relaxed);
+    pub(crate) fn answered(&self, sent: Duration, at: Duration) {
+        self.answered_at.store(nanos(at), Ordering::Relaxed);
         self.took
-            .store(nanos(at.saturating_since(sent)), Ordering::Relaxed);
+            .store(nanos(at.saturating_sub(sent)), Ordering::Relaxed);
         let mut inner = self.inner.lock();
-        inner.lifetime.answered(sent.since_boot(), at.since_boot());
+        inner.lifetime.answered(sent, at);
     }
 
     /// Notes that the connection is ready for requests, and the watches are set again.
@@ -301,7 +301,7 @@ impl Status {
             snapshot.state = SessionState::Connected;
             snapshot.session = session;
             snapshot.connects += 1;
-            snapshot.since = Moment::now();
+            snapshot.since = clock::since_boot();
         });
     }
 

@@ -21,7 +21,7 @@ use crate::mysql::lock_table::{self, Key, RowState};
 use crate::mysql::shared_client::SharedClient;
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::owner::Owner;
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 use crate::time::limit::{Limit, LimitReached};
 use zklock_core::job::{Action, Event, Once, Outcome, Wish};
 use zklock_core::journal::{End, Outcome as Ending};
@@ -274,7 +274,7 @@ impl<'a> JobDriver<'a> {
     /// Returns whether the lease was still running when the row was found to be gone.
     fn was_in_time(&self) -> bool {
         let lease = self.lease.as_ref();
-        lease.is_some_and(|lease| lease.state(Moment::now()) != GuardState::Lost)
+        lease.is_some_and(|lease| lease.state(since_boot()) != GuardState::Lost)
     }
 
     fn lost(&self) -> Error {

@@ -17,7 +17,7 @@ fn renewal() -> Renewal {
 
 #[test]
 fn a_lease_that_comes_after_the_close_is_lost() {
-    let (mut renewal, now) = (renewal(), Moment::now());
+    let (mut renewal, now) = (renewal(), since_boot());
     let lease = Arc::new(RowLease::new("a".into(), String::new(), 1, HOUR, now));
     renewal.command(Command::Renew(lease.clone()));
     assert_eq!(lease.state(now), GuardState::Held);

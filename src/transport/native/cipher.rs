@@ -13,9 +13,9 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
+use crate::system::clock::since_boot;
 use crate::system::net::TcpStream;
 use crate::system::sync::Mutex;
-use crate::time::clock::Moment;
 
 /// How much to read from the socket at once: a whole TLS record.
 const ROOM: usize = 18 * 1024;
@@ -87,7 +87,7 @@ impl Cipher {
 
     /// Agrees on keys with the server and checks its certificate; `limit` bounds all reads together.
     pub(super) fn shake_hands(&self, mut stream: &TcpStream, limit: Duration) -> io::Result<()> {
-        let deadline = Moment::now() + limit;
+        let deadline = since_boot().saturating_add(limit);
         let mut out = Vec::new();
         loop {
             self.seal(&mut Vec::new(), &mut out);
@@ -96,7 +96,7 @@ impl Cipher {
             if !self.connection.lock().is_handshaking() {
                 return Ok(());
             }
-            let left = deadline.saturating_since(Moment::now());
+            let left = deadline.saturating_sub(since_boot());
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }

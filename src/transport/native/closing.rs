@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::channel::End;
 use super::shared::{Shared, Stage, State, answer_all, jittered};
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 use crate::transport::Failure;
 use crate::transport::handover::SessionKey;
 use zklock_core::connection::backoff::LEAST;
@@ -37,7 +37,7 @@ impl Shared {
         // From now on the only request is the one to close.
         let open = state.queue.take_pending();
         state.watches.clear();
-        let until = Moment::now() + limit;
+        let until = since_boot().saturating_add(limit);
         match state.stage {
             _ if state.is_kept() => {
                 state.key = None;
@@ -75,7 +75,7 @@ impl Shared {
     pub(super) fn at_most(&self, limit: Duration) -> Duration {
         match self.state.lock().stage {
             Stage::Closing { until, .. } => {
-                let left = until.saturating_since(Moment::now());
+                let left = until.saturating_sub(since_boot());
                 limit.min(left.max(LEAST_WAIT))
             }
             _ => limit,
@@ -98,7 +98,7 @@ impl Shared {
 
 impl State {
     /// Queues the request to end the session.
-    pub(super) fn ask_for_the_end(&mut self, until: Moment) {
+    pub(super) fn ask_for_the_end(&mut self, until: Duration) {
         let reply = self.queue.push(Request::Close, None, None).ok();
         self.stage = Stage::Closing { reply, until };
     }
@@ -125,26 +125,26 @@ impl State {
     pub(super) fn wants_connection(&self) -> bool {
         match self.stage {
             Stage::Away => true,
-            Stage::Closing { until, .. } => self.key.is_some() && Moment::now() < until,
+            Stage::Closing { until, .. } => self.key.is_some() && since_boot() < until,
             Stage::Serving | Stage::Over => false,
         }
     }
 
     /// Returns when to leave a server that was asked at `asked` to end the session.
-    pub(super) fn leaves_unless_closed_at(&self, asked: Option<Moment>) -> Option<Moment> {
+    pub(super) fn leaves_unless_closed_at(&self, asked: Option<Duration>) -> Option<Duration> {
         match (self.stage, asked) {
             (Stage::Closing { until, .. }, Some(asked)) => {
-                Some(asked + (until.saturating_since(asked) / PATIENT_PARTS).max(LEAST))
+                Some(asked + (until.saturating_sub(asked) / PATIENT_PARTS).max(LEAST))
             }
             _ => None,
         }
     }
 
     /// Returns the longest pause from `began` until the next attempt, if the session is to end.
-    pub(super) fn longest_pause(&self, began: Moment) -> Option<Duration> {
+    pub(super) fn longest_pause(&self, began: Duration) -> Option<Duration> {
         match self.stage {
             Stage::Closing { until, .. } => {
-                let part = until.saturating_since(began) / PARTS;
+                let part = until.saturating_sub(began) / PARTS;
                 Some(jittered(part.max(LEAST)))
             }
             _ => None,

@@ -7,8 +7,8 @@ use super::channel::{Channel, HUNG_UP, is_timeout};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
 use crate::error::{ANSWERS_IN_TLS, OTHER_SERVICE};
+use crate::system::clock::since_boot;
 use crate::system::contained;
-use crate::time::clock::Moment;
 use crate::transport::handover::SessionKey;
 use zklock_jute::{ConnectReply, ConnectRequest, Malformed};
 
@@ -66,7 +66,7 @@ pub(super) fn greeting(
     limit: Duration,
     wall_clock_expiry: bool,
 ) -> Result<ConnectReply, String> {
-    let deadline = Moment::now() + limit;
+    let deadline = since_boot().saturating_add(limit);
     let reply = next_frame(channel, inbox, deadline, GREETING_LIMIT, |frame| {
         ConnectReply::decode(frame)
     });
@@ -148,7 +148,7 @@ pub(super) fn tell_granted(
 pub(super) fn next_frame<T>(
     channel: &Channel,
     inbox: &mut Inbox,
-    deadline: Moment,
+    deadline: Duration,
     longest: usize,
     read: impl Fn(&[u8]) -> Result<T, Malformed>,
 ) -> Result<T, Complaint> {
@@ -166,7 +166,7 @@ pub(super) fn next_frame<T>(
             Ok(Some(Frame::TooLong { length, .. })) => return Err(Complaint::TooLong(length)),
             Err(error) => return Err(Complaint::Unreadable(error)),
         }
-        let left = deadline.saturating_since(Moment::now());
+        let left = deadline.saturating_sub(since_boot());
         if left.is_zero() {
             return Err(Complaint::Late);
         }

@@ -25,8 +25,8 @@ use super::receive::{Connection, ConnectionReader};
 use super::resolver::Unresolved;
 use super::shared::{Shared, Stage, jittered};
 use super::who_reads::LeaderFollowers;
+use crate::system::clock::since_boot;
 use crate::system::contained;
-use crate::time::clock::Moment;
 use crate::transport::Failure;
 use crate::transport::handover::SessionKey;
 use zklock_core::connection::backoff::Service;
@@ -53,12 +53,14 @@ struct Io {
     /// Whether a server has served.
     has_served: bool,
     rotation: Rotation<Target>,
-    /// When a server last served, and the session timeout that it granted.
-    served: (Moment, Duration),
+    /// When a server last served.
+    served_at: Duration,
+    /// The session timeout that it granted.
+    granted: Duration,
     /// Whether a server closed the connection in the last round when it was asked to resume the session.
     hung_up: bool,
     /// When the last connect request was sent.
-    asked_at: Moment,
+    asked_at: Duration,
     unanswered: Unanswered,
     /// The connect requests after which the client was not let in.
     not_let_in: Unanswered,
@@ -73,7 +75,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
     let least = shared.config.granted_at_least;
     shared.status.continues(inherited.as_ref(), least);
     let timeout = inherited.as_ref().map_or(Duration::ZERO, |it| it.timeout);
-    let rotation = Rotation::new(shared.config.session_timeout, Moment::now().since_boot());
+    let rotation = Rotation::new(shared.config.session_timeout, since_boot());
     let mut io = Io {
         shared,
         reading,
@@ -81,16 +83,17 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         last_zxid: 0,
         has_served: false,
         rotation,
-        served: (Moment::now(), timeout),
+        served_at: since_boot(),
+        granted: timeout,
         hung_up: false,
-        asked_at: Moment::now(),
+        asked_at: since_boot(),
         unanswered: Unanswered::default(),
         not_let_in: Unanswered::default(),
         unresolved: Vec::new(),
     };
     loop {
         let round = io.round();
-        let pause = io.rotation.pause_after(&round, Moment::now().since_boot());
+        let pause = io.rotation.pause_after(&round, since_boot());
         if matches!(round, Round::Over) || !io.shared.rest(jittered(pause)) {
             break;
         }
@@ -114,12 +117,12 @@ impl Drop for ExitGuard {
 impl Io {
     /// Returns whether the session should have ended by now.
     fn is_overdue(&self) -> bool {
-        Moment::now().saturating_since(self.served.0) > self.lasts()
+        since_boot().saturating_sub(self.served_at) > self.lasts()
     }
 
     /// Returns how long a session lasts from its extension on, at most.
     fn lasts(&self) -> Duration {
-        self.served.1 + MARGIN
+        self.granted + MARGIN
     }
 
     /// Returns whether a server has ever given a session.
@@ -147,7 +150,7 @@ impl Io {
         channel.secure(limit)?;
         #[cfg(feature = "sasl")]
         let begun = prepare(&self.shared, target, limit)?;
-        let (config, sent) = (&self.shared.config, Moment::now());
+        let (config, sent) = (&self.shared.config, since_boot());
         self.shared.status.greets(sent, config.granted_at_least);
         let greeted = self.greet(channel, &mut inbox, limit, wish);
         self.asked(sent, greeted.as_ref().err());
@@ -155,12 +158,12 @@ impl Io {
         if wish == Resumption::Anew && reply.timeout_ms > 0 {
             self.begin_anew();
         }
-        let (before, had) = (self.session.id, self.served.1);
+        let (before, had) = (self.session.id, self.granted);
         let Some(granted) = self.adopt(reply, wish)? else {
             self.shared.detach(false);
             return Ok(Round::Expired);
         };
-        self.rotation.greeted(Moment::now().saturating_since(sent));
+        self.rotation.greeted(since_boot().saturating_sub(sent));
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
         if let Err(end) = log_in(
@@ -168,7 +171,7 @@ impl Io {
             channel,
             &mut inbox,
             target,
-            sent + limit,
+            sent.saturating_add(limit),
             begun,
         ) {
             return self.finish(target, end, false);
@@ -197,7 +200,7 @@ impl Io {
         self.last_zxid = connection.last_zxid;
         // A server that closes the connection when the client authenticates has not served.
         if self.shared.state.lock().stage != Stage::Away {
-            self.served = (Moment::now(), connection.timeout);
+            (self.served_at, self.granted) = (since_boot(), connection.timeout);
             self.not_let_in.end();
         }
         self.finish(target, end, connection.answered)
@@ -273,7 +276,7 @@ impl Io {
 
     /// Notes how a connect request was answered. Servers that have taken such requests for longer than the
     /// session lasts, and let the client in at none of them, may go on like that: the session is given up.
-    fn asked(&mut self, sent: Moment, complaint: Option<&String>) {
+    fn asked(&mut self, sent: Duration, complaint: Option<&String>) {
         self.asked_at = sent;
         let hung_up = complaint.is_some_and(|complaint| complaint == HUNG_UP);
         if hung_up && self.rotation.most(Refusal::Silent) {
@@ -283,7 +286,7 @@ impl Io {
         if hung_up || complaint.is_none() {
             return self.unanswered.end();
         }
-        let (sent, now, lasts) = (sent.since_boot(), Moment::now().since_boot(), self.lasts());
+        let (now, lasts) = (since_boot(), self.lasts());
         self.not_let_in.goes_on(sent, lasts);
         if self.unanswered.add(sent, now, lasts) {
             self.give_up();
@@ -293,8 +296,10 @@ impl Io {
     /// Notes that a server has extended the session and not let the client in. Where that goes on, the session is
     /// given up. Right after an outage of all servers, the next attempt may be luckier.
     fn was_not_let_in(&mut self) {
-        let (sent, now) = (self.asked_at.since_boot(), Moment::now().since_boot());
-        if self.not_let_in.add(sent, now, self.lasts()) {
+        if self
+            .not_let_in
+            .add(self.asked_at, since_boot(), self.lasts())
+        {
             self.give_up();
         }
     }
@@ -367,7 +372,7 @@ impl Io {
                 status.turned_away(&target.to_string(), &end);
                 contained(|| log::info!("{target}: the connection broke: {end}"));
                 Ok(Round::Served(Service {
-                    lived: Moment::now().saturating_since(status.snapshot().since),
+                    lived: since_boot().saturating_sub(status.snapshot().since),
                     answered,
                     unanswered: end == End::Unanswered,
                 }))

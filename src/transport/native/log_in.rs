@@ -10,7 +10,7 @@ use super::hosts::Target;
 use super::sasl::{Begun, LoginFailure, Refusal};
 use super::shared::{Shared, WRITE_AGAIN};
 use crate::error::{Error, PREPARES_LOGIN};
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 use zklock_jute::{SaslReply, encode_sasl};
 
 /// The longest answer to a token. Kerberos tickets may take most of it.
@@ -30,7 +30,7 @@ pub(super) fn prepare(
     };
     let asks = |so_far| shared.status.asks(target, so_far);
     asks(PREPARES_LOGIN);
-    let begun = login.begin(&target.server.host, Moment::now() + limit);
+    let begun = login.begin(&target.server.host, since_boot().saturating_add(limit));
     asks(NOT_GREETED);
     begun.map(Some).map_err(|failure| match failure {
         LoginFailure::Server(reason) | LoginFailure::Credentials(reason) => reason,
@@ -43,7 +43,7 @@ pub(super) fn log_in(
     channel: &Arc<Channel>,
     inbox: &mut Inbox,
     target: &Target,
-    deadline: Moment,
+    deadline: Duration,
     begun: Option<Begun>,
 ) -> Result<(), End> {
     let Some(begun) = begun else {
@@ -53,7 +53,7 @@ pub(super) fn log_in(
         target,
         "it has granted a session, and the SASL login goes on",
     );
-    let limit = deadline.saturating_since(Moment::now());
+    let limit = deadline.saturating_sub(since_boot());
     let ask = |token: &[u8]| {
         let mut state = shared.state.lock();
         state.queue.push_aside(|out| encode_sasl(token, out));
@@ -78,15 +78,15 @@ fn next_reply(
     shared: &Shared,
     channel: &Channel,
     inbox: &mut Inbox,
-    deadline: Moment,
+    deadline: Duration,
 ) -> Result<SaslReply, Complaint> {
     loop {
         let until = match shared.is_behind() {
-            true => deadline.min(Moment::now() + WRITE_AGAIN),
+            true => deadline.min(since_boot() + WRITE_AGAIN),
             false => deadline,
         };
         match next_frame(channel, inbox, until, REPLY_LIMIT, SaslReply::decode) {
-            Err(Complaint::Late) if Moment::now() < deadline => shared.flush(shared.state.lock()),
+            Err(Complaint::Late) if since_boot() < deadline => shared.flush(shared.state.lock()),
             reply => return reply,
         }
     }

@@ -12,7 +12,6 @@ use super::thrown_away::ThrownAway;
 use super::who_reads::Read;
 use crate::error::Error;
 use crate::system::{clock, contained};
-use crate::time::clock::Moment;
 use crate::transport::{Failure, Fired, TooLong, Watch};
 use zklock_core::connection::promptness::Promptness;
 use zklock_core::connection::server_features::older;
@@ -42,10 +41,10 @@ pub(super) struct Connection {
     /// Whether a request was answered.
     pub(super) answered: bool,
     /// When bytes last arrived.
-    heard: Moment,
+    heard: Duration,
     pub(super) promptness: Promptness,
     /// When to leave the server, by the requests that were open at the last tick.
-    leaves_at: Option<Moment>,
+    leaves_at: Option<Duration>,
     thrown_away: ThrownAway,
     /// The read timeout of the socket.
     patience: Duration,
@@ -86,7 +85,7 @@ impl Read for ConnectionReader {
         self.connection.set_patience(until)?;
         match self.inbox.fill(&self.connection.channel) {
             Ok(0) => return Err(End::HungUp),
-            Ok(_) => self.connection.heard = Moment::now(),
+            Ok(_) => self.connection.heard = clock::since_boot(),
             Err(error) if is_timeout(&error) => {}
             Err(error) => return Err(End::Broken(error.to_string())),
         }
@@ -114,7 +113,7 @@ impl Connection {
             timeout,
             auths: shared.config.auth.len(),
             answered: false,
-            heard: Moment::now(),
+            heard: clock::since_boot(),
             promptness: Promptness::new(timeout),
             leaves_at: None,
             thrown_away: ThrownAway::default(),
@@ -126,7 +125,7 @@ impl Connection {
     fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
         let longest = (self.timeout / 12).max(SHORTEST);
         let left = until.map(|until| until.saturating_duration_since(clock::now()));
-        let left_until = |at: Moment| at.saturating_since(Moment::now());
+        let left_until = |at: Duration| at.saturating_sub(clock::since_boot());
         let (stays, again) = (self.leaves_at, self.thrown_away.due);
         let ours = stays.into_iter().chain(again).map(left_until);
         let soonest = ours.chain(left).min();
@@ -154,12 +153,12 @@ impl Connection {
 
     /// Keeps the connection alive, or finds it dead. `amid` a frame, the server counts as answering.
     fn tick(&mut self, amid: bool) -> Result<(), End> {
-        let now = Moment::now();
+        let now = clock::since_boot();
         let mut state = self.shared.state.lock();
         if matches!(state.stage, Stage::Closing { until, .. } if now >= until) {
             return Err(End::Closed);
         }
-        let silence = now.saturating_since(self.heard);
+        let silence = now.saturating_sub(self.heard);
         if silence >= self.timeout * 2 / 3 {
             let told = format!("nothing arrived for {:.1} s", silence.as_secs_f64());
             return Err(End::Broken(told));
@@ -168,8 +167,7 @@ impl Connection {
         // A client that only waits sends nothing but pings.
         let asked = oldest.into_iter().chain(state.queue.oldest_ping()).min();
         let since = asked.map(|asked| if amid { asked.max(self.heard) } else { asked });
-        let by_promptness = self.promptness.leaves_at(since.map(Moment::since_boot));
-        let by_promptness = by_promptness.map(Moment::of);
+        let by_promptness = self.promptness.leaves_at(since);
         let by_the_end = state.leaves_unless_closed_at(oldest);
         self.leaves_at = [by_promptness, by_the_end].into_iter().flatten().min();
         if self.leaves_at.is_some_and(|at| at <= now) {
@@ -286,8 +284,7 @@ impl Connection {
             return Err(end);
         }
         self.shared.status.answered(pending.queued, self.heard);
-        self.promptness
-            .answered(pending.queued.since_boot(), self.heard.since_boot());
+        self.promptness.answered(pending.queued, self.heard);
         self.answered = true;
         if pending.again {
             self.shared.push_again(state, pending);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::channel::Outbox;
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 use crate::transport::{Answer, Failure, TooLong, WatchId};
 use zklock_jute::{ErrorCode, OpCode, Reply, Request, WatchLists, failure, xid};
 
@@ -26,12 +26,12 @@ pub(super) struct RequestQueue {
     handed: u64,
     pending: VecDeque<Pending>,
     /// When the pings without an answer were queued.
-    pings: VecDeque<Moment>,
+    pings: VecDeque<Duration>,
     /// The watches that the server has been asked to set again, and has not answered.
     watches: VecDeque<WatchLists>,
     last_xid: i32,
     /// When a writer last took frames.
-    pub(super) sent: Moment,
+    pub(super) sent: Duration,
 }
 
 /// A request that waits for its reply.
@@ -43,7 +43,7 @@ pub(super) struct Pending {
     /// The closure that gets the reply; absent if no caller needs it.
     pub(super) answer: Option<Answer>,
     /// When the request was queued, which is before it was sent.
-    pub(super) queued: Moment,
+    pub(super) queued: Duration,
     /// Where the request's frame begins in the stream.
     start: u64,
     /// The failure of the request, if it is known before the connection ends.
@@ -69,7 +69,7 @@ impl RequestQueue {
             pings: VecDeque::new(),
             watches: VecDeque::new(),
             last_xid,
-            sent: Moment::now(),
+            sent: since_boot(),
         }
     }
 
@@ -107,7 +107,7 @@ impl RequestQueue {
             request,
             watch,
             answer,
-            queued: Moment::now(),
+            queued: since_boot(),
             start,
             failure: None,
             again: false,
@@ -135,15 +135,15 @@ impl RequestQueue {
     }
 
     /// Queues a ping if nothing was sent for this long.
-    pub(super) fn ping_after(&mut self, pause: Duration, now: Moment) {
-        if pause <= now.saturating_since(self.sent) {
+    pub(super) fn ping_after(&mut self, pause: Duration, now: Duration) {
+        if pause <= now.saturating_sub(self.sent) {
             self.push_aside(|out| Request::Ping.encode(xid::PING, out));
-            self.pings.push_back(Moment::now());
+            self.pings.push_back(since_boot());
         }
     }
 
     /// Takes the oldest ping, which was answered; returns when it was queued.
-    pub(super) fn pong(&mut self) -> Option<Moment> {
+    pub(super) fn pong(&mut self) -> Option<Duration> {
         self.pings.pop_front()
     }
 
@@ -190,12 +190,12 @@ impl RequestQueue {
     }
 
     /// Returns when the oldest open request was queued.
-    pub(super) fn oldest_since(&self) -> Option<Moment> {
+    pub(super) fn oldest_since(&self) -> Option<Duration> {
         self.pending.front().map(|pending| pending.queued)
     }
 
     /// Returns when the oldest ping without an answer was queued.
-    pub(super) fn oldest_ping(&self) -> Option<Moment> {
+    pub(super) fn oldest_ping(&self) -> Option<Duration> {
         self.pings.front().copied()
     }
 
@@ -226,7 +226,7 @@ impl RequestQueue {
             outbox.until = self.queued;
             // Until the writer returns, the kernel may have all of these bytes.
             self.handed = self.queued;
-            self.sent = Moment::now();
+            self.sent = since_boot();
         }
         !outbox.is_empty()
     }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use super::hosts::{Server, Target};
 use super::server_list::Listed;
 use super::shared::Shared;
+use crate::system::clock::since_boot;
 use crate::system::{net, thread};
-use crate::time::clock::Moment;
 
 /// The longest wait for a first address.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl Shared {
     /// Returns at once if the transport must end.
     pub(super) fn look_up(self: &Arc<Self>, has_session: bool) -> Found {
         let mut to_ask = Vec::new();
-        let now = Moment::now();
+        let now = since_boot();
         let mut state = self.state.lock();
         for (place, Listed { server, name }) in state.list.servers.iter_mut().enumerate() {
             if let Some(address) = server.literal() {
@@ -105,7 +105,7 @@ impl Shared {
     }
 
     fn await_names(&self, has_session: bool) {
-        let begun = Moment::now();
+        let begun = since_boot();
         let patience = self.status.snapshot().timeout / 20;
         let patience = patience.clamp(PATIENCE.0, PATIENCE.1);
         let mut state = self.state.lock();
@@ -114,7 +114,7 @@ impl Shared {
                 true => LIMIT,
                 false => patience,
             };
-            let left = (begun + limit).saturating_since(Moment::now());
+            let left = (begun + limit).saturating_sub(since_boot());
             if left.is_zero() {
                 return state.list.note_late();
             }
@@ -210,9 +210,9 @@ mod tests {
     #[test]
     fn a_name_whose_lookup_hangs_delays_one_round_and_no_more_while_another_is_known() {
         let waits = |shared: &Arc<Shared>| {
-            let begun = Moment::now();
+            let begun = since_boot();
             shared.look_up(true);
-            PATIENCE.1 <= Moment::now().saturating_since(begun)
+            PATIENCE.1 <= since_boot().saturating_sub(begun)
         };
         for (hosts, expected) in [
             ("127.0.0.1:1,hangs.invalid:2", [true, false, true, false]),
@@ -225,7 +225,7 @@ mod tests {
                 let place = state.list.servers.len() - 1;
                 let Listed { server, name } = &mut state.list.servers[place];
                 name.addresses = found().unwrap();
-                assert_eq!(name.begins(Moment::now()), Some(number));
+                assert_eq!(name.begins(since_boot()), Some(number));
                 let server = server.clone();
                 drop(state);
                 waited.extend([waits(&shared), waits(&shared)]);

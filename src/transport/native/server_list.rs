@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::hosts::{Server, Target};
 use super::members::Members;
-use crate::time::clock::Moment;
 
 /// How long a lookup may take before the name is looked up again beside it: as long as the system's
 /// resolver usually waits for one server.
@@ -169,7 +168,7 @@ pub(super) struct Lookup {
     /// Why the last lookup found nothing.
     pub(super) complaint: Option<String>,
     /// The number of the last lookup, and when it began.
-    last: Option<(u32, Moment)>,
+    last: Option<(u32, Duration)>,
     /// The number of the last lookup that was answered.
     answered: u32,
     /// How many lookups are without an answer.
@@ -179,8 +178,8 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Returns the number of the lookup that begins now; `None` if it is better to wait for one that
     /// has begun.
-    pub(super) fn begins(&mut self, now: Moment) -> Option<u32> {
-        let is_early = |since| now.saturating_since(since) < AGAIN;
+    pub(super) fn begins(&mut self, now: Duration) -> Option<u32> {
+        let is_early = |since| now.saturating_sub(since) < AGAIN;
         let waits = self.under_way && self.last.is_some_and(|(_, since)| is_early(since));
         self.under_way = true;
         if waits || MOST_LOOKUPS <= self.open {
@@ -254,7 +253,7 @@ mod tests {
     fn a_lookup_that_hangs_gets_a_few_others_beside_it_and_the_latest_answer_counts() {
         let mut name = Lookup::default();
         let address = SocketAddr::from(([1; 4], 1));
-        let start = Moment::from_nanos(0);
+        let start = Duration::from_nanos(0);
         assert_eq!(name.begins(start), Some(1));
         assert_eq!(name.begins(start + AGAIN / 2), None);
         assert_eq!(name.begins(start + AGAIN), Some(2));

@@ -14,9 +14,9 @@ use super::config::Config;
 use super::hosts::Target;
 use super::request_queue::{Pending, RequestQueue};
 use super::server_list::ServerList;
+use crate::system::clock::since_boot;
 use crate::system::random;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
-use crate::time::clock::Moment;
 use crate::time::limit::from_now;
 use crate::transport::handover::SessionKey;
 use crate::transport::status::Status;
@@ -71,7 +71,7 @@ pub(super) enum Stage {
     /// connection; the next connection asks again if this one breaks without an answer.
     Closing {
         reply: Option<i32>,
-        until: Moment,
+        until: Duration,
     },
     Over,
 }
@@ -256,13 +256,13 @@ impl Shared {
     /// Pauses before the next attempt, for a fraction of the time that is left if the session is to
     /// end. Returns `false` if the transport must end.
     pub(super) fn rest(&self, time: Duration) -> bool {
-        let began = Moment::now();
+        let began = since_boot();
         let mut state = self.state.lock();
         while state.wants_connection() {
             let pause = state
                 .longest_pause(began)
                 .map_or(time, |longest| time.min(longest));
-            let left = (began + pause).saturating_since(Moment::now());
+            let left = (began + pause).saturating_sub(since_boot());
             if left.is_zero() {
                 return true;
             }

@@ -3,10 +3,11 @@
 //! They are sent again on the same connection: another one would cost the server more. No caller waits for them.
 
 use std::mem;
+use std::time::Duration;
 
 use super::channel::End;
 use super::shared::State;
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 use zklock_core::answer::BREATHER;
 use zklock_jute::{ErrorCode, WatchLists};
 
@@ -16,7 +17,7 @@ pub(super) struct ThrownAway {
     watches: Vec<WatchLists>,
     members: bool,
     /// When to send the requests again.
-    pub(super) due: Option<Moment>,
+    pub(super) due: Option<Duration>,
 }
 
 impl ThrownAway {
@@ -44,11 +45,11 @@ impl ThrownAway {
     }
 
     fn again_soon(&mut self) {
-        self.due.get_or_insert_with(|| Moment::now() + BREATHER);
+        self.due.get_or_insert_with(|| since_boot() + BREATHER);
     }
 
     /// Queues the requests if they are due by `now`, without the watches that nobody needs any more.
-    pub(super) fn send_again(&mut self, state: &mut State, now: Moment) {
+    pub(super) fn send_again(&mut self, state: &mut State, now: Duration) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
@@ -70,7 +71,6 @@ impl ThrownAway {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use super::super::channel::Outbox;
     use super::super::config::Config;
@@ -83,7 +83,7 @@ mod tests {
         let timeout = Duration::from_secs(10);
         let status = Arc::new(Status::new(timeout, true));
         let shared = Shared::new(Config::plain("127.0.0.1:1", timeout), status);
-        let (mut thrown_away, began) = (ThrownAway::default(), Moment::now());
+        let (mut thrown_away, began) = (ThrownAway::default(), since_boot());
         let sends = |thrown_away: &mut ThrownAway, now| {
             let mut state = shared.state.lock();
             thrown_away.send_again(&mut state, now);

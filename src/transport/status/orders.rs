@@ -39,7 +39,7 @@ fn who_subscribes_and_then_looks_misses_no_change() {
         let status = status();
         let other = beside(&status, |status| awaits(status, Snapshot::is_over));
         let changes = beside(&status, |status| {
-            status.greeted(7, TIMEOUT, Moment::now());
+            status.greeted(7, TIMEOUT, clock::since_boot());
             status.connected(7);
             status.closed();
         });

@@ -13,7 +13,6 @@ use zookeeper::{ZkState, ZooKeeper};
 
 use super::watches::Watches;
 use crate::error::Error;
-use crate::time::clock::Moment;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, Watch};
 use zklock_jute::Request;
@@ -228,7 +227,7 @@ impl Shared {
         life.link = Link::Up(session);
         // Reported with the mutex locked, as in `went_down`, so that the status follows in order.
         // The crate does not report when its handshake was sent.
-        let unknown = Moment::from_nanos(0);
+        let unknown = Duration::from_nanos(0);
         self.status.greeted(session, self.believed, unknown);
         self.status.connected(session);
         // A grant relies on an answer in this session, some time after it: the sooner, the better.

@@ -1,11 +1,13 @@
 //! The threads on which the crate's calls block.
 
+use std::time::Duration;
+
 use crossbeam_channel::Receiver;
 use zookeeper::ZooKeeper;
 
 use super::calls;
 use super::shared::{Job, Link, LinkNews, Owned, Shared, Task};
-use crate::time::clock::Moment;
+use crate::system::clock::since_boot;
 use crate::transport::Failure;
 use zklock_core::connection::is_sync;
 use zklock_jute::{Reply, Request};
@@ -24,7 +26,7 @@ impl Shared {
     fn probe(&self, handle: &ZooKeeper) {
         let root = Request::exists("/");
         let link = self.life.lock().link;
-        let sent = Moment::now();
+        let sent = since_boot();
         let answer = calls::perform(handle, root, None, &self.watches);
         self.life.lock().probing = None;
         if answer != Err(Failure::Lost) {
@@ -49,7 +51,7 @@ impl Shared {
             if is_sync(&task.request) {
                 self.wait_for_those_before(task.id);
             }
-            let sent = Moment::now();
+            let sent = since_boot();
             let answer = calls::perform(handle, task.request, task.watch, &self.watches);
             if answer != Err(Failure::Lost) {
                 self.tell_answered(Link::Up(session), sent);
@@ -65,10 +67,10 @@ impl Shared {
 
     /// Reports an answer, unless it is from a connection that has ended: the server of the next one
     /// may not know of it.
-    fn tell_answered(&self, link: Link, sent: Moment) {
+    fn tell_answered(&self, link: Link, sent: Duration) {
         let life = self.life.lock();
         if matches!(link, Link::Up(_)) && life.link == link {
-            self.status.answered(sent, Moment::now());
+            self.status.answered(sent, since_boot());
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Io;
 use crate::error::TLS_PORT;
+use crate::system::clock::since_boot;
 use crate::system::contained;
-use crate::time::clock::Moment;
 use crate::transport::native::channel::{HUNG_UP, NO_ROUTE, UNREACHED};
 use crate::transport::native::hosts::Candidate;
 use crate::transport::native::resolver::{Found, Unresolved};
@@ -23,8 +23,8 @@ impl Io {
             return Round::Over;
         }
         for (number, mut candidate) in (1..).zip(candidates) {
-            let began = Moment::now();
-            let away = began.saturating_since(self.served.0);
+            let began = since_boot();
+            let away = began.saturating_sub(self.served_at);
             let is_hurried = self.rotation.hurry(&mut candidate, away);
             if let Some(round) = self.tries(candidate, forgotten) {
                 return round;
@@ -34,7 +34,7 @@ impl Io {
                 return Round::Expired;
             }
             let hurried = match is_hurried {
-                true => Moment::now().saturating_since(began),
+                true => since_boot().saturating_sub(began),
                 false => Duration::ZERO,
             };
             if !self.pause_after_attempt(number == addresses, hurried) {
@@ -88,7 +88,7 @@ impl Io {
 
     /// Pauses before the next attempt. Returns `false` if the transport must end.
     fn pause_after_attempt(&self, last: bool, hurried: Duration) -> bool {
-        let now = Moment::now().since_boot();
+        let now = since_boot();
         let pause = self.rotation.pause_after_attempt(last, hurried, now);
         self.shared.rest(jittered(pause))
     }
@@ -124,7 +124,7 @@ impl Io {
         } = self.shared.look_up(self.session.id != 0);
         let timeout = self.shared.status.snapshot().timeout;
         let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
-        let away = Moment::now().saturating_since(self.served.0);
+        let away = since_boot().saturating_sub(self.served_at);
         for Unresolved { server, .. } in &self.unresolved {
             self.shared.status.note_resolved(&server.to_string());
         }

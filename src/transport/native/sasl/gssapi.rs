@@ -13,8 +13,8 @@ use std::time::Duration;
 use super::mechanism::{LoginFailure, Mechanism, NOT_CONFIGURED, Step};
 use crate::error::NO_TICKET;
 use crate::system::channel::bounded;
+use crate::system::clock::since_boot;
 use crate::system::thread;
-use crate::time::clock::Moment;
 use zklock_gssapi::{Context, Error};
 
 /// The bit for "no security layer" among the layers that a server offers.
@@ -42,7 +42,7 @@ pub(super) struct KerberosLogin {
     service: String,
     principal: Option<String>,
     waiters: Waiters,
-    deadline: Moment,
+    deadline: Duration,
     stage: Stage,
 }
 
@@ -55,7 +55,7 @@ enum Stage {
 
 impl Kerberos {
     /// Begins a login at the server that the user calls `host`.
-    pub(super) fn begin(&self, host: &str, deadline: Moment) -> KerberosLogin {
+    pub(super) fn begin(&self, host: &str, deadline: Duration) -> KerberosLogin {
         let host = self.host.as_deref().unwrap_or(host);
         KerberosLogin {
             service: format!("{}@{host}", self.service),
@@ -117,7 +117,7 @@ impl KerberosLogin {
     /// Returns a context, its first token, and the name of the client.
     fn ticket(&self) -> Result<(Context, Vec<u8>, String), LoginFailure> {
         let (service, principal) = (self.service.clone(), self.principal.clone());
-        let limit = self.deadline.saturating_since(Moment::now());
+        let limit = self.deadline.saturating_sub(since_boot());
         let ask = move || Context::begin(&service, principal.as_deref());
         let token = self.waiters.wait(limit, ask);
         let token = token.and_then(|token| token.map_err(|error| error.to_string()));

@@ -23,6 +23,8 @@ mod mechanism;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 pub(crate) use self::digest_md5::Digest;
 #[cfg(feature = "sasl-gssapi")]
 pub(crate) use self::gssapi::{Kerberos, Waiters};
@@ -30,7 +32,6 @@ pub(super) use self::mechanism::LoginFailure;
 use self::mechanism::{Mechanism, Step};
 use crate::error::NO_SASL_LOGIN;
 use crate::system::random;
-use crate::time::clock::Moment;
 use zklock_jute::{ErrorCode, SaslReply};
 
 /// The most steps of a login; no mechanism takes as many.
@@ -60,7 +61,7 @@ pub(super) struct Begun {
 
 impl Login {
     /// Creates the first token for the server at `host`, without contacting that server.
-    pub(super) fn begin(&self, host: &str, deadline: Moment) -> Result<Begun, LoginFailure> {
+    pub(super) fn begin(&self, host: &str, deadline: Duration) -> Result<Begun, LoginFailure> {
         let mut mechanism = self.mechanism(host, deadline);
         let first = mechanism.step(&[])?;
         Ok(Begun { mechanism, first })
@@ -73,7 +74,7 @@ impl Login {
             reason = "DIGEST-MD5 knows its peer, and waits for nobody else"
         )
     )]
-    fn mechanism(&self, host: &str, deadline: Moment) -> Box<dyn Mechanism> {
+    fn mechanism(&self, host: &str, deadline: Duration) -> Box<dyn Mechanism> {
         match self {
             Self::Digest(digest) => Box::new(digest.begin(&random::unique_bytes())),
             #[cfg(feature = "sasl-gssapi")]
