@@ -11,15 +11,13 @@ use std::time::Duration;
 use crate::session::cleaner::Cleaner;
 use crate::session::leases::Leases;
 use crate::system::channel::{Receiver, Sender, Waitable, bounded, wait_any};
-use crate::system::sync::Mutex;
-use crate::system::thread::{self, JoinHandle};
+use crate::system::thread;
 use crate::time::limit::from_now;
 use crate::transport::status::Status;
 
 /// The handle of the thread.
 #[derive(Debug)]
 pub(crate) struct Background {
-    thread: Mutex<Option<JoinHandle<()>>>,
     stop: Sender<()>,
     stopped: Receiver<()>,
 }
@@ -40,26 +38,18 @@ impl Background {
             let _ended = ended;
             run(&leases, &cleaner, changes.receiver(), &woken, &stopping);
         };
-        let thread = thread::spawn("zklock-background", run)?;
-        Ok(Self {
-            thread: Mutex::new(Some(thread)),
-            stop,
-            stopped,
-        })
+        thread::spawn("zklock-background", run)?;
+        Ok(Self { stop, stopped })
     }
 
     /// Ends the thread; waits at most `limit` for it.
     pub(crate) fn stop(&self, limit: Duration) {
         let _ = self.stop.try_send(());
         let _ = self.stopped.recv_timeout(limit);
-        if let Some(thread) = self.thread.lock().take_if(|thread| thread.is_finished()) {
-            let _ = thread.join();
-        }
     }
 
     /// Leaks the handle in a forked child, where the thread does not exist.
-    pub(crate) fn forget(&mut self) {
-        mem::forget(self.thread.get_mut().take());
+    pub(crate) fn forget(&self) {
         mem::forget((self.stop.clone(), self.stopped.clone()));
     }
 }

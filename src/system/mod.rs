@@ -16,9 +16,19 @@ mod real;
 #[cfg(zklock_sim)]
 pub(crate) mod simulated;
 
+use std::io::{Error, ErrorKind};
+
 pub(crate) use self::users_code::contained;
 
 #[cfg(not(zklock_sim))]
 pub(crate) use self::real::{channel, clock, net, process, random, sync, thread};
 #[cfg(zklock_sim)]
 pub(crate) use self::simulated::{channel, clock, net, process, random, sync, thread};
+
+/// Returns whether a call on a socket failed only because its time was up, or for a signal.
+pub(crate) fn is_timeout(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock
+    )
+}

@@ -48,8 +48,9 @@ MUTANTS = [
         "errand-forgotten",
         "what the I/O thread is to do soon is not done if it sleeps",
         "src/transport/native/who_reads.rs",
-        "        if state.asleep {\n            self.io.notify_one();\n        }\n        None",
-        "        None",
+        "        state.errand = Some(errand);\n"
+        "        if state.asleep {\n            self.io.notify_one();\n        }\n",
+        "        state.errand = Some(errand);\n",
     ),
     (
         "io-sleeps-unseen",
@@ -172,7 +173,7 @@ MUTANTS = [
         "close-forgets-callers",
         "a close does not answer the open requests",
         "src/transport/native/closing.rs",
-        "        answer_all(open, Failure::Closed);\n",
+        "        for pending in open {\n            pending.answer(Err(Failure::Closed));\n        }\n",
         "        drop(open);\n",
     ),
     # The I/O thread.

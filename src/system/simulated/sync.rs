@@ -40,10 +40,6 @@ impl<T> Mutex<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn try_take(&self) -> Option<sync::MutexGuard<'_, T>> {
         match self.inner.try_lock() {
             Ok(guard) => Some(guard),

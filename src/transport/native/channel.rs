@@ -236,11 +236,3 @@ fn is_hang_up(error: &io::Error) -> bool {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
     )
 }
-
-/// Returns whether a call on a socket failed only because its time was up.
-pub(super) fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock
-    )
-}

@@ -14,6 +14,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
 use crate::system::clock::since_boot;
+use crate::system::is_timeout;
 use crate::system::net::TcpStream;
 use crate::system::sync::Mutex;
 
@@ -104,7 +105,7 @@ impl Cipher {
             match self.take_in(stream) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
-                Err(error) if is_up(&error) => {}
+                Err(error) if is_timeout(&error) => {}
                 Err(error) => {
                     // TLS has an alert to send to the server.
                     self.seal(&mut Vec::new(), &mut out);
@@ -168,16 +169,6 @@ impl Cipher {
         processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         Ok(taken)
     }
-}
-
-/// Returns whether a read failed only because its time was up, or for a signal.
-fn is_up(error: &io::Error) -> bool {
-    let kinds = [
-        ErrorKind::Interrupted,
-        ErrorKind::TimedOut,
-        ErrorKind::WouldBlock,
-    ];
-    kinds.contains(&error.kind())
 }
 
 impl fmt::Debug for Security {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::channel::End;
-use super::shared::{Shared, Stage, State, answer_all, jittered};
+use super::shared::{Shared, Stage, State, jittered};
 use crate::system::clock::since_boot;
 use crate::transport::Failure;
 use crate::transport::handover::SessionKey;
@@ -55,7 +55,9 @@ impl Shared {
         }
         self.stop.notify_all();
         self.flush(state);
-        answer_all(open, Failure::Closed);
+        for pending in open {
+            pending.answer(Err(Failure::Closed));
+        }
         true
     }
 

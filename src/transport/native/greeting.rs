@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::channel::{Channel, HUNG_UP, is_timeout};
+use super::channel::{Channel, HUNG_UP};
 use super::frame_reader::{Frame, Inbox};
 use super::hosts::Target;
 use crate::error::{ANSWERS_IN_TLS, OTHER_SERVICE};
 use crate::system::clock::since_boot;
-use crate::system::contained;
+use crate::system::{contained, is_timeout};
 use crate::transport::handover::SessionKey;
 use zklock_jute::{ConnectReply, ConnectRequest, Malformed};
 

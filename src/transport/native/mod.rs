@@ -157,12 +157,9 @@ impl Transport for Native {
     }
 
     fn soon(&self, errand: Errand) {
-        let left = match self.reading() {
+        match self.reading() {
             Some(reading) => reading.soon(errand),
-            None => Some(errand),
-        };
-        if let Some(errand) = left {
-            errand();
+            None => errand(),
         }
     }
 
@@ -191,12 +188,7 @@ impl Transport for Native {
         if self.process.is_another() {
             return false;
         }
-        let has_session = self.key().is_some();
-        let limit = if has_session {
-            limit.max(LEAST_LIMIT)
-        } else {
-            limit
-        };
+        let limit = self.key().map_or(limit, |_| limit.max(LEAST_LIMIT));
         self.begin_close(limit);
         // An answer that drops the last handle runs on the I/O thread itself.
         if self.io != thread::current().id() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, End, is_timeout};
+use super::channel::{Channel, End};
 use super::chroot::{below, strip};
 use super::frame_reader::{Frame, Inbox};
 use super::request_queue::{Pending, is_read};
@@ -11,7 +11,7 @@ use super::shared::{Shared, Stage};
 use super::thrown_away::ThrownAway;
 use super::who_reads::Read;
 use crate::error::Error;
-use crate::system::{clock, contained};
+use crate::system::{clock, contained, is_timeout};
 use crate::transport::{Failure, Fired, TooLong, Watch};
 use zklock_core::connection::promptness::Promptness;
 use zklock_core::connection::server_features::older;

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, End, is_timeout};
+use super::channel::{Channel, End};
 use super::config::Config;
 use super::hosts::Target;
 use super::request_queue::{Pending, RequestQueue};
 use super::server_list::ServerList;
 use crate::system::clock::since_boot;
-use crate::system::random;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
+use crate::system::{is_timeout, random};
 use crate::time::limit::from_now;
 use crate::transport::handover::SessionKey;
 use crate::transport::status::Status;
@@ -315,12 +315,6 @@ impl State {
 /// return in step.
 pub(super) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.8 + 0.4 * fastrand::f64())
-}
-
-pub(super) fn answer_all(open: VecDeque<Pending>, failure: Failure) {
-    for pending in open {
-        pending.answer(Err(failure));
-    }
 }
 
 /// Returns the kind of watch that a request sets.

@@ -164,18 +164,18 @@ impl<R: Read> LeaderFollowers<R> {
         }
     }
 
-    /// Makes the I/O thread run an errand within a moment. Returns the errand if the I/O thread
-    /// reads: it would not run the errand before something arrives.
-    pub(super) fn soon(&self, errand: Errand) -> Option<Errand> {
+    /// Makes the I/O thread run an errand within a moment. If that thread reads, it would not run the
+    /// errand before something arrives, and the calling thread does.
+    pub(super) fn soon(&self, errand: Errand) {
         let mut state = self.lead.lock();
         if !state.waits {
-            return Some(errand);
+            drop(state);
+            return errand();
         }
         state.errand = Some(errand);
         if state.asleep {
             self.io.notify_one();
         }
-        None
     }
 
     /// Notes that the calling thread reads again soon after each read, until it has [`returned`](Self::returned).

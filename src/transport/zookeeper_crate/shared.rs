@@ -138,7 +138,13 @@ impl Shared {
             believed,
             news,
             watches: Watches::default(),
-            life: Mutex::new(Life::new(jobs)),
+            life: Mutex::new(Life {
+                jobs: Some(jobs),
+                link: Link::Down(Instant::now()),
+                next_call: 0,
+                open: HashMap::new(),
+                probing: None,
+            }),
             answered: Condvar::new(),
         }
     }
@@ -271,16 +277,6 @@ impl Shared {
 }
 
 impl Life {
-    pub(super) fn new(jobs: Sender<Job>) -> Self {
-        Self {
-            jobs: Some(jobs),
-            link: Link::Down(Instant::now()),
-            next_call: 0,
-            open: HashMap::new(),
-            probing: None,
-        }
-    }
-
     /// Makes a worker probe the connection, unless a probe is in progress.
     fn probe(&mut self) {
         if let (Some(jobs), None) = (&self.jobs, self.probing) {

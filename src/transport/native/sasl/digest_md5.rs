@@ -38,7 +38,6 @@ enum Stage {
     Challenge,
     /// The client has sent its proof, and waits for this proof of the server.
     Proof(String),
-    Over,
 }
 
 /// The server's first message.
@@ -86,9 +85,8 @@ impl Mechanism for DigestLogin {
             }
             Stage::Proof(proof) => {
                 check(token, proof)?;
-                (Step::Done, Stage::Over)
+                return Ok(Step::Done);
             }
-            Stage::Over => (Step::Done, Stage::Over),
         };
         self.stage = stage;
         Ok(step)

@@ -172,7 +172,7 @@ fn exactly(stream: &mut TcpStream, count: usize, stop: &AtomicBool) -> Option<Ve
         match stream.read(&mut bytes[done..]) {
             Ok(0) => return None,
             Ok(read) => done += read,
-            Err(error) if super::super::channel::is_timeout(&error) => {}
+            Err(error) if crate::system::is_timeout(&error) => {}
             Err(_) => return None,
         }
     }

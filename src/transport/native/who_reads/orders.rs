@@ -131,9 +131,7 @@ impl Transport for Rig {
     }
 
     fn soon(&self, errand: Errand) {
-        if let Some(errand) = self.reading.soon(errand) {
-            errand();
-        }
+        self.reading.soon(errand);
     }
 
     fn close(&self, _: Duration) -> bool {
