@@ -265,12 +265,6 @@ impl Cleaner {
         self.entries.lock().in_directory(dir).next().is_some()
     }
 
-    /// Returns the number of open entries.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.entries.lock().len()
-    }
-
     /// Returns the time until the last delayed release is due, if there is one.
     pub(crate) fn delayed_for(&self) -> Option<Duration> {
         let until = self.entries.lock().delayed_until()?;

@@ -40,13 +40,21 @@ fn what_is_left_between_two_sessions_is_looked_for_in_the_next_one() {
     cleaner.add("/m", 1, vec![perhaps, known]);
     cleaner.status.connected(2);
     cleaner.push();
-    assert_eq!(cleaner.len(), 1, "a known node has gone with its session");
+    assert_eq!(
+        cleaner.entries.lock().len(),
+        1,
+        "a known node has gone with its session"
+    );
     let synced = sync("/m");
     assert_eq!(mute.sent.lock().first(), Some(&synced));
     cleaner.status.expired();
     cleaner.status.connected(3);
     cleaner.push();
-    assert_eq!(cleaner.len(), 0, "and so has what came to be in it");
+    assert_eq!(
+        cleaner.entries.lock().len(),
+        0,
+        "and so has what came to be in it"
+    );
 }
 
 /// The session may last for its timeout, and its locks are taken until then.
@@ -83,7 +91,7 @@ fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
     cleaner.release(&["/m/n".to_owned()], &release);
     cleaner.answered(1, Err(Failure::Closed));
     assert_eq!(ended.try_recv(), Ok(Ok(Ended::GoneBefore)));
-    assert_eq!(cleaner.len(), 0);
+    assert_eq!(cleaner.entries.lock().len(), 0);
 }
 
 /// Only the first one heard of it, and the second one was told that the lock is taken.

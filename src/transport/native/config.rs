@@ -76,19 +76,6 @@ impl Default for Config {
     }
 }
 
-#[cfg(test)]
-impl Config {
-    /// Returns a plain configuration without credentials.
-    pub(crate) fn plain(hosts: &str, session_timeout: Duration) -> Self {
-        Self {
-            hosts: Hosts::parse(hosts).unwrap(),
-            session_timeout,
-            connect_timeout: Duration::MAX,
-            ..Self::default()
-        }
-    }
-}
-
 /// Credentials in one of ZooKeeper's schemes.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
@@ -102,3 +89,6 @@ impl Credentials {
         self.scheme.trim().eq_ignore_ascii_case("sasl")
     }
 }
+
+#[cfg(test)]
+mod tests;

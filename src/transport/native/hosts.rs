@@ -79,17 +79,6 @@ impl fmt::Display for Server {
     }
 }
 
-#[cfg(test)]
-impl Target {
-    pub(super) fn of(address: SocketAddr) -> Self {
-        let server = Server {
-            host: address.ip().to_string(),
-            port: address.port(),
-        };
-        Self { server, address }
-    }
-}
-
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.address.ip().to_string() == self.server.host {
@@ -243,6 +232,16 @@ mod tests {
     mod mistakes;
 
     use super::*;
+
+    impl Target {
+        pub(in crate::transport::native) fn of(address: SocketAddr) -> Self {
+            let server = Server {
+                host: address.ip().to_string(),
+                port: address.port(),
+            };
+            Self { server, address }
+        }
+    }
 
     fn read(text: &str) -> (Vec<(String, u16)>, String) {
         let hosts = Hosts::parse(text).unwrap();

@@ -117,12 +117,6 @@ impl Watches {
         });
     }
 
-    /// Returns how many watchers the crate has.
-    #[cfg(test)]
-    pub(super) fn watchers(&self) -> usize {
-        Arc::strong_count(&self.0) - 1
-    }
-
     fn fire(&self, number: u64, event: &WatchedEvent) {
         let path = event.path.as_deref().unwrap_or_default();
         let fired = self.at(path, |node| {

@@ -1,5 +1,7 @@
 //! Which watcher serves which watch, and what its event tells.
 
+use std::sync::Arc;
+
 use zookeeper::{KeeperState, WatchedEvent, WatchedEventType};
 
 use super::{Of, Watches};
@@ -8,6 +10,13 @@ use crate::transport::{Fired, Watch, WatchId};
 use zklock_jute::EventKind;
 
 const PATH: &str = "/lock/holder";
+
+impl Watches {
+    /// Returns how many watchers the crate has.
+    pub(in crate::transport::zookeeper_crate) fn watchers(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+}
 
 fn watch(id: u64) -> (Watch, Receiver<Fired>) {
     let (to, fired) = unbounded();
