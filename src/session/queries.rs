@@ -12,7 +12,7 @@ use crate::transport::Failure;
 use zklock_core::connection::sync;
 use zklock_core::places::OF_A_SEMAPHORE;
 use zklock_core::queue::{Foreign, strangers};
-use zklock_core::refusals::Refusals;
+use zklock_core::refusals;
 use zklock_jute::{Access, CreateMode, ErrorCode, Reply, Request, Stat};
 
 /// How long one request of a query may take.
@@ -71,16 +71,10 @@ impl Session {
                 let Ok(answers) = caller.wait_for_all(first, count, limit) else {
                     return Ok(Err(LimitReached));
                 };
-                let mut refusals = Refusals::default();
-                for answer in answers {
-                    match answer {
-                        Err(Failure::Refused(code)) => refusals.add(code),
-                        Err(Failure::TooLong(long)) => return Err(Error::too_long(long, dir)),
-                        _ => refusals.none(),
-                    }
-                }
-                if let Some(code) = refusals.trouble() {
-                    return Err(not_made(dir, code));
+                match refusals::trouble(&answers) {
+                    Some(Failure::Refused(code)) => return Err(not_made(dir, code)),
+                    Some(Failure::TooLong(long)) => return Err(Error::too_long(long, dir)),
+                    _ => {}
                 }
             }
         }

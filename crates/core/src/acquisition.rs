@@ -26,14 +26,13 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use self::state::{Beside, Births, Elsewhere, Holds, Hurry, Step, Watches};
+use self::state::{Beside, Elsewhere, Holds, Hurry, Step, Watches};
 pub use self::wire::{About, CallId, Note, Reached, Refused, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::{Action, Attempt, Event, Orphan, OwnNode, Patience};
 use crate::path::node_in;
 use crate::proof::GrantProof;
 use crate::queue::{Blocked, Contest};
-use crate::refusals::Refusals;
 use crate::seen_ahead::SeenAhead;
 use crate::skip_listing::LastGrant;
 use crate::validity::Stamp;
@@ -54,16 +53,14 @@ pub struct Acquisition {
     proof: GrantProof,
     /// The requests on their way, and what each is for.
     flight: Vec<(CallId, Step)>,
+    /// The answers so far to requests that tell something only together.
+    answers: Vec<(Step, Answered)>,
     /// A listing that arrived before the attempt asked for it.
     listing: Option<Names>,
     seen: Option<SeenAhead>,
     holds: Holds,
     beside: Beside,
     hurry: Hurry,
-    parents: Refusals,
-    births: Births,
-    /// The answers to a proof that have arrived so far.
-    proofs: Vec<Answered>,
     watches: Watches,
     elsewhere: Elsewhere,
     /// The data and stat that the watch on the nearest node returned.
@@ -127,14 +124,12 @@ impl Acquisition {
             has_ended: false,
             proof: GrantProof::default(),
             flight: Vec::new(),
+            answers: Vec::new(),
             listing: None,
             seen: None,
             holds: Holds::default(),
             beside: Beside::default(),
             hurry: Hurry::default(),
-            parents: Refusals::default(),
-            births: Births::default(),
-            proofs: Vec::new(),
             watches: Watches::default(),
             elsewhere: Elsewhere::default(),
             found: Default::default(),
@@ -300,12 +295,12 @@ impl Acquisition {
     /// Notes that the connection broke: the requests on their way have failed, and the watches are gone.
     pub fn broke(&mut self) {
         self.flight.clear();
+        self.answers.clear();
         self.listing = None;
         self.watches = Watches::default();
         self.elsewhere.broke();
         self.events.clear();
         self.rests_until = None;
-        self.proofs.clear();
         self.forget_holds();
         self.beside.look = None;
         self.hurry.broke();

@@ -1,48 +1,36 @@
 //! Whether a lock's directory can be created, by the answers to the creates of it and of its ancestors.
 
+use super::answer::{Answered, Failure};
 use zklock_jute::ErrorCode;
 
-/// The server's refusals to create the ancestors of a lock, outermost first.
-#[derive(Debug, Default)]
-pub struct Refusals {
-    count: usize,
-    /// The first refusal that is not a consequence of another.
-    first: Option<ErrorCode>,
-    last: Option<ErrorCode>,
-}
-
-impl Refusals {
-    /// Notes that the next create was refused.
-    pub fn add(&mut self, code: ErrorCode) {
-        // Above the outermost ancestor there is only the chroot. Any other one lacks its parent because the
-        // parent was refused, or was deleted at once.
-        let consequence = code == ErrorCode::NO_NODE && 0 < self.count;
-        if code != ErrorCode::NODE_EXISTS && !consequence {
-            self.first = self.first.or(Some(code));
-        }
-        self.last = Some(code);
-        self.count += 1;
-    }
-
-    /// Notes that the next create succeeded, or has no answer.
-    pub fn none(&mut self) {
-        self.last = None;
-        self.count += 1;
-    }
-
-    /// Returns why the lock's node cannot be created, if so. A refusal in between does not matter if the
-    /// directory itself exists.
-    pub fn trouble(&self) -> Option<ErrorCode> {
-        match self.last? {
-            ErrorCode::NODE_EXISTS => None,
-            _ => self.first,
-        }
+/// Returns why the directory cannot be created, if so. The answers are those to the creates of its ancestors,
+/// outermost first, and of itself.
+pub fn trouble(answers: &[Answered]) -> Option<Failure> {
+    let refusals = answers.iter().map(|answer| match answer {
+        Err(failure @ (Failure::Refused(_) | Failure::TooLong(_))) => Some(*failure),
+        // Another create finds out whether one without an answer was carried out.
+        _ => None,
+    });
+    // A refusal in between does not matter if the directory itself exists.
+    match refusals.clone().next_back()?? {
+        Failure::Refused(ErrorCode::NODE_EXISTS) => None,
+        _ => refusals.enumerate().find_map(|(place, refusal)| {
+            // Above the outermost ancestor there is only the chroot. Any other one lacks its parent because the
+            // parent was refused, or was deleted at once.
+            let is_a_consequence = |failure: &Failure| match failure {
+                Failure::Refused(ErrorCode::NODE_EXISTS) => true,
+                Failure::Refused(ErrorCode::NO_NODE) => 0 < place,
+                _ => false,
+            };
+            refusal.filter(|failure| !is_a_consequence(failure))
+        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zklock_jute::Reply;
 
     #[test]
     fn a_parent_that_cannot_be_made_is_trouble_unless_it_is_not_needed() {
@@ -62,14 +50,12 @@ mod tests {
             (&[EXISTS, NO_AUTH], Some(NO_AUTH)),
         ];
         for (codes, expected) in table {
-            let mut refusals = Refusals::default();
-            for code in codes {
-                match *code {
-                    OK => refusals.none(),
-                    code => refusals.add(code),
-                }
-            }
-            assert_eq!(refusals.trouble(), expected, "{codes:?}");
+            let answers = codes.iter().map(|code| match *code {
+                OK => Ok(Reply::Nothing),
+                code => Err(Failure::Refused(code)),
+            });
+            let found = trouble(&answers.collect::<Vec<_>>());
+            assert_eq!(found, expected.map(Failure::Refused), "{codes:?}");
         }
     }
 }

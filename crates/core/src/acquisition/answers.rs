@@ -1,5 +1,7 @@
 //! The answers to an attempt's requests, and the events that they amount to.
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
@@ -10,6 +12,7 @@ use crate::attempt::{Action, Event, Origin};
 use crate::path;
 use crate::places::permits_of_kazoos;
 use crate::proof::{self, GrantProof, Proof};
+use crate::refusals;
 use crate::validity::Stamp;
 use zklock_jute::{ErrorCode, EventKind, Names, Reply, Stat};
 
@@ -23,29 +26,27 @@ impl Acquisition {
         answered: Answered,
         wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
+        if step.is_one_of_several() {
+            self.answers.push((step, answered));
+            return match self.is_on_its_way(|other| *other == step) {
+                true => Ok(()),
+                false => self.report_all(step, wire),
+            };
+        }
         match step {
-            Step::Parent => self.parent_made(&answered),
             Step::List => self.listed(None, answered, wire),
             Step::Crowd(queued) => self.listed(Some(queued), answered, wire),
-            Step::Semaphore => self.semaphore_read(answered, wire),
             Step::Head => self.head_answered(answered, wire),
-            Step::Hold => self.hold_read(answered, wire),
-            Step::Removal => {
-                self.hold_removed(&answered, wire);
-                Ok(())
-            }
             Step::Own if answered == Err(GONE) => self.own_is_gone(),
             // A client that may not read a node gets no event of it, not even of its deletion.
             Step::Nearest if answered == Err(Failure::Refused(ErrorCode::NO_AUTH)) => {
                 self.watch_directory(wire)
             }
             Step::Beyond => self.beyond(&answered),
-            Step::Birth => self.born(&answered),
             Step::Elsewhere(at, again) => {
                 self.seen_elsewhere((at, again), &answered, wire);
                 Ok(())
             }
-            Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answered, wire),
             step => {
                 self.saw_clock(&answered, wire.now());
                 if let Some(event) = self.said(step, answered, wire)? {
@@ -53,6 +54,25 @@ impl Acquisition {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Tells the attempt what the answers to requests say that were sent together.
+    fn report_all(&mut self, step: Step, wire: &mut dyn Wire) -> Result<(), Failure> {
+        let all = mem::take(&mut self.answers).into_iter();
+        let (all, others): (Vec<_>, Vec<_>) = all.partition(|(of, _)| *of == step);
+        self.answers = others;
+        let answers: Vec<_> = all.into_iter().map(|(_, answered)| answered).collect();
+        match step {
+            Step::Parent => self.parents_made(&answers),
+            Step::Birth => self.born(&answers),
+            Step::Proof(stamp, counts) => self.confirmed((stamp, counts), answers, wire),
+            Step::Hold => self.holds_read(answers, wire),
+            Step::Removal => {
+                self.holds_removed(answers, wire);
+                Ok(())
+            }
+            _ => self.semaphore_read(answers, wire),
         }
     }
 
@@ -158,18 +178,9 @@ impl Acquisition {
         )
     }
 
-    fn parent_made(&mut self, answered: &Answered) -> Result<(), Failure> {
-        match answered {
-            Err(Failure::Refused(code)) => self.parents.add(*code),
-            Err(failure @ Failure::TooLong(_)) => return Err(*failure),
-            // Another create finds out whether one without an answer was carried out.
-            _ => self.parents.none(),
-        }
-        if self.is_on_its_way(|step| *step == Step::Parent) {
-            return Ok(());
-        }
-        match self.parents.trouble() {
-            Some(code) => Err(Failure::Refused(code)),
+    fn parents_made(&mut self, answers: &[Answered]) -> Result<(), Failure> {
+        match refusals::trouble(answers) {
+            Some(failure) => Err(failure),
             None => {
                 self.attempt.handle(Event::ParentsMade);
                 Ok(())
@@ -219,29 +230,28 @@ impl Acquisition {
         Ok(())
     }
 
-    fn born(&mut self, answered: &Answered) -> Result<(), Failure> {
-        let czxid = match answered {
-            Ok(Reply::Stat(stat)) => Some(stat.czxid),
-            Ok(_) | Err(GONE) => None,
-            Err(failure) => return Err(*failure),
+    fn born(&mut self, answers: &[Answered]) -> Result<(), Failure> {
+        let Action::Births(names) = self.attempt.action() else {
+            return Ok(());
         };
-        if let Some(births) = self.births.next(czxid) {
-            self.attempt.handle(Event::Births(births));
+        let mut births = BTreeMap::new();
+        for (name, answered) in names.into_iter().zip(answers) {
+            match answered {
+                Ok(Reply::Stat(stat)) => drop(births.insert(name, stat.czxid)),
+                Ok(_) | Err(GONE) => {}
+                Err(failure) => return Err(*failure),
+            }
         }
+        self.attempt.handle(Event::Births(births));
         Ok(())
     }
 
     fn confirmed(
         &mut self,
         (stamp, counts): (Stamp, bool),
-        answered: Answered,
+        answers: Vec<Answered>,
         wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
-        self.proofs.push(answered);
-        if self.is_on_its_way(|step| matches!(step, Step::Proof(..))) {
-            return Ok(());
-        }
-        let answers = mem::take(&mut self.proofs);
         match proof::judge(wire.transacts(), &answers) {
             Proof::Confirmed => {
                 if self.proof.confirmed(stamp, counts, wire.now()) {

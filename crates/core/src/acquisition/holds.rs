@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use super::state::{HoldsLook, SeenHold, Step};
+use super::state::{SeenHold, Step};
 use super::{Acquisition, Note, Wire};
 use crate::answer::{Answered, Failure};
 use crate::attempt::Event;
@@ -50,12 +50,7 @@ impl Acquisition {
             let read = Request::get(&node_in(&self.path, &hold.name));
             self.send(read, Step::Hold, wire);
         }
-        self.holds.look = Some(HoldsLook {
-            names,
-            asked,
-            seen: Vec::new(),
-            first: None,
-        });
+        self.holds.look = Some((names, asked));
         None
     }
 
@@ -79,45 +74,36 @@ impl Acquisition {
         self.beside.look.is_some() || self.holds.look.is_some() || removes
     }
 
-    /// Takes in that a hold was read, is gone, or may not be read.
-    pub(super) fn hold_read(
+    /// Takes in which holds were read; the others are gone, or may not be read.
+    pub(super) fn holds_read(
         &mut self,
-        answered: Answered,
+        answers: Vec<Answered>,
         wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
-        let Some(mut look) = self.holds.look.take() else {
+        let Some((names, asked)) = self.holds.look.take() else {
             return Ok(());
         };
-        let mut hold = look.asked.remove(0);
-        match answered {
-            Ok(Reply::Data { data, stat }) if !stat.has_session() => {
-                self.holds.clock.saw(stat.mtime, wire.now());
-                hold.version = stat.version;
-                hold.end = hold::end(&data, &stat);
-                if look.seen.is_empty() {
-                    look.first = Some((data, stat));
+        let (mut seen, mut first) = (Vec::new(), None);
+        for (mut hold, answered) in asked.into_iter().zip(answers) {
+            match answered {
+                Ok(Reply::Data { data, stat }) if !stat.has_session() => {
+                    self.holds.clock.saw(stat.mtime, wire.now());
+                    hold.version = stat.version;
+                    hold.end = hold::end(&data, &stat);
+                    seen.push(hold);
+                    first.get_or_insert((data, stat));
                 }
-                look.seen.push(hold);
+                Ok(_) | Err(Failure::Refused(_) | Failure::TooLong(_)) => {}
+                Err(failure) => return Err(failure),
             }
-            Ok(_) | Err(Failure::Refused(_) | Failure::TooLong(_)) => {}
-            Err(failure) => return Err(failure),
         }
-        match look.asked.is_empty() {
-            true => self.holds_read(look, wire),
-            false => self.holds.look = Some(look),
+        self.meets(first.as_ref().map(|(data, stat)| (data, stat)), wire);
+        if self.attempt.node().is_none() {
+            self.without_past(&names, &seen, wire);
+        } else if !self.removes_past(seen, wire) {
+            self.attempt.handle(Event::Children(names));
         }
         Ok(())
-    }
-
-    fn holds_read(&mut self, look: HoldsLook, wire: &mut dyn Wire) {
-        let first = look.first.as_ref().map(|(data, stat)| (data, stat));
-        self.meets(first, wire);
-        if self.attempt.node().is_none() {
-            return self.without_past(&look, wire);
-        }
-        if !self.removes_past(look.seen, wire) {
-            self.attempt.handle(Event::Children(look.names));
-        }
     }
 
     /// Removes the holds that are over, whatever stands ahead of them: a waiter that watches the nearest
@@ -155,32 +141,30 @@ impl Acquisition {
         wire.tell(Note::RemovesHold(&path));
         let version = hold.version;
         self.send(Request::Delete { path, version }, Step::Removal, wire);
-        self.holds.removes.push_back(hold.name);
+        self.holds.removes.push(hold.name);
     }
 
     /// Makes a contender without a node ignore the holds that are probably over. It enters the queue then,
     /// and learns the servers' time.
-    fn without_past(&mut self, look: &HoldsLook, wire: &dyn Wire) {
+    fn without_past(&mut self, names: &Names, seen: &[SeenHold], wire: &dyn Wire) {
         let time = wire.probable_time();
         let over = |hold: &&SeenHold| hold.end.is_some_and(|end| end <= time);
-        let over = look.seen.iter().filter(over);
-        let over: Vec<_> = over.map(|hold| &*hold.name).collect();
-        self.attempt
-            .handle(Event::Children(look.names.without(&over)));
+        let over = seen.iter().filter(over).map(|hold| &*hold.name);
+        let left = names.without(&over.collect::<Vec<_>>());
+        self.attempt.handle(Event::Children(left));
     }
 
-    /// Takes in the answer to a removal. The listing behind the last one shows what is left.
-    pub(super) fn hold_removed(&mut self, answered: &Answered, wire: &mut dyn Wire) {
-        let removed = self.holds.removes.pop_front();
-        match answered {
-            Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => {}
-            Err(Failure::Refused(code)) => {
-                if let Some(name) = removed {
-                    wire.tell(Note::HoldStays(&node_in(&self.path, &name), *code));
+    /// Takes in the answers to removals. The listing behind the last one shows what is left.
+    pub(super) fn holds_removed(&mut self, answers: Vec<Answered>, wire: &mut dyn Wire) {
+        for (name, answered) in mem::take(&mut self.holds.removes).into_iter().zip(answers) {
+            match answered {
+                Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => {}
+                Err(Failure::Refused(code)) => {
+                    wire.tell(Note::HoldStays(&node_in(&self.path, &name), code));
                     self.holds.kept.push(name);
                 }
+                _ => {}
             }
-            _ => {}
         }
     }
 

@@ -6,9 +6,8 @@
 //! the later one sees the earlier one.
 
 use alloc::vec::Vec;
-use core::mem;
 
-use super::state::{SemaphoreLook, Step};
+use super::state::Step;
 use super::{Acquisition, Wire};
 use crate::answer::{Answered, Failure};
 use crate::dialect::Role;
@@ -29,34 +28,25 @@ impl Acquisition {
         for look in permits::looks(&self.path) {
             self.send(look, Step::Semaphore, wire);
         }
-        let answers = Vec::new();
-        self.beside.look = Some(SemaphoreLook { names, answers });
+        self.beside.look = Some(names);
         None
     }
 
-    /// Takes in the answer to one of the looks.
+    /// Takes in the answers to the looks.
     pub(super) fn semaphore_read(
         &mut self,
-        answered: Answered,
+        answers: Vec<Answered>,
         wire: &mut dyn Wire,
     ) -> Result<(), Failure> {
-        let Some(look) = &mut self.beside.look else {
+        let Some(names) = self.beside.look.take() else {
             return Ok(());
         };
-        match answered {
-            Ok(reply) => look.answers.push(Ok(reply)),
-            Err(Failure::Refused(code)) => look.answers.push(Err(code)),
-            Err(failure) => {
-                self.beside.look = None;
-                return Err(failure);
-            }
-        }
-        if self.is_on_its_way(|step| *step == Step::Semaphore) {
-            return Ok(());
-        }
-        let Some(SemaphoreLook { names, answers }) = mem::take(&mut self.beside.look) else {
-            return Ok(());
+        let told = |answered| match answered {
+            Err(Failure::Refused(code)) => Ok(Err(code)),
+            Err(failure) => Err(failure),
+            Ok(reply) => Ok(Ok(reply)),
         };
+        let answers = answers.into_iter().map(told).collect::<Result<_, _>>()?;
         let stood = self.beside.was_idle == Some(true);
         let idle = permits::is_idle_by(answers, stood);
         self.beside.was_idle = Some(idle && self.attempt.node().is_some());

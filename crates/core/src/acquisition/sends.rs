@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::mem;
 use core::time::Duration;
 
-use super::state::{Births, Step, Watches};
+use super::state::{Step, Watches};
 use super::{Acquisition, Note, Wire};
 use crate::attempt::{Action, Event, Patience};
 use crate::connection::sync;
@@ -13,7 +13,6 @@ use crate::name::may_be_hold;
 use crate::path::node_in;
 use crate::proof::{self, Next};
 use crate::queue::{Blocked, Place};
-use crate::refusals::Refusals;
 use zklock_jute::{Names, Request};
 
 /// How long a waiter relies on the watch on a directory. A server does not tell a client of changes that it may not
@@ -82,7 +81,6 @@ impl Acquisition {
         if self.is_on_its_way(|step| *step == Step::Parent) {
             return false;
         }
-        self.parents = Refusals::default();
         let requests = wire.parents(&self.path);
         if requests.is_none() {
             self.has_ended = true;
@@ -205,7 +203,6 @@ impl Acquisition {
         if self.is_on_its_way(|step| *step == Step::Birth) {
             return;
         }
-        self.births = Births::of(names);
         for name in names {
             let look = Request::exists(&node_in(&self.path, name));
             self.send(look, Step::Birth, wire);

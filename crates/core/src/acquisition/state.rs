@@ -1,10 +1,8 @@
-//! The state of an acquisition besides that of its attempt: the requests on their way, the watches, answers
-//! that tell something only together, and the holds, the semaphore and the overdue holder at its path.
+//! The state of an acquisition besides that of its attempt: the requests on their way, the watches, and the holds,
+//! the semaphore and the overdue holder at its path.
 
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::mem;
 use core::time::Duration;
 
 use super::wire::About;
@@ -12,7 +10,7 @@ use crate::hold::ServersClock;
 use crate::overdue_holder::{Action, Event, Overdue};
 use crate::path::node_in;
 use crate::validity::Stamp;
-use zklock_jute::{Data, ErrorCode, Names, Reply, Stat};
+use zklock_jute::Names;
 
 /// The purpose of a request, which says how to read its answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,6 +48,21 @@ pub(super) enum Step {
     Semaphore,
     /// A request about a holder that has held for too long.
     Head,
+}
+
+impl Step {
+    /// Returns whether such requests are sent together, and tell something only when all of them are answered.
+    pub(super) fn is_one_of_several(self) -> bool {
+        matches!(
+            self,
+            Self::Parent
+                | Self::Birth
+                | Self::Proof(..)
+                | Self::Hold
+                | Self::Removal
+                | Self::Semaphore
+        )
+    }
 }
 
 /// The nodes that are watched.
@@ -91,39 +104,15 @@ impl Elsewhere {
     }
 }
 
-/// The births of nodes that the answers so far have told.
-#[derive(Debug, Default)]
-pub(super) struct Births {
-    /// The nodes whose answers are still to come, in this order.
-    asked: VecDeque<String>,
-    known: BTreeMap<String, i64>,
-}
-
-impl Births {
-    pub(super) fn of(names: &[String]) -> Self {
-        Self {
-            asked: names.iter().cloned().collect(),
-            known: BTreeMap::new(),
-        }
-    }
-
-    /// Notes when the next node was born, or that it is gone. Returns all births when the last one is known.
-    pub(super) fn next(&mut self, czxid: Option<i64>) -> Option<BTreeMap<String, i64>> {
-        if let Some((name, czxid)) = self.asked.pop_front().zip(czxid) {
-            self.known.insert(name, czxid);
-        }
-        self.asked.is_empty().then(|| mem::take(&mut self.known))
-    }
-}
-
 /// The holds ahead of a waiter, as far as it knows them.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     /// Whether a hold was ahead.
     pub(super) met: bool,
-    pub(super) look: Option<HoldsLook>,
+    /// A listing with holds that are being read, in the order of the answers.
+    pub(super) look: Option<(Names, Vec<SeenHold>)>,
     /// The holds that are being removed, in the order of the answers.
-    pub(super) removes: VecDeque<String>,
+    pub(super) removes: Vec<String>,
     /// When to look at the holds again.
     pub(super) again: Option<Duration>,
     /// The holds that end while this waiter waits and that no other waiter is to remove before.
@@ -132,17 +121,6 @@ pub(super) struct Holds {
     pub(super) kept: Vec<String>,
     /// The clock that says when a hold is over.
     pub(super) clock: ServersClock,
-}
-
-/// A listing with holds whose data is being read.
-#[derive(Debug)]
-pub(super) struct HoldsLook {
-    pub(super) names: Names,
-    /// The holds that are not read yet, in the order of the answers.
-    pub(super) asked: Vec<SeenHold>,
-    pub(super) seen: Vec<SeenHold>,
-    /// The data and stat of the first hold.
-    pub(super) first: Option<(Data, Stat)>,
 }
 
 #[derive(Debug)]
@@ -158,17 +136,10 @@ pub(super) struct SeenHold {
 /// The semaphore at the path of a contender, as far as the contender knows it.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
-    pub(super) look: Option<SemaphoreLook>,
+    /// A listing that shows the semaphore's directories, while these are looked at.
+    pub(super) look: Option<Names>,
     /// `None` if no semaphore has directories here; `Some(true)` if nobody used it while our node stood.
     pub(super) was_idle: Option<bool>,
-}
-
-/// A listing that shows the semaphore's directories, and the answers so far: the data of its node, who is
-/// in its queue and who has its permits.
-#[derive(Debug)]
-pub(super) struct SemaphoreLook {
-    pub(super) names: Names,
-    pub(super) answers: Vec<Result<Reply, ErrorCode>>,
 }
 
 /// The holder that may have held for too long, as far as a waiting contender knows it.

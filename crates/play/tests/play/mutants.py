@@ -102,9 +102,9 @@ MUTANTS = [
     (
         "ancestor-thrown-away",
         "an ancestor whose create was thrown away is not counted",
-        "core/acquisition/answers.rs",
-        "            _ => self.parents.none(),",
-        "            Err(failure) => return Err(*failure),\n            Ok(_) => self.parents.none(),",
+        "core/refusals.rs",
+        "    let refusals = answers.iter().map(|answer| match answer {",
+        "    let counted = |answer: &&Answered| !matches!(answer, Err(Failure::NotSent));\n    let refusals = answers.iter().filter(counted).map(|answer| match answer {",
     ),
     (
         "thrown-away-for-good",
