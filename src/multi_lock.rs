@@ -94,9 +94,11 @@ impl MultiLock {
                 rule: "a multi-lock needs at least one path".into(),
             });
         }
+        let role = Role::Exclusive;
+        let alone = |path| Part { path, role };
         Ok(Self {
             locks: locks.clone(),
-            parts: paths.into_iter().map(Part::alone).collect(),
+            parts: paths.into_iter().map(alone).collect(),
         })
     }
 

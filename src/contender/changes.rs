@@ -44,7 +44,7 @@ impl Session {
         let changed = self.watch_until(path, limit, |spots| {
             confirmed = None;
             if !is_known(spots, known) {
-                let present = match self.contenders_within(path, || limit.clone()) {
+                let present = match self.contenders_behind(&[], path, || limit.clone()) {
                     Ok(present) => present,
                     Err(error) => return error.or(path, None),
                 };

@@ -256,7 +256,7 @@ impl Session {
     /// Lists the holders of the lock at a path, and then its waiters, in the order of the queue, at
     /// a server that has caught up with its leader.
     pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
-        let listed = self.listed(&[sync(path)], path, Self::query_limit);
+        let listed = self.contenders_behind(&[sync(path)], path, Self::query_limit);
         listed.map_err(|error| error.into_error(path, || self.unanswered()))
     }
 
@@ -272,17 +272,9 @@ impl Session {
         Ok(look()? || look()?)
     }
 
-    /// Like [`contenders`](Self::contenders), at a server that may lag, with a limit for each request.
-    pub(crate) fn contenders_within(
-        self: &Arc<Self>,
-        path: &str,
-        limit: impl Fn() -> Limit,
-    ) -> Result<Vec<Contender>, CallError> {
-        self.listed(&[], path, limit)
-    }
-
-    /// Lists the contenders, after these requests.
-    fn listed(
+    /// Like [`contenders`](Self::contenders), behind these requests at a server that may lag, with a limit for each
+    /// request.
+    pub(crate) fn contenders_behind(
         self: &Arc<Self>,
         first: &[Request],
         path: &str,

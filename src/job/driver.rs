@@ -32,6 +32,7 @@ pub(super) struct JobDriver<'a, 'q> {
     /// The contender that was nearest ahead when the queue was last listed.
     ahead: Arc<Mutex<Option<Ahead>>>,
     grant: Option<Grant>,
+    /// How long the run may take.
     max_time: Option<Duration>,
     /// Whether the run took longer than it may.
     is_over: bool,
@@ -49,6 +50,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         path: &'a Arc<str>,
         wish: Wish,
         mut request: LockRequest<'q>,
+        max_time: Option<Duration>,
     ) -> Self {
         let ahead = Arc::<Mutex<Option<Ahead>>>::default();
         let (seen, mut told) = (ahead.clone(), request.on_wait.take());
@@ -67,17 +69,12 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             request,
             ahead,
             grant: None,
-            max_time: None,
+            max_time,
             is_over: false,
             patience: None,
             stake_until: None,
             session: 0,
         }
-    }
-
-    /// Sets how long a run may take.
-    pub(super) fn limit(&mut self, max_time: Option<Duration>) {
-        self.max_time = max_time;
     }
 
     /// Proceeds until the work can begin; returns the outcome if it cannot.
@@ -202,7 +199,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     /// Returns the current holder of the lock, if a server answers in time.
     pub(super) fn holder(&self) -> Result<Option<Contender>> {
         let limit = || self.request.limit.clone();
-        match self.session().contenders_within(self.path, limit) {
+        match self.session().contenders_behind(&[], self.path, limit) {
             Ok(contenders) => Ok(contenders.into_iter().next()),
             Err(error) => error.or(self.path, None),
         }

@@ -210,8 +210,7 @@ impl Job {
             terms: options.terms,
             owner: String::from_utf8_lossy(&card).into_owned(),
         };
-        let mut driver = JobDriver::new(&self.locks, &self.path, wish, request);
-        driver.limit(options.max_time);
+        let mut driver = JobDriver::new(&self.locks, &self.path, wish, request, options.max_time);
         if let Some(ended) = driver.begin()? {
             return self.not_run(ended, &driver);
         }

@@ -61,20 +61,13 @@ impl<'a> DowngradeDriver<'a> {
 
     /// Returns the reader's node, and the stamp of its proof.
     fn run(mut self) -> Result<(String, Stamp)> {
-        let lease = self.writer.lease();
         loop {
             let event = match self.downgrade.action() {
                 Action::Make(reader) => self.make(&self.full(&reader))?,
                 Action::Prove(nodes) => self.prove(&nodes.map(|name| self.full(&name)))?,
                 Action::Finish(Outcome::Reader(name)) => return Ok((self.full(&name), self.stamp)),
-                Action::Finish(Outcome::Lost) => {
-                    return Err(self.writer.found_gone());
-                }
-                Action::Finish(Outcome::Gone) => {
-                    return Err(Error::Suspect {
-                        path: lease.path().to_owned(),
-                    });
-                }
+                Action::Finish(Outcome::Lost) => return Err(self.writer.found_gone()),
+                Action::Finish(Outcome::Gone) => return Err(self.writer.suspect()),
             };
             self.downgrade.handle(match event {
                 Event::Made | Event::Proved if self.writer.check().is_err() => Event::Lost,

@@ -75,7 +75,8 @@ impl Locks {
     }
 
     /// Waits for the turn of the calling thread, with which the lock may come; returns `None` at the
-    /// limit. While the thread waits, the thread ahead of it sees its `wish`.
+    /// limit. While the thread waits, the thread ahead of it sees its `wish`. Afterwards the request tells whether
+    /// the lock is known to be taken.
     fn enter(
         &self,
         path: &Arc<str>,
@@ -100,22 +101,20 @@ impl Locks {
         };
         request.on_wait = on_wait;
         match entry {
-            Entry::Turn(turn, handed) => Ok(Some((turn, handed))),
+            Entry::Turn(turn, handed) => {
+                request.taken |= turn.follows_an_answer();
+                Ok(Some((turn, handed)))
+            }
             Entry::OwnTurn => Err(would_deadlock(path)),
-            Entry::Taken => Ok(None),
+            Entry::Taken => self.gives_up_in_line(path, request).map(|()| None),
             Entry::Closed => Err(self.session.over()),
         }
     }
 
     /// Like [`enter`](Self::enter), for locks that a thread cannot inherit.
     pub(crate) fn turn(&self, path: &str, request: &mut LockRequest<'_>) -> Result<Option<Turn>> {
-        match self.enter(&path.into(), |_| Default::default(), request)? {
-            Some((turn, _)) => {
-                request.taken |= turn.follows_an_answer();
-                Ok(Some(turn))
-            }
-            None => self.gives_up_in_line(path, request).map(|()| None),
-        }
+        let entered = self.enter(&path.into(), |_| Default::default(), request)?;
+        Ok(entered.map(|(turn, _)| turn))
     }
 
     /// Enters the calling thread as one of those that read or write a path.
@@ -163,10 +162,8 @@ impl Locks {
             (inherits, create)
         };
         let Some((turn, handed)) = self.enter(path, wish, request)? else {
-            self.gives_up_in_line(path, request)?;
             return request.refused(&self.session);
         };
-        request.taken |= turn.follows_an_answer();
         if let Some(mut raw) = handed {
             if raw.lease().state() == GuardState::Held {
                 raw.inherited(request.limit.spent());

@@ -37,13 +37,6 @@ pub(crate) struct Part {
     pub(crate) role: Role,
 }
 
-impl Part {
-    pub(crate) fn alone(path: String) -> Self {
-        let role = Role::Exclusive;
-        Self { path, role }
-    }
-}
-
 impl RawGuard {
     /// Goes through the queues of all `parts`, which are sorted by path; gets all locks or none.
     pub(crate) fn acquire_all(

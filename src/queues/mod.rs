@@ -2,7 +2,6 @@
 
 mod blockers;
 mod graph;
-mod lock_node;
 mod queue;
 mod tree;
 
@@ -84,7 +83,7 @@ impl Locks {
         let mut found = Self::below_within(session, root, Extent::Contenders, &limit)?;
         let known = found.queues.iter().find(|queue| queue.path == path);
         let kept = known.map(|queue| queue.kept.clone()).unwrap_or_default();
-        let contenders = session.contenders_within(path, &limit)?;
+        let contenders = session.contenders_behind(&[], path, &limit)?;
         found.queues.retain(|queue| queue.path != path);
         found.queues.push(LockQueue {
             path: path.to_owned(),

@@ -5,8 +5,7 @@ use std::convert::Infallible;
 use std::mem;
 use std::sync::Arc;
 
-use super::lock_node::Kept;
-use super::queue::LockQueue;
+use super::queue::{Kept, LockQueue};
 use crate::contender::{Contender, assemble};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};

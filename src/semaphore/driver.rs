@@ -121,7 +121,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     fn finish(self, outcome: Outcome) -> Result<Option<RawGuard>> {
         let path = &*self.semaphore.path;
         match outcome {
-            Outcome::Held(_) => Ok(RawGuard::join(self.held)),
+            Outcome::Held => Ok(RawGuard::join(self.held)),
             Outcome::Gone => self.semaphore.locks.refused(&self.request, &self.turn),
             Outcome::Evicted(_) => Err(Error::Evicted {
                 node: self.first().to_owned(),
@@ -317,7 +317,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         self.seen = self.request.seen.take();
         let event = match mem::take(&mut self.request.lacks_directory) {
             true => Event::NoNode,
-            false => Event::Permit(held.as_ref().map(RawGuard::own_node)),
+            false => Event::Permit(held.is_some()),
         };
         self.held.extend(held);
         Ok(event)

@@ -32,7 +32,6 @@
 pub mod action_and_event;
 
 use alloc::borrow::ToOwned;
-use alloc::vec::Vec;
 use core::mem;
 
 use super::attempt::{OwnNode, Patience};
@@ -63,9 +62,10 @@ enum State {
     Read(OwnNode, Others),
     Await(OwnNode, Others),
     Write(OwnNode, i32, Agreement),
-    /// With the permits that we already have.
-    Permit(OwnNode, Vec<OwnNode>),
-    Check(OwnNode, Option<Vec<OwnNode>>),
+    /// With the number of permits that we already have.
+    Permit(OwnNode, usize),
+    /// Whether we have as many as we want.
+    Check(OwnNode, bool),
     Inspect(OwnNode),
     Finish(Outcome),
 }
@@ -172,14 +172,21 @@ impl Permit {
                 writes(line, version, agreement, event)
             }
             (State::Permit(line, permits), Event::Permit(permit)) => {
-                self.permitted(line, permits, permit)
+                let permits = permits + usize::from(permit);
+                match permit && permits < self.wish.count {
+                    true => State::Permit(line, permits),
+                    false => State::Check(line, permit),
+                }
             }
-            (State::Permit(line, permits), Event::NoNode) => unready(line, &permits),
+            (State::Permit(line, 0), Event::NoNode) => State::Look(line),
+            // The permits that we had went with their directory.
+            (State::Permit(line, _), Event::NoNode) => State::Inspect(line),
             // If the place was lost meanwhile, another client may have counted the permits
             // too: start over, or both could wait for each other.
-            (State::Check(_, permits), Event::IsFirst) => {
-                State::Finish(permits.map_or(Outcome::Gone, Outcome::Held))
-            }
+            (State::Check(_, permits), Event::IsFirst) => State::Finish(match permits {
+                true => Outcome::Held,
+                false => Outcome::Gone,
+            }),
             (
                 State::Look(line)
                 | State::Make(line)
@@ -240,29 +247,12 @@ impl Permit {
         }
         let version = look.number.as_ref().map_or(-1, |(_, version)| *version);
         match self.compare(look) {
-            Agreement::Agreed | Agreement::Unknown => State::Permit(line, Vec::new()),
+            Agreement::Agreed | Agreement::Unknown => State::Permit(line, 0),
             Agreement::Differs(number) => match others(number, &look.out) {
                 Some(others) => State::Read(line, others),
                 None => State::Look(line),
             },
             agreement => State::Write(line, version, agreement),
-        }
-    }
-
-    /// Takes in one more permit, or that there is none.
-    fn permitted(
-        &self,
-        line: OwnNode,
-        mut permits: Vec<OwnNode>,
-        permit: Option<OwnNode>,
-    ) -> State {
-        let Some(permit) = permit else {
-            return State::Check(line, None);
-        };
-        permits.push(permit);
-        match permits.len() < self.wish.count {
-            true => State::Permit(line, permits),
-            false => State::Check(line, Some(permits)),
         }
     }
 
@@ -289,23 +279,15 @@ fn others(number: u32, out: &Names) -> Option<Others> {
     })
 }
 
-/// Handles the loss of the permits' directory, and of the permits that we had in it.
-fn unready(line: OwnNode, permits: &[OwnNode]) -> State {
-    match permits {
-        [] => State::Look(line),
-        _ => State::Inspect(line),
-    }
-}
-
 /// Handles the events of the first in the line while it writes the number.
 fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
     match event {
-        Event::Written => State::Permit(line, Vec::new()),
+        Event::Written => State::Permit(line, 0),
         // Another client has written: look again.
         Event::BadVersion => State::Look(line),
         Event::NoNode | Event::Lost => State::Inspect(line),
         // No number is written, so ours counts.
-        Event::NoAuth if agreement == Agreement::Write => State::Permit(line, Vec::new()),
+        Event::NoAuth if agreement == Agreement::Write => State::Permit(line, 0),
         Event::NoAuth => State::Finish(Outcome::NoAuth),
         _ => State::Write(line, version, agreement),
     }

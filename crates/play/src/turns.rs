@@ -131,7 +131,9 @@ impl Core {
                 line.last = LastGrant::new(&mine, line.last);
                 return self.granted(path, (thread, &mut acquires), (&mine, stamp));
             }
-            Reached::GaveUp { taken } => Outcome::GaveUp { taken },
+            Reached::GaveUp => Outcome::GaveUp {
+                taken: acquires.acquisition.is_taken(),
+            },
             // This node did not stand in the queue before its acquisition began, so it does not end this way.
             Reached::Restart => Outcome::GaveUp { taken: false },
             Reached::Evicted(node) => Outcome::Evicted(node),

@@ -241,12 +241,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn finish(mut self, outcome: Outcome) -> Result<ControlFlow<Option<Reached>>> {
         match outcome {
             Outcome::Held(mine, stamp) => Ok(ControlFlow::Break(Some(self.reached(mine, stamp)))),
-            Outcome::GaveUp { taken } => {
-                if taken {
-                    self.request.note_taken();
-                }
-                Ok(ControlFlow::Break(None))
-            }
+            Outcome::GaveUp => Ok(ControlFlow::Break(None)),
             Outcome::Restart => Ok(ControlFlow::Continue(())),
             Outcome::Evicted(node) => Err(Error::Evicted { node }),
             Outcome::Foreign(foreign) => Err(self.session.foreign(self.queue.dir, foreign)),

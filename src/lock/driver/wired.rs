@@ -129,10 +129,7 @@ impl<'a> Wired<'a> {
     fn post(&mut self, request: Request) -> CallId {
         let watch = request.watches().map(|path| {
             let watch = self.new_watch();
-            (path.to_owned(), watch)
-        });
-        let watch = watch.map(|(path, watch)| {
-            self.watches.push((path, watch.id));
+            self.watches.push((path.to_owned(), watch.id));
             watch
         });
         let id = self.caller.upcoming(self.out.len());

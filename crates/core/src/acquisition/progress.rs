@@ -180,9 +180,10 @@ impl Acquisition {
                 Reached::Evicted(node_in(&self.path, &name))
             }
             // Unless it is cancelled, only an attempt that does not wait ends like this.
-            (Outcome::Gone | Outcome::Evicted(_) | Outcome::Restart, None) => Reached::GaveUp {
-                taken: self.is_taken || !self.is_cancelled,
-            },
+            (Outcome::Gone | Outcome::Evicted(_) | Outcome::Restart, None) => {
+                self.is_taken |= !self.is_cancelled;
+                Reached::GaveUp
+            }
             (Outcome::Foreign(foreign), None) => Reached::Foreign(foreign),
         }
     }

@@ -531,7 +531,8 @@ fn whoever_gives_up_while_its_create_is_under_way_leaves_a_prefix_unless_the_cli
         assert!(comer.advance(&mut wire).is_none());
         comer.cancel(&mut wire);
         let reached = comer.advance(&mut wire);
-        assert!(matches!(reached, Some(Reached::GaveUp { taken: false })));
+        assert!(matches!(reached, Some(Reached::GaveUp)));
+        assert!(!comer.is_taken());
         let left = comer.orphans();
         match sees_to_creates {
             true => assert_eq!(left, []),

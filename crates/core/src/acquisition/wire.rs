@@ -113,10 +113,7 @@ pub enum Reached {
     /// The lock is held: this proof has confirmed this node.
     Held(OwnNode, Stamp),
     /// The acquisition was cancelled, or does not wait.
-    GaveUp {
-        /// Whether a server has shown the lock taken.
-        taken: bool,
-    },
+    GaveUp,
     /// The contender's node is gone with its session; or the directory is missing, and the caller has to
     /// look before it is created.
     Restart,

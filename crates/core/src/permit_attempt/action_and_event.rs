@@ -100,8 +100,8 @@ pub enum Event {
     NoAuth,
     /// The permit that we waited for has gone, or something else happened.
     Woken,
-    /// A permit is ours, through this node; or we have stopped waiting for one.
-    Permit(Option<OwnNode>),
+    /// Whether another permit is ours; if not, we have stopped waiting for one.
+    Permit(bool),
     /// The place in the line is still held.
     IsFirst,
     /// The place in the line was lost, or one of several permits.
@@ -115,8 +115,8 @@ pub enum Event {
 /// How an attempt ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
-    /// The permits are ours, through these nodes.
-    Held(Vec<OwnNode>),
+    /// The permits are ours.
+    Held,
     /// We gave up, or found all permits taken.
     Gone,
     /// Somebody deleted this node of ours in the line.

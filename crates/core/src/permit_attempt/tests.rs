@@ -51,7 +51,7 @@ fn whoever_finds_no_directory_looks_again_and_keeps_its_place() {
 #[test]
 fn whoever_had_a_permit_in_the_directory_that_is_gone_begins_again() {
     let mut permit = first(Patience::Tries);
-    permit.handle(Event::Permit(Some(node("permit"))));
+    permit.handle(Event::Permit(true));
     permit.handle(Event::NoNode);
     assert_eq!(permit.action(), Action::Inspect("line".into()));
     permit.handle(Event::IsThere);

@@ -190,7 +190,7 @@ impl Journey {
                 }
                 self.tell_permit(i, event);
             }
-            permit_attempt::Action::Finish(permit_attempt::Outcome::Held(_)) => {
+            permit_attempt::Action::Finish(permit_attempt::Outcome::Held) => {
                 traveller.room = 0;
                 traveller.release(Some(0));
                 self.go_inside(i);
@@ -286,7 +286,7 @@ impl Journey {
                 if self.detour == Detour::LetsTheLineGoForTheSecond {
                     traveller.release(Some(0));
                 }
-                self.tell_permit(i, permit_attempt::Event::Permit(Some(mine)));
+                self.tell_permit(i, permit_attempt::Event::Permit(true));
             }
             (Goal::Downgrade { .. }, _) => {
                 let id = traveller.id(i);
@@ -327,10 +327,10 @@ impl Journey {
                 if dir == 1 && self.detour != Detour::RestartsTheLeaseAlone =>
             {
                 // The place in the line went with the same session.
-                self.tell_permit(i, permit_attempt::Event::Permit(None));
+                self.tell_permit(i, permit_attempt::Event::Permit(false));
             }
             (Goal::Permit { .. }, Outcome::Gone) if dir == 1 => {
-                self.tell_permit(i, permit_attempt::Event::Permit(None));
+                self.tell_permit(i, permit_attempt::Event::Permit(false));
             }
             (_, Outcome::Restart) => self.enter(i, dir),
             (_, Outcome::Evicted(name)) => self.evicted(i, dir, &name),
