@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::record::RunRecord;
-use super::run::Run;
+use super::run::{Notes, Run};
 use crate::contender::Contender;
 use crate::error::{Error, LostReason, Result};
 use crate::lock::Locks;
@@ -121,16 +121,15 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             slot: &this.slot,
             attempt: this.attempt,
             retry_of: before.map(RunRecord::new),
-            message: Mutex::default(),
             state: self.once.state(),
-            next_state: Mutex::default(),
+            notes: Notes::default(),
             follows_release,
             patience: Mutex::default(),
         };
         let done = run(&this);
         self.patience = *this.patience.lock();
         let over = self.max_time.filter(|_| grant.raw.lease().is_over());
-        let end = this.end(done.is_ok(), over);
+        let end = this.notes.end(done.is_ok(), over);
         self.is_over = over.is_some();
         self.once.handle(Event::Ran(end));
         Ok(done)

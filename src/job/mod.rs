@@ -15,9 +15,9 @@ use std::time::Duration;
 use self::driver::JobDriver;
 pub use self::options::JobOptions;
 pub use self::record::RunRecord;
-pub use self::run::Run;
 #[cfg(feature = "mysql")]
-pub(crate) use self::run::{fitting, shortened};
+pub(crate) use self::run::Notes;
+pub use self::run::Run;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::lock::{Locks, described};

@@ -24,15 +24,22 @@ pub struct Run<'a> {
     pub(super) slot: &'a str,
     pub(super) attempt: u32,
     pub(super) retry_of: Option<RunRecord>,
-    pub(super) message: Mutex<Option<String>>,
     pub(super) state: Option<&'a [u8]>,
-    pub(super) next_state: Mutex<Option<Vec<u8>>>,
+    pub(super) notes: Notes,
     pub(super) follows_release: Option<bool>,
     /// How long the end may wait for servers, if not for a session timeout.
     pub(super) patience: Mutex<Option<Duration>>,
 }
 
 guard_views!(Run<'_>, raw, guard_state);
+
+/// What the work adds to the record of its run.
+#[derive(Default)]
+pub(crate) struct Notes {
+    message: Mutex<Option<String>>,
+    /// What the run leaves for the next one.
+    state: Mutex<Option<Vec<u8>>>,
+}
 
 impl Run<'_> {
     /// Returns the slot; empty in [`at_most_every`](super::Job::at_most_every).
@@ -109,8 +116,7 @@ impl Run<'_> {
     /// # }
     /// ```
     pub fn set_state(&self, state: impl Into<Vec<u8>>) -> Result<()> {
-        *self.next_state.lock() = Some(fitting(state.into())?);
-        Ok(())
+        self.notes.set_state(state.into())
     }
 
     /// Adds a message to the run's record, such as how many rows it wrote or why it failed.
@@ -118,46 +124,48 @@ impl Run<'_> {
     /// Only the last message is kept, up to its first 512 characters. Costs no I/O: the message is
     /// written with the end of the run.
     pub fn set_message(&self, text: &str) {
-        *self.message.lock() = Some(shortened(text));
+        self.notes.set_message(text);
     }
 }
 
-impl Run<'_> {
-    /// Returns how the run ended, given whether it did its work `well` or was `over` its time.
-    pub(super) fn end(self, well: bool, over: Option<Duration>) -> End {
-        let mut end = End {
-            outcome: if well { Outcome::Done } else { Outcome::Failed },
-            message: self.message.lock().take(),
-            state: self.next_state.lock().take(),
-        };
-        if let Some(time) = over {
-            let message = end.message.map(|message| format!(": {message}"));
-            let message = message.unwrap_or_default();
-            end.message = Some(format!("it ran longer than {time:?}{message}"));
-            end.outcome = Outcome::Failed;
+impl Notes {
+    pub(crate) fn set_state(&self, state: Vec<u8>) -> Result<()> {
+        const MOST: usize = Journal::LONGEST_STATE;
+        if MOST < state.len() {
+            return Err(Error::BadArgument {
+                name: "state",
+                rule: format!(
+                    "a run leaves at most {MOST} bytes for the next one, not {}: keep them elsewhere, and leave the place",
+                    state.len()
+                )
+                .into(),
+            });
         }
-        end
+        *self.state.lock() = Some(state);
+        Ok(())
     }
-}
 
-/// Returns the state if a record has room for it.
-pub(crate) fn fitting(state: Vec<u8>) -> Result<Vec<u8>> {
-    const MOST: usize = Journal::LONGEST_STATE;
-    match state.len() {
-        ..=MOST => Ok(state),
-        length => Err(Error::BadArgument {
-            name: "state",
-            rule: format!(
-                "a run leaves at most {MOST} bytes for the next one, not {length}: keep them elsewhere, and leave the place"
-            )
-            .into(),
-        }),
+    pub(crate) fn set_message(&self, text: &str) {
+        *self.message.lock() = Some(text.chars().take(LONGEST_MESSAGE).collect());
     }
-}
 
-/// Returns the part of a message that is kept.
-pub(crate) fn shortened(text: &str) -> String {
-    text.chars().take(LONGEST_MESSAGE).collect()
+    /// Returns how the run ended, given whether it did its work `well` or was `over` its time.
+    pub(crate) fn end(&self, well: bool, over: Option<Duration>) -> End {
+        let mut message = self.message.lock().take();
+        if let Some(time) = over {
+            let told = message.map(|message| format!(": {message}"));
+            let told = told.unwrap_or_default();
+            message = Some(format!("it ran longer than {time:?}{told}"));
+        }
+        End {
+            outcome: match well && over.is_none() {
+                true => Outcome::Done,
+                false => Outcome::Failed,
+            },
+            message,
+            state: self.state.lock().take(),
+        }
+    }
 }
 
 impl fmt::Debug for Run<'_> {

@@ -215,8 +215,7 @@ impl MultiDriver<'_, '_> {
         self.looks_at(at, None);
         let queue = queue_of(&self.parts[at]);
         let start = (mine[at].clone(), self.snapshot, self.stamp);
-        let names: Vec<_> = mine.iter().map(|mine| mine.name.clone()).collect();
-        let mut elsewhere = self.full(&names);
+        let mut elsewhere = self.nodes(mine);
         elsewhere.remove(at);
         let known = (self.multi.listing(), elsewhere);
         let ended = driver::stand(self.session, &queue, self.request, start, known)?;
@@ -258,11 +257,10 @@ impl MultiDriver<'_, '_> {
 
     /// Makes one guard of all nodes.
     fn held(&mut self, mine: &[OwnNode]) -> Taken {
-        let names: Vec<_> = mine.iter().map(|mine| mine.name.clone()).collect();
         let owner = |mine: &OwnNode| mine.origin.owner;
         let session = mine.first().map_or(self.snapshot.session, owner);
         let (path, bounds) = (self.all_paths(), self.session.status.bounds(session));
-        let lease = Lease::new(&path, self.full(&names), session, bounds, self.stamp);
+        let lease = Lease::new(&path, self.nodes(mine), session, bounds, self.stamp);
         let token = |mine: &OwnNode| FencingToken::new(mine.origin.czxid);
         let tokens: Vec<_> = mine.iter().map(token).collect();
         let token = tokens.iter().max().copied();
@@ -270,6 +268,11 @@ impl MultiDriver<'_, '_> {
         let mut all = RawGuard::new(self.session, lease, token);
         all.seen = self.request.seen.clone();
         (all, tokens)
+    }
+
+    fn nodes(&self, mine: &[OwnNode]) -> Vec<String> {
+        let names: Vec<_> = mine.iter().map(|mine| mine.name.clone()).collect();
+        self.full(&names)
     }
 
     fn full(&self, names: &[String]) -> Vec<String> {

@@ -7,9 +7,8 @@ use crate::error::{Error, LostReason, Result};
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::hidden;
 use crate::time::limit::Limit;
-use crate::transport::{Answered, Failure};
+use crate::transport::Failure;
 use zklock_core::proof::{self, Proof};
-use zklock_core::validity::Stamp;
 
 /// How long to wait for a connection: this long, or this part of the session timeout. A client
 /// reconnects sooner after a reset, and a caller that asks during an outage wants an answer.
@@ -37,25 +36,17 @@ impl RawGuard {
         let nodes: Vec<_> = self.lease().all_nodes().cloned().collect();
         let answers = caller.prove(&nodes, limit).unwrap_or_default();
         let proof = proof::judge(self.session().transport.transacts(), &answers);
-        match (self.judge(stamp, proof, &answers), proof) {
-            (Err(Error::Suspect { .. }), Proof::Hidden(at)) => Err(hidden(&nodes, at)),
-            (judged, _) => judged,
-        }
-    }
-
-    fn judge(&self, stamp: Stamp, proof: Proof, answers: &[Answered]) -> Result<()> {
         match proof {
             Proof::Confirmed => self.lease().confirm(stamp),
             Proof::Gone(_) => self.lease().lose(self.gone()),
             Proof::Hidden(_) | Proof::Unanswered => {}
         }
         self.check()?;
-        if answers.contains(&Err(Failure::Closed)) {
-            return Err(self.session().status.ending());
-        }
         match proof {
             Proof::Confirmed => Ok(()),
-            _ => Err(self.suspect()),
+            _ if answers.contains(&Err(Failure::Closed)) => Err(self.session().status.ending()),
+            Proof::Hidden(at) => Err(hidden(&nodes, at)),
+            Proof::Gone(_) | Proof::Unanswered => Err(self.suspect()),
         }
     }
 

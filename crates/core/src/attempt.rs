@@ -75,13 +75,20 @@ enum State {
     Find,
     Rename,
     Inspect(String),
-    List(OwnNode),
-    Relist(OwnNode, Blocked),
-    Births(OwnNode, Vec<String>),
-    Watch(OwnNode, Blocked),
-    Wait(OwnNode, Blocked),
-    Prove(OwnNode),
+    /// Our node stands in the queue.
+    Stands(OwnNode, Standing),
     Finish(Outcome),
+}
+
+/// What a contender does whose node stands in the queue.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Standing {
+    List,
+    Relist(Blocked),
+    Births(Vec<String>),
+    Watch(Blocked),
+    Wait(Blocked),
+    Prove,
 }
 
 impl Attempt {
@@ -118,7 +125,7 @@ impl Attempt {
             session: Some(mine.origin.owner),
             patience,
             last: None,
-            state: State::List(mine),
+            state: State::Stands(mine, Standing::List),
             orphans: Vec::new(),
         }
     }
@@ -126,21 +133,23 @@ impl Attempt {
     /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
-            State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch(true),
             State::Peek if self.patience == Patience::Waits => Action::ListAndWatch(false),
-            State::Peek | State::PeekAgain | State::Find | State::List(_) | State::Relist(..) => {
-                Action::List
-            }
+            State::Peek | State::PeekAgain | State::Find => Action::List,
             State::Create => Action::Create(self.prefix.clone()),
             State::Parents => Action::MakeParents,
             State::CatchUp => Action::CatchUp,
             State::Sync => Action::Sync,
             State::Rename => Action::Rename,
             State::Inspect(name) => Action::Inspect(name.clone()),
-            State::Births(_, names) => Action::Births(names.clone()),
-            State::Watch(mine, blocked) => Action::Watch(blocked.clone(), mine.name.clone()),
-            State::Full | State::Wait(..) => Action::Wait,
-            State::Prove(mine) => Action::Prove(mine.name.clone()),
+            State::Full => Action::Wait,
+            State::Stands(mine, standing) => match standing {
+                Standing::List if self.contest.role == Role::Permit => Action::ListAndWatch(true),
+                Standing::List | Standing::Relist(_) => Action::List,
+                Standing::Births(names) => Action::Births(names.clone()),
+                Standing::Watch(blocked) => Action::Watch(blocked.clone(), mine.name.clone()),
+                Standing::Wait(_) => Action::Wait,
+                Standing::Prove => Action::Prove(mine.name.clone()),
+            },
             State::Finish(outcome) => Action::Finish(outcome.clone()),
         }
     }
@@ -164,25 +173,23 @@ impl Attempt {
     pub fn node(&self) -> Option<&str> {
         match &self.state {
             State::Inspect(name) => Some(name),
-            State::List(mine)
-            | State::Relist(mine, _)
-            | State::Births(mine, _)
-            | State::Watch(mine, _)
-            | State::Wait(mine, _)
-            | State::Prove(mine) => Some(&mine.name),
+            State::Stands(mine, _) => Some(&mine.name),
             _ => None,
         }
     }
 
     /// Returns whether there is nothing to do until something happens.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Full | State::Wait(..))
+        matches!(
+            self.state,
+            State::Full | State::Stands(_, Standing::Wait(_))
+        )
     }
 
     /// Returns what is ahead of our node, while the attempt waits for that to go.
     pub fn blocked(&self) -> Option<&Blocked> {
         match &self.state {
-            State::Wait(_, blocked) => Some(blocked),
+            State::Stands(_, Standing::Wait(blocked)) => Some(blocked),
             _ => None,
         }
     }
@@ -231,7 +238,9 @@ impl Attempt {
             (State::Inspect(name), Event::Inspected(origin)) => self.created(name, origin),
             (State::Inspect(name), Event::NoNode) => State::Finish(Outcome::Evicted(name)),
 
-            (state, event) => self.stands(state, event),
+            (State::Stands(mine, standing), event) => self.stands(mine, standing, event),
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
+            (state, _) => state,
         }
     }
 
@@ -241,52 +250,43 @@ impl Attempt {
     }
 
     /// Handles the events of an attempt whose node stands in the queue.
-    fn stands(&mut self, state: State, event: Event) -> State {
-        match (state, event) {
-            (State::List(mine), Event::Children(names)) => {
+    fn stands(&mut self, mine: OwnNode, standing: Standing, event: Event) -> State {
+        let standing = match (standing, event) {
+            (Standing::List, Event::Children(names)) => {
                 let place = self.contest.place(&names, &mine.name);
-                self.placed(mine, place)
+                return self.placed(mine, place);
             }
-            (State::Relist(mine, before), Event::Children(names)) => {
+            (Standing::Relist(before), Event::Children(names)) => {
                 match self.contest.place(&names, &mine.name) {
                     Place::Blocked(now) if now.last && now.nearest == before.nearest => {
-                        State::Wait(mine, now)
+                        Standing::Wait(now)
                     }
-                    place => self.placed(mine, place),
+                    place => return self.placed(mine, place),
                 }
             }
-            (State::Births(mine, _), Event::Births(births)) => {
+            (Standing::Births(_), Event::Births(births)) => {
                 let place = self.contest.place_by_birth(&births, &mine.name);
-                self.placed(mine, place)
+                return self.placed(mine, place);
             }
-            (State::Watch(mine, blocked), Event::Watching) => State::Wait(mine, blocked),
-            (State::Watch(mine, _), Event::NoNode) => State::List(mine),
-            (State::Watch(mine, _) | State::Wait(mine, _), Event::Evicted) => {
-                State::Finish(Outcome::Evicted(mine.name))
+            (Standing::Watch(blocked), Event::Watching) => Standing::Wait(blocked),
+            (Standing::Watch(_), Event::NoNode) => Standing::List,
+            (Standing::Wait(blocked), Event::BeyondDeleted) if blocked.last_but_one => {
+                Standing::Wait(blocked.without_beyond())
             }
-            (State::Wait(mine, blocked), Event::BeyondDeleted) => Self::moves_up(mine, blocked),
-            (State::Watch(mine, blocked) | State::Wait(mine, blocked), Event::BeyondMissing) => {
-                State::Relist(mine, blocked)
-            }
-            (State::Wait(mine, Blocked { last: true, .. }), Event::Deleted) => State::Prove(mine),
-            (State::Wait(mine, _), Event::Deleted | Event::Woken) => State::List(mine),
-            (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
+            (Standing::Wait(blocked), Event::BeyondDeleted | Event::BeyondMissing)
+            | (Standing::Watch(blocked), Event::BeyondMissing) => Standing::Relist(blocked),
+            (Standing::Wait(Blocked { last: true, .. }), Event::Deleted) => Standing::Prove,
+            (Standing::Wait(_), Event::Deleted | Event::Woken)
             // The watches may have gone with the connection.
-            (State::Relist(mine, _), Event::ReplyLost | Event::Woken) => State::List(mine),
-            (State::List(mine) | State::Relist(mine, _) | State::Prove(mine), Event::NoNode) => {
-                State::Finish(Outcome::Evicted(mine.name))
+            | (Standing::Relist(_), Event::ReplyLost | Event::Woken) => Standing::List,
+            (Standing::Prove, Event::Proved) => return State::Finish(Outcome::Held(mine)),
+            (Standing::Watch(_) | Standing::Wait(_), Event::Evicted)
+            | (Standing::List | Standing::Relist(_) | Standing::Prove, Event::NoNode) => {
+                return State::Finish(Outcome::Evicted(mine.name));
             }
-
-            // A request whose answer was lost is repeated, and a stale event changes nothing.
-            (state, _) => state,
-        }
-    }
-
-    fn moves_up(mine: OwnNode, blocked: Blocked) -> State {
-        match blocked.last_but_one {
-            true => State::Wait(mine, blocked.without_beyond()),
-            false => State::Relist(mine, blocked),
-        }
+            (standing, _) => standing,
+        };
+        State::Stands(mine, standing)
     }
 
     /// Takes in that a node with our name was created. The node is ours if it belongs to our session.
@@ -296,10 +296,14 @@ impl Attempt {
             return State::Finish(Outcome::Restart);
         }
         let mine = OwnNode { name, origin };
-        match self.last {
-            Some(last) if last.is_followed_by(&mine) => State::Prove(mine),
-            _ => State::List(mine),
-        }
+        let is_alone = self.last.is_some_and(|last| last.is_followed_by(&mine));
+        State::Stands(
+            mine,
+            match is_alone {
+                true => Standing::Prove,
+                false => Standing::List,
+            },
+        )
     }
 
     /// Takes in the listing after a lost reply to our create: `names` shows whether it was carried out.
@@ -320,29 +324,24 @@ impl Attempt {
     }
 
     fn placed(&mut self, mine: OwnNode, place: Place) -> State {
-        match (place, self.patience) {
-            (Place::First, _) => State::Prove(mine),
-            (Place::Blocked(blocked), Patience::Waits) => State::Watch(mine, blocked),
-            (Place::Crowded(ahead), Patience::Waits) => {
-                let nearest = String::new();
-                State::Wait(
-                    mine,
-                    Blocked {
-                        nearest,
-                        ahead,
-                        ..Blocked::default()
-                    },
-                )
-            }
+        let standing = match (place, self.patience) {
+            (Place::First, _) => Standing::Prove,
+            (Place::Blocked(blocked), Patience::Waits) => Standing::Watch(blocked),
+            (Place::Crowded(ahead), Patience::Waits) => Standing::Wait(Blocked {
+                ahead,
+                ..Blocked::default()
+            }),
             (Place::Blocked(_) | Place::Crowded(_), Patience::Tries) => {
-                self.leave(State::List(mine), Outcome::Gone)
+                return self.leave(State::Stands(mine, Standing::List), Outcome::Gone);
             }
-            (Place::Exhausted(names), _) => State::Births(mine, names),
+            (Place::Exhausted(names), _) => Standing::Births(names),
             (Place::Foreign(foreign), _) => {
-                self.leave(State::List(mine), Outcome::Foreign(foreign))
+                let outcome = Outcome::Foreign(foreign);
+                return self.leave(State::Stands(mine, Standing::List), outcome);
             }
-            (Place::Missing, _) => State::Finish(Outcome::Evicted(mine.name)),
-        }
+            (Place::Missing, _) => return State::Finish(Outcome::Evicted(mine.name)),
+        };
+        State::Stands(mine, standing)
     }
 
     /// Ends the attempt and records what it leaves behind.
@@ -360,12 +359,7 @@ impl Attempt {
                 self.orphans.push(Orphan::Prefix(self.prefix.clone()));
             }
             State::Inspect(name) => self.orphans.push(Orphan::Node(name)),
-            State::List(mine)
-            | State::Relist(mine, _)
-            | State::Births(mine, _)
-            | State::Watch(mine, _)
-            | State::Wait(mine, _)
-            | State::Prove(mine) => self.orphans.push(Orphan::Node(mine.name)),
+            State::Stands(mine, _) => self.orphans.push(Orphan::Node(mine.name)),
         }
         State::Finish(outcome)
     }

@@ -57,17 +57,24 @@ enum State {
     OpenAgain,
     Meet(Others),
     Line,
-    Look(OwnNode),
-    Make(OwnNode),
-    Read(OwnNode, Others),
-    Await(OwnNode, Others),
-    Write(OwnNode, i32, Agreement),
-    /// With the number of permits that we already have.
-    Permit(OwnNode, usize),
-    /// Whether we have as many as we want.
-    Check(OwnNode, bool),
-    Inspect(OwnNode),
+    /// We are first in the line, through this node.
+    First(OwnNode, First),
     Finish(Outcome),
+}
+
+/// What the first in the line does.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum First {
+    Look,
+    Make,
+    Read(Others),
+    Await(Others),
+    Write(i32, Agreement),
+    /// With the number of permits that we already have.
+    Permit(usize),
+    /// Whether we have as many as we want.
+    Check(bool),
+    Inspect,
 }
 
 impl Permit {
@@ -91,22 +98,26 @@ impl Permit {
     /// Returns the next step for the driver.
     pub fn action(&self) -> Action {
         match &self.state {
-            State::Open | State::Look(_) => Action::Look,
+            State::Open => Action::Look,
             State::OpenAgain => Action::LookAgain,
             State::Line => Action::Line,
-            State::Make(_) => Action::Make,
-            State::Meet(others) | State::Read(_, others) => Action::Read(others.clone()),
-            State::Await(_, others) => Action::Await(others.clone()),
-            State::Write(line, version, agreement) => {
-                let before = match agreement {
-                    Agreement::Replace(theirs) => Some(*theirs),
-                    _ => None,
-                };
-                Action::Write(line.name.clone(), *version, before)
-            }
-            State::Permit(..) => Action::Permit,
-            State::Check(..) => Action::Check,
-            State::Inspect(line) => Action::Inspect(line.name.clone()),
+            State::Meet(others) => Action::Read(others.clone()),
+            State::First(line, first) => match first {
+                First::Look => Action::Look,
+                First::Make => Action::Make,
+                First::Read(others) => Action::Read(others.clone()),
+                First::Await(others) => Action::Await(others.clone()),
+                First::Write(version, agreement) => {
+                    let before = match agreement {
+                        Agreement::Replace(theirs) => Some(*theirs),
+                        _ => None,
+                    };
+                    Action::Write(line.name.clone(), *version, before)
+                }
+                First::Permit(_) => Action::Permit,
+                First::Check(_) => Action::Check,
+                First::Inspect => Action::Inspect(line.name.clone()),
+            },
             State::Finish(outcome) => Action::Finish(outcome.clone()),
         }
     }
@@ -114,17 +125,8 @@ impl Permit {
     /// Returns our node in the line, while we rely on it.
     pub fn line(&self) -> Option<&OwnNode> {
         match &self.state {
-            State::Look(line)
-            | State::Make(line)
-            | State::Read(line, _)
-            | State::Await(line, _)
-            | State::Write(line, ..)
-            | State::Permit(line, _)
-            | State::Check(line, _)
-            | State::Inspect(line) => Some(line),
-            State::Open | State::OpenAgain | State::Meet(_) | State::Line | State::Finish(_) => {
-                None
-            }
+            State::First(line, _) => Some(line),
+            _ => None,
         }
     }
 
@@ -137,7 +139,9 @@ impl Permit {
     fn next(&self, state: State, event: Event) -> State {
         match (state, event) {
             (state @ State::Finish(_), _) => state,
-            (State::Await(_, others), Event::TimeOut) => State::Finish(Outcome::Disagrees(others)),
+            (State::First(_, First::Await(others)), Event::TimeOut) => {
+                State::Finish(Outcome::Disagrees(others))
+            }
             (_, Event::Cancel | Event::TimeOut) => State::Finish(Outcome::Gone),
 
             (State::Open, Event::Looked(look)) => match self.opened(&look) {
@@ -151,58 +155,48 @@ impl Permit {
             (State::Meet(others), Event::IsThere) => State::Finish(Outcome::Disagrees(others)),
             // A permit that has gone meanwhile need not be waited for.
             (State::Meet(_), Event::NoNode) => State::Open,
-            (State::Line, Event::First(line)) => State::Look(line),
-            (state, event) => self.first(state, event),
+            (State::Line, Event::First(line)) => State::First(line, First::Look),
+            (State::First(line, first), event) => self.first(line, first, event),
+            // A stale event changes nothing.
+            (state, _) => state,
         }
     }
 
     /// Handles the events of the first in the line.
-    fn first(&self, state: State, event: Event) -> State {
-        match (state, event) {
-            (State::Look(line), Event::Looked(look)) => self.looked(line, &look),
-            (State::Make(line), Event::IsMade) => State::Look(line),
-            (State::Read(line, others), Event::IsThere) => match self.is_patient() {
-                true => State::Await(line, others),
-                false => State::Finish(Outcome::Disagrees(others)),
+    fn first(&self, line: OwnNode, first: First, event: Event) -> State {
+        let first = match (first, event) {
+            (First::Look, Event::Looked(look)) => return self.looked(line, &look),
+            (First::Make, Event::IsMade)
+            | (First::Read(_), Event::NoNode)
+            | (First::Await(_), Event::Woken)
+            // Another client has written: look again.
+            | (First::Write(..), Event::BadVersion)
+            | (First::Permit(0), Event::NoNode) => First::Look,
+            (First::Read(others), Event::IsThere) => match self.is_patient() {
+                true => First::Await(others),
+                false => return State::Finish(Outcome::Disagrees(others)),
             },
-            (State::Read(line, _), Event::NoNode) => State::Look(line),
-            (State::Await(line, _), Event::Woken) => State::Look(line),
-
-            (State::Write(line, version, agreement), event) => {
-                writes(line, version, agreement, event)
+            (First::Write(..), Event::Written)
+            // No number is written, so ours counts.
+            | (First::Write(_, Agreement::Write), Event::NoAuth) => First::Permit(0),
+            (First::Write(..), Event::NoAuth) => return State::Finish(Outcome::NoAuth),
+            (First::Permit(had), Event::Permit(true)) if had + 1 < self.wish.count => {
+                First::Permit(had + 1)
             }
-            (State::Permit(line, permits), Event::Permit(permit)) => {
-                let permits = permits + usize::from(permit);
-                match permit && permits < self.wish.count {
-                    true => State::Permit(line, permits),
-                    false => State::Check(line, permit),
-                }
-            }
-            (State::Permit(line, 0), Event::NoNode) => State::Look(line),
-            // The permits that we had went with their directory.
-            (State::Permit(line, _), Event::NoNode) => State::Inspect(line),
+            (First::Permit(_), Event::Permit(all)) => First::Check(all),
             // If the place was lost meanwhile, another client may have counted the permits
             // too: start over, or both could wait for each other.
-            (State::Check(_, permits), Event::IsFirst) => State::Finish(match permits {
-                true => Outcome::Held,
-                false => Outcome::Gone,
-            }),
-            (
-                State::Look(line)
-                | State::Make(line)
-                | State::Read(line, _)
-                | State::Await(line, _)
-                | State::Permit(line, _)
-                | State::Check(line, _),
-                Event::Lost,
-            ) => State::Inspect(line),
+            (First::Check(true), Event::IsFirst) => return State::Finish(Outcome::Held),
+            (First::Check(false), Event::IsFirst) => return State::Finish(Outcome::Gone),
             // The session lasts, so somebody deleted the node.
-            (State::Inspect(line), Event::NoNode) => State::Finish(Outcome::Evicted(line.name)),
-            (State::Inspect(_), Event::IsThere | Event::Lost) => State::Line,
-
+            (First::Inspect, Event::NoNode) => return State::Finish(Outcome::Evicted(line.name)),
+            (First::Inspect, Event::IsThere | Event::Lost) => return State::Line,
+            // The permits that we had went with their directory.
+            (First::Permit(_) | First::Write(..), Event::NoNode) | (_, Event::Lost) => First::Inspect,
             // A request whose answer was lost is repeated, and a stale event changes nothing.
-            (state, _) => state,
-        }
+            (first, _) => first,
+        };
+        State::First(line, first)
     }
 
     /// Takes in a look from before we have a node anywhere.
@@ -243,17 +237,18 @@ impl Permit {
             // Only the client that creates kazoo's node says how many permits there are. Another kind of
             // lock notices the semaphore by Curator's directory of permits, so that has to exist before
             // this client finds out that there is no other lock.
-            return State::Make(line);
+            return State::First(line, First::Make);
         }
         let version = look.number.as_ref().map_or(-1, |(_, version)| *version);
-        match self.compare(look) {
-            Agreement::Agreed | Agreement::Unknown => State::Permit(line, 0),
+        let first = match self.compare(look) {
+            Agreement::Agreed | Agreement::Unknown => First::Permit(0),
             Agreement::Differs(number) => match others(number, &look.out) {
-                Some(others) => State::Read(line, others),
-                None => State::Look(line),
+                Some(others) => First::Read(others),
+                None => First::Look,
             },
-            agreement => State::Write(line, version, agreement),
-        }
+            agreement => First::Write(version, agreement),
+        };
+        State::First(line, first)
     }
 
     fn compare(&self, look: &Look) -> Agreement {
@@ -277,20 +272,6 @@ fn others(number: u32, out: &Names) -> Option<Others> {
         last: out.iter().max_by_key(order)?.to_owned(),
         count: out.len(),
     })
-}
-
-/// Handles the events of the first in the line while it writes the number.
-fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
-    match event {
-        Event::Written => State::Permit(line, 0),
-        // Another client has written: look again.
-        Event::BadVersion => State::Look(line),
-        Event::NoNode | Event::Lost => State::Inspect(line),
-        // No number is written, so ours counts.
-        Event::NoAuth if agreement == Agreement::Write => State::Permit(line, 0),
-        Event::NoAuth => State::Finish(Outcome::NoAuth),
-        _ => State::Write(line, version, agreement),
-    }
 }
 
 #[cfg(test)]

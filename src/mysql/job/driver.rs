@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use ::mysql::{Conn, Result as SqlResult};
 use crossbeam_channel::bounded;
 use log::warn;
-use parking_lot::Mutex;
 
 use super::run::Run;
 use crate::error::{Error, LostReason, Result};
 use crate::guard::GuardState;
-use crate::job::RunRecord;
+use crate::job::{Notes, RunRecord};
 use crate::mysql::acquire::{Acquired, Until, acquire};
 use crate::mysql::held::{Held, OwnRow};
 use crate::mysql::job_table::{self, Written};
@@ -24,7 +23,6 @@ use crate::owner::Owner;
 use crate::system::clock::since_boot;
 use crate::time::limit::{Limit, LimitReached};
 use zklock_core::job::{Action, Event, Once, Outcome, Wish};
-use zklock_core::journal::{End, Outcome as Ending};
 
 /// The caller's request, for errors.
 const WHAT: &str = "run the job";
@@ -127,22 +125,13 @@ impl<'a> JobDriver<'a> {
             slot: this.slot.clone(),
             attempt: this.attempt,
             retry_of: before.map(RunRecord::new),
-            message: Mutex::default(),
             state: self.once.state().map(<[u8]>::to_vec),
-            next_state: Mutex::default(),
+            notes: Notes::default(),
         };
         let done = run(&this);
         panics.journal = None;
-        let end = End {
-            outcome: match done {
-                Ok(_) => Ending::Done,
-                Err(_) => Ending::Failed,
-            },
-            message: this.message.lock().take(),
-            state: this.next_state.lock().take(),
-        };
         drop(panics);
-        drop(this);
+        let end = this.notes.end(done.is_ok(), None);
         self.once.handle(Event::Ran(end));
         Ok(done)
     }

@@ -1,9 +1,7 @@
 //! A run in progress.
 
-use parking_lot::Mutex;
-
 use crate::error::Result;
-use crate::job::{RunRecord, fitting, shortened};
+use crate::job::{Notes, RunRecord};
 use crate::mysql::guard_methods::guard_views;
 use crate::mysql::held::Held;
 
@@ -16,9 +14,8 @@ pub struct Run {
     pub(super) slot: String,
     pub(super) attempt: u32,
     pub(super) retry_of: Option<RunRecord>,
-    pub(super) message: Mutex<Option<String>>,
     pub(super) state: Option<Vec<u8>>,
-    pub(super) next_state: Mutex<Option<Vec<u8>>>,
+    pub(super) notes: Notes,
 }
 
 guard_views!(Run, guard_state);
@@ -55,13 +52,12 @@ impl Run {
     ///
     /// Fails with [`Error::BadArgument`](crate::Error::BadArgument) if the state is longer.
     pub fn set_state(&self, state: impl Into<Vec<u8>>) -> Result<()> {
-        *self.next_state.lock() = Some(fitting(state.into())?);
-        Ok(())
+        self.notes.set_state(state.into())
     }
 
     /// Sets the message of the run's record, its first 512 characters. The message is written with
     /// the end of the run.
     pub fn set_message(&self, text: &str) {
-        *self.message.lock() = Some(shortened(text));
+        self.notes.set_message(text);
     }
 }
