@@ -262,14 +262,21 @@ fn a_hold_that_is_over_is_removed_by_who_only_tries(place: Place) {
 }
 
 fn a_hold_that_is_over_is_removed_by_who_only_tries_several(place: Place) {
-    let (path, other) = (fresh_path("hold"), fresh_path("hold"));
     let client = client(place);
-    let lock = client.mutex(&path).unwrap().lock().unwrap();
-    let end = plant(place, &path, Duration::from_millis(500));
-    lock.unlock().unwrap();
-    let both = client.multi_lock([&path[..], &other]).unwrap();
-    is_let_in_after(end, || both.try_lock().unwrap());
-    assert!(holds(&client, &path).is_empty());
+    for was_a_semaphore in [false, true] {
+        let (path, other) = (fresh_path("hold"), fresh_path("hold"));
+        if was_a_semaphore {
+            drop(client.semaphore(&path, 1).unwrap().acquire().unwrap());
+        }
+        let lock = client.mutex(&path).unwrap().lock().unwrap();
+        let end = plant(place, &path, Duration::from_millis(500));
+        lock.unlock().unwrap();
+        let both = client.multi_lock([&path[..], &other]).unwrap();
+        is_let_in_after(end, || both.try_lock().unwrap());
+        let stays = client.nodes().exists(&format!("{path}/leases"));
+        assert_eq!(stays.unwrap(), was_a_semaphore);
+        assert!(holds(&client, &path).is_empty());
+    }
 }
 
 /// The waiter watches the nearest hold, and hears nothing of the hold before that.

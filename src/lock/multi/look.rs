@@ -12,28 +12,29 @@ use zklock_jute::{ErrorCode, Names, Reply, Request};
 impl MultiDriver<'_, '_> {
     pub(super) fn list(&mut self, at: usize, catch_up: bool) -> Result<Event> {
         self.looks_at(at, None);
+        match self.contenders(at, catch_up) {
+            Ok(names) => Ok(Event::Children(names)),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Err(error) => error.or(&self.parts[at].path, Event::Cancel),
+        }
+    }
+
+    /// Returns the names in a queue, without an idle semaphore and without holds that are over.
+    fn contenders(&mut self, at: usize, catch_up: bool) -> Result<Names, CallError> {
         let listed = match catch_up {
             true => self.list_anew(at),
             false => self.next_listed(at),
         };
+        let names = Self::held_by(Ok(listed?)).ok_or(LimitReached)?;
         let path = &self.parts[at].path;
-        match listed {
-            Ok(Reply::Children { names, .. }) if names.contains("leases") => {
-                match self
-                    .caller
-                    .call_all(&permits::looks(path), path, &self.limit)
-                {
-                    Ok(answers) => Ok(Event::Children(match permits::is_idle_by(answers, false) {
-                        true => names.without(&["leases"]),
-                        false => names,
-                    })),
-                    Err(error) => error.or(path, Event::Cancel),
-                }
-            }
-            Ok(Reply::Children { names, .. }) => self.without_past_holds(at, names),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
-            Ok(_) => Ok(Event::Cancel),
-            Err(error) => error.or(path, Event::Cancel),
+        if !names.contains("leases") {
+            return self.without_past_holds(at, names);
+        }
+        let looks = permits::looks(path);
+        let answers = self.caller.call_all(&looks, path, &self.limit)?;
+        match permits::is_idle_by(answers, false) {
+            true => self.without_past_holds(at, names.without(&["leases"])),
+            false => Ok(names),
         }
     }
 
@@ -84,7 +85,7 @@ impl MultiDriver<'_, '_> {
 
     /// Leaves out the holds that are over by this machine's clock. Once the caller has a node, the
     /// driver removes them.
-    fn without_past_holds(&mut self, at: usize, names: Names) -> Result<Event> {
+    fn without_past_holds(&mut self, at: usize, names: Names) -> Result<Names, CallError> {
         let path = &self.parts[at].path;
         let contest = queue_of(&self.parts[at]).contest(self.session);
         let (mut over, mut first) = (Vec::new(), None);
@@ -94,10 +95,10 @@ impl MultiDriver<'_, '_> {
                 Ok(Some((hold, _))) if hold.seems_over() => over.push(name.text),
                 Ok(Some((hold, _))) => first = first.or(Some(hold)),
                 Ok(None) | Err(CallError::Refused(_)) => {}
-                Err(error) => return error.or(path, Event::Cancel),
+                Err(error) => return Err(error),
             }
         }
         self.looks_at(at, first);
-        Ok(Event::Children(names.without(&over)))
+        Ok(names.without(&over))
     }
 }
