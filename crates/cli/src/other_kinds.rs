@@ -72,7 +72,7 @@ impl Refusal<'_> {
 
     /// Returns whether a hold that a mutex would wait for keeps a permit away.
     pub(crate) fn is_on_hold(self, present: &[Contender]) -> bool {
-        let is_hold = |one: &Contender| one.hold().is_some() && one.role() == Role::Exclusive;
+        let is_hold = |one: &Contender| one.hold().is_some();
         matches!(self.kind, LockKind::Permit(_)) && present.iter().any(is_hold)
     }
 }

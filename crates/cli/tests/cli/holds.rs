@@ -225,8 +225,14 @@ fn a_hold_is_of_no_use_to_revoke_and_release_of_none_to_a_holder(hosts: &str) {
 }
 
 fn a_command_for_a_permit_waits_for_a_hold_and_names_it(hosts: &str) {
+    for hold in ["hold", "hold --write"] {
+        waits_for_a_permit_behind(hosts, hold);
+    }
+}
+
+fn waits_for_a_permit_behind(hosts: &str, hold: &str) {
     let (path, log) = (fresh_path("hold"), Log::new());
-    let held = run(hosts, &format!("hold {path} --for 5s --reason freeze"));
+    let held = run(hosts, &format!("{hold} {path} --for 5s --reason freeze"));
     assert_eq!(held.code, Some(0), "{held:?}");
     let args = format!("--permits 2 {path}");
     let taken = Zklock::run(hosts, &format!("run -n {args}"), ":");
@@ -245,7 +251,7 @@ fn a_command_for_a_permit_waits_for_a_hold_and_names_it(hosts: &str) {
     assert_eq!(log.words().len(), 3);
     // A hold that nobody has waited for is removed by a client that only tries.
     let path = fresh_path("hold");
-    let held = run(hosts, &format!("hold {path} --for 0.1 --reason freeze"));
+    let held = run(hosts, &format!("{hold} {path} --for 0.1 --reason freeze"));
     assert_eq!(held.code, Some(0), "{held:?}");
     let args = format!("run -n --permits 2 {path}");
     eventually("it is over", || {
