@@ -68,6 +68,7 @@ impl Features {
             OpCode::CREATE2 => Feature::Create2,
             OpCode::CREATE_CONTAINER => Feature::Containers,
             OpCode::MULTI => Feature::Multi,
+            OpCode::REMOVE_WATCHES => Feature::RemoveWatches,
             _ => return,
         };
         *self.of(feature) = Knowledge::Present;
@@ -294,6 +295,20 @@ mod tests {
         assert_eq!(features.fit(container), plain);
         assert_eq!(features.fit(newer.clone()), newer);
         assert!(features.removes_watches());
+        features.left_over(Some(&removal));
+        assert!(!features.removes_watches());
+    }
+
+    #[test]
+    fn a_server_that_has_removed_watches_lacks_that_only_if_it_hangs_up_twice() {
+        let (path, kind) = ("/a".to_owned(), 1);
+        let removal = Request::RemoveWatches { path, kind };
+        let mut features = Features::default();
+        for _ in 0..9 {
+            features.succeeded(&removal);
+            features.left_over(Some(&removal));
+            assert!(features.removes_watches());
+        }
         features.left_over(Some(&removal));
         assert!(!features.removes_watches());
     }
