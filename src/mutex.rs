@@ -5,6 +5,7 @@ mod hand_over;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -293,8 +294,12 @@ impl Mutex {
             return Ok(Some(MutexGuard::new(grant, None)));
         };
         let Grant { raw, turn } = grant;
-        let settled = raw.settle(delay, &self.path, &mut request)?;
-        Ok(settled.map(|(raw, abandoned)| MutexGuard::new(Grant { raw, turn }, abandoned)))
+        let settled = raw.settle(delay, &self.path, &mut request);
+        if let Err(Error::Unmarked { .. }) = settled {
+            // Others have made the path anew. The next call looks before it waits.
+            self.known.keeps_marks.store(false, Ordering::Relaxed);
+        }
+        Ok(settled?.map(|(raw, abandoned)| MutexGuard::new(Grant { raw, turn }, abandoned)))
     }
 }
 

@@ -18,9 +18,16 @@ const FEW: usize = 64;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPaths {
-    paths: Mutex<HashMap<Arc<str>, Arc<Known>>>,
+    table: Mutex<Table>,
     /// In a forked child, a thread that does not exist there may have the mutex locked.
     process: Process,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    paths: HashMap<Arc<str>, Arc<Known>>,
+    /// With so many paths, it is time to forget some.
+    full: usize,
 }
 
 /// What is remembered of a path.
@@ -45,15 +52,16 @@ impl KnownPaths {
         if self.process.is_another() {
             return Arc::default();
         }
-        let mut paths = self.paths.lock();
-        if let Some(known) = paths.get(path) {
+        let mut table = self.table.lock();
+        if let Some(known) = table.paths.get(path) {
             return known.clone();
         }
-        // The table forgets what no lock uses before it grows.
-        if FEW <= paths.len() && paths.len() == paths.capacity() {
-            paths.retain(|_, known| 1 < Arc::strong_count(known));
+        // The table forgets what no lock uses, and then takes as much again.
+        if table.full <= table.paths.len() {
+            table.paths.retain(|_, known| 1 < Arc::strong_count(known));
+            table.full = FEW.max(2 * table.paths.len());
         }
-        paths.entry(path.clone()).or_default().clone()
+        table.paths.entry(path.clone()).or_default().clone()
     }
 }
 
@@ -70,9 +78,25 @@ mod tests {
             let new = known.of(&path(at));
             assert!(Arc::ptr_eq(&new, &known.of(&path(at))), "{at}");
             let most = 2 * (kept.len() + FEW);
-            assert!(known.paths.lock().len() < most, "{at}");
+            assert!(known.table.lock().paths.len() < most, "{at}");
         }
         let is_kept = |(at, kept)| Arc::ptr_eq(kept, &known.of(&path(at)));
         assert!(kept.iter().enumerate().all(is_kept));
+    }
+
+    #[test]
+    fn few_calls_go_through_the_table_however_many_locks_there_are() {
+        for locks in (100..250).chain([1_000, 1_791, 1_792]) {
+            let known = KnownPaths::default();
+            let path = |at: usize| -> Arc<str> { format!("/{at}").into() };
+            let kept: Vec<_> = (0..locks).map(|at| known.of(&path(at))).collect();
+            let mut forgets = 0;
+            for at in locks..5 * locks {
+                let before = known.table.lock().paths.len();
+                known.of(&path(at));
+                forgets += usize::from(known.table.lock().paths.len() <= before);
+            }
+            assert!(forgets <= 5, "{forgets} times with {}", kept.len());
+        }
     }
 }

@@ -1,4 +1,8 @@
-//! A take-over in a client that ends meanwhile.
+//! A take-over in a client that ends meanwhile, and what a client remembers.
+
+// These tests need servers.
+#[cfg(all(feature = "embedded", not(zklock_sim)))]
+mod known_paths;
 
 use std::time::Duration;
 

@@ -120,6 +120,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     fn finish(self, outcome: Outcome) -> Result<Option<RawGuard>> {
         let path = &*self.semaphore.path;
+        if !matches!(outcome, Outcome::Held | Outcome::Gone) {
+            // The next call looks at the path before it writes there.
+            self.semaphore.known.permits.store(0, Ordering::Relaxed);
+        }
         match outcome {
             Outcome::Held => Ok(RawGuard::join(self.held)),
             Outcome::Gone => self.semaphore.locks.refused(&self.request, &self.turn),
@@ -132,10 +136,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                 path: path.to_string(),
                 what: "a semaphore",
             }),
-            Outcome::Disagrees(others) => {
-                self.semaphore.known.permits.store(0, Ordering::Relaxed);
-                Err(self.disagreement(&others))
-            }
+            Outcome::Disagrees(others) => Err(self.disagreement(&others)),
         }
     }
 
