@@ -1,8 +1,10 @@
-//! A take-over in a client that ends meanwhile, and what a client remembers.
+//! A take-over in a client that ends meanwhile, and what a client remembers and watches.
 
 // These tests need servers.
 #[cfg(all(feature = "embedded", not(zklock_sim)))]
 mod known_paths;
+#[cfg(not(zklock_sim))]
+mod watches;
 
 use std::time::Duration;
 

@@ -49,6 +49,12 @@ pub(crate) trait Transport: Send + Sync {
     /// Removes the watch `id` on `path`, at the server too where possible.
     fn unwatch(&self, path: &str, id: WatchId);
 
+    /// Returns how many watches this client keeps.
+    #[cfg(test)]
+    fn watches(&self) -> usize {
+        0
+    }
+
     /// Returns whether the server carries out transactions, as far as is known.
     fn transacts(&self) -> bool;
 

@@ -349,7 +349,7 @@ impl Acquisition {
                 let about = match step {
                     Step::Parent => About::Parents,
                     Step::Head => self.hurry.about(&self.path),
-                    Step::Proof(..) => self.about_own(),
+                    Step::Own | Step::Proof(..) => self.about_own(),
                     _ => About::Queue,
                 };
                 self.refused = Some(Refused { failure, about });

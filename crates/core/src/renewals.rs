@@ -298,7 +298,7 @@ impl<L: Clone> Renewals<L> {
         }
     }
 
-    /// Notes that the lock has no watch any more.
+    /// Notes that a node of the lock has no watch any more.
     pub fn unwatch(&mut self, id: u64) {
         if self.leases.contains_key(&id) {
             self.unwatched.insert(id);

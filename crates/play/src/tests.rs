@@ -148,10 +148,7 @@ impl Desk {
         desk.creates(&mine).lists(&[THEIRS, &mine]);
         assert_eq!(
             desk.sent(),
-            [
-                format!("exists {mine}, watch"),
-                format!("get {THEIRS}, watch")
-            ]
+            [format!("get {mine}, watch"), format!("get {THEIRS}, watch")]
         );
         desk.finds_both();
         (desk, ticket)
@@ -248,7 +245,7 @@ fn a_release_takes_the_create_of_the_next_thread_along() {
     });
     desk.answers(Ok(Reply::Multi(vec![Ok(Reply::Nothing), created])));
     desk.lists(&[&second]);
-    assert_eq!(desk.sent(), [format!("exists {second}, watch")]);
+    assert_eq!(desk.sent(), [format!("get {second}, watch")]);
     let stat = desk.stat();
     desk.answers(Ok(Reply::Stat(stat)));
     assert_eq!(desk.granted().0, next);
@@ -264,7 +261,7 @@ fn a_create_whose_answer_was_lost_is_looked_for() {
     assert_eq!(desk.sent(), ["set _sync".to_string(), "list".into()]);
     let mine = name(1, 0);
     desk.answers(Err(ErrorCode::NO_NODE)).lists(&[&mine]);
-    assert_eq!(desk.sent(), [format!("exists {mine}, watch")]);
+    assert_eq!(desk.sent(), [format!("get {mine}, watch")]);
     let stat = desk.stat();
     desk.answers(Ok(Reply::Stat(stat)));
     assert_eq!(desk.sent(), ["list"]);

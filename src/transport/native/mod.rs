@@ -128,6 +128,11 @@ impl Transport for Native {
         }
     }
 
+    #[cfg(test)]
+    fn watches(&self) -> usize {
+        self.shared.state.lock().watches.len()
+    }
+
     fn transacts(&self) -> bool {
         self.shared.state.lock().features.transacts()
     }

@@ -16,7 +16,7 @@ use crate::transport::wait_for_queue;
 pub(super) const ENTER: [i32; 2] = [op::CREATE2, op::GET_CHILDREN];
 
 /// The watches of a waiter with several ahead, in one write: on its own node, and on the two nearest ones.
-pub(super) const WATCH: [i32; 3] = [op::EXISTS, op::GET_DATA, op::GET_DATA];
+pub(super) const WATCH: [i32; 3] = [op::GET_DATA; 3];
 
 /// Stands for the moment when the nearest holder releases.
 pub(super) const LET_GO: [i32; 0] = [];

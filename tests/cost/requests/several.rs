@@ -82,7 +82,7 @@ fn several_locks_one_of_which_is_taken_are_listed_once() {
             drop(held);
         });
         let looked = [vec![op::EXISTS; COUNT], vec![op::GET_CHILDREN; COUNT]].concat();
-        let watched = [vec![op::EXISTS; COUNT], vec![op::GET_DATA]].concat();
+        let watched = vec![op::GET_DATA; COUNT + 1];
         let waited = [vec![op::MULTI], looked, watched, LET_GO.to_vec()];
         let granted = [vec![op::MULTI], vec![op::DELETE; COUNT]];
         assert_eq!(scene.tap.take(), [&waited[..], &granted].concat());

@@ -94,7 +94,9 @@ impl Acquisition {
             (Step::Create(_), Err(GONE)) => Event::NoNode,
             // A refused sync has passed through the quorum too.
             (Step::Sync, Ok(_) | Err(Failure::Refused(_))) => Event::Synced,
-            (Step::Own, Ok(Reply::Stat(stat))) => Event::Inspected(origin(stat)),
+            (Step::Own, Ok(Reply::Stat(stat) | Reply::Data { stat, .. })) => {
+                Event::Inspected(origin(stat))
+            }
             (Step::Nearest, Ok(reply)) => {
                 if let Reply::Data { data, stat } = reply {
                     self.found = (data, stat);
@@ -269,7 +271,7 @@ impl Acquisition {
     fn saw_clock(&mut self, answered: &Answered, now: Duration) {
         let stat = match answered {
             Ok(Reply::Created { stat, .. }) => stat.as_ref(),
-            Ok(Reply::Stat(stat)) => Some(stat),
+            Ok(Reply::Stat(stat) | Reply::Data { stat, .. }) => Some(stat),
             _ => None,
         };
         if let Some(stat) = stat {

@@ -25,7 +25,7 @@ impl Acquisition {
             return;
         }
         for at in mem::take(&mut self.elsewhere.unwatched) {
-            let look = Request::exists(&self.elsewhere.nodes[at]).and_watch();
+            let look = Request::get(&self.elsewhere.nodes[at]).and_watch();
             self.send(look, Step::Elsewhere(at, false), wire);
         }
     }

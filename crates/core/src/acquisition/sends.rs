@@ -191,10 +191,12 @@ impl Acquisition {
     }
 
     fn look_at_own(&mut self, name: &str, wire: &mut dyn Wire) {
-        // Unlike a read, `exists` needs no permission. A watch that is set stands until the node goes.
-        let look = Request::Exists {
-            path: node_in(&self.path, name),
-            watch: !mem::replace(&mut self.watches.own, true),
+        let node = node_in(&self.path, name);
+        // A watch that is set stands until the node goes. If the node is gone already, a read sets none, and `exists`
+        // one that would stay for ever.
+        let look = match mem::replace(&mut self.watches.own, true) {
+            true => Request::exists(&node),
+            false => Request::get(&node).and_watch(),
         };
         self.send(look, Step::Own, wire);
     }

@@ -475,10 +475,7 @@ fn a_permit_keeps_the_listing_that_came_before_it_knew_its_node() {
     let answered = vec![created, names(&crowd(&name))];
     answers(&mut comer, &mut wire, answered);
     assert!(comer.advance(&mut wire).is_none());
-    let own = Request::Exists {
-        path: format!("/s/{name}"),
-        watch: true,
-    };
+    let own = Request::get(&format!("/s/{name}")).and_watch();
     assert_eq!(wire.since(2), [own]);
     answers(
         &mut comer,
@@ -564,7 +561,10 @@ fn behind_a_holder(wire: &mut Fake) -> Acquisition {
     assert!(comer.advance(wire).is_none());
     assert!(matches!(
         wire.since(1),
-        [Request::Exists { watch: true, .. }, Request::GetData { .. }]
+        [
+            Request::GetData { watch: true, .. },
+            Request::GetData { .. }
+        ]
     ));
     comer
 }
@@ -597,7 +597,7 @@ fn a_node_without_an_owner_is_looked_at_together_with_the_nearest_in_every_diale
         }
         let looks = wire.since(2);
         assert!(
-            matches!(looks, [Request::Exists { .. }, Request::GetData { .. }]),
+            matches!(looks, [Request::GetData { .. }, Request::GetData { .. }]),
             "{dialect:?}: {looks:?}"
         );
     }
@@ -615,7 +615,7 @@ fn a_look_at_its_own_node_that_was_refused_in_passing_sets_its_watch_again() {
     assert!(comer.advance(&mut wire).is_none());
     let again = wire.since(3);
     assert!(
-        matches!(again, [Request::Exists { watch: true, .. }, ..]),
+        matches!(again, [Request::GetData { watch: true, .. }, ..]),
         "{again:?}"
     );
 }
@@ -723,7 +723,13 @@ fn who_watches_a_directory_looks_again_now_and_then() {
     let behind_a_stranger = |request: &Request| match request {
         Request::GetChildren { .. } => Some(names(&[HOLDER, &mine().name])),
         Request::Exists { .. } => Some(stat(30, 0)),
-        Request::GetData { .. } => Some(Err(Failure::Refused(ErrorCode::NO_AUTH))),
+        Request::GetData { path, .. } if path.ends_with(HOLDER) => {
+            Some(Err(Failure::Refused(ErrorCode::NO_AUTH)))
+        }
+        Request::GetData { .. } => Some(Ok(Reply::Data {
+            data: Data::default(),
+            stat: Stat::default(),
+        })),
         // Whoever is next stays proven.
         Request::Multi(_) => Some(Ok(Reply::Multi(vec![Ok(Reply::Checked)]))),
         _ => None,

@@ -70,9 +70,16 @@ impl<W> Watches<W> {
         self.0.is_empty()
     }
 
-    /// Enters the watch with this number.
+    /// Returns how many watches there are, several on one node included.
+    pub fn len(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+
+    /// Enters the watch with this number, in place of one with the same number and kind.
     pub fn add(&mut self, path: String, kind: Kind, id: u64, watch: W) {
-        self.0.entry(path).or_default().push((kind, id, watch));
+        let watches = self.0.entry(path).or_default();
+        watches.retain(|(other, number, _)| (*other, *number) != (kind, id));
+        watches.push((kind, id, watch));
     }
 
     /// Notes that the node does not exist: the watch that `exists` set waits for its creation.
@@ -192,6 +199,17 @@ mod tests {
         watches.add("/a".to_owned(), Kind::Data, 2, "b");
         assert_eq!(watches.fire("/a", EventKind::Deleted), ["a", "b"]);
         assert!(watches.fire("/a", EventKind::Deleted).is_empty());
+    }
+
+    #[test]
+    fn a_watch_that_is_set_again_under_its_number_is_kept_once() {
+        let mut watches = Watches::default();
+        for word in ["before", "again"] {
+            watches.add("/a".to_owned(), Kind::Data, 1, word);
+            watches.add("/a".to_owned(), Kind::Children, 1, word);
+        }
+        assert_eq!(watches.len(), 2);
+        assert_eq!(watches.fire("/a", EventKind::DataChanged), ["again"]);
     }
 
     #[test]

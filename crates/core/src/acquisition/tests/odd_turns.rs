@@ -130,7 +130,9 @@ fn a_directory_that_is_gone_is_no_refusal() {
     let mut desk = Fake::new();
     let mut it = stands("/a", &desk);
     let may_not_read = |request: &Request| match request {
-        Request::GetData { .. } => Some(Err(Failure::Refused(ErrorCode::NO_AUTH))),
+        Request::GetData { path, .. } if path.ends_with(HEAD) => {
+            Some(Err(Failure::Refused(ErrorCode::NO_AUTH)))
+        }
         Request::GetChildren { watch: true, .. } => None,
         request => answers(request),
     };
@@ -184,7 +186,9 @@ fn a_holder_goes_as_the_connection_breaks(about_the_holder: ErrorCode) {
     assert_eq!(asked.len(), 2, "{asked:?}");
     for (call, request) in asked {
         let answered = match request {
-            Request::GetData { .. } => Err(Failure::Refused(about_the_holder)),
+            Request::GetData { path, .. } if path.ends_with(HEAD) => {
+                Err(Failure::Refused(about_the_holder))
+            }
             request => answers(&request).expect("an answer"),
         };
         it.answered(call, answered, &mut desk);
