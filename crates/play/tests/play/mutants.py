@@ -33,8 +33,8 @@ MUTANTS = [
         "own-not-watched",
         "a waiter does not watch its own node",
         "core/acquisition/sends.rs",
-        "            watch: !mem::replace(&mut self.watches.own, true),",
-        "            watch: false,",
+        "            false => Request::get(&node).and_watch(),",
+        "            false => Request::get(&node),",
     ),
     (
         "grants-unproved",
